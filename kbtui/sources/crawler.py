@@ -1,4 +1,4 @@
-"""`url_crawl`: fetches a page and what it links to, politely and within bounds."""
+"""`url_crawl`: fetches a page and the pages it links to, politely and within bounds."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from kbtui.sources.source_directory import RunContext
 
 MAX_ROBOTS_BYTES = 512_000
-"""Bytes of robots.txt that are read (RFC 9309 asks for 500 KiB at least)."""
+"""How much of robots.txt is read (RFC 9309 requires at least 500 KiB)."""
 MAX_SITEMAPS, MAX_SITEMAP_BYTES = 50, 50_000_000
 MAX_FAILURES = 10
-"""After so many failures in a row the network is gone, and the rest would only take time."""
+"""After this many failures in a row the network is probably down, and the crawl ends."""
 
-ROBOTS_REFUSAL = "robots.txt does not allow it"
+ROBOTS_REFUSAL = "not allowed by robots.txt"
 _XML = ("application/xml", "text/xml")
 _GZIP = ("application/gzip", "application/x-gzip")
 _SITEMAP_LOCATION = re.compile(r"<(?:\w{1,20}:)?loc>\s{0,100}(?:<!\[CDATA\[)?([^<]{1,3000})")
@@ -60,7 +60,7 @@ class Crawler:
         self._failures = 0
 
     async def run(self) -> None:
-        """Fetch everything within bounds; raises `KbtuiError` when the first page cannot be had."""
+        """Fetch everything within bounds; raises `KbtuiError` if the first page cannot be fetched."""
         end = time.monotonic() + self._limits.run_seconds
         self._enqueue([self._start], 0)
         while self._queue:
@@ -68,11 +68,13 @@ class Crawler:
                 key = "source_pages" if self._done >= self._limits.pages else "source_seconds"
                 self._stop_early(
                     f"stopped after {self._done} pages with {len(self._queue)} more to fetch: "
-                    f"{key} in `kbtui config` is the limit"
+                    f"the limit is {key} in `kbtui config`"
                 )
                 return
             if self._failures >= MAX_FAILURES:
-                self._stop_early(f"stopped: nothing answers any more; {len(self._queue)} were left")
+                self._stop_early(
+                    f"stopped after {MAX_FAILURES} failures in a row; {len(self._queue)} pages were left"
+                )
                 return
             url, depth = self._queue.popleft()
             self._run.report_progress(self._done, self._done + len(self._queue) + 1, url)
@@ -90,12 +92,10 @@ class Crawler:
             if url is None or url in self._known or url not in self._bounds:
                 continue
             if named := _UNREADABLE_EXTENSION.search(urlsplit(url).path):
-                self._run.skip(url, f"is a {named[0].lower()} file, which is not read")
+                self._run.skip(url, f"is a {named[0].lower()} file, which is not supported")
                 continue
             self._known.add(url)
             self._queue.append((url, depth))
-
-    # one page
 
     async def _crawl_page(self, url: str, depth: int) -> None:
         try:
@@ -130,7 +130,7 @@ class Crawler:
     async def _process_response(self, url: str, found: FetchedResponse, depth: int) -> None:
         if found.status == 304:
             if not self._run.directory.is_current(url):
-                raise FetchError("the server says that nothing changed, but it was not asked")
+                raise FetchError("unexpected answer 304: the request was not conditional")
             self._run.keep(url)
             self._add_links(self._run.memory.get(url, {}).get("links", []), depth)
             return
@@ -164,10 +164,8 @@ class Crawler:
         if depth < self._run.source.depth:
             self._enqueue(links, depth + 1)
 
-    # asking
-
     async def _fetch_politely(self, url: str, robots: Protego) -> FetchedResponse:
-        """Fetch, with the pause that the host wants; once more where it says when."""
+        """Fetch a URL after the host's delay; try once more if the host says when."""
         accept = (*READABLE, *_XML) if url == self._start else READABLE
         for again in (True, False):
             try:
@@ -190,12 +188,12 @@ class Crawler:
 
     @contextlib.asynccontextmanager
     async def _wait_for_turn(self, url: str, robots: Protego | None) -> AsyncIterator[None]:
-        """One request to a host, no sooner than it wants after the end of the last one."""
+        """Allow one request to a host, no sooner than its delay after the end of the last one."""
         host = urlsplit(url).netloc
         delay = self._limits.delay
         if robots is not None:
             wanted = robots.crawl_delay(AGENT) or 0.0
-            # `not >`: a delay that is no number is none.
+            # A delay of NaN fails the comparison and is ignored.
             delay = max(delay, min(wanted, self._limits.delay_most)) if wanted > 0 else delay
         left = self._last_requests.get(host, -1e9) + delay - time.monotonic()
         if left > 0:
@@ -214,7 +212,10 @@ class Crawler:
         return {name: value for name, value in headers.items() if value}
 
     async def _load_robots(self, url: str) -> Protego:
-        """The host's robots.txt; what it cannot say now, forbids (RFC 9309, 2.3.1.4)."""
+        """Return the host's robots.txt; if it cannot be fetched now, fetching is forbidden.
+
+        That is RFC 9309, section 2.3.1.4.
+        """
         parts = urlsplit(url)
         origin = f"{parts.scheme}://{parts.netloc}"
         if origin not in self._robots:
@@ -229,10 +230,8 @@ class Crawler:
             self._robots[origin] = Protego.parse(text)
         return self._robots[origin]
 
-    # sitemaps
-
     async def _read_sitemaps(self) -> None:
-        """Add what the host's sitemaps list, as if the first page linked to it."""
+        """Add the URLs in the host's sitemaps as if the first page linked to them."""
         parts = urlsplit(self._start)
         usual = urlunsplit((parts.scheme, parts.netloc, "/sitemap.xml", "", ""))
         robots = await self._load_robots(self._start)
@@ -249,7 +248,7 @@ class Crawler:
                         url, accept=(*_XML, *_GZIP, "text/plain"), most=MAX_SITEMAP_BYTES
                     )
             except FetchError as error:
-                # A sitemap that is not there is usual; one that fails may list what is not gone.
+                # Most hosts have no sitemap. After a failure, unseen pages may still exist.
                 if not error.is_permanent:
                     self._run.fail(url, error.reason, permanent=False)
                 continue

@@ -1,4 +1,9 @@
-"""Converts HTML, PDF, Word and plain text to Markdown, in a process of its own."""
+"""Converts HTML, PDF, Word and plain text to Markdown in a process of its own.
+
+A hostile page or PDF then blocks or crashes that process, not the run. `python -m
+kbtui.sources.extraction` reads frames from stdin (four bytes of length and JSON for the request,
+four bytes of length and the content) and answers each with a frame of JSON.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +32,9 @@ _CONTENT_CLASSES = frozenset([
     "vp-doc", "theme-doc-markdown", "md-content__inner", "markdown-body", "rst-content",
     "bd-article",
 ])  # fmt: skip
-"""Classes of the element that holds the text alone: in pages by VitePress, Docusaurus, Material for
-MkDocs, GitHub, Read the Docs and the PyData theme."""
+"""Classes of the element that contains only the text: in pages by VitePress, Docusaurus, Material
+for MkDocs, GitHub, Read the Docs and the PyData theme.
+"""
 _FURNITURE_TAGS = frozenset([
     "script", "style", "noscript", "template", "svg", "button", "clipboard-copy", "nav", "iframe",
     "object", "dialog", "input", "select", "textarea",
@@ -59,21 +65,21 @@ class NoPage(Exception):
 
 
 def extract_page(text: str, url: str) -> dict[str, Any]:
-    """A page as `title`, `text`, `tags`, `links`, `noindex` and `nofollow`; raises `NoPage`.
+    """Return a page as `title`, `text`, `tags`, `links`, `noindex` and `nofollow`.
 
-    Without `url` the links stay as they are written.
+    Without `url` the links stay relative. Raises `UnreadableDocument`.
     """
     import lxml.html
     import trafilatura
 
     try:
-        # A declaration of encoding would contradict the text, which is decoded already.
+        # Ignore the declared encoding: the text is decoded already.
         parser = lxml.html.HTMLParser(encoding="utf-8", no_network=True, huge_tree=False)
         tree = lxml.html.document_fromstring(text.encode("utf-8"), parser=parser)
     except (lxml.etree.LxmlError, ValueError, AssertionError) as error:
         raise NoPage(f"it is not HTML: {error}") from error
     base = next((one.get("href") for one in tree.iter("base") if one.get("href")), None)
-    # Before addresses are made whole, an anchor is known by its `#`.
+    # Links within the page are recognised by `#`, so drop them before links become absolute.
     _drop_anchors(tree)
     if url or (base and "://" in base):
         tree.make_links_absolute(urljoin(url, base) if base else url, handle_failures="discard")
@@ -95,7 +101,7 @@ def extract_page(text: str, url: str) -> dict[str, Any]:
         heads = [one.text_content().strip() for one in main.iter("h1")]
         title = heads[0] if len(heads) == 1 and heads[0] else title
     else:
-        # A page with little text has no main part that could be told from the rest.
+        # In a page with little text the main part cannot be recognised.
         body = _extract_with_trafilatura(copy.deepcopy(tree), url) or trafilatura.html2txt(tree)
     return {
         "title": " ".join(title.split()),
@@ -108,7 +114,7 @@ def extract_page(text: str, url: str) -> dict[str, Any]:
 
 
 def html_to_markdown(html: str) -> str:
-    """Markdown of HTML that is nothing but text."""
+    """Convert HTML that has no navigation around its text."""
     import lxml.html
 
     tree = lxml.html.document_fromstring(f"<body>{html}</body>")
@@ -129,7 +135,7 @@ def _collect_links(tree: Any) -> list[str]:
 
 
 def _drop_anchors(tree: Any) -> None:
-    """Remove links to a place of the page that show nothing but a sign."""
+    """Remove links within the page that show only a sign such as `#` or `¶`."""
     for anchor in list(tree.iter("a")):
         if (anchor.get("href") or "#").startswith("#") and _ONLY_SIGNS.fullmatch(
             anchor.text_content()
@@ -138,7 +144,9 @@ def _drop_anchors(tree: Any) -> None:
 
 
 def _drop_furniture(tree: Any) -> None:
-    """Remove what is not text, such as menus, buttons and line numbers; keep what they say of text."""
+    """Remove what is not text: menus, buttons, line numbers; keep the state of task boxes and
+    titles.
+    """
     for one in list(tree.iter()):
         if not isinstance(one.tag, str) or one.getparent() is None:
             continue
@@ -168,14 +176,14 @@ def _is_task(box: Any) -> bool:
 
 
 def _is_hidden(one: Any) -> bool:
-    """Whether nobody sees it; the panels of tabs are seen one at a time."""
+    """Return whether an element is never visible; the panels of tabs are visible one at a time."""
     if one.tag in ("body", "main", "article") or one.get("role") == "tabpanel":
         return False
     return one.get("hidden") is not None or one.get("aria-hidden") == "true"
 
 
 def _is_label(one: Any) -> bool:
-    """Whether it is the name of a language or of a tab beside code."""
+    """Return whether an element is the name of a language or tab next to code."""
     if one.tag == "span" and "lang" in _list_classes(one):
         return True
     return one.tag == "label" and any(
@@ -188,14 +196,14 @@ def _list_classes(one: Any) -> set[str]:
 
 
 def _find_main_element(tree: Any) -> Any:
-    """The element that holds the text alone; None where the page does not say which it is."""
+    """Return the element that contains only the text, or None if the page does not mark it."""
     named = [
         one for one in tree.iter("div", "article", "main") if _list_classes(one) & _CONTENT_CLASSES
     ]
     if named:
-        # Several are the posts of a thread.
+        # Several such elements are the posts of a thread.
         return named[0] if len(named) == 1 else None
-    # With `main` itself sites mark more than the text.
+    # `<main>` is no alternative: sites include more than the text in it.
     return next((one for one in tree.iter("div", "article") if one.get("role") == "main"), None)
 
 
@@ -203,7 +211,7 @@ def _extract_with_trafilatura(tree: Any, url: str) -> str | None:
     import trafilatura
 
     for quote in tree.iter("blockquote"):
-        # It keeps their words alone.
+        # trafilatura keeps the text of quotes but not the marks.
         for one in list(quote.iter("p")) or [quote]:
             one.text = f"{_QUOTE_MARK}{one.text or ''}"
     found: str | None = trafilatura.extract(
@@ -235,24 +243,21 @@ def _element_to_markdown(element: Any) -> str:
     return re.sub(r"\n{3,}", "\n\n", re.sub(r"[ \t]+$", "", found, flags=re.MULTILINE)).strip()
 
 
-# code
-
-
 def _cut_code_blocks(tree: Any) -> list[str]:
-    """Put a mark in place of each block of code, and return the blocks as fenced text.
+    """Replace each block of code with a mark; return the blocks as fenced text.
 
-    Converters change the white space of code, and lose its language.
+    Converters change the white space of code and lose its language.
     """
     for table in list(tree.iter("table")):
         _unwrap_code_table(table)
     codes: list[str] = []
     last = ("", "")
-    # All languages first: which blocks stand together is seen while they are there.
+    # Detect all languages first, while neighbouring blocks are still in the tree.
     for block, language in [(one, _detect_language(one)) for one in tree.iter("pre")]:
         text = _read_code(block)
         before = block.getprevious()
         if not text or (before is not None and (before.text, text) == last):
-            # Empty, or the same once more, in the colours of the dark.
+            # Empty, or a copy of the same block for the dark theme.
             block.drop_tree()
             continue
         mark = block.makeelement("p")
@@ -264,7 +269,7 @@ def _cut_code_blocks(tree: Any) -> list[str]:
 
 
 def _unwrap_code_table(table: Any) -> None:
-    """Take a table away that only puts code beside line numbers, or beside other code."""
+    """Dissolve a table that only puts code next to line numbers or other code."""
     from lxml import etree
 
     cells = list(table.iter("td"))
@@ -300,7 +305,7 @@ def _read_code(block: Any) -> str:
 
 
 def _detect_language(block: Any) -> str:
-    """The language of a block, by the attributes and classes of it and of what holds it alone."""
+    """Return the language of a block from its attributes and classes and those of its wrappers."""
     around = [block, *block.iter("code")]
     for one in block.iterancestors():
         around.append(one)
@@ -325,7 +330,7 @@ def _normalize_language(language: str) -> str:
 
 
 def _restore_code_blocks(text: str | None, codes: list[str]) -> str:
-    """The text with its blocks of code, each on lines of its own, indented as its mark is."""
+    """Return the text with its blocks of code, each on lines of its own, indented like its mark."""
     lines: list[str] = []
     left = dict(enumerate(codes))
     for line in (text or "").split("\n"):
@@ -340,14 +345,14 @@ def _restore_code_blocks(text: str | None, codes: list[str]) -> str:
             if at % 2 == 0:
                 lines += [piece.rstrip()] if piece.strip() else []
                 continue
-            # Once each: a page may hold such marks as text.
+            # Each block only once: the text of a page can contain the same mark.
             block = left.pop(int(piece), "")
             lines += ["", *(f"{indent}{one}" if one else "" for one in block.split("\n")), ""]
     return re.sub(r"\A\n+|\n+\Z", "", _squeeze_blank_lines(lines))
 
 
 def _squeeze_blank_lines(lines: list[str]) -> str:
-    """Lines joined, with one empty line where there were several, except in code."""
+    """Join lines; reduce several blank lines to one, except in code."""
     kept: list[str] = []
     fence = ""
     for line in lines:
@@ -360,7 +365,7 @@ def _squeeze_blank_lines(lines: list[str]) -> str:
 
 
 EXTRACTION_VERSION = 2
-"""Raise it when documents come out differently: what did not change is then read again too."""
+"""Increase it when results change: unchanged documents are then extracted again."""
 FRAME_SIZE = struct.Struct(">I")
 MAX_MEMORY_BYTES = 3 << 30
 MAX_PDF_PAGES = 3000
@@ -369,21 +374,22 @@ HTML, PDF = ("text/html", "application/xhtml+xml"), ("application/pdf", "applica
 MARKDOWN, PLAIN = ("text/markdown", "text/x-markdown"), ("text/plain",)
 DOCX = ("application/vnd.openxmlformats-officedocument.wordprocessingml.document",)
 CODE = ("text/x-source-code",)
-"""A name of our own for text of any form, which is given as it is."""
+"""A content type of kbtui for text that is kept as it is."""
 READABLE = (*HTML, *PDF, *MARKDOWN, *PLAIN, *DOCX)
-"""The content types that are read."""
+"""The content types that can be read."""
 
 
 _OWN_CHARSET = re.compile(rb"charset\s*=\s*[\"']?([a-zA-Z0-9_.:-]{1,40})")
 
 
 class UnreadableDocument(Exception):
-    """Why a document gave no text."""
+    """A document that cannot be converted; the message says why."""
 
 
 def extract_document(content: bytes, kind: str, url: str, charset: str | None) -> dict[str, Any]:
-    """A document of content type `kind` as `title`, `text` and `tags`; for HTML `links`,
-    `noindex` and `nofollow` too. Raises `Unreadable`.
+    """Convert a document of content type `kind` to `title`, `text` and `tags`.
+
+    For HTML the result also has `links`, `noindex` and `nofollow`. Raises `UnreadableDocument`.
     """
     if kind in PDF:
         return _extract_pdf(content)
@@ -403,7 +409,7 @@ def extract_document(content: bytes, kind: str, url: str, charset: str | None) -
 
 
 def decode_text(content: bytes, charset: str | None) -> str:
-    """Text in the named character set, in UTF-8, in the one it names itself, or in a likely one."""
+    """Decode text: in the named character set, UTF-8, the one that it declares, or a detected one."""
     own = _OWN_CHARSET.search(content[:2048])
     for name in (charset, "utf-8-sig", own[1].decode("ascii") if own else None):
         try:
@@ -413,7 +419,7 @@ def decode_text(content: bytes, charset: str | None) -> str:
             continue
     from trafilatura.utils import detect_encoding
 
-    # A few bytes are no evidence.
+    # Detection is unreliable for a few bytes.
     likely = detect_encoding(content[:200_000]) if len(content) > 100 else []
     return content.decode(likely[0] if likely else "cp1252", "replace")
 
@@ -434,9 +440,9 @@ def _extract_pdf(content: bytes) -> dict[str, Any]:
         texts = [page.extract_text().strip() for page in reader.pages]
         title = str(reader.metadata.title or "") if reader.metadata else ""
     except (PyPdfError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-        # Damaged files make pypdf stumble in many ways.
+        # pypdf raises many exceptions for damaged files.
         raise UnreadableDocument(f"it is not a readable PDF: {error}") from error
-    # Headings tell a reader, and the chunker, where a page begins.
+    # Headings show where a page starts; the index divides the text there.
     body = "\n\n".join(f"## Page {at}\n\n{text}" for at, text in enumerate(texts, 1) if text)
     if not body:
         raise UnreadableDocument("it has no text (a scan?)")
@@ -457,7 +463,7 @@ def _extract_docx(content: bytes) -> dict[str, Any]:
             convert_image=mammoth.images.img_element(lambda image: {"src": ""}),
         ).value
     except (BadZipFile, ExpatError, KeyError, ValueError, AttributeError, IndexError) as error:
-        # Damaged files make mammoth stumble in many ways.
+        # mammoth raises many exceptions for damaged files.
         raise UnreadableDocument(f"it is not a readable Word file: {error}") from error
     text = html_to_markdown(html) if html else ""
     head = next((line for line in text.split("\n") if line.startswith("# ")), "")
@@ -491,7 +497,7 @@ def _read_frame(stream: BinaryIO) -> bytes | None:
 
 
 def main() -> None:
-    """Answer requests until the input ends."""
+    """Answer requests until stdin ends."""
     import resource
     import warnings
 
@@ -499,9 +505,9 @@ def main() -> None:
     if sys.platform == "linux":
         resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
     answers = sys.stdout.buffer
-    # What a library prints must not be taken for an answer.
+    # Keep the output of libraries out of the answers.
     sys.stdout = sys.stderr
-    # Converting HTML takes several frames for each element that stands in another.
+    # Converting HTML recurses several times per level of nesting.
     sys.setrecursionlimit(10_000)
     while True:
         request, content = _read_frame(sys.stdin.buffer), _read_frame(sys.stdin.buffer)
@@ -529,13 +535,14 @@ MAX_ANSWER_BYTES = 64_000_000
 
 
 class ExtractionError(Exception):
-    """Why a document gave no text."""
+    """A document was not converted; the message says why."""
 
 
 class Extractor:
-    """Extracts documents one after the other. Use as an asynchronous context manager.
+    """Converts documents one after another in a child process; an asynchronous context manager.
 
-    `seconds`: how long one document may take.
+    `seconds` limits the time for one document. The child starts on first use, and again after
+    it was ended for taking too long.
     """
 
     def __init__(self, seconds: float = EXTRACTION_SECONDS) -> None:
@@ -551,8 +558,10 @@ class Extractor:
     async def extract(
         self, content: bytes, kind: str, url: str, charset: str | None = None
     ) -> dict[str, Any]:
-        """What `extract.extract` gives; raises `ExtractError`, and `PackageUnavailable` where what
-        reads this kind of document is not installed.
+        """Return the result of `extract_document`.
+
+        Raises `ExtractionError`, and `PackageUnavailable` if the library for this kind of
+        document is not installed.
         """
         request = json.dumps({"kind": kind, "url": url, "charset": charset}).encode()
         try:
@@ -564,7 +573,7 @@ class Extractor:
             reason = f"reading it took over {self._seconds:g} s" if late else "reading it failed"
             raise ExtractionError(reason) from error
         except BaseException:
-            # Half a question is no state to go on from.
+            # The child may have read half a request, so it cannot be used again.
             await self._stop_process()
             raise
         if "import" in found:
@@ -595,7 +604,7 @@ class Extractor:
             raise ValueError("the answer is too large")
         found = json.loads(await answers.readexactly(size))
         if not isinstance(found, dict):
-            raise ValueError("the answer is no table")
+            raise ValueError("the answer is not a table")
         return found
 
     async def _stop_process(self) -> None:
@@ -610,6 +619,6 @@ class Extractor:
 
 
 def _make_environment() -> dict[str, str]:
-    """What the process needs of ours: where modules are, and no more."""
+    """Return the environment variables that the child needs to find modules, and no others."""
     kept = ("PATH", "PYTHONPATH", "LANG", "LC_ALL", "TMPDIR", "HOME")
     return {name: os.environ[name] for name in kept if name in os.environ}

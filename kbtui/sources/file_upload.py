@@ -1,4 +1,4 @@
-"""`file_upload`: takes in a file, or every readable file of a directory."""
+"""`file_upload`: reads a file, or every readable file of a directory."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ _KINDS_BY_EXTENSION = {
     ".pdf": PDF[0],
     ".docx": DOCX[0],
 }
-"""What a file is by its extension; any other is source code, if it is text at all."""
+"""Content types by extension; any other text file is source code."""
 _LANGUAGES_BY_NAME = {"makefile": "makefile", "dockerfile": "dockerfile", "jenkinsfile": "groovy"}
-"""The languages of files that have no extension."""
+"""The languages of files without extension."""
 _INTERPRETERS = ("python", "bash", "sh", "zsh", "fish", "node", "perl", "ruby")
 
 
 class _SkippedFile(Exception):
-    """Why a file is none of a source's documents."""
+    """A file that is not a document of the source; the message says why."""
 
 
 async def upload_files(
     run: RunContext, root: Path, extractor: Extractor, limits: SourceLimits
 ) -> None:
-    """Take in what `file` names, relative to the workspace's `root`; raises `KbtuiError`."""
+    """Read what `file` names, relative to the workspace's `root`; raises `KbtuiError`."""
     base = root / Path(run.source.file or "").expanduser()
     if not base.exists():
-        raise KbtuiError("there is no such file", where=str(base))
+        raise KbtuiError("the file does not exist", where=str(base))
     if not base.is_file() and not base.is_dir():
         raise KbtuiError("is neither a file nor a directory", where=str(base))
     named = _make_public_address(run.source.file or "", base, root)
@@ -53,15 +53,17 @@ async def upload_files(
         run.fail(named, limits.format_too_many(len(found), "files"), permanent=False)
     for done, (path, relative) in enumerate(found[: limits.files]):
         below = f"/{relative}" if relative else ""
-        # Versions up to 0.1 wrote absolute paths.
+        # Versions up to 0.1 identified documents by absolute paths.
         run.directory.rename_document(f"{run.source.file}{below}", named + below)
         run.report_progress(done, len(found), named + below)
         await _upload_file(run, path, relative, named + below, extractor, limits.bytes)
 
 
 def _make_public_address(file: str, base: Path, root: Path) -> str:
-    """What documents are known by: it is written into files that others get, so it never tells
-    where a person keeps theirs.
+    """Return the name that identifies documents.
+
+    It is written into files that other people get, so it never contains the user's own
+    directories.
     """
     if not file.startswith(("/", "~")):
         return file
@@ -71,7 +73,7 @@ def _make_public_address(file: str, base: Path, root: Path) -> str:
 
 
 def _list_files(run: RunContext, base: Path, named: str) -> Iterator[tuple[Path, str]]:
-    """The files of a directory; what is hidden, and links, are skipped."""
+    """Yield the files of a directory and their relative paths; skip hidden files and links."""
     for folder, folders, names in os.walk(base):
         for name in sorted([*folders, *names]):
             path = Path(folder, name)
@@ -94,7 +96,7 @@ async def _upload_file(
             run.keep(url)
             return
         kind = _KINDS_BY_EXTENSION.get(path.suffix.lower()) or _detect_kind(path)
-        # Without an address: links between the files stay as they are.
+        # Without a URL, links between the files stay relative.
         facts = await extractor.extract(content(), kind, "")
     except _SkippedFile as error:
         run.skip(url, str(error))
@@ -108,7 +110,7 @@ async def _upload_file(
 
 
 def _open_file(path: Path, most: int) -> tuple[Any, str]:
-    """How to read a file's content, and its state; raises `OSError`, `_NotTaken`."""
+    """Return a function that reads a file, and the file's state; raises `OSError`, `_SkippedFile`."""
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
         raise _SkippedFile("is not a regular file")
@@ -118,10 +120,12 @@ def _open_file(path: Path, most: int) -> tuple[Any, str]:
 
 
 def _detect_kind(path: Path) -> str:
-    """What a file of an unknown extension is; raises `OSError`, `_NotTaken`."""
+    """Return the content type of a file with an unknown extension; raises `OSError`,
+    `_SkippedFile`.
+    """
     kind = guess_type(path.name)[0] or ""
     if kind.partition("/")[0] in ("image", "audio", "font"):
-        raise _SkippedFile(f"is {kind}, which is not read")
+        raise _SkippedFile(f"is {kind}, which is not supported")
     with path.open("rb") as file:
         if b"\0" in file.read(BINARY_BYTES):
             raise _SkippedFile("is a binary file")
@@ -144,7 +148,7 @@ def _make_document(
 
 
 def _detect_script_language(name: str, text: str) -> str:
-    """The language of a file without extension; "" for prose."""
+    """Return the language of a file without extension, "" for prose."""
     first = text.partition("\n")[0]
     if first.startswith("#!"):
         program = first.split("/")[-1].split()[-1].rstrip("0123456789.")

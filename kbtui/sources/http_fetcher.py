@@ -1,8 +1,8 @@
-"""Fetches one address over HTTP: resolved once, checked, connected to what was checked, and bounded.
+"""Fetches one URL over HTTP within limits, and only from public addresses.
 
-The connection goes to the address that the check saw, so a name that changes its
-mind between the two leads nowhere. Proxies, cookies and passwords of the
-environment are left alone.
+The host is resolved once, its addresses are checked, and the connection goes to a checked address:
+a DNS answer that changes in between has no effect. Proxies, cookies and credentials of the
+environment are not used.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
     from kbtui.workspace import Settings
 
     Resolve = Callable[[str, int], Awaitable[list[str]]]
-    """Host and port -> the addresses that the name leads to now."""
+    """From host and port to the addresses of the host."""
 
 AGENT = "kbtui"
-USER_AGENT = f"{AGENT}/{__version__} (a person's own crawl; obeys robots.txt)"
+USER_AGENT = f"{AGENT}/{__version__} (a user's own crawl; obeys robots.txt)"
 MAX_URL_CHARACTERS = 2000
 
 
 @dataclass(frozen=True)
 class SourceLimits:
-    """What a run may cost. Times in seconds, sizes in bytes.
+    """The limits of a run: times in seconds, sizes in bytes.
 
-    `pages` is for a crawl, `files` for files and resources; `seconds` is for one
-    document with its redirects, `run_seconds` for all; `delay` lies between two
-    requests to a host, robots.txt may ask for more, up to `delay_most`.
+    `pages` is for crawls, `files` for files and resources. `seconds` is for one document with
+    its redirects, `run_seconds` for the whole run. `delay` is the time between two requests to
+    one host; robots.txt can increase it up to `delay_most`.
     """
 
     pages: int = 1000
@@ -55,15 +55,15 @@ class SourceLimits:
     delay_most: float = 30.0
 
     def format_too_many(self, count: int, what: str) -> str:
-        """Word the notice that a run took only the first `files` of `count` documents."""
+        """Return the message that a run read only the first `files` of `count` documents."""
         return (
-            f"the first {self.files:,} of {count:,} {what} are taken: "
-            "source_files in `kbtui config` is the limit"
+            f"only the first {self.files:,} of {count:,} {what} were read: "
+            "the limit is source_files in `kbtui config`"
         )
 
 
 def make_limits(settings: Settings) -> SourceLimits:
-    """The limits that a person set."""
+    """Return the limits that the user's settings define."""
     return SourceLimits(
         pages=settings.source_pages,
         files=settings.source_files,
@@ -74,16 +74,16 @@ def make_limits(settings: Settings) -> SourceLimits:
 
 
 def format_too_large(most: int, size: int | None = None) -> str:
-    """Why a document is not read: it has more bytes than the limit; how many, where that is known."""
-    limit = f"more than the {most:,} bytes that are read (source_bytes in `kbtui config`)"
+    """Return why a document is not read: it has more bytes than the limit."""
+    limit = f"more than the limit of {most:,} bytes (source_bytes in `kbtui config`)"
     return f"has {limit}" if size is None else f"has {size:,} bytes, {limit}"
 
 
 class FetchError(Exception):
-    """Why an address gave nothing.
+    """A URL could not be fetched; `reason` says why.
 
-    `lasting` says that trying again would be no use, `gone` that the server knows
-    it no more, `wait` after how many seconds the server wants to be asked again.
+    `is_permanent` means that another try would not help, `is_gone` that the document no longer
+    exists. `retry_after` is the number of seconds that the server asks to wait.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class FetchError(Exception):
 
 @dataclass
 class FetchedResponse:
-    """What came: `url` is where the redirects ended; with status 304 there is no body."""
+    """A response; `url` is the last one after redirects. With status 304 there is no body."""
 
     url: str
     status: int
@@ -110,12 +110,12 @@ class FetchedResponse:
 
     @property
     def type(self) -> str:
-        """The content type without parameters, in small letters."""
+        """The content type in lower case without parameters."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
     @property
     def charset(self) -> str | None:
-        """The character set that the server named."""
+        """The character set that the server declared, or None."""
         for part in self.headers.get("content-type", "").split(";")[1:]:
             name, _, value = part.partition("=")
             if name.strip().lower() == "charset":
@@ -124,14 +124,14 @@ class FetchedResponse:
 
 
 async def resolve_name(host: str, port: int) -> list[str]:
-    """The addresses that the system's resolver gives for a name."""
+    """Return the addresses that the system's resolver gives for a host."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(row[4][0]) for row in found))
 
 
 @dataclass
 class HttpFetcher:
-    """Fetches for one source. Use as an asynchronous context manager."""
+    """Fetches the URLs of one source; an asynchronous context manager."""
 
     limits: SourceLimits
     allow_hosts: Collection[str] = ()
@@ -156,17 +156,17 @@ class HttpFetcher:
         inside: Callable[[str], bool] = lambda url: True,
         most: int | None = None,
     ) -> FetchedResponse:
-        """Fetch an address with its redirects; raises `FetchError`.
+        """Fetch a URL and follow its redirects; raises `FetchError`.
 
-        `accept` are the content types that may come (empty: any), `conditions`
-        gives the headers that make the request for an address conditional,
-        `inside` says whether a redirect may lead there, `most` bounds the body.
+        `accept` has the content types to accept, empty for all. `conditions` returns the
+        headers that make the request for a URL conditional. `inside` says whether a
+        redirect may lead to a URL. `most` limits the size of the body.
         """
         try:
             async with asyncio.timeout(self.limits.seconds):
                 return await self._fetch_following(url, accept, conditions, inside, most)
         except TimeoutError:
-            raise FetchError(f"not done after {self.limits.seconds:g} s") from None
+            raise FetchError(f"no complete answer after {self.limits.seconds:g} s") from None
 
     async def _fetch_following(
         self,
@@ -185,7 +185,7 @@ class HttpFetcher:
             except (httpx.InvalidURL, ValueError):
                 target = ""
             if not target:
-                raise FetchError("redirected to nowhere", permanent=True)
+                raise FetchError("redirected to an invalid URL", permanent=True)
             try:
                 url_policy.check_url(target, self.allow_hosts)
             except ConfigError as error:
@@ -201,7 +201,7 @@ class HttpFetcher:
         self, url: str, accept: Collection[str], conditions: Mapping[str, str], most: int
     ) -> FetchedResponse:
         if len(url) > MAX_URL_CHARACTERS:
-            raise FetchError("the address is too long", permanent=True)
+            raise FetchError("the URL is too long", permanent=True)
         try:
             url_policy.check_url(url, self.allow_hosts)
             parsed = httpx.URL(url)
@@ -223,7 +223,7 @@ class HttpFetcher:
         raise FetchError(_describe_http_error(failure)) from failure
 
     async def _resolve_addresses(self, host: str, port: int) -> list[str]:
-        """What a host leads to; refused as a whole when any of it is private."""
+        """Return the addresses of a host; refuse it if any of them is private."""
         given = url_policy.parse_ip_literal(host)
         if given is not None:
             found = [str(given)]
@@ -235,7 +235,7 @@ class HttpFetcher:
                 reason = getattr(error, "strerror", None) or str(error) or "it took too long"
                 raise FetchError(f"the name {host} cannot be resolved: {reason}") from error
         if not found:
-            raise FetchError(f"the name {host} leads nowhere")
+            raise FetchError(f"the name {host} has no address")
         if not url_policy.is_allowed_host(host, self.allow_hosts):
             for text in found:
                 if not url_policy.is_public(ipaddress.ip_address(text.partition("%")[0])):
@@ -256,7 +256,7 @@ class HttpFetcher:
         most: int,
     ) -> FetchedResponse:
         client = self._get_client(url.scheme, host, port)
-        # A server's cookies are a memory that a crawl does not want.
+        # A crawl must not be tracked from page to page.
         client.cookies.clear()
         named = f"[{host}]" if ":" in host else host
         headers = {
@@ -287,7 +287,9 @@ class HttpFetcher:
             await response.aclose()
 
     def _get_client(self, scheme: str, host: str, port: int) -> httpx.AsyncClient:
-        """A client for one host alone: a connection's certificate was checked for its name."""
+        """Return the client for one host; sharing it would reuse a certificate check for another
+        name.
+        """
         key = (scheme, host, port)
         if key not in self._clients:
             self._clients[key] = httpx.AsyncClient(
@@ -299,7 +301,7 @@ class HttpFetcher:
         return self._clients[key]
 
     def _make_tls_context(self) -> ssl.SSLContext:
-        """The usual authorities, and those that this system knows."""
+        """Return a TLS context that trusts the usual authorities and those of this system."""
         if self._context is None:
             self._context = httpx.create_ssl_context(trust_env=False)
             self._context.load_default_certs()
@@ -317,30 +319,35 @@ def _make_status_error(response: httpx.Response) -> FetchError:
 
 def _check_headers(found: FetchedResponse, accept: Collection[str], most: int) -> None:
     if accept and found.type not in accept:
-        raise FetchError(f"is {found.type or 'of no type'}, which is not read", permanent=True)
+        raise FetchError(
+            f"is {found.type or 'of unknown type'}, which is not supported", permanent=True
+        )
     length = found.headers.get("content-length", "")
     if length.isdigit() and int(length) > most:
         raise FetchError(format_too_large(most, int(length)), permanent=True)
 
 
 async def _read_body(response: httpx.Response, most: int) -> bytes:
-    """The body, never more than `most` bytes, unpacked by us: a few bytes can unpack to gigabytes."""
+    """Return the unpacked body, at most `most` bytes.
+
+    httpx would unpack without a limit, and a few bytes can unpack to gigabytes.
+    """
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", "gzip", "x-gzip", ""):
-        raise FetchError(f"is packed as {encoding}, which was not asked for", permanent=True)
+        raise FetchError(f"is compressed as {encoding}, which was not requested", permanent=True)
     unpack = zlib.decompressobj(wbits=31) if "gzip" in encoding else None
     parts, size = [], 0
     async for raw in response.aiter_raw():
         try:
             part = unpack.decompress(raw, most + 1 - size) if unpack else raw
         except zlib.error as error:
-            raise FetchError("is badly packed") from error
+            raise FetchError("the compressed data is damaged") from error
         size += len(part)
         if size > most:
             raise FetchError(format_too_large(most), permanent=True)
         parts.append(part)
     if unpack and not unpack.eof:
-        raise FetchError("ended too early")
+        raise FetchError("the answer ended too early")
     return b"".join(parts)
 
 
@@ -350,5 +357,5 @@ def _describe_http_error(error: Exception | None) -> str:
     if isinstance(error, httpx.ConnectError):
         return f"no connection: {error}"
     if isinstance(error, httpx.RemoteProtocolError):
-        return f"the answer is broken: {error}"
+        return f"the answer is invalid: {error}"
     return f"{type(error).__name__}: {error}" if error else "no connection"

@@ -1,5 +1,4 @@
-"""`mcp`: takes in the resources of a configured MCP server over stdio. Beside `assistant/mcp` the
-only module that imports the SDK."""
+"""`mcp`: reads the resources of an MCP server over stdio."""
 
 from __future__ import annotations
 
@@ -31,19 +30,19 @@ if TYPE_CHECKING:
     from kbtui.sources.source_directory import RunContext
 
 MAX_TIMEOUTS = 3
-"""After so many resources in a row that did not come in time, the server hangs."""
+"""After this many timeouts in a row the server counts as hanging."""
 
 
 class SkippedResource(ExtractionError):
-    """A resource of a type or size that is not read."""
+    """A resource whose type or size is not supported."""
 
 
 async def fetch_resources(
     run: RunContext, root: Path, extractor: Extractor, limits: SourceLimits
 ) -> None:
-    """Start the server in the workspace's `root`, read what matches, end it.
+    """Start the server in the workspace's `root`, read the matching resources, and end it.
 
-    Raises `KbtuiError` when the server does not start, or does not answer in time.
+    Raises `KbtuiError` if the server does not start or does not answer in time.
     """
     source = run.source
     server = StdioServerParameters(
@@ -55,7 +54,7 @@ async def fetch_resources(
     failure: Exception | None = None
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
         try:
-            # Times are anyio's: the SDK ends its server under anyio's shield alone.
+            # Use anyio's timeouts: the SDK ends the server only under anyio's shield.
             with anyio.fail_after(limits.run_seconds):
                 async with (
                     stdio_client(server, errlog=log) as (read, write),
@@ -70,7 +69,7 @@ async def fetch_resources(
                             await session.initialize()
                         await _fetch_matching(run, session, extractor, limits)
                     except (MCPError, TimeoutError, RuntimeError, ValueError) as error:
-                        # Raised outside: here task groups would wrap it.
+                        # Raise it outside: task groups would wrap it in an ExceptionGroup.
                         failure = error
         except (OSError, ExceptionGroup) as error:
             failure = failure or error
@@ -91,17 +90,17 @@ def _describe_mcp_error(error: BaseException) -> str:
 
 
 def _read_last_log_line(log: Any) -> str | None:
-    """The last line that the server wrote to its log."""
+    """Return the last line that the server wrote to stderr, as a hint."""
     log.seek(0, os.SEEK_END)
     log.seek(max(0, log.tell() - 2000))
     lines = log.read().strip().split("\n")
-    return f"it said: {lines[-1][:300]}" if lines[-1] else None
+    return f"it wrote: {lines[-1][:300]}" if lines[-1] else None
 
 
 async def _fetch_matching(
     run: RunContext, session: ClientSession, extractor: Extractor, limits: SourceLimits
 ) -> None:
-    """Take in every resource that matches; each, and the list, may take `limits.seconds`."""
+    """Read every matching resource; `limits.seconds` applies to each one and to the listing."""
     seconds = limits.seconds
     with anyio.fail_after(seconds):
         wanted = [
@@ -119,7 +118,7 @@ async def _fetch_matching(
                 text = await _read_resource_text(session, resource, extractor, limits.bytes)
             late = 0
         except TimeoutError:
-            run.fail(resource.uri, f"not done after {seconds:g} s", permanent=False)
+            run.fail(resource.uri, f"no complete answer after {seconds:g} s", permanent=False)
             late += 1
             if late >= MAX_TIMEOUTS:
                 raise
@@ -140,7 +139,7 @@ async def _fetch_matching(
 async def _list_resources(session: ClientSession, most: int) -> AsyncIterator[types.Resource]:
     cursor: str | None = None
     seen: set[str] = set()
-    # A server may give them one by one, or never end.
+    # A server can list them one per page, or never end.
     for _ in range(most + 1):
         params = types.PaginatedRequestParams(cursor=cursor) if cursor else None
         found = await session.list_resources(params=params)
@@ -156,7 +155,7 @@ async def _list_resources(session: ClientSession, most: int) -> AsyncIterator[ty
 async def _read_resource_text(
     session: ClientSession, resource: types.Resource, extractor: Extractor, most: int
 ) -> str:
-    """A resource's parts as Markdown, joined; raises `ExtractError` where one cannot be read."""
+    """Return a resource's parts as Markdown; raises `ExtractionError` if one cannot be read."""
     found = await session.read_resource(resource.uri)
     if not isinstance(found, types.ReadResourceResult):
         raise ExtractionError("it asks for input")
@@ -177,12 +176,12 @@ async def _read_resource_text(
         elif isinstance(content, types.TextResourceContents):
             parts.append(_fence_resource(content.text, kind))
         else:
-            raise SkippedResource(f"is {kind or 'of no type'}, which is not read")
+            raise SkippedResource(f"is {kind or 'of unknown type'}, which is not supported")
     return "\n\n".join(part.strip("\n") for part in parts)
 
 
 def _fence_resource(text: str, kind: str) -> str:
-    """Text of a type that is no prose, in a fence that names it."""
+    """Return a text that is not prose in a fence with its language."""
     from kbtui.knowledge.subject_files import present_text
 
     if not kind or kind.startswith("text/"):

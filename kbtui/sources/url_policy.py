@@ -1,7 +1,7 @@
-"""Which network addresses a crawl may connect to: public ones, and hosts that the user allowed.
+"""Which URLs a crawl may fetch: within its prefixes, and only from public addresses.
 
-Checked where an address is configured, where a name is resolved, and at every
-redirect.
+Addresses are checked when a URL is configured, when a host is resolved, and at every redirect.
+Hosts that the user allowed may be private.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-# What `is_global` of some Python versions lets through (IANA special-purpose registries).
+# Special-purpose ranges (IANA registries) that `is_global` of some Python versions accepts.
 _REFUSED_4 = [
     ipaddress.IPv4Network(text)
     for text in ("0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.88.99.0/24", "198.18.0.0/15",
@@ -29,7 +29,7 @@ _REFUSED_6 = [
     for text in ("64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "3fff::/20", "5f00::/16",
                  "fc00::/7", "fe80::/10", "fec0::/10", "ff00::/8")
 ]  # fmt: skip
-# Ranges that carry an IPv4 address, and where in the sixteen bytes it stands.
+# IPv6 ranges that contain an IPv4 address, and its offset in the 16 bytes.
 _IPV4_CARRIERS = [
     (ipaddress.IPv6Network("::ffff:0:0/96"), 12),
     (ipaddress.IPv6Network("::ffff:0:0:0/96"), 12),
@@ -42,7 +42,9 @@ _LOCAL_NAMES = ("localhost", "local", "internal", "intranet", "lan", "home", "co
 
 
 def is_public(address: Address) -> bool:
-    """Whether an address lies in the public internet; IPv6 forms of IPv4 count as what they carry."""
+    """Return whether an address is in the public internet; an IPv6 form of an IPv4 address counts
+    as it.
+    """
     if isinstance(address, ipaddress.IPv4Address):
         return address.is_global and not any(address in network for network in _REFUSED_4)
     for network, at in _IPV4_CARRIERS:
@@ -52,7 +54,10 @@ def is_public(address: Address) -> bool:
 
 
 def parse_ip_literal(host: str) -> Address | None:
-    """The address that a host is written as, in any form that a resolver takes (`127.1`); else None."""
+    """Return the address that a host is written as, in any form that resolvers accept (`127.1`).
+
+    Returns None for a name.
+    """
     host = host.strip("[]").partition("%")[0]
     try:
         return ipaddress.ip_address(host)
@@ -67,34 +72,34 @@ def parse_ip_literal(host: str) -> Address | None:
 
 
 def normalize_host(host: str) -> str:
-    """A host for comparing: without case and final dot."""
+    """Return a host in lower case, without brackets and trailing dot."""
     return host.casefold().strip("[]").rstrip(".")
 
 
 def is_allowed_host(host: str, hosts: Collection[str]) -> bool:
-    """Whether the user named this very host as one that may be private."""
+    """Return whether the user allowed this host to be private."""
     return normalize_host(host) in {normalize_host(name) for name in hosts}
 
 
 def check_url(url: str, allow_hosts: Collection[str]) -> None:
-    """Raise `ConfigError` for an address that is not HTTP(S), or that names a private place.
+    """Raise `ConfigError` for a URL that is not HTTP(S) or names a private host.
 
-    Only looks at what is written: names are checked again when they are resolved.
+    This checks only the text of the URL; resolved addresses are checked by the fetcher.
     """
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
     except ValueError as error:
-        raise ConfigError(f"is not an address: {error}", where=url) from error
+        raise ConfigError(f"is not a URL: {error}", where=url) from error
     if parts.scheme not in ("http", "https") or not host:
-        raise ConfigError("is not an http or https address", where=url)
+        raise ConfigError("is not an http or https URL", where=url)
     if parts.username is not None or parts.password is not None:
-        raise ConfigError("carries a name or password", where=url, hint="leave them out")
+        raise ConfigError("contains a user name or password", where=url, hint="remove it")
     check_host(host, allow_hosts)
 
 
 def check_host(host: str, allow_hosts: Collection[str]) -> None:
-    """Raise `ConfigError` for a host that is written as a private or loopback place."""
+    """Raise `ConfigError` for a host that is written as a private or loopback address or name."""
     if is_allowed_host(host, allow_hosts):
         return
     address, name = parse_ip_literal(host), normalize_host(host)
@@ -107,18 +112,20 @@ def check_host(host: str, allow_hosts: Collection[str]) -> None:
 
 
 def make_private_host_error(host: str, address: str | None = None) -> ConfigError:
-    """The error for a host in a private or loopback network."""
-    leads = f" leads to {address}, which" if address else ""
+    """Return the error for a host in a private or loopback network."""
+    leads = f" resolves to {address}, which" if address else ""
     return ConfigError(
         f"the host {host}{leads} is in a private or loopback network",
-        hint=f"if that is meant, --allow-host {normalize_host(host)} of `kbtui source` allows it "
+        hint=f"if that is intended, allow it with --allow-host {normalize_host(host)} of `kbtui source` "
         "(allow_hosts in .jp/kb-sources.toml)",
     )
 
 
 def normalize_url(url: str) -> str | None:
-    """An address in the one form that is compared: without fragment, with a small host and no
-    default port. None for one that is not HTTP(S)."""
+    """Return a URL in a form that can be compared, or None if it is not HTTP(S).
+
+    The host is in lower case; the fragment and the default port are removed.
+    """
     try:
         parts = urlsplit(url.strip())
         host, port = parts.hostname, parts.port
@@ -133,16 +140,16 @@ def normalize_url(url: str) -> str | None:
 
 
 def parse_origin(url: str) -> tuple[str, int | str]:
-    """Host and port; the two default ports count as one, so that http may lead to https."""
+    """Return host and port; the default ports count as one, so that http may redirect to https."""
     parts = urlsplit(url)
     port = parts.port or _PORTS.get(parts.scheme, 0)
     return (parts.hostname or "").rstrip("."), "web" if port in (80, 443) else port
 
 
 class CrawlBounds:
-    """What a crawl may fetch: addresses that begin with a prefix.
+    """The URLs that a crawl may fetch: those that begin with one of its prefixes.
 
-    Without prefixes the directory of the first address.
+    Without prefixes, that is the directory of the first URL.
     """
 
     def __init__(self, url: str, prefixes: Iterable[str]) -> None:
@@ -153,14 +160,14 @@ class CrawlBounds:
         ]
         self._first = first
         self.description = " or ".join(chosen)
-        """The prefixes, for people."""
+        """The prefixes, for messages."""
         self._inside = [(parse_origin(prefix), urlsplit(prefix).path or "/") for prefix in chosen]
 
     def __contains__(self, url: str) -> bool:
         if url == self._first:
             return True
         origin, path = parse_origin(url), urlsplit(url).path or "/"
-        # `/docs/../private` is another place than it looks.
+        # `/docs/../private` is not below `/docs/`.
         if any(part in ("..", ".") for part in unquote(path).split("/")):
             return False
         return any(origin == wanted and path.startswith(start) for wanted, start in self._inside)

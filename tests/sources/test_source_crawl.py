@@ -214,7 +214,7 @@ def test_when_the_network_goes_half_way_nothing_is_lost(bench: Bench, site: Site
     site.asked.clear()
     run = bench.run()
     assert run.status == "partial"
-    assert any("nothing answers any more" in problem for problem in run.problems)
+    assert any("failures in a row" in problem for problem in run.problems)
     assert len(site.paths) < 25, "it went on asking a network that is gone"
     assert bench.documents() == before
     site.close()

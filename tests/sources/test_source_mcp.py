@@ -78,7 +78,7 @@ def test_one_resource_that_fails_leaves_the_others(bench: Bench) -> None:
     run = bench.run()
     assert run.status == "partial"
     assert run.problems == ("a://bad: not today",)
-    assert run.skips == (("a://image", "is image/png, which is not read"),)
+    assert run.skips == (("a://image", "is image/png, which is not supported"),)
     assert list(bench.documents()) == ["good.md"]
 
 

@@ -52,7 +52,7 @@ def test_every_kind_becomes_a_subject(bench: Bench) -> None:
     assert (run.status, run.entries) == ("ok", 4)
     assert run.skips == (
         ("inbox/.hidden.md", "is hidden"),
-        ("inbox/photo.jpg", "is image/jpeg, which is not read"),
+        ("inbox/photo.jpg", "is image/jpeg, which is not supported"),
     )
     found = bench.documents()
     assert set(found) == {"notes.md", "plain.md", "page.md", "sub/paper.md"}
@@ -151,7 +151,7 @@ def test_a_file_that_vanished_is_an_error_and_its_document_stays(bench: Bench) -
     path.unlink()
     run = bench.run()
     assert run.status == "error"
-    assert "no such file" in (run.error or "")
+    assert "does not exist" in (run.error or "")
     assert list(bench.documents()) == ["x.md"]
     assert run.entries == 1
 
