@@ -1,4 +1,4 @@
-"""The workshop's rules, apart from any screen: costs, trees, marks, patterns."""
+"""The workshop's rules, apart from any screen: costs, slugs, marks, patterns."""
 
 from pathlib import Path
 
@@ -9,20 +9,20 @@ from support import Builder
 
 from kbtui.knowledge import Knowledge, load_knowledge
 from kbtui.knowledge.models import SubjectMark
-from kbtui.tui.workshop.pages import literal
-from kbtui.tui.workshop.pattern import attempt
+from kbtui.tui.workshop.pages import escape_glob
+from kbtui.tui.workshop.pattern import try_pattern
 from kbtui.tui.workshop.prompt_state import (
     Cost,
-    Costs,
-    Marks,
-    Sums,
-    cost_of,
-    growth,
+    PendingMarks,
+    PrefixSums,
+    SubjectCosts,
+    apply_marks,
+    find_mark_state,
+    format_growth,
+    measure_cost,
     read_prompt_state,
-    state_of,
-    with_marks,
 )
-from kbtui.tui.workshop.tree import TreeOptions, Trees, folder_key, make_rows
+from kbtui.tui.workshop.tree import TreeOptions, VisibleSlugs, folder_key, make_rows
 from kbtui.workspace import open_root
 
 FILES = settings(
@@ -39,36 +39,36 @@ slugs = st.lists(
 def test_the_sum_below_any_beginning_is_that_of_its_subjects(
     found: list[str], data: st.DataObject
 ) -> None:
-    costs = [Cost(len(slug), n, about=n % 3 == 0) for n, slug in enumerate(found)]
-    sums = Sums(found, list(costs))
+    costs = [Cost(len(slug), n, is_estimate=n % 3 == 0) for n, slug in enumerate(found)]
+    sums = PrefixSums(found, list(costs))
     prefix = data.draw(st.sampled_from(["", *(slug[: len(slug) // 2] for slug in found)]))
     own = [cost for slug, cost in zip(found, costs, strict=True) if slug.startswith(prefix)]
     wanted = Cost(
-        sum(c.characters for c in own), sum(c.tokens for c in own), any(c.about for c in own)
+        sum(c.characters for c in own), sum(c.tokens for c in own), any(c.is_estimate for c in own)
     )
-    assert sums.below(prefix) == (len(own), wanted)
+    assert sums.sum_below(prefix) == (len(own), wanted)
 
 
 def test_growth_has_one_sign_unless_letters_and_tokens_differ() -> None:
-    assert growth(Cost(10, 3), Cost(3130, 783)) == "+3,120 characters ≈ 780 tokens"
-    assert growth(Cost(3130, 783), Cost(10, 3)) == "−3,120 characters ≈ 780 tokens"
-    assert growth(Cost(8, 2), Cost(6, 5)) == "−2 characters ≈ +3 tokens"
-    assert growth(Cost(8, 2), Cost(8, 2)) == ""
-    assert growth(Cost(0, 0), Cost(8, 2), words=False) == "+8 ≈ 2"
+    assert format_growth(Cost(10, 3), Cost(3130, 783)) == "+3,120 characters ≈ 780 tokens"
+    assert format_growth(Cost(3130, 783), Cost(10, 3)) == "−3,120 characters ≈ 780 tokens"
+    assert format_growth(Cost(8, 2), Cost(6, 5)) == "−2 characters ≈ +3 tokens"
+    assert format_growth(Cost(8, 2), Cost(8, 2)) == ""
+    assert format_growth(Cost(0, 0), Cost(8, 2), units=False) == "+8 ≈ 2"
 
 
 def test_counting_is_exact_and_reads_again_only_what_changed(book: Builder) -> None:
     knowledge = load_knowledge(open_root(book.root))
-    costs = Costs()
-    todo = next(iter(costs.measure(knowledge, lambda: True)))
+    costs = SubjectCosts()
+    todo = next(iter(costs.count_all(knowledge, lambda: True)))
     assert todo == 6
-    assert list(costs.measure(knowledge, lambda: True))[-1] == 0
+    assert list(costs.count_all(knowledge, lambda: True))[-1] == 0
     for topic, slug in (("project", "start"), ("snippets", "retry")):
-        assert costs.get(topic, slug) == cost_of(knowledge.learn(topic, slug).text)
+        assert costs.get(topic, slug) == measure_cost(knowledge.learn(topic, slug).text)
     book.subject("project/start.md", "shorter\n")
     again = load_knowledge(open_root(book.root))
-    assert next(iter(costs.measure(again, lambda: True))) == 1
-    assert list(costs.measure(again, lambda: True))
+    assert next(iter(costs.count_all(again, lambda: True))) == 1
+    assert list(costs.count_all(again, lambda: True))
     assert costs.get("project", "start") == Cost(8, 2)
 
 
@@ -98,8 +98,8 @@ def test_every_subject_is_listed_once_when_all_is_open(
         for part in parts
         for depth in range(1, len(part))
     }
-    trees = Trees(prompt_state.written, hidden=True)
-    rows = make_rows(prompt_state, trees, TreeOptions(opened))
+    slugs = VisibleSlugs(prompt_state.written, hidden=True)
+    rows = make_rows(prompt_state, slugs, TreeOptions(opened))
     listed = [row.key for row in rows if row.data.kind == "subject"]
     assert sorted(listed) == sorted(f"t/{slug}" for slug in found)
     folders = [row.key for row in rows if row.data.kind == "folder"]
@@ -108,7 +108,7 @@ def test_every_subject_is_listed_once_when_all_is_open(
     for row in rows:
         # A folder's row shows what a glob over just that folder gives.
         # A slug that is written like that glob wins over it.
-        pattern = f"{literal(row.data.name)}**"
+        pattern = f"{escape_glob(row.data.name)}**"
         if row.data.kind == "folder" and pattern not in found:
             reached = prompt_state.written.slugs("t", [pattern])
             assert reached == [slug for slug in found if slug.startswith(row.data.name)]
@@ -129,7 +129,7 @@ def test_any_keys_end_in_what_the_marks_alone_would_give(
     book: Builder, presses: list[tuple[str, str]]
 ) -> None:
     knowledge = load_knowledge(open_root(book.root))
-    marks = Marks()
+    marks = PendingMarks()
 
     class Files:
         def knowledge(self) -> Knowledge:
@@ -137,19 +137,19 @@ def test_any_keys_end_in_what_the_marks_alone_would_give(
 
     prompt_state = read_prompt_state(Files())  # type: ignore[arg-type]
     for slug, state in presses:
-        mark = marks.of("project", slug)
-        written = state_of(knowledge, "project", slug)
+        mark = marks.get("project", slug)
+        written = find_mark_state(knowledge, "project", slug)
         now = mark.state if mark else written
         marks.toggle(SubjectMark("project", slug, state), now, written, "plain")  # type: ignore[arg-type]
-        prompt_state = with_marks(prompt_state, marks.all)
+        prompt_state = apply_marks(prompt_state, marks.all)
         assert not prompt_state.refusals
         # Pressed once it is so; pressed again it is not.
-        after = state_of(prompt_state.knowledge, "project", slug)
+        after = find_mark_state(prompt_state.knowledge, "project", slug)
         assert (after == state) == (now != state)
     assert prompt_state.prompt == knowledge.with_marks(marks.all).prompt()
-    assert prompt_state.cost == cost_of(prompt_state.prompt)
+    assert prompt_state.cost == measure_cost(prompt_state.prompt)
     for topic in knowledge.topics:
-        assert prompt_state.preloads[topic] == cost_of(
+        assert prompt_state.preloads[topic] == measure_cost(
             prompt_state.knowledge.format_preloaded(topic)
         )
 
@@ -170,7 +170,7 @@ def test_any_keys_end_in_what_the_marks_alone_would_give(
 )  # fmt: skip
 def test_whatever_one_types_is_understood_or_pointed_at(book: Builder, typed: str) -> None:
     knowledge = load_knowledge(open_root(book.root))
-    trial = attempt(typed, knowledge, Costs(), "project")
+    trial = try_pattern(typed, knowledge, SubjectCosts(), "project")
     if trial.remark is not None:
         assert 0 <= trial.remark.at <= max(0, len(typed) - 1)
     if trial.preloads:
@@ -183,7 +183,7 @@ def test_whatever_one_types_is_understood_or_pointed_at(book: Builder, typed: st
         assert list(trial.matches) == [(trial.topic, slug) for slug in wanted]
     elif typed.strip():
         assert trial.remark is not None
-        assert trial.remark.wrong
+        assert trial.remark.is_error
 
 
 @pytest.mark.parametrize(
@@ -202,4 +202,4 @@ def test_what_is_typed_is_the_command_that_gives_the_same(
     book: Builder, typed: str, call: str
 ) -> None:
     knowledge = load_knowledge(open_root(book.root))
-    assert attempt(typed, knowledge, Costs(), "project").call == call
+    assert try_pattern(typed, knowledge, SubjectCosts(), "project").command == call

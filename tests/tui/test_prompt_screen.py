@@ -11,7 +11,7 @@ from workshop_support import knowledge_of, workshop
 
 from kbtui.knowledge.models import SubjectMark
 from kbtui.knowledge.prompt import estimate_tokens
-from kbtui.tui.workshop import controller as bench_module
+from kbtui.tui.workshop import controller as controller_module
 
 WRITTEN = """\
 # My topics. Keep this comment.
@@ -179,7 +179,7 @@ async def test_a_mark_that_a_pattern_forbids_is_refused_with_what_to_do(book: Bu
 
 async def test_folders_topics_and_fragments_say_why_they_take_no_mark(book: Builder) -> None:
     async with workshop(book.root) as shop:
-        for key, words in (("topic:project", "with e"), ("folder:project/people/", "subjects")):
+        for key, words in (("topic:project", "press e"), ("folder:project/people/", "subjects")):
             await shop.select(key)
             await shop.press("space")
             assert words in shop.screen.message_line.text
@@ -224,7 +224,7 @@ async def test_files_that_change_meanwhile_are_seen_and_marks_stay(book: Builder
         await shop.shown()
         shop.screen.handle_files_changed({"event": "changed", "knowledge": True})
         await shop.tui.pilot.pause()
-        assert "This would be written" in shop.tui.text
+        assert "This will be written" in shop.tui.text
 
 
 # writing
@@ -243,7 +243,7 @@ async def test_only_the_second_w_writes_exactly_what_was_shown(book: Builder, kb
         assert "Nothing is written yet." in shop.tui.text
         assert tree_hash(book.root) == before
         await shop.press("w")
-        await shop.tui.until("written to .jp/kb.toml")
+        await shop.tui.until("saved to .jp/kb.toml")
         text = kb.read_text()
         assert "# My topics. Keep this comment." in text
         assert "# always" in text
@@ -258,15 +258,15 @@ async def test_u_takes_back_what_was_written_byte_for_byte(book: Builder, kb: Pa
     before = kb.read_bytes()
     async with workshop(book.root) as shop:
         await shop.press("u")
-        assert "nothing was written from here" in shop.screen.message_line.text
+        assert "nothing to undo" in shop.screen.message_line.text
         await shop.select("project/start")
         await shop.marked("x")
         await shop.shown()
         await shop.press("enter")
-        await shop.tui.until("written to .jp/kb.toml")
+        await shop.tui.until("saved to .jp/kb.toml")
         assert kb.read_bytes() != before
         await shop.press("u")
-        await shop.tui.until("taken back")
+        await shop.tui.until("undone")
         assert kb.read_bytes() == before
         await shop.tui.until(lambda: not shop.entry("start").startswith("✕"))
 
@@ -279,7 +279,7 @@ async def test_what_was_written_can_be_taken_back_after_coming_again(
         await shop.marked("x")
         await shop.shown()
         await shop.press("w")
-        await shop.tui.until("written to .jp/kb.toml")
+        await shop.tui.until("saved to .jp/kb.toml")
         await shop.press("q")
         await shop.tui.until(lambda: not shop.is_open)
         # The library shows it too.
@@ -287,7 +287,7 @@ async def test_what_was_written_can_be_taken_back_after_coming_again(
         await shop.press("P")
         await shop.tui.until(lambda: shop.is_open and shop.screen.list.rows)
         await shop.press("u")
-        await shop.tui.until("taken back")
+        await shop.tui.until("undone")
         assert kb.read_text() == WRITTEN
 
 
@@ -307,7 +307,7 @@ async def test_a_file_that_changed_meanwhile_is_left_alone_and_said(
         assert shop.screen.controller.marks.all
         await shop.shown()
         await shop.press("w")
-        await shop.tui.until("written to .jp/kb.toml")
+        await shop.tui.until("saved to .jp/kb.toml")
         assert kb.read_text().endswith("# another hand\n")
         kb.write_text("# all gone\n")
         await shop.press("u")
@@ -322,7 +322,7 @@ async def test_keys_typed_ahead_do_not_write_what_nobody_saw(book: Builder, kb: 
         shop.screen.action_write()
         shop.screen.action_write()
         shop.screen.action_open()
-        await shop.tui.until("This would be written")
+        await shop.tui.until("This will be written")
         assert kb.read_text() == WRITTEN
 
 
@@ -335,8 +335,8 @@ async def test_going_on_withdraws_the_change_so_that_w_shows_it_again(
         for leave in ("escape", "v", "k"):
             await shop.shown()
             await shop.press(leave)
-            await shop.tui.until(lambda: "This would be written" not in shop.tui.text)
-            assert "w or Enter writes" not in shop.tui.text
+            await shop.tui.until(lambda: "This will be written" not in shop.tui.text)
+            assert "w or Enter write" not in shop.tui.text
         await shop.shown()
         await shop.marked("x")
         assert shop.is_open
@@ -354,10 +354,10 @@ async def test_without_kb_toml_one_is_made_and_undoing_removes_it(book: Builder)
         assert "/dev/null" in shop.tui.text
         assert not kb.exists()
         await shop.press("w")
-        await shop.tui.until("written to .jp/kb.toml")
+        await shop.tui.until("saved to .jp/kb.toml")
         assert kb.read_text() == '[kb.topic.snippets]\nlearned = [\n    "retry",\n]\n'
         await shop.press("u")
-        await shop.tui.until("taken back")
+        await shop.tui.until("undone")
         assert not kb.exists()
 
 
@@ -386,12 +386,12 @@ async def test_leaving_with_marks_asks_first(book: Builder, kb: Path) -> None:
         for key in ("escape", "q", "ctrl+q"):
             await shop.press(key)
             assert shop.is_open
-            assert "1 mark is not written" in shop.tui.text
+            assert "1 unsaved change" in shop.tui.text
             await shop.press("escape")
-            assert "not written" not in shop.tui.text
+            assert "unsaved" not in shop.tui.text
         # From under the help too.
         await shop.press("question_mark", "ctrl+q")
-        await shop.tui.until("1 mark is not written")
+        await shop.tui.until("1 unsaved change")
         assert shop.tui.app.is_running
         await shop.press("q")
         await shop.tui.until(lambda: not shop.is_open)
@@ -452,7 +452,7 @@ async def test_a_k_shows_how_the_prompt_would_grow_and_keeps_nothing(book: Build
         grown = f"+{len(tried) - len(plain):,} characters ≈ {tokens:,} tokens"
         assert f"2 subjects, {grown}" in shop.tui.text
         await shop.tried("-k project/style")
-        assert "all of it is pre-loaded already" in shop.tui.text
+        assert "all of these are already pre-loaded" in shop.tui.text
         await shop.press("escape")
         await shop.tui.until(lambda: shop.screen.query_one("#remark").display is False)
     assert tree_hash(book.root) == before
@@ -462,8 +462,8 @@ MISTAKES = [
     ("-k", 0, "-k needs a value"),
     ("-k project", 3, "needs a topic and a pattern"),
     ("-k projcet/*", 3, "did you mean 'project'?"),
-    ("-k project/* start", 13, "a pattern among -k values"),
-    ('start "peo', 6, "this quote has no end"),
+    ("-k project/* start", 13, "a pattern without -k among -k values"),
+    ('start "peo', 6, "unclosed quote"),
     ("peop[le/*", 4, "a [ without ] is literal"),
     ("start.md", 0, "slugs have no extension: write 'start'"),
     ("start sty", 6, "nothing matches"),
@@ -480,7 +480,7 @@ async def test_mistakes_are_pointed_at_and_the_rest_goes_on(book: Builder) -> No
         await shop.select("topic:project")
         for typed, at, words in MISTAKES:
             await shop.tried(typed)
-            remark = shop.screen.controller.trial.remark
+            remark = shop.screen.controller.pattern_result.remark
             assert remark is not None, typed
             assert (remark.at, words in f"{remark.message}; {remark.hint}") == (at, True), remark
             lines = shop.tui.text.split("\n")
@@ -557,7 +557,7 @@ async def test_hostile_titles_and_names_are_only_text(book: Builder) -> None:
         assert not any(sign in text for sign in "\x1b\x07\x9b\u202e")
         assert "Evil[/b] gnp" in text
         await shop.press("w")
-        await shop.tui.until("written to")
+        await shop.tui.until("saved to")
         assert knowledge_of(book.root).topics["[red]"].learned == ("re[a-z]+ [b]",)
         await shop.press("v")
         await shop.tried("re[")
@@ -608,27 +608,36 @@ async def test_slow_work_is_done_in_threads_and_only_rows_in_sight_are_made(
         folder = book.root / "docs" / "bulk" / f"d{number % 120:03}"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"s{number:04}.md").write_text(f"# Subject {number}\n")
-    names = ("read_prompt_state", "with_marks", "make_rows", "attempt", "make_page", "sums_of")
+    names = (
+        "read_prompt_state",
+        "apply_marks",
+        "make_rows",
+        "try_pattern",
+        "make_page",
+        "make_prefix_sums",
+    )
     called: dict[str, set[bool]] = {name: set() for name in names}
     main = threading.get_ident()
 
     def noted(name: str) -> None:
-        real = getattr(bench_module, name)
+        real = getattr(controller_module, name)
 
         def call(*args: object, **options: object) -> object:
             called[name].add(threading.get_ident() == main)
             return real(*args, **options)
 
-        monkeypatch.setattr(bench_module, name, call)
+        monkeypatch.setattr(controller_module, name, call)
 
     for name in names:
         noted(name)
     async with workshop(book.root, size=(100, 30)) as shop:
-        faces = shop.screen.controller.formatter
+        formatter = shop.screen.controller.formatter
         drawn: list[str] = []
-        real = faces.describe
+        real = formatter.format_row
         monkeypatch.setattr(
-            faces, "describe", lambda entry, **wide: drawn.append(entry.name) or real(entry, **wide)
+            formatter,
+            "format_row",
+            lambda node, **exact: drawn.append(node.name) or real(node, **exact),
         )
         await shop.select("topic:bulk")
         await shop.press("right")

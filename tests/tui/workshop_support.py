@@ -33,7 +33,7 @@ class Shop:
         for row in self.screen.list.rows:
             left, right = (row.left, row.right)
             if row.selectable:
-                left, right = self.screen.controller.formatter.describe(row.data)
+                left, right = self.screen.controller.formatter.format_row(row.data)
             found.append(" ".join("".join(text for text, _ in [*left, (" ", ""), *right]).split()))
         return found
 
@@ -70,7 +70,7 @@ class Shop:
     async def shown(self) -> None:
         """Press w, and wait until the change is shown."""
         await self.press("w")
-        await self.tui.until("This would be written")
+        await self.tui.until("This will be written")
 
     async def tried(self, text: str) -> None:
         """Type a pattern as one would paste it, and wait until it is understood."""
@@ -78,11 +78,11 @@ class Shop:
         if self.tui.app.focused is not screen.pattern_bar.input:
             await self.press("slash")
         screen.pattern_bar.input.value = text
-        await self.tui.until(lambda: screen.controller.trial.text == text)
-        await self.tui.until(lambda: not screen.controller._trials.is_busy)
+        await self.tui.until(lambda: screen.controller.pattern_result.text == text)
+        await self.tui.until(lambda: not screen.controller.pattern_worker.is_busy)
         await self.tui.pilot.pause()
-        if screen.controller.trial.usable:
-            title = screen.controller.trial.call
+        if screen.controller.pattern_result.is_usable:
+            title = screen.controller.pattern_result.command
             await self.tui.until(lambda: screen.page and screen.page.document.title == title)
             await self.tui.pilot.pause()
 
@@ -100,7 +100,7 @@ async def workshop(
         await tui.until(lambda: shop.is_open)
         screen = shop.screen
         await tui.until(lambda: screen.list.rows)
-        await tui.until(lambda: not screen.controller._counts.is_busy)
+        await tui.until(lambda: not screen.controller.count_worker.is_busy)
         await tui.until(lambda: screen.page is not None)
         yield shop
 

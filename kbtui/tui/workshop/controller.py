@@ -9,9 +9,21 @@ from kbtui.knowledge import editing
 from kbtui.tui.framework.gc_tuning import freeze_if_grown
 from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.workshop.pages import make_page
-from kbtui.tui.workshop.pattern import PatternResult, attempt
-from kbtui.tui.workshop.prompt_state import Costs, Marks, read_prompt_state, sums_of, with_marks
-from kbtui.tui.workshop.tree import RowFormatter, TreeOptions, Trees, make_rows, match_rows
+from kbtui.tui.workshop.pattern import PatternResult, try_pattern
+from kbtui.tui.workshop.prompt_state import (
+    PendingMarks,
+    SubjectCosts,
+    apply_marks,
+    make_prefix_sums,
+    read_prompt_state,
+)
+from kbtui.tui.workshop.tree import (
+    RowFormatter,
+    TreeOptions,
+    VisibleSlugs,
+    make_match_rows,
+    make_rows,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,298 +36,285 @@ if TYPE_CHECKING:
     from kbtui.library import Library
     from kbtui.tui.framework.row_list import ListRow
     from kbtui.tui.workshop.pages import WorkshopPage
-    from kbtui.tui.workshop.prompt_state import PromptState, Sums
-    from kbtui.tui.workshop.tree import TreeEntry
-
-
-class WriteObserver(Protocol):
-    """Who hears of what was done, on the event loop."""
-
-    def proposed(self, change: TomlChange) -> None:
-        """This is what would be written."""
-
-    def wrote(self, change: TomlChange) -> None:
-        """It was written."""
-
-    def took_back(self, change: TomlChange) -> None:
-        """It was taken back."""
-
-    def not_written(self, error: Exception) -> None:
-        """Nothing was written, and why."""
+    from kbtui.tui.workshop.prompt_state import PrefixSums, PromptState
+    from kbtui.tui.workshop.tree import TreeNode
 
 
 class KbTomlWriter:
-    """Proposes a change, and writes only the one that was shown.
+    """Proposes changes of `.jp/kb.toml` and writes only a change that was shown.
 
-    `written` has the changes written from here, oldest first; it outlives the
-    screen, so that they can be taken back later.
+    `written` has the changes written in this session, oldest first. It belongs to the caller, so
+    that a later screen can undo them. `on_error` gets the error when nothing was written.
     """
 
-    def __init__(self, owner: WriteObserver, pump: MessagePump, written: list[TomlChange]) -> None:
+    def __init__(
+        self,
+        owner: MessagePump,
+        written: list[TomlChange],
+        *,
+        on_proposed: Callable[[TomlChange], None],
+        on_written: Callable[[], None],
+        on_undone: Callable[[], None],
+        on_error: Callable[[Exception], None],
+    ) -> None:
         self.written = written
         self.shown: TomlChange | None = None
-        self.writing = False
-        """Whether a file is being written just now."""
-        self._owner = owner
-        self._lane = LatestOnlyWorker(pump)
+        self.is_writing = False
+        self._on_proposed, self._on_error = on_proposed, on_error
+        self._on_written, self._on_undone = on_written, on_undone
+        self._worker = LatestOnlyWorker(owner)
 
     def propose(self, knowledge: Knowledge, marks: tuple[SubjectMark, ...]) -> None:
-        """Work out what the marks would write."""
-        if not self.writing:
-            self._lane.submit(
-                lambda: editing.propose_marks(knowledge, marks),
-                self._propose,
-                self._owner.not_written,
+        """Work out what the marks would change in the file."""
+        if not self.is_writing:
+            self._worker.submit(
+                lambda: editing.propose_marks(knowledge, marks), self._set_proposed, self._on_error
             )
 
-    def _propose(self, change: TomlChange) -> None:
+    def _set_proposed(self, change: TomlChange) -> None:
         self.shown = None if change.is_empty else change
-        self._owner.proposed(change)
+        self._on_proposed(change)
 
     def withdraw(self) -> None:
-        """What is shown, or being worked out, will not be written."""
+        """Discard the proposed change."""
         self.shown = None
-        if not self.writing:
-            self._lane.discard_results()
+        if not self.is_writing:
+            self._worker.discard_results()
 
     def write(self) -> None:
-        """Write what is shown; nothing else is ever written."""
+        """Write the shown change."""
         change, self.shown = self.shown, None
         if change is not None:
-            self._do(change, editing.apply_change, self._wrote)
-
-    def _wrote(self, change: TomlChange) -> None:
-        self.written.append(change)
-        self._owner.wrote(change)
+            self._change_file(change, editing.apply_change, self.written.append, self._on_written)
 
     def undo(self) -> None:
-        """Take back what was last written from here."""
+        """Undo the newest written change."""
         if self.written:
-            self._do(self.written[-1], editing.undo_change, self._took_back)
+            self._change_file(
+                self.written[-1], editing.undo_change, self.written.remove, self._on_undone
+            )
 
-    def _took_back(self, change: TomlChange) -> None:
-        self.written.remove(change)
-        self._owner.took_back(change)
-
-    def _do(
+    def _change_file(
         self,
         change: TomlChange,
         act: Callable[[TomlChange], None],
-        tell: Callable[[TomlChange], None],
+        record: Callable[[TomlChange], None],
+        on_done: Callable[[], None],
     ) -> None:
-        if self.writing:
+        if self.is_writing:
             return
-        self.writing = True
+        self.is_writing = True
 
-        def done(_: None) -> None:
-            self.writing = False
-            tell(change)
+        def finish(_: None) -> None:
+            self.is_writing = False
+            record(change)
+            on_done()
 
-        def failed(error: Exception) -> None:
-            self.writing = False
-            self._owner.not_written(error)
+        def fail(error: Exception) -> None:
+            self.is_writing = False
+            self._on_error(error)
 
-        self._lane.submit(lambda: act(change), done, failed)
+        self._worker.submit(lambda: act(change), finish, fail)
 
 
 class WorkshopView(Protocol):
-    """What the controller calls on the event loop when something is done."""
+    """What the controller calls on the event loop when work is done."""
 
-    def prompt_state_changed(self, *, reread: bool) -> None:
-        """There is a new state of the prompt; `reread` when the files were read for it."""
+    def show_prompt_state(self, *, reread: bool) -> None:
+        """Show a new state of the prompt; `reread` says that the files were read for it."""
 
-    def report_error(self, error: Exception) -> None:
-        """A mark cannot be set, or the files cannot be read."""
+    def show_error(self, error: Exception) -> None:
+        """Show why a mark cannot be set or the files cannot be read."""
 
-    def rows_made(self, rows: list[ListRow]) -> None:
-        """There are new rows."""
+    def show_rows(self, rows: list[ListRow]) -> None:
+        """Show new rows."""
 
-    def page_made(self, page: WorkshopPage) -> None:
-        """The page of the selected entry is ready."""
+    def show_page(self, page: WorkshopPage) -> None:
+        """Show the page of the selected row."""
 
-    def trial_made(self, trial: PatternResult) -> None:
-        """The pattern was parsed and tried."""
+    def show_pattern_result(self, result: PatternResult) -> None:
+        """Show the result of a tried pattern."""
 
-    def counted(self, left: int) -> None:
-        """More subjects were counted."""
+    def show_count(self, left: int) -> None:
+        """Show that more subjects were counted and `left` are left."""
 
 
 class WorkshopController:
-    """Holds the newest state, rows and pages, and makes new ones in threads."""
+    """Keeps the newest state, rows and pages, and makes new ones in threads."""
 
-    def __init__(self, owner: WorkshopView, pump: MessagePump, library: Library) -> None:
+    def __init__(self, view: WorkshopView, pump: MessagePump, library: Library) -> None:
         self.prompt_state: PromptState | None = None
-        self.marks = Marks()
+        self.marks = PendingMarks()
         self.options = TreeOptions()
-        self.costs = Costs()
-        self.trial = PatternResult("")
-        self.addressed: str | None = None
-        """The topic that a pattern without one is meant for."""
+        self.costs = SubjectCosts()
+        self.pattern_result = PatternResult("")
+        self.pattern_topic: str | None = None
+        """The topic of a pattern that names none."""
         self.formatter = RowFormatter(self.costs, self.marks, self.options)
-        self._owner, self._pump, self._library = owner, pump, library
-        self._trees: Trees | None = None
-        self._counting = 0
-        self._reading = LatestOnlyWorker(pump)
-        self._marking = LatestOnlyWorker(pump)
-        self._rows = LatestOnlyWorker(pump)
-        # Two at once: a text of megabytes must not hold up the next one that is selected.
-        self._pages = LatestOnlyWorker(pump, limit=2)
-        self._trials = LatestOnlyWorker(pump)
-        self._counts = LatestOnlyWorker(pump)
+        self._view, self._pump, self._library = view, pump, library
+        self._slugs: VisibleSlugs | None = None
+        self._count_number = 0
+        """The number of the newest count; older ones end."""
+        self._read_worker = LatestOnlyWorker(pump)
+        self._mark_worker = LatestOnlyWorker(pump)
+        self._row_worker = LatestOnlyWorker(pump)
+        # Two at a time, so that a text of megabytes does not delay the next selected one.
+        self._page_worker = LatestOnlyWorker(pump, limit=2)
+        self.pattern_worker = LatestOnlyWorker(pump)
+        self.count_worker = LatestOnlyWorker(pump)
 
     # the state of the prompt
 
     def read(self, written: tuple[SubjectMark, ...] = ()) -> None:
-        """Read the files again; marks stay, but for those that were written."""
+        """Read the files again; all marks stay except those that were just written."""
         marks = tuple(mark for mark in self.marks.all if mark not in written)
 
-        def work() -> tuple[PromptState, dict[str, Sums]]:
+        def work() -> tuple[PromptState, dict[str, PrefixSums]]:
             prompt_state = read_prompt_state(self._library, marks)
-            return prompt_state, sums_of(prompt_state.knowledge, self.costs)
+            return prompt_state, make_prefix_sums(prompt_state.knowledge, self.costs)
 
-        def done(made: tuple[PromptState, dict[str, Sums]]) -> None:
+        def finish(made: tuple[PromptState, dict[str, PrefixSums]]) -> None:
             for mark in written:
                 self.marks.drop(mark)
             self._set_prompt_state(*made, reread=True)
 
-        self._reading.submit(work, done, self._owner.report_error)
+        self._read_worker.submit(work, finish, self._view.show_error)
 
-    def mark(self) -> None:
-        """Apply the marks."""
+    def apply_marks(self) -> None:
+        """Apply the marks to the state that was read."""
         prompt_state, marks = self.prompt_state, self.marks.all
         if prompt_state is None:
             return
 
-        def work() -> tuple[PromptState, dict[str, Sums]]:
-            marked = with_marks(prompt_state, marks)
-            return marked, sums_of(marked.knowledge, self.costs)
+        def work() -> tuple[PromptState, dict[str, PrefixSums]]:
+            marked = apply_marks(prompt_state, marks)
+            return marked, make_prefix_sums(marked.knowledge, self.costs)
 
-        def done(made: tuple[PromptState, dict[str, Sums]]) -> None:
+        def finish(made: tuple[PromptState, dict[str, PrefixSums]]) -> None:
             if self.prompt_state is not None and made[0].written is self.prompt_state.written:
                 self._set_prompt_state(*made, reread=False)
 
-        self._marking.submit(work, done, self._owner.report_error)
+        self._mark_worker.submit(work, finish, self._view.show_error)
 
     def _set_prompt_state(
-        self, prompt_state: PromptState, sums: dict[str, Sums], *, reread: bool
+        self, prompt_state: PromptState, sums: dict[str, PrefixSums], *, reread: bool
     ) -> None:
         self.prompt_state = prompt_state
         self.formatter.update(prompt_state, sums)
         for refusal in prompt_state.refusals:
             self.marks.drop(refusal.mark)
-        self._owner.prompt_state_changed(reread=reread)
-        if self.marks.all != prompt_state.marks:  # marked further meanwhile
-            self.mark()
+        self._view.show_prompt_state(reread=reread)
+        if self.marks.all != prompt_state.marks:  # more was marked meanwhile
+            self.apply_marks()
         if reread:
-            self._trees = Trees(prompt_state.written, hidden=self.options.hidden)
             knowledge = prompt_state.written
-            freeze_if_grown(
-                sum(len(knowledge.resolve(topic).scan.slugs) for topic in knowledge.topics)
-            )
-            self._count()
+            self._slugs = VisibleSlugs(knowledge, hidden=self.options.hidden)
+            subjects = sum(len(knowledge.resolve(topic).scan.slugs) for topic in knowledge.topics)
+            freeze_if_grown(subjects)
+            self._count_subjects()
         self.make_rows()
         for refusal in prompt_state.refusals:
-            self._owner.report_error(refusal.error)
+            self._view.show_error(refusal.error)
 
-    # rows and trials
+    # rows and patterns
 
     def make_rows(self) -> None:
-        """Make the rows for the options; while a pattern is tried, try it again."""
-        if self.trial.text.strip():
-            self.attempt(self.trial.text)
+        """Make the rows for the options, or try the current pattern again."""
+        if self.pattern_result.text.strip():
+            self.try_pattern(self.pattern_result.text)
             return
-        prompt_state, trees = self.prompt_state, self._trees
-        if prompt_state is None or trees is None:
+        prompt_state, slugs = self.prompt_state, self._slugs
+        if prompt_state is None or slugs is None:
             return
         options = replace(self.options, opened=set(self.options.opened))
-        self._rows.submit(
-            lambda: make_rows(prompt_state, trees, options),
-            self._owner.rows_made,
-            self._owner.report_error,
+        self._row_worker.submit(
+            lambda: make_rows(prompt_state, slugs, options),
+            self._view.show_rows,
+            self._view.show_error,
         )
 
-    def show_hidden(self, shown: bool) -> None:
-        """Show hidden subjects, or do not."""
-        self.options.hidden = shown
+    def show_hidden(self, hidden: bool) -> None:
+        """Show or hide hidden subjects."""
+        self.options.hidden = hidden
         if self.prompt_state is not None:
-            self._trees = Trees(self.prompt_state.written, hidden=shown)
+            self._slugs = VisibleSlugs(self.prompt_state.written, hidden=hidden)
         self.make_rows()
 
-    def attempt(self, text: str) -> None:
-        """Parse a pattern and list what it matches; an empty one brings the trees back."""
+    def try_pattern(self, text: str) -> None:
+        """Parse a pattern and list what it matches; an empty one shows the tree again."""
         prompt_state = self.prompt_state
         if not text.strip():
-            self._trials.discard_results()
-            self.trial = PatternResult("")
-            self._owner.trial_made(self.trial)
+            self.pattern_worker.discard_results()
+            self.pattern_result = PatternResult("")
+            self._view.show_pattern_result(self.pattern_result)
             self.make_rows()
             return
-        topic = self.addressed
-        self.trial = replace(self.trial, text=text)
-        if prompt_state is None:  # typed ahead; tried when the files were read
+        topic = self.pattern_topic
+        self.pattern_result = replace(self.pattern_result, text=text)
+        if prompt_state is None:  # tried as soon as the files are read
             return
 
         def work() -> tuple[PatternResult, list[ListRow]]:
-            trial = attempt(text, prompt_state.knowledge, self.costs, topic)
-            return trial, match_rows(trial.matches)
+            result = try_pattern(text, prompt_state.knowledge, self.costs, topic)
+            return result, make_match_rows(result.matches)
 
-        self._rows.discard_results()
-        self._trials.submit(work, self._tried, self._owner.report_error)
+        def finish(made: tuple[PatternResult, list[ListRow]]) -> None:
+            self.pattern_result, rows = made
+            self._view.show_rows(rows)
+            self._view.show_pattern_result(self.pattern_result)
 
-    def _tried(self, made: tuple[PatternResult, list[ListRow]]) -> None:
-        self.trial, rows = made
-        self._owner.rows_made(rows)
-        self._owner.trial_made(self.trial)
+        self._row_worker.discard_results()
+        self.pattern_worker.submit(work, finish, self._view.show_error)
 
-    # texts
+    # pages
 
-    def make_page(self, entry: TreeEntry, view: str) -> None:
-        """Make the text for an entry, or for what is tried."""
+    def make_page(self, node: TreeNode, view: str) -> None:
+        """Make the page of a row, or of the tried pattern."""
         prompt_state = self.prompt_state
         if prompt_state is None:
             return
-        trial = self.trial if self.trial.text.strip() else None
-        self._pages.submit(
-            lambda: make_page(prompt_state, entry, view, trial),
-            self._owner.page_made,
-            self._owner.report_error,
+        result = self.pattern_result if self.pattern_result.text.strip() else None
+        self._page_worker.submit(
+            lambda: make_page(prompt_state, node, view, result),
+            self._view.show_page,
+            self._view.show_error,
         )
 
-    def forget_pages(self) -> None:
-        """Show no text that is still being made."""
-        self._pages.discard_results()
+    def discard_pages(self) -> None:
+        """Do not show pages that are still being made."""
+        self._page_worker.discard_results()
 
     # counting
 
-    def _count(self) -> None:
-        """Count the characters of every subject, little by little."""
-        self._counting += 1
-        number, prompt_state = self._counting, self.prompt_state
+    def _count_subjects(self) -> None:
+        """Count the characters of every subject, with progress reports."""
+        self._count_number += 1
+        number, prompt_state = self._count_number, self.prompt_state
         if prompt_state is None:
             return
 
-        def wanted() -> bool:
-            return number == self._counting
-
         def work() -> None:
-            for left in self.costs.measure(prompt_state.written, wanted):
+            for left in self.costs.count_all(
+                prompt_state.written, lambda: number == self._count_number
+            ):
                 newest = self.prompt_state or prompt_state
-                sums = sums_of(newest.knowledge, self.costs)
-                self._pump.call_later(self._counted, number, newest, sums, left)
+                sums = make_prefix_sums(newest.knowledge, self.costs)
+                self._pump.call_later(self._report_count, number, newest, sums, left)
 
-        self._counts.submit(work, lambda _: None, self._owner.report_error)
+        self.count_worker.submit(work, lambda _: None, self._view.show_error)
 
-    def _counted(
-        self, number: int, prompt_state: PromptState, sums: dict[str, Sums], left: int
+    def _report_count(
+        self, number: int, prompt_state: PromptState, sums: dict[str, PrefixSums], left: int
     ) -> None:
-        if number == self._counting and prompt_state is self.prompt_state:
+        if number != self._count_number:
+            return
+        if prompt_state is self.prompt_state:
             self.formatter.sums = sums
-        if number == self._counting:
-            self._owner.counted(left)
+        self._view.show_count(left)
 
     def stop(self) -> None:
-        """Stop counting, and drop what is held, which may be large."""
-        self._counting += 1
-        self.prompt_state = self._trees = None
-        self.trial = PatternResult("")
+        """Stop counting, and free the state, which may be large."""
+        self._count_number += 1
+        self.prompt_state = self._slugs = None
+        self.pattern_result = PatternResult("")
         self.costs.clear()

@@ -1,9 +1,9 @@
-"""The workshop's right side: what `learn` returns, the whole section, a fragment, a change."""
+"""The workshop's right pane: what `learn` returns, the `<knowledge>` section, a fragment, a change."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from shlex import quote
 from typing import TYPE_CHECKING
 
@@ -19,26 +19,25 @@ from kbtui.tui.reader.blocks import (
 )
 from kbtui.tui.reader.document import Document
 from kbtui.tui.reader.subject_document import build_text_document
-from kbtui.tui.workshop.prompt_state import Cost, cost_of
+from kbtui.tui.workshop.prompt_state import Cost, measure_cost
 
 if TYPE_CHECKING:
     from kbtui.knowledge import Knowledge
     from kbtui.knowledge.editing import TomlChange
-    from kbtui.knowledge.models import PromptFragment
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.reader.blocks import Block
     from kbtui.tui.workshop.pattern import PatternResult
     from kbtui.tui.workshop.prompt_state import PromptState
-    from kbtui.tui.workshop.tree import TreeEntry
+    from kbtui.tui.workshop.tree import TreeNode
 
 NO_SECTION = "There is no <knowledge> section: no topic has anything to list or pre-load."
 
 
 @dataclass(frozen=True)
 class WorkshopPage:
-    """A document with what it costs an assistant; None for what no assistant is given.
+    """A document and its cost for an assistant; None for a page that no assistant gets.
 
-    `line` is the line of the text to begin reading at, 1-based, if not on top.
+    `line` is the text's line to start at, 1-based; None for the top.
     """
 
     document: Document
@@ -47,53 +46,52 @@ class WorkshopPage:
 
 
 def make_page(
-    prompt_state: PromptState, entry: TreeEntry, view: str, trial: PatternResult | None
+    prompt_state: PromptState, node: TreeNode, view: str, result: PatternResult | None
 ) -> WorkshopPage:
-    """The page for what is selected or tried; called in a thread, never raises."""
+    """Make the page for the selected row or the tried pattern; called in a thread, never raises."""
     try:
-        return _make(prompt_state, entry, view, trial)
+        return _make_page(prompt_state, node, view, result)
     except KbtuiError as error:
         return message_page("problem", error.message, error.where, error.hint)
     except (OSError, ValueError, RecursionError, MemoryError) as error:
         return message_page("problem", f"{type(error).__name__}: {error}")
 
 
-def _make(
-    prompt_state: PromptState, entry: TreeEntry, view: str, trial: PatternResult | None
+def _make_page(
+    prompt_state: PromptState, node: TreeNode, view: str, result: PatternResult | None
 ) -> WorkshopPage:
     knowledge = prompt_state.knowledge
-    if trial is not None and trial.usable:
-        if trial.preloads:
-            tried = knowledge.with_preloaded(trial.preloads)
-            return _prompt_page(trial.call, tried.prompt())
+    if result is not None and result.is_usable:
+        if result.preloads:
+            tried = knowledge.with_preloaded(result.preloads)
+            return _prompt_page(result.command, tried.prompt())
         if view == "learn":
-            return _learn_page(knowledge, trial.topic or "", trial.patterns)
-    if entry.kind == "problem":
-        return message_page("problem", entry.name)
-    if entry.kind == "fragment":
-        return _fragment_page(prompt_state, entry.number)
-    if view == "prompt" or entry.kind == "whole":
+            return _learn_page(knowledge, result.topic or "", result.patterns)
+    if node.kind == "problem":
+        return message_page("problem", node.name)
+    if node.kind == "fragment":
+        return _fragment_page(prompt_state, node.number)
+    if view == "prompt" or node.kind == "whole":
         page = _prompt_page("prompt", prompt_state.prompt)
-        return WorkshopPage(
-            page.document, page.cost, _spot(knowledge, prompt_state.prompt or "", entry)
-        )
-    if entry.kind == "topic":
-        return _learn_page(knowledge, entry.topic, ())
-    if entry.kind == "folder":
-        return _learn_page(knowledge, entry.topic, (f"{literal(entry.name)}**",))
-    return _learn_page(knowledge, entry.topic, (entry.name,))
+        line = _find_line(knowledge, prompt_state.prompt or "", node)
+        return replace(page, line=line)
+    if node.kind == "topic":
+        return _learn_page(knowledge, node.topic, ())
+    if node.kind == "folder":
+        return _learn_page(knowledge, node.topic, (f"{escape_glob(node.name)}**",))
+    return _learn_page(knowledge, node.topic, (node.name,))
 
 
-def literal(text: str) -> str:
-    """Text as a glob that matches only itself."""
+def escape_glob(text: str) -> str:
+    """Return a glob that matches only this text."""
     return re.sub(r"[*?\[]", r"[\g<0>]", text)
 
 
 def _learn_page(knowledge: Knowledge, topic: str, patterns: tuple[str, ...]) -> WorkshopPage:
-    """Exactly what `learn` returns."""
+    """Make a page with exactly what `learn` returns."""
     text = knowledge.learn(topic, list(patterns), has_prompt=True).text
-    call = " ".join(["learn", quote(topic), *map(quote, patterns)])
-    return _text_page(f"learn:{topic}:{' '.join(patterns)}", call, text)
+    command = " ".join(["learn", quote(topic), *map(quote, patterns)])
+    return _text_page(f"learn:{topic}:{' '.join(patterns)}", command, text)
 
 
 def _prompt_page(title: str, text: str | None) -> WorkshopPage:
@@ -104,37 +102,29 @@ def _prompt_page(title: str, text: str | None) -> WorkshopPage:
 
 def _text_page(key: str, title: str, text: str) -> WorkshopPage:
     document = build_text_document(key, one_line(title), text, view="prompt")
-    cost = cost_of(text)
-    document.size = cost.long
+    cost = measure_cost(text)
+    document.size = cost.format_long()
     return WorkshopPage(document, cost)
 
 
-def _spot(knowledge: Knowledge, text: str, entry: TreeEntry) -> int | None:
-    """The line of the section where the selected topic or subject begins."""
-    if entry.kind not in ("topic", "subject") or entry.topic not in knowledge.topics:
+def _find_line(knowledge: Knowledge, text: str, node: TreeNode) -> int | None:
+    """Return the line of the section at which a topic or subject starts."""
+    if node.kind not in ("topic", "subject") or node.topic not in knowledge.topics:
         return None
-    name = escape_quotes(knowledge.topics[entry.topic].name)
+    name = escape_quotes(knowledge.topics[node.topic].name)
     at = text.find(f'\n<topic "{name}">\n')
-    if at >= 0 and entry.kind == "subject":
-        within = text.find(f'\n<subject "{escape_quotes(entry.name)}">\n', at)
+    if at >= 0 and node.kind == "subject":
+        within = text.find(f'\n<subject "{escape_quotes(node.name)}">\n', at)
         at = within if within >= 0 else at
     return None if at < 0 else text.count("\n", 0, at + 1) + 1
 
 
 def _fragment_page(prompt_state: PromptState, number: int) -> WorkshopPage:
     if number >= len(prompt_state.fragments):
-        return message_page("fragment", "This fragment is gone.")
+        return message_page("fragment", "This fragment no longer exists.")
     fragment = prompt_state.fragments[number]
-    blocks: list[Block] = [FactsBlock("facts", _facts(prompt_state, fragment))]
-    blocks += make_source_blocks("text", fragment.content, above=1)
-    cost = cost_of(fragment.content)
-    key = f"fragment:{number}:{fragment.path}"
-    return WorkshopPage(Document(key, one_line(fragment.name), blocks, size=cost.long), cost)
-
-
-def _facts(prompt_state: PromptState, fragment: PromptFragment) -> list[tuple[str, Spans]]:
-    root = prompt_state.written.workspace.root
-    path = fragment.path.relative_to(root) if fragment.path.is_relative_to(root) else fragment.path
+    root, path = prompt_state.written.workspace.root, fragment.path
+    path = path.relative_to(root) if path.is_relative_to(root) else path
     facts: list[tuple[str, Spans]] = [("file", [(one_line(str(path)), "")])]
     if fragment.tag:
         facts.append(("tag", [(one_line(fragment.tag), "")]))
@@ -142,26 +132,26 @@ def _facts(prompt_state: PromptState, fragment: PromptFragment) -> list[tuple[st
         facts.append(("position", [(str(fragment.position), "")]))
     loaders = one_line(", ".join(fragment.loaded_by))
     facts.append(("loaded by", [(loaders or "nothing", "" if loaders else "warning")]))
-    return facts
+    blocks: list[Block] = [FactsBlock("facts", facts)]
+    blocks += make_source_blocks("text", fragment.content, above=1)
+    cost = measure_cost(fragment.content)
+    key, size = f"fragment:{number}:{fragment.path}", cost.format_long()
+    return WorkshopPage(Document(key, one_line(fragment.name), blocks, size=size), cost)
 
 
 def message_page(
     key: str, message: str, where: str | None = None, hint: str | None = None
 ) -> WorkshopPage:
-    """A page of words of our own."""
+    """Make a page with a message, its place and a hint."""
     blocks = make_message_blocks([(one_line(message), "")], where, hint)
     return WorkshopPage(Document(f"message:{key}", "", blocks))
 
 
-def change_page(
-    change: TomlChange, head: str, words: str, error: KbtuiError | None = None
-) -> WorkshopPage:
-    """A change of a file as a unified diff, under what there is to say about it."""
-    blocks: list[Block] = [HeadBlock("head", [(one_line(head), "h2")])]
-    if error is not None:
-        said = one_line(f"! {error.message}" + (f": {error.hint}" if error.hint else ""))
-        blocks.append(NoteBlock("error", [(said, "error")]))
-    blocks.append(NoteBlock("words", [(words, "dim")]))
-    diff = change.diff
-    blocks += make_source_blocks("text", diff, language="diff", above=1)
+def change_page(change: TomlChange, heading: str, note: str) -> WorkshopPage:
+    """Make a page with a change of a file as a unified diff, below a heading and a note."""
+    blocks: list[Block] = [
+        HeadBlock("head", [(one_line(heading), "h2")]),
+        NoteBlock("words", [(note, "dim")]),
+        *make_source_blocks("text", change.diff, language="diff", above=1),
+    ]
     return WorkshopPage(Document("change", "", blocks))

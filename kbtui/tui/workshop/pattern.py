@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from shlex import quote
 from typing import TYPE_CHECKING, ClassVar
 
@@ -21,7 +21,7 @@ from kbtui.tui.framework.styled_text import cell_width, truncate_spans
 from kbtui.tui.framework.styled_widget import configured_keys
 from kbtui.tui.framework.text_widgets import PaneInput, TextLine
 from kbtui.tui.reader.document import format_count
-from kbtui.tui.workshop.prompt_state import NOTHING, Cost
+from kbtui.tui.workshop.prompt_state import NO_COST, Cost
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,9 +30,8 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
 
     from kbtui.knowledge import Knowledge
-    from kbtui.knowledge.models import Topic
     from kbtui.tui.framework.styled_text import Spans
-    from kbtui.tui.workshop.prompt_state import Costs
+    from kbtui.tui.workshop.prompt_state import SubjectCosts
 
 
 FLAGS = ("-k", "--knowledge")
@@ -40,7 +39,7 @@ FLAGS = ("-k", "--knowledge")
 
 @dataclass(frozen=True)
 class PatternWord:
-    """A word of the input, without its quotes, and where it begins."""
+    """A word of the input without its quotes; `at` is its start in the input."""
 
     text: str
     at: int
@@ -48,20 +47,19 @@ class PatternWord:
 
 @dataclass(frozen=True)
 class PatternRemark:
-    """Something about a place in the input; `wrong` where the input cannot be used so."""
+    """A remark about character `at` of the input; an error if the input cannot be used."""
 
     message: str
     at: int
     hint: str | None = None
-    wrong: bool = True
+    is_error: bool = True
 
 
 @dataclass(frozen=True)
 class PatternResult:
-    """What one typed, understood: a call of `learn`, or what `-k` would pre-load.
+    """A tried pattern: a call of `learn`, or what `-k` would pre-load.
 
-    `matches` are pairs of topic and slug; `cost` is theirs, a guess until the
-    text itself was made.
+    `matches` are pairs of topic and slug. `cost` is theirs, an estimate until the text is made.
     """
 
     text: str
@@ -69,41 +67,43 @@ class PatternResult:
     patterns: tuple[str, ...] = ()
     preloads: tuple[str, ...] = ()
     matches: tuple[tuple[str, str], ...] = ()
-    cost: Cost = NOTHING
+    cost: Cost = NO_COST
     remark: PatternRemark | None = None
 
     @property
-    def usable(self) -> bool:
-        """Whether it can be shown what comes of it."""
+    def is_usable(self) -> bool:
+        """Whether the pattern has a result to show."""
         return bool(self.topic or self.preloads)
 
     @property
-    def call(self) -> str:
-        """The command of kbtui that prints the same, as a shell takes it."""
+    def command(self) -> str:
+        """The arguments of `kbtui` that print the same, quoted for a shell."""
         if self.preloads:
             return "prompt " + " ".join(f"-k {quote(value)}" for value in self.preloads)
         return " ".join(["learn", *map(quote, [self.topic or "", *self.patterns])])
 
 
-def attempt(text: str, knowledge: Knowledge, costs: Costs, selected: str | None) -> PatternResult:
-    """Understand what one typed; `selected` is the topic that a bare pattern is meant for."""
+def try_pattern(
+    text: str, knowledge: Knowledge, costs: SubjectCosts, selected: str | None
+) -> PatternResult:
+    """Parse and match an input; `selected` is the topic of a pattern that names none."""
     try:
-        words = list(_words(text))
+        words = list(_split_words(text))
         if any(_is_flag(word.text) for word in words):
-            return _preload(PatternResult(text), words, knowledge, costs)
-        return _learn(PatternResult(text), words, knowledge, costs, selected)
-    except _Mistake as mistake:
-        return PatternResult(text, remark=mistake.remark)
+            return _try_preloads(text, words, knowledge, costs)
+        return _try_learn(text, words, knowledge, costs, selected)
+    except _PatternError as error:
+        return PatternResult(text, remark=error.remark)
 
 
-class _Mistake(Exception):
+class _PatternError(Exception):
     def __init__(self, message: str, at: int, hint: str | None = None) -> None:
         super().__init__(message)
         self.remark = PatternRemark(message, at, hint)
 
 
-def _words(text: str) -> Iterator[PatternWord]:
-    """The words between spaces; quotes hold a word with spaces together."""
+def _split_words(text: str) -> Iterator[PatternWord]:
+    """Split at spaces outside of quotes. `shlex.split` does the same but gives no positions."""
     position, size = 0, len(text)
     while position < size:
         if text[position].isspace():
@@ -114,7 +114,7 @@ def _words(text: str) -> Iterator[PatternWord]:
             if text[position] in "\"'":
                 end = text.find(text[position], position + 1)
                 if end < 0:
-                    raise _Mistake("this quote has no end", position, "close it, or take it away")
+                    raise _PatternError("unclosed quote", position, "close it or remove it")
                 parts += text[position + 1 : end]
                 position = end + 1
             else:
@@ -127,239 +127,221 @@ def _is_flag(word: str) -> bool:
     return word in FLAGS or word.startswith(("--knowledge=", "-k"))
 
 
-def _known(knowledge: Knowledge) -> list[str]:
-    return [topic.id for topic in knowledge.topics.values() if topic.enable]
-
-
 # what `learn` would return
 
 
-def _learn(
-    trial: PatternResult,
+def _try_learn(
+    text: str,
     words: list[PatternWord],
     knowledge: Knowledge,
-    costs: Costs,
+    costs: SubjectCosts,
     selected: str | None,
 ) -> PatternResult:
     if not words:
-        return trial
-    topic, patterns = _addressed(words, knowledge, selected)
-    name = topic.id
-    slugs = knowledge.slugs(name, [word.text for word in patterns] or None)
-    return replace(
-        trial,
+        return PatternResult(text)
+    name, patterns = _find_topic(words, knowledge, selected)
+    globs = tuple(word.text for word in patterns)
+    slugs = knowledge.slugs(name, list(globs) or None)
+    return PatternResult(
+        text,
         topic=name,
-        patterns=tuple(word.text for word in patterns),
+        patterns=globs,
         matches=tuple((name, slug) for slug in slugs),
         cost=costs.total(name, slugs),
-        remark=_remark(knowledge, name, patterns),
+        remark=_check_patterns(knowledge, name, patterns),
     )
 
 
-def _addressed(
+def _find_topic(
     words: list[PatternWord], knowledge: Knowledge, selected: str | None
-) -> tuple[Topic, list[PatternWord]]:
-    """The topic and its patterns: `TOPIC/GLOB` names it, else the selected one is meant."""
+) -> tuple[str, list[PatternWord]]:
+    """Return the topic that `TOPIC/GLOB` names, or the selected one, and the patterns in it."""
     name: str | None = None
     patterns = []
     for word in words:
         first, slash, rest = word.text.partition("/")
-        own = first if first in knowledge.topics and (slash or _lone(words, word)) else None
-        if own is not None and name is not None and own != name:
-            raise _Mistake(
-                "`learn` takes one topic at a time", word.at, f"write {name}/…, or use -k for each"
-            )
-        if own is not None:
-            name = own
-            if rest:
-                patterns.append(PatternWord(rest, word.at + len(first) + 1))
-        else:
+        if first not in knowledge.topics or not (slash or len(words) == 1):
             patterns.append(word)
-    name = name or selected
-    if name is None or name not in knowledge.topics:
-        hint = "topics: " + ", ".join(_known(knowledge)) if _known(knowledge) else None
-        raise _Mistake("write TOPIC/GLOB: no topic is selected", words[0].at, hint)
-    topic = knowledge.topics[name]
-    if not topic.enable:
-        raise _Mistake(f"the topic {name} is switched off", words[0].at, "e switches it on")
-    return topic, patterns
-
-
-def _lone(words: list[PatternWord], word: PatternWord) -> bool:
-    return len(words) == 1 and words[0] is word
+            continue
+        if name is not None and name != first:
+            advice = f"write {name}/…, or use -k for each"
+            raise _PatternError("`learn` takes one topic at a time", word.at, advice)
+        name = first
+        if rest:
+            patterns.append(PatternWord(rest, word.at + len(first) + 1))
+    found = knowledge.topics.get(name or selected or "")
+    if found is None:
+        topics = ", ".join(topic.id for topic in knowledge.topics.values() if topic.enable)
+        hint = f"topics: {topics}" if topics else None
+        raise _PatternError("no topic is selected: write TOPIC/GLOB", words[0].at, hint)
+    if not found.enable:
+        raise _PatternError(
+            f"the topic {found.id} is switched off", words[0].at, "switch it on first"
+        )
+    return found.id, patterns
 
 
 # what -k would pre-load
 
 
-def _preload(
-    trial: PatternResult, words: list[PatternWord], knowledge: Knowledge, costs: Costs
+def _try_preloads(
+    text: str, words: list[PatternWord], knowledge: Knowledge, costs: SubjectCosts
 ) -> PatternResult:
-    values = list(_values(words))
+    values = list(_flag_values(words))
     matches: dict[tuple[str, str], None] = {}
-    remark, cost = None, NOTHING
+    remark, cost = None, NO_COST
     for value in values:
         try:
             knowledge.with_preloaded([value.text])
         except UsageError as error:
-            raise _Mistake(error.message, value.at, error.hint) from error
+            raise _PatternError(error.message, value.at, error.hint) from error
         name, _, pattern = value.text.partition("/")
+        learned = knowledge.resolve(name).learned_set
         slugs = [
             slug
             for slug in knowledge.slugs(name, [pattern])
-            if slug not in knowledge.resolve(name).learned_set and (name, slug) not in matches
+            if slug not in learned and (name, slug) not in matches
         ]
         matches.update(((name, slug), None) for slug in slugs)
-        cost = cost.plus(costs.total(name, slugs))
+        cost = cost.add(costs.total(name, slugs))
         word = PatternWord(pattern, value.at + len(name) + 1)
-        remark = remark or _remark(knowledge, name, [word])
+        remark = remark or _check_patterns(knowledge, name, [word])
         if remark is None and not slugs:
-            remark = PatternRemark("all of it is pre-loaded already", word.at, wrong=False)
-    return replace(
-        trial,
-        preloads=tuple(value.text for value in values),
-        matches=tuple(matches),
-        cost=cost,
-        remark=remark,
-    )
+            remark = PatternRemark("all of these are already pre-loaded", word.at, is_error=False)
+    preloads = tuple(value.text for value in values)
+    return PatternResult(text, None, (), preloads, tuple(matches), cost, remark)
 
 
-def _values(words: list[PatternWord]) -> Iterator[PatternWord]:
-    """The values of the flags, as a command line has them: apart, joined or after `=`."""
+def _flag_values(words: list[PatternWord]) -> Iterator[PatternWord]:
+    """Yield the values of flags: `-k VALUE`, `-kVALUE`, `-k=VALUE`, `--knowledge=VALUE`."""
     rest = iter(words)
     for word in rest:
         text = word.text
         if text in FLAGS:
             value = next(rest, None)
             if value is None:
-                raise _Mistake(f"{text} needs a value", word.at, "write TOPIC/GLOB after it")
+                raise _PatternError(f"{text} needs a value", word.at, "write TOPIC/GLOB after it")
             yield value
         elif text.startswith("--knowledge="):
             yield PatternWord(text.removeprefix("--knowledge="), word.at + len("--knowledge="))
         elif text.startswith("-k"):
             yield PatternWord(text[2:].removeprefix("="), word.at + 2)
         else:
-            raise _Mistake("a pattern among -k values", word.at, "write -k before it")
+            raise _PatternError(
+                "a pattern without -k among -k values", word.at, "write -k before it"
+            )
 
 
-# what is odd about a pattern
-
-
-def _remark(knowledge: Knowledge, topic: str, patterns: list[PatternWord]) -> PatternRemark | None:
-    """What to say about patterns that cannot do what they look like."""
+def _check_patterns(
+    knowledge: Knowledge, topic: str, patterns: list[PatternWord]
+) -> PatternRemark | None:
+    """Return a remark about the first pattern that matches nothing or has an unclosed `[`."""
     resolved = knowledge.resolve(topic)
     for word in patterns:
         pattern = word.text
         if len(pattern) > MAX_PATTERN_CHARACTERS:
             return PatternRemark(f"longer than any slug: {len(pattern):,} characters", word.at)
-        open_at = word.at + max(0, pattern.find("[")) if has_unclosed_bracket(pattern) else word.at
+        is_unclosed = has_unclosed_bracket(pattern)
+        at = word.at + max(0, pattern.find("[")) if is_unclosed else word.at
         if not resolved.match([pattern]):
-            return PatternRemark(
-                "nothing matches", open_at, explain_dead_pattern(resolved, pattern)
-            )
-        if has_unclosed_bracket(pattern) and not resolved.has_exact(pattern):
-            return PatternRemark("this [ has no ], so it stands for itself", open_at, wrong=False)
+            return PatternRemark("nothing matches", at, explain_dead_pattern(resolved, pattern))
+        if is_unclosed and not resolved.has_exact(pattern):
+            return PatternRemark("unclosed [ is taken literally", at, is_error=False)
     return None
 
 
+# the line where a pattern is typed
+
+
 class PatternInput(PaneInput):
-    """The input; arrows move in the list without leaving it."""
+    """The input; the arrow keys move in the list without leaving it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("down,ctrl+n", "screen.entries('down')", show=False),
-        Binding("up", "screen.entries('up')", show=False),
-        Binding("pagedown", "screen.entries('scroll_pages', 1)", show=False),
-        Binding("pageup", "screen.entries('scroll_pages', -1)", show=False),
+        Binding("down,ctrl+n", "screen.move_in_list('down')", show=False),
+        Binding("up", "screen.move_in_list('up')", show=False),
+        Binding("pagedown", "screen.move_in_list('scroll_pages', 1)", show=False),
+        Binding("pageup", "screen.move_in_list('scroll_pages', -1)", show=False),
     ]
 
 
 class PatternBar(Vertical):
-    """Says what is typed, and shows what comes of it."""
+    """The input, and below it the result or a remark with `^` under the character it is about."""
 
-    class Typed(Message):
-        """The pattern is another one."""
+    class PatternChanged(Message):
+        """The input changed."""
 
         def __init__(self, text: str) -> None:
             super().__init__()
             self.text = text
 
-    class Done(Message):
-        """One wants to go to what it matches."""
+    class PatternSubmitted(Message):
+        """Enter was pressed in the input."""
 
     def __init__(self) -> None:
         super().__init__(id="trying")
         self.input = PatternInput(
-            id="pattern",
-            placeholder="a glob, TOPIC/GLOB, or -k TOPIC/GLOB as on the command line",
-            compact=True,
+            id="pattern", placeholder="try a pattern: TOPIC/GLOB, such as guide/s*", compact=True
         )
-        self._remark = TextLine(id="remark")
-        self._label = 4
-        """Columns before the input."""
+        self._result_line = TextLine(id="remark")
+        self._label_cells = 4
+        """Cells before the input."""
 
     def compose(self) -> ComposeResult:
-        """The input and the line under it."""
+        """Yield the key of the command, the input, and the line below."""
         with Horizontal(id="pattern-line"):
             sign = TextLine(id="pattern-sign")
             sign.left = [(own_key("workshop.try", configured_keys(self)) or "no key", "key")]
-            self._label = 3 + cell_width(sign.left)
-            sign.styles.width = self._label
+            self._label_cells = 3 + cell_width(sign.left)
+            sign.styles.width = self._label_cells
             yield sign
             yield self.input
-        yield self._remark
+        yield self._result_line
 
     @property
-    def said(self) -> str:
-        """What the line under the input says."""
-        return self._remark.text
+    def result_text(self) -> str:
+        """The text of the line below the input."""
+        return self._result_line.text
 
     @on(Input.Changed, "#pattern")
-    def _changed(self, event: Input.Changed) -> None:
+    def _on_input_changed(self, event: Input.Changed) -> None:
         event.stop()
-        self.post_message(self.Typed(event.value))
+        self.post_message(self.PatternChanged(event.value))
 
     @on(Input.Submitted, "#pattern")
-    def _submitted(self, event: Input.Submitted) -> None:
+    def _on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
-        self.post_message(self.Done())
+        self.post_message(self.PatternSubmitted())
 
     def clear(self) -> None:
-        """Try nothing."""
+        """Empty the input."""
         self.input.value = ""
-        self._remark.set_text([])
+        self._result_line.set_text([])
 
-    def show(self, trial: PatternResult, outcome: str) -> None:
-        """Say what a trial comes to, or point at where it is wrong."""
-        if not trial.text.strip():
-            self._remark.set_text([])
+    def show_result(self, result: PatternResult, outcome: str) -> None:
+        """Show the number of matches with an outcome, or a remark."""
+        if not result.text.strip():
+            self._result_line.set_text([])
             return
-        count = len(trial.matches)
+        count, remark = len(result.matches), result.remark
         right: Spans = []
-        if trial.usable:
+        if result.is_usable and not (remark and remark.is_error and not count):
             right = [(format_count(count, "subject"), "strong"), (f", {outcome}", "")]
-        remark = trial.remark
         if remark is None:
-            self._remark.set_text(
-                [(f"{' ' * self._label}kbtui {one_line(trial.call)}", "dim")], right
-            )
+            command = f"{' ' * self._label_cells}kbtui {one_line(result.command)}"
+            self._result_line.set_text([(command, "dim")], right)
             return
-        if remark.wrong and not count:
-            right = []
-        room = self.size.width - sum(count_columns(text) + 1 for text, _ in right)
-        self._remark.set_text(pointing(remark, self._column(trial.text, remark.at), room), right)
-
-    def _column(self, text: str, at: int) -> int:
-        """The column under the character `at` of the input."""
-        return max(0, self._label + count_columns(text[:at]) - round(self.input.scroll_x))
+        width = self.size.width - sum(count_columns(text) + 1 for text, _ in right)
+        position = self._label_cells + count_columns(result.text[: remark.at])
+        column = max(0, position - round(self.input.scroll_x))
+        self._result_line.set_text(point_at_column(remark, column, width), right)
 
 
-def pointing(remark: PatternRemark, column: int, width: int) -> Spans:
-    """A remark with `^` in a column, its words at the side where they fit."""
-    words = one_line(remark.message + (f"; {remark.hint}" if remark.hint else ""))
-    role = "error" if remark.wrong else "warning"
-    size = count_columns(words)
+def point_at_column(remark: PatternRemark, column: int, width: int) -> Spans:
+    """Return a remark with `^` in a column, its text on the side that has room."""
+    text = one_line(remark.message + (f"; {remark.hint}" if remark.hint else ""))
+    role = "error" if remark.is_error else "warning"
+    size = count_columns(text)
     if column + 2 + size <= width or column < size + 1:
-        return truncate_spans(
-            [(" " * min(column, max(0, width - 2)), ""), ("^ ", role), (words, role)], width
-        )
-    return [(" " * (column - size - 1), ""), (f"{words} ^", role)]
+        indent = " " * min(column, max(0, width - 2))
+        return truncate_spans([(indent, ""), ("^ ", role), (text, role)], width)
+    return [(" " * (column - size - 1), ""), (f"{text} ^", role)]

@@ -20,177 +20,177 @@ if TYPE_CHECKING:
     from kbtui.library import Library
 
 
-READ_MOST = 1_000_000
+COUNTED_BYTES_MOST = 1_000_000
 """Bytes of the largest subject that is read only to count its characters."""
-READ_ALL_MOST = 256 * 1024 * 1024
-"""Bytes that are read for counting in all; sizes tell about the rest."""
-TELL_EVERY = 400
+COUNTED_TOTAL_MOST = 256 * 1024 * 1024
+"""Bytes that are read for counting in all; the remaining subjects are estimated by size."""
+REPORT_EVERY = 400
 """Subjects counted between two progress reports."""
 
 
 class Cost(NamedTuple):
-    """Characters and estimated tokens; `about` where they are guessed from a file's size."""
+    """Characters and estimated tokens; with `is_estimate` both are estimated from a file's size."""
 
     characters: int = 0
     tokens: int = 0
-    about: bool = False
+    is_estimate: bool = False
 
-    def plus(self, other: Cost) -> Cost:
-        """Both together."""
+    def add(self, other: Cost) -> Cost:
+        """Return the sum of both."""
         return Cost(
             self.characters + other.characters,
             self.tokens + other.tokens,
-            self.about or other.about,
+            self.is_estimate or other.is_estimate,
         )
 
-    def short(self, *, exact: bool = True) -> str:
-        """`1,204 ≈ 301`, else `1.2k ≈ 301` in columns; with `~` before a guess."""
-        sign = "~" if self.about else ""
+    def format_short(self, *, exact: bool = True) -> str:
+        """Format as `1,204 ≈ 301`, or aligned as `1.2k ≈ 301`; `~` marks an estimate."""
+        sign = "~" if self.is_estimate else ""
         if exact:
             return f"{sign}{self.characters:,} ≈ {self.tokens:,}"
         return f"{sign + format_size(self.characters):>5} ≈ {format_size(self.tokens):<5}"
 
-    @property
-    def long(self) -> str:
-        """`1,204 characters ≈ 301 tokens`."""
-        about = "about " if self.about else ""
+    def format_long(self) -> str:
+        """Format as `1,204 characters ≈ 301 tokens`."""
+        about = "about " if self.is_estimate else ""
         return f"{about}{self.characters:,} characters ≈ {self.tokens:,} tokens"
 
 
-NOTHING = Cost()
+NO_COST = Cost()
 
 
-def cost_of(text: str | None) -> Cost:
-    """What a text costs; nothing where there is none."""
-    return Cost(len(text), estimate_tokens(text)) if text else NOTHING
+def measure_cost(text: str | None) -> Cost:
+    """Return the cost of a text."""
+    return Cost(len(text), estimate_tokens(text)) if text else NO_COST
 
 
-def growth(before: Cost, after: Cost, *, words: bool = True) -> str:
-    """`+3,120 characters ≈ 780 tokens`, else `+3,120 ≈ 780`; empty where nothing changed."""
-    letters = after.characters - before.characters
+def format_growth(before: Cost, after: Cost, *, units: bool = True) -> str:
+    """Format as `+3,120 characters ≈ 780 tokens`, or without units; empty if nothing changed."""
+    characters = after.characters - before.characters
     tokens = after.tokens - before.tokens
-    if not letters and not tokens:
+    if not characters and not tokens:
         return ""
-    # One sign for both, unless other letters made more of the one and less of the other.
-    second = f"{abs(tokens):,}" if letters * tokens >= 0 else _signed(tokens)
-    if not words:
-        return f"{_signed(letters)} ≈ {second}"
-    return f"{_signed(letters)} characters ≈ {second} tokens"
+    # The second sign is left out unless it differs: other characters can make more or fewer tokens.
+    second = f"{abs(tokens):,}" if characters * tokens >= 0 else _format_signed(tokens)
+    if not units:
+        return f"{_format_signed(characters)} ≈ {second}"
+    return f"{_format_signed(characters)} characters ≈ {second} tokens"
 
 
-def _signed(number: int) -> str:
+def _format_signed(number: int) -> str:
     return f"{'−' if number < 0 else '+'}{abs(number):,}"
 
 
-class Costs:
-    """The costs of subjects as far as they are known, and why some have none.
+class SubjectCosts:
+    """The known costs of subjects, and why some subjects have none.
 
-    Written by one thread and read by others: entries are only ever replaced.
+    One thread writes while others read: values are replaced, never changed.
     """
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, str], Cost] = {}
+        self._costs: dict[tuple[str, str], Cost] = {}
         self._versions: dict[tuple[str, str], tuple[int, int]] = {}
         self.unreadable: dict[tuple[str, str], str] = {}
-        """Why a subject cannot be given, in the words that `learn` has for it."""
+        """Why a subject cannot be read, in the words of `learn`."""
 
     def clear(self) -> None:
         """Forget everything."""
-        self._known, self._versions, self.unreadable = {}, {}, {}
+        self._costs, self._versions, self.unreadable = {}, {}, {}
 
     def get(self, topic: str, slug: str) -> Cost | None:
-        """What a subject costs; None while it is not known."""
-        return self._known.get((topic, slug))
+        """Return the cost of a subject, None while it is unknown."""
+        return self._costs.get((topic, slug))
 
     def total(self, topic: str, slugs: Iterable[str]) -> Cost:
-        """What subjects of a topic cost together; a guess while one of them is not counted."""
-        letters = tokens = 0
-        about = False
-        for slug in slugs:
-            cost = self._known.get((topic, slug))
-            if cost is None:
-                about = True
-                continue
-            letters += cost.characters
-            tokens += cost.tokens
-            about = about or cost.about
-        return Cost(letters, tokens, about)
+        """Return the cost of subjects together; an estimate unless all of them are counted."""
+        found = [self._costs.get((topic, slug)) for slug in slugs]
+        costs = [cost for cost in found if cost is not None]
+        return Cost(
+            sum(cost.characters for cost in costs),
+            sum(cost.tokens for cost in costs),
+            len(costs) < len(found) or any(cost.is_estimate for cost in costs),
+        )
 
-    def measure(self, knowledge: Knowledge, wanted: Callable[[], bool]) -> Iterable[int]:
-        """Count every subject; in a thread. Yields, now and then, how many are left.
+    def count_all(self, knowledge: Knowledge, is_wanted: Callable[[], bool]) -> Iterable[int]:
+        """Count every subject; yield the number of subjects left from time to time.
 
-        Files of the same size and time as before are not read again; guesses
-        from sizes come first. Ends early when `wanted` says no.
+        Called in a thread. All new subjects are estimated first. Files with the same size and time
+        as before are not read again. Ends early when `is_wanted` returns False.
         """
         todo: list[Subject] = []
-        passing = knowledge.with_marks(())  # a copy, so that no records stay behind
-        for topic in passing.topics:
-            for subject in passing.subjects(topic):
+        copied = knowledge.with_marks(())  # a copy, so that the original does not keep all subjects
+        for topic in copied.topics:
+            for subject in copied.subjects(topic):
                 key = (topic, subject.slug)
-                version = (subject.size, subject.mtime_ns)
-                if self._versions.get(key) != version:
-                    self._known[key] = Cost(subject.size, (subject.size + 3) // 4, about=True)
+                if self._versions.get(key) != (subject.size, subject.mtime_ns):
+                    self._costs[key] = Cost(subject.size, (subject.size + 3) // 4, is_estimate=True)
                     todo.append(subject)
-        del passing
+        del copied
         yield len(todo)
-        allowed = READ_ALL_MOST
+        allowed = COUNTED_TOTAL_MOST
         for number, subject in enumerate(todo, 1):
-            if subject.size <= min(READ_MOST, allowed):
+            if subject.size <= min(COUNTED_BYTES_MOST, allowed):
                 allowed -= subject.size
-                self.count(subject)
-            if number % TELL_EVERY == 0:
-                if not wanted():
+                self.count_subject(subject)
+            if number % REPORT_EVERY == 0:
+                if not is_wanted():
                     return
                 yield len(todo) - number
         yield 0
 
-    def count(self, subject: Subject) -> None:
-        """Read one subject and remember what it costs."""
+    def count_subject(self, subject: Subject) -> None:
+        """Read one subject and remember its cost."""
         key = (subject.topic, subject.slug)
         try:
-            self._known[key] = cost_of(read_subject(subject))
+            self._costs[key] = measure_cost(read_subject(subject))
             self.unreadable.pop(key, None)
         except KbtuiError as error:
-            self._known[key] = NOTHING
+            self._costs[key] = NO_COST
             self.unreadable[key] = error.message
         self._versions[key] = (subject.size, subject.mtime_ns)
 
 
-class Sums:
-    """Costs of many subjects of a topic by any beginning that their slugs share."""
+class PrefixSums:
+    """Running sums of subject costs, which give the cost of any folder in two lookups."""
 
     def __init__(self, slugs: list[str], costs: list[Cost | None]) -> None:
         self._slugs = slugs
         self._characters = [0, *accumulate(cost.characters if cost else 0 for cost in costs)]
         self._tokens = [0, *accumulate(cost.tokens if cost else 0 for cost in costs)]
-        self._guesses = [0, *accumulate(cost is None or cost.about for cost in costs)]
+        self._estimates = [0, *accumulate(cost is None or cost.is_estimate for cost in costs)]
 
-    def below(self, prefix: str = "") -> tuple[int, Cost]:
-        """How many subjects have slugs that begin so, and what they cost."""
-        first = bisect_left(self._slugs, prefix) if prefix else 0
-        last = bisect_left(self._slugs, prefix + chr(0x10FFFF)) if prefix else len(self._slugs)
+    def sum_below(self, prefix: str = "") -> tuple[int, Cost]:
+        """Return the number and the cost of the subjects whose slugs start with a prefix."""
+        first, last = find_prefix_range(self._slugs, prefix)
         return last - first, Cost(
             self._characters[last] - self._characters[first],
             self._tokens[last] - self._tokens[first],
-            self._guesses[last] > self._guesses[first],
+            self._estimates[last] > self._estimates[first],
         )
 
 
-def sums_of(knowledge: Knowledge, costs: Costs) -> dict[str, Sums]:
-    """For each topic the sums over what may be seen of it."""
+def find_prefix_range(slugs: list[str], prefix: str) -> tuple[int, int]:
+    """Return the start and end of the slugs with a prefix in a sorted list."""
+    if not prefix:
+        return 0, len(slugs)
+    return bisect_left(slugs, prefix), bisect_left(slugs, prefix + chr(0x10FFFF))
+
+
+def make_prefix_sums(knowledge: Knowledge, costs: SubjectCosts) -> dict[str, PrefixSums]:
+    """Return the sums of each topic over its visible subjects."""
     return {
-        topic: Sums(visible, [costs.get(topic, slug) for slug in visible])
+        topic: PrefixSums(visible, [costs.get(topic, slug) for slug in visible])
         for topic in knowledge.topics
         for visible in [knowledge.resolve(topic).visible]
     }
 
 
-State = Literal["learned", "disabled", "plain", "on", "off"]
+MarkState = Literal["learned", "disabled", "plain", "on", "off"]
 """Of a subject: "plain", "learned" or "disabled"; of a topic: "on" or "off"."""
 
 
-class Marks:
-    """What a person marked and did not write yet, in the order of marking."""
+class PendingMarks:
+    """The marks that are not written yet, in the order of marking."""
 
     def __init__(self) -> None:
         self._marks: dict[tuple[str, str | None], SubjectMark] = {}
@@ -203,35 +203,37 @@ class Marks:
         """The marks, as `Knowledge.with_marks` takes them."""
         return tuple(self._marks.values())
 
-    def of(self, topic: str, slug: str | None) -> SubjectMark | None:
-        """The mark on a subject, or on a topic (`slug` None)."""
+    def get(self, topic: str, slug: str | None) -> SubjectMark | None:
+        """Return the mark on a subject, or on a topic if `slug` is None."""
         return self._marks.get((topic, slug))
 
-    def toggle(self, mark: SubjectMark, now: State, written: State, otherwise: State) -> None:
-        """Set a mark; where it is so already, go back to what is `written`.
+    def toggle(
+        self, mark: SubjectMark, current: MarkState, written: MarkState, otherwise: MarkState
+    ) -> None:
+        """Set a mark, or remove it if it is set already.
 
-        `now` is the state before, marks included. Where the files themselves say
-        what the mark says, `otherwise` is what taking it back means.
+        `current` is the state with the marks, `written` the state in the files. Where the files
+        already have the state, removing it means `otherwise`.
         """
-        wanted: State = mark.state
-        if now == wanted:
+        wanted: MarkState = mark.state
+        if current == wanted:
             wanted = otherwise if written == wanted else written
         self._marks.pop((mark.topic, mark.slug), None)
         if wanted != written:
             self._marks[mark.topic, mark.slug] = replace(mark, state=wanted)
 
     def drop(self, mark: SubjectMark) -> None:
-        """Take a mark back."""
+        """Remove a mark unless it changed meanwhile."""
         if self._marks.get((mark.topic, mark.slug)) == mark:
             del self._marks[mark.topic, mark.slug]
 
     def clear(self) -> None:
-        """Take all marks back."""
+        """Remove all marks."""
         self._marks.clear()
 
 
-def state_of(knowledge: Knowledge, topic: str, slug: str | None) -> State:
-    """What a subject or a topic is in a knowledge."""
+def find_mark_state(knowledge: Knowledge, topic: str, slug: str | None) -> MarkState:
+    """Return the state of a subject, or of a topic if `slug` is None."""
     resolved = knowledge.resolve(topic)
     if slug is None:
         return "on" if resolved.topic.enable else "off"
@@ -241,7 +243,7 @@ def state_of(knowledge: Knowledge, topic: str, slug: str | None) -> State:
 
 
 @dataclass(frozen=True)
-class Refusal:
+class RefusedMark:
     """A mark that cannot be set, and why."""
 
     mark: SubjectMark
@@ -250,76 +252,75 @@ class Refusal:
 
 @dataclass(frozen=True)
 class PromptState:
-    """What the prompt is and would be; made in a thread and never changed.
+    """The prompt as the files say and as the marks would change it; made in a thread, immutable.
 
-    `written` is what the files say, `knowledge` the same with the marks.
-    `prompt` is the `<knowledge>` section with them; `preloads` has what each
-    topic adds to it, `listings` what its listing costs.
+    `written` is what the files say, `knowledge` the same with the marks. `prompt` is the
+    `<knowledge>` section with the marks. For each topic, `preloads` is the cost of what it adds to
+    the prompt, and `listings` that of its listing.
     """
 
     written: Knowledge
     knowledge: Knowledge
     marks: tuple[SubjectMark, ...] = ()
     prompt: str | None = None
-    cost: Cost = NOTHING
-    written_cost: Cost = NOTHING
+    cost: Cost = NO_COST
+    written_cost: Cost = NO_COST
     preloads: dict[str, Cost] = field(default_factory=dict)
     listings: dict[str, Cost] = field(default_factory=dict)
-    refusals: tuple[Refusal, ...] = ()
+    refusals: tuple[RefusedMark, ...] = ()
     fragments: tuple[PromptFragment, ...] = ()
 
 
 def read_prompt_state(library: Library, marks: tuple[SubjectMark, ...] = ()) -> PromptState:
-    """Read the files and apply the marks to what they say now."""
+    """Read the files and apply the marks to them."""
     written = library.load_knowledge()
     for topic in written.topics:
-        # Read directories here, in the thread, so that drawing a row never waits for one.
+        # Read directories in this thread, so that drawing a row never waits for one.
         assert written.resolve(topic).scan.relative is not None
     bare = PromptState(written, written, fragments=tuple(written.read_fragments()))
     bare = _measure_prompt(bare, written, (), ())
     bare = replace(bare, written_cost=bare.cost)
-    return with_marks(bare, marks) if marks else bare
+    return apply_marks(bare, marks) if marks else bare
 
 
-def with_marks(prompt_state: PromptState, marks: tuple[SubjectMark, ...]) -> PromptState:
-    """The same state with other marks; those that cannot be set become `refusals`."""
-    knowledge, kept = prompt_state.written, []
-    if marks[: len(prompt_state.marks)] == prompt_state.marks:  # only more of them
-        knowledge, kept = prompt_state.knowledge, list(prompt_state.marks)
+def apply_marks(prompt_state: PromptState, marks: tuple[SubjectMark, ...]) -> PromptState:
+    """Return the same state with other marks; marks that cannot be set become `refusals`."""
+    knowledge, applied = prompt_state.written, []
+    if marks[: len(prompt_state.marks)] == prompt_state.marks:  # only new marks were added
+        knowledge, applied = prompt_state.knowledge, list(prompt_state.marks)
     refusals = []
-    for mark in marks[len(kept) :]:
+    for mark in marks[len(applied) :]:
         try:
             knowledge = knowledge.with_marks([mark])
-            kept.append(mark)
+            applied.append(mark)
         except (NothingFound, UsageError) as error:
-            refusals.append(Refusal(mark, error))
-    return _measure_prompt(prompt_state, knowledge, tuple(kept), tuple(refusals))
+            refusals.append(RefusedMark(mark, error))
+    return _measure_prompt(prompt_state, knowledge, tuple(applied), tuple(refusals))
 
 
 def _measure_prompt(
     before: PromptState,
     knowledge: Knowledge,
     marks: tuple[SubjectMark, ...],
-    refusals: tuple[Refusal, ...],
+    refusals: tuple[RefusedMark, ...],
 ) -> PromptState:
-    """The state with its texts measured; unchanged topics are not read again."""
+    """Return the state with measured texts; unchanged topics are not read again."""
     preloads, listings = {}, {}
     for topic in knowledge.topics.values():
         name = topic.id
         if name in before.preloads and topic == before.knowledge.topics[name]:
             preloads[name], listings[name] = before.preloads[name], before.listings[name]
             continue
-        preloads[name] = cost_of(knowledge.format_preloaded(name))
-        listings[name] = (
-            cost_of(knowledge.learn(name, has_prompt=True).text) if topic.enable else NOTHING
-        )
+        preloads[name] = measure_cost(knowledge.format_preloaded(name))
+        listing = knowledge.learn(name, has_prompt=True).text if topic.enable else None
+        listings[name] = measure_cost(listing)
     prompt = knowledge.prompt()
     return replace(
         before,
         knowledge=knowledge,
         marks=marks,
         prompt=prompt,
-        cost=cost_of(prompt),
+        cost=measure_cost(prompt),
         preloads=preloads,
         listings=listings,
         refusals=refusals,

@@ -1,26 +1,35 @@
-"""The prompt workshop: what an assistant is given, and marks that change it when they are written."""
+"""The prompt workshop: what an assistant gets, and marks that change it once they are written."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from textual import on
 from textual.containers import Vertical
 from textual.widgets import Input
 
 from kbtui.knowledge.models import SubjectMark
+from kbtui.text import one_line
 from kbtui.tui.commands import bindings
 from kbtui.tui.feature_screen import SplitScreen
 from kbtui.tui.framework.row_list import RowList
-from kbtui.tui.framework.styled_widget import ALWAYS_AVAILABLE_ACTIONS, plain_content
+from kbtui.tui.framework.styled_widget import plain_content
 from kbtui.tui.framework.text_widgets import LabeledInput, PaneInput, TextLine
 from kbtui.tui.library_pane import MARKS
 from kbtui.tui.reader.blocks import FactsBlock, HeadBlock
+from kbtui.tui.reader.document import format_count
 from kbtui.tui.workshop.controller import KbTomlWriter, WorkshopController
 from kbtui.tui.workshop.pages import change_page
 from kbtui.tui.workshop.pattern import PatternBar
-from kbtui.tui.workshop.prompt_state import growth, state_of
-from kbtui.tui.workshop.tree import UNWRITTEN, WHOLE, TreeList, folder_key, particulars, totals
+from kbtui.tui.workshop.prompt_state import find_mark_state, format_growth
+from kbtui.tui.workshop.tree import (
+    UNWRITTEN_SIGN,
+    WHOLE_KEY,
+    TreeList,
+    describe_node,
+    folder_key,
+    format_totals,
+)
 
 if TYPE_CHECKING:
     from textual.binding import BindingType
@@ -34,19 +43,19 @@ if TYPE_CHECKING:
     from kbtui.tui.reader.blocks import Block
     from kbtui.tui.workshop.pages import WorkshopPage
     from kbtui.tui.workshop.pattern import PatternResult
-    from kbtui.tui.workshop.tree import TreeEntry
+    from kbtui.tui.workshop.tree import TreeNode
 
-PAGE_SECONDS = 0.06
-"""How long one stays on an entry before its text is made."""
+PAGE_DELAY = 0.06
+"""Seconds that a row stays selected before its page is made."""
 EXPAND_MOST = 40
-"""Subjects up to which all topics are open in the beginning."""
+"""Subjects up to which all topics are expanded at first."""
 
 
 class WorkshopScreen(SplitScreen):
-    """Topics and subjects with what they cost, the text beside them, and a line to try patterns.
+    """Topics and subjects with their costs, the selected text, and a line to try patterns.
 
-    Gives back whether anything was written. `reference` is selected at first; `written`
-    has the changes written from here before, and takes further ones.
+    Its result is whether anything was written. `reference` is selected at first. `written` has the
+    changes written earlier in this session and gets further ones.
     """
 
     HEADING = "Prompt workshop"
@@ -73,82 +82,88 @@ class WorkshopScreen(SplitScreen):
         self.list = TreeList(self.controller.formatter)
         self.pattern_bar = PatternBar()
         self.filter = LabeledInput("choose", "filter")
-        self.writer = KbTomlWriter(self, self, written)
+        self.writer = KbTomlWriter(
+            self,
+            written,
+            on_proposed=self._show_proposed_change,
+            on_written=self._on_written,
+            on_undone=self._on_undone,
+            on_error=self._on_write_error,
+        )
         self.view = "learn"
         self.page: WorkshopPage | None = None
-        self._reference = reference
-        self._select: str | None = WHOLE
+        self._first_reference = reference
+        self._key_to_select: str | None = WHOLE_KEY
         self._page_timer: Timer | None = None
-        self._asking = False
-        self._trying = False
-        self._wrote = False
-        self._writing: tuple[SubjectMark, ...] = ()
+        self._is_asking_to_leave = False
+        self._has_pattern = False
+        self._has_written = False
+        self._marks_being_written: tuple[SubjectMark, ...] = ()
 
     def compose_list_pane(self) -> list[Widget]:
-        """The filter, the list, and a line about the selected entry."""
+        """Return the filter, the list, and a line about the selected row."""
         return [self.filter, self.list, TextLine(id="particulars")]
 
     def compose_below_panes(self) -> list[Widget]:
-        """The line to try patterns."""
+        """Return the line to try patterns."""
         return [self.pattern_bar]
 
     def on_mount(self) -> None:
-        """Begin to read, once something is on the screen."""
-        self._show_totals()
+        """Read after the first paint."""
+        self._show_prompt_totals()
         self.call_after_refresh(self.controller.read)
 
     def on_unmount(self) -> None:
-        """Count no more, and keep nothing."""
+        """Stop counting, and free the rows."""
         self.controller.stop()
         self.list.rows = []
 
     def on_resize(self) -> None:
-        """Show totals and keys that fit the new width."""
-        self.call_after_refresh(self._show_totals)
+        """Show totals and key hints that fit the new width."""
+        self.call_after_refresh(self._show_prompt_totals)
 
-    def _show_totals(self) -> None:
+    def _show_prompt_totals(self) -> None:
         width = self.query_one("#totals", TextLine).content_size.width
-        self.show_totals(*totals(self.controller.prompt_state, len(self.controller.marks), width))
+        marks = len(self.controller.marks)
+        self.show_totals(*format_totals(self.controller.prompt_state, marks, width))
         self.show_keys()
 
     def show_message(self, text: str = "", role: str = "strong") -> None:
-        """Show a message until there is another one; a question that was asked is over."""
-        self._asking = False
+        """Show a message; it replaces the question whether to leave."""
+        self._is_asking_to_leave = False
         super().show_message(text, role)
 
     @property
     def offers(self) -> frozenset[str]:
-        """Whether there are marks to drop, and changes to take back."""
+        """What the commands need: marks to discard, changes to undo."""
         found = {"marks": len(self.controller.marks) > 0, "written": bool(self.writer.written)}
-        return frozenset(name for name, has in found.items() if has)
+        return frozenset(name for name, is_met in found.items() if is_met)
 
     @property
-    def holding(self) -> bool:
-        """Whether a change is shown before it is written, which is to stay."""
+    def is_showing_change(self) -> bool:
+        """Whether a change is shown before it is written, which no other page may replace."""
         return self.writer.shown is not None
 
-    def should_key_wait(self, key: str) -> bool:
-        """Until the topics are read, there is nothing for a key to be about."""
-        return (
-            self.controller.prompt_state is None
-            and self._find_action(key)[1] not in ALWAYS_AVAILABLE_ACTIONS
-        )
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the topics were read."""
+        return self.controller.prompt_state is not None
 
-    # what the controller reports
+    # what the controller calls
 
-    def prompt_state_changed(self, *, reread: bool) -> None:
-        """Show the new state of the prompt."""
-        if reread and self._reference is not None:
-            self._begin(self._reference)
-            self._reference = None
+    def show_prompt_state(self, *, reread: bool) -> None:
+        """Show a new state of the prompt; `reread` says that the files were read for it."""
+        if reread and self._first_reference is not None:
+            self._select_first(self._first_reference)
+            self._first_reference = None
         elif reread and not self.list.rows:
-            self._begin("")
-        self._show_totals()
+            self._select_first("")
+        self._show_prompt_totals()
         self.list.refresh()
-        self._look()
+        self._show_selected()
 
-    def _begin(self, reference: str) -> None:
-        """Select what the screen was opened for, with everything open that it lies in."""
+    def _select_first(self, reference: str) -> None:
+        """Select what the screen was opened for, and expand everything above it."""
         prompt_state = self.controller.prompt_state
         if prompt_state is None:
             return
@@ -159,124 +174,120 @@ class WorkshopScreen(SplitScreen):
         topic, _, slug = reference.partition("/")
         if topic not in knowledge.topics:
             return
-        self._select = f"topic:{topic}"
-        options.opened.add(self._select)
+        self._key_to_select = f"topic:{topic}"
+        options.opened.add(self._key_to_select)
         scan = knowledge.resolve(topic).scan
-        slug = slug if slug in scan else slug.rpartition(":")[0]  # lines may follow
+        slug = slug if slug in scan else slug.rpartition(":")[0]  # without line numbers
         if slug and slug in scan:
             options.hidden = options.hidden or slug in scan.hidden
-            self._select = f"{topic}/{slug}"
+            self._key_to_select = f"{topic}/{slug}"
             parts = slug.split("/")
             options.opened |= {
                 folder_key(topic, "/".join(parts[:depth]) + "/") for depth in range(1, len(parts))
             }
 
-    def rows_made(self, rows: list[ListRow]) -> None:
-        """Show other rows; the selected one stays selected."""
-        nothing = "Nothing matches." if self.controller.trial.text else "Nothing is here."
-        if self.controller.trial.text and not self._trying and len(rows) > 1:
-            self._select = rows[1].key  # the first match
-        self._trying = bool(self.controller.trial.text)
-        self.list.set_rows(rows, [(nothing, "dim")], select=self._select)
-        self._select = None
-        self._look()
+    def show_rows(self, rows: list[ListRow]) -> None:
+        """Show new rows; the selected one stays selected."""
+        has_pattern = bool(self.controller.pattern_result.text)
+        if has_pattern and not self._has_pattern and len(rows) > 1:
+            self._key_to_select = rows[1].key  # the first match
+        self._has_pattern = has_pattern
+        empty = "No matches." if has_pattern else "Nothing to show."
+        self.list.set_rows(rows, [(empty, "dim")], select=self._key_to_select)
+        self._key_to_select = None
+        self._show_selected()
 
-    def trial_made(self, trial: PatternResult) -> None:
-        """Say what was understood."""
-        self.query_one("#remark").display = bool(trial.text.strip())
-        self.pattern_bar.show(trial, trial.cost.long)
-        self._look(at_once=False)
+    def show_pattern_result(self, result: PatternResult) -> None:
+        """Show the result of a tried pattern."""
+        self.query_one("#remark").display = bool(result.text.strip())
+        self.pattern_bar.show_result(result, result.cost.format_long())
+        self._show_selected(PAGE_DELAY)
 
-    def counted(self, left: int) -> None:
-        """More subjects were counted."""
-        self.query_one("#listed", Vertical).border_subtitle = f"counting {left:,}" if left else ""
+    def show_count(self, left: int) -> None:
+        """Show that more subjects were counted and `left` are left."""
+        subtitle = f"counting {left:,}" if left else ""
+        self.query_one("#listed", Vertical).border_subtitle = subtitle
         self.list.refresh()
 
-    def report_error(self, error: Exception) -> None:
-        """Say why a mark cannot be set, or what cannot be read."""
-        self.show_error(error)
-
-    def page_made(self, page: WorkshopPage) -> None:
-        """Show the text for what is selected."""
-        if self.holding:
+    def show_page(self, page: WorkshopPage) -> None:
+        """Show the page of the selected row, unless a change is shown."""
+        if self.is_showing_change:
             return
-        self._show_page(page)
-        trial = self.controller.trial
-        if trial.usable and page.cost is not None:
-            outcome = page.cost.long
-            if trial.preloads and self.controller.prompt_state is not None:
-                outcome = growth(self.controller.prompt_state.cost, page.cost) or "no change"
-            self.pattern_bar.show(trial, outcome)
+        self._show_page_now(page)
+        result, prompt_state = self.controller.pattern_result, self.controller.prompt_state
+        if result.is_usable and page.cost is not None:
+            outcome = page.cost.format_long()
+            if result.preloads and prompt_state is not None:
+                outcome = format_growth(prompt_state.cost, page.cost) or "prompt size unchanged"
+            self.pattern_bar.show_result(result, outcome)
 
-    def _show_page(self, page: WorkshopPage) -> None:
-        same = self.page is not None and self.page.document.key == page.document.key
+    def _show_page_now(self, page: WorkshopPage) -> None:
         before, self.page = self.page, page
-        if same and before is not None and before.line == page.line:
+        is_same = before is not None and before.document.key == page.document.key
+        if is_same and before is not None and before.line == page.line:
             self.reader.reload_document(page.document)
         else:
             self.reader.show_document(page.document)
             if page.line is not None:
-                self._go_to(page.line)
+                self._go_to_line(page.line)
         pane = self.query_one("#detail", Vertical)
         pane.border_title = plain_content(page.document.title)
-        pane.border_subtitle = plain_content(page.cost.long if page.cost else page.document.size)
+        size = page.cost.format_long() if page.cost else page.document.size
+        pane.border_subtitle = plain_content(size)
 
-    def _go_to(self, line: int) -> None:
-        port = self.reader.viewport
-        block = port.document.find_line_block(line)
-        lines = port.get_lines(block)
-        port.go_to(
-            block, next((n for n, drawn in enumerate(lines) if drawn.source_line == line), 0), 0
-        )
+    def _go_to_line(self, line: int) -> None:
+        viewport = self.reader.viewport
+        block = viewport.document.find_line_block(line)
+        lines = viewport.get_lines(block)
+        row = next((n for n, drawn in enumerate(lines) if drawn.source_line == line), 0)
+        viewport.go_to(block, row, 0)
         self.reader.update_view()
 
-    # what is selected
+    # the selected row
 
-    def _look(self, *, at_once: bool = True) -> None:
-        """Have the text made for what is selected, and say what there is to say about it."""
+    def _show_selected(self, delay: float = 0.001) -> None:
+        """Show the line about the selected row now, and its page after a delay."""
         prompt_state = self.controller.prompt_state
         if prompt_state is None:
             return
-        self.query_one("#particulars", TextLine).set_text(
-            particulars(prompt_state, self.list.entry)
-        )
+        text = one_line(describe_node(prompt_state, self.list.node))
+        self.query_one("#particulars", TextLine).set_text([(text, "dim")])
         if self._page_timer is not None:
             self._page_timer.stop()
-        seconds = 0.001 if at_once else PAGE_SECONDS
-        self._page_timer = self.set_timer(seconds, self._make_page)
+        self._page_timer = self.set_timer(delay, self._make_page)
 
     def _make_page(self) -> None:
-        if not self.holding:
-            self.controller.make_page(self.list.entry, self.view)
+        if not self.is_showing_change:
+            self.controller.make_page(self.list.node, self.view)
 
     @on(RowList.SelectionChanged)
-    def _moved(self, event: RowList.SelectionChanged) -> None:
+    def _on_row_selected(self, event: RowList.SelectionChanged) -> None:
         event.stop()
-        self._withdraw()
-        self._look(at_once=False)
+        self._withdraw_change()
+        self._show_selected(PAGE_DELAY)
 
     @on(RowList.RowClicked)
-    def _clicked(self, event: RowList.RowClicked) -> None:
+    def _on_row_clicked(self, event: RowList.RowClicked) -> None:
         event.stop()
-        if self.list.entry.kind in ("topic", "folder"):
+        if self.list.node.kind in ("topic", "folder"):
             self.action_open()
 
-    def action_entries(self, where: str, *pages: float) -> None:
-        """Move in the list while one types."""
+    def action_move_in_list(self, where: str, *pages: float) -> None:
+        """Move in the list while a pattern is typed."""
         getattr(self.list, f"action_{where}")(*pages)
 
     def action_view(self) -> None:
-        """The other view of what is selected."""
+        """Switch between what `learn` returns and the whole section."""
         self.view = "prompt" if self.view == "learn" else "learn"
-        self._withdraw()
-        self._look()
+        self._withdraw_change()
+        self._show_selected()
 
     def action_open(self) -> None:
-        """Write what is shown; else open or close a topic or folder, or go to the text."""
-        if self.writer.shown is not None:
+        """Write the shown change, expand or collapse a topic or folder, or go to the text."""
+        if self.is_showing_change:
             self.action_write()
             return
-        key = self._branch(self.list.entry)
+        key = self._branch_key(self.list.node)
         if key is None:
             self.set_focus(self.reader)
         else:
@@ -284,197 +295,189 @@ class WorkshopScreen(SplitScreen):
             self.controller.make_rows()
 
     def action_expand(self) -> None:
-        """Open the selected topic or folder."""
-        if (key := self._branch(self.list.entry)) is not None:
+        """Expand the selected topic or folder."""
+        if (key := self._branch_key(self.list.node)) is not None:
             self.controller.options.opened.add(key)
             self.controller.make_rows()
 
     def action_collapse(self) -> None:
-        """Close the selected topic or folder, else go to what the entry lies in."""
-        entry, opened = self.list.entry, self.controller.options.opened
-        key = self._branch(entry)
+        """Collapse the selected topic or folder, or go to the parent of the selected row."""
+        node, opened = self.list.node, self.controller.options.opened
+        key = self._branch_key(node)
         if key in opened:
             opened.discard(key or "")
             self.controller.make_rows()
-        elif entry.topic:
-            above = entry.name.rstrip("/").rpartition("/")[0]
-            parent = folder_key(entry.topic, f"{above}/") if above else f"topic:{entry.topic}"
+        elif node.topic:
+            above = node.name.rstrip("/").rpartition("/")[0]
+            parent = folder_key(node.topic, f"{above}/") if above else f"topic:{node.topic}"
             self.list.select(parent)
 
-    def _branch(self, entry: TreeEntry) -> str | None:
-        if entry.kind == "topic":
-            return f"topic:{entry.topic}"
-        return folder_key(entry.topic, entry.name) if entry.kind == "folder" else None
+    def _branch_key(self, node: TreeNode) -> str | None:
+        if node.kind == "topic":
+            return f"topic:{node.topic}"
+        return folder_key(node.topic, node.name) if node.kind == "folder" else None
 
     def action_other_side(self) -> None:
-        """Go between the list and the text."""
+        """Switch between the list and the text."""
         self.set_focus(self.reader if self.focused is self.list else self.list)
 
     # marks
 
     def action_mark(self, state: str) -> None:
-        """Mark the selected subject learned or disabled, or take that back."""
-        entry = self.list.entry
-        if entry.kind != "subject":
-            words = {
-                "folder": "a folder has no mark of its own: mark its subjects",
-                "topic": f"a topic is switched with {self.key_hint('switch')}; mark its subjects",
+        """Mark the selected subject learned or disabled, or remove that mark."""
+        node = self.list.node
+        if node.kind != "subject":
+            messages = {
+                "folder": "folders cannot be marked; mark their subjects",
+                "topic": f"mark the subjects of this topic, or press {self.key_hint('switch')} to switch it on or off",
                 "fragment": "JP's fragments are read-only here",
-            }
-            self.show_message(words.get(entry.kind, "select a subject to mark"), "warning")
+            }  # fmt: skip
+            self.show_message(messages.get(node.kind, "select a subject to mark"), "warning")
             return
-        mark = SubjectMark(entry.topic, entry.name, "learned" if state == "learned" else "disabled")
-        self._toggle(mark, otherwise="plain")
+        mark = SubjectMark(node.topic, node.name, "learned" if state == "learned" else "disabled")
+        self._toggle_mark(mark)
 
     def action_switch(self) -> None:
-        """Switch the selected entry's topic off, or on again."""
-        topic = self.list.entry.topic
+        """Switch the topic of the selected row on or off."""
+        topic = self.list.node.topic
         if not topic:
-            self.show_message("select a topic to switch", "warning")
+            self.show_message("select a topic to switch on or off", "warning")
             return
-        on = self.controller.formatter.state(topic, None) == "on"
-        self._toggle(SubjectMark(topic, None, "off" if on else "on"), otherwise="on")
+        is_on = self.controller.formatter.find_state(topic, None) == "on"
+        self._toggle_mark(SubjectMark(topic, None, "off" if is_on else "on"))
 
-    def _toggle(self, mark: SubjectMark, otherwise: str) -> None:
+    def _toggle_mark(self, mark: SubjectMark) -> None:
         prompt_state = self.controller.prompt_state
-        if (
-            prompt_state is None
-            or mark.topic not in prompt_state.written.topics
-            or self.writer.writing
-        ):
+        if prompt_state is None or self.writer.is_writing:
             return
-        now = self.controller.formatter.state(mark.topic, mark.slug)
-        before = state_of(prompt_state.written, mark.topic, mark.slug)
-        self.controller.marks.toggle(mark, now, before, "on" if otherwise == "on" else "plain")
-        self._marks_changed()
+        if mark.topic in prompt_state.written.topics:
+            current = self.controller.formatter.find_state(mark.topic, mark.slug)
+            written = find_mark_state(prompt_state.written, mark.topic, mark.slug)
+            otherwise: Literal["on", "plain"] = "on" if mark.slug is None else "plain"
+            self.controller.marks.toggle(mark, current, written, otherwise)
+            self._apply_changed_marks()
 
-    def _marks_changed(self) -> None:
+    def _apply_changed_marks(self) -> None:
         self.writer.withdraw()
         self.show_message()
-        self._show_totals()
+        self._show_prompt_totals()
         self.list.refresh()
-        self.controller.mark()
+        self.controller.apply_marks()
 
     def action_drop(self) -> None:
-        """Take all marks back."""
+        """Discard all marks that are not written."""
         if len(self.controller.marks):
             self.controller.marks.clear()
-            self._marks_changed()
+            self._apply_changed_marks()
 
-    # patterns, filter, hidden
+    # patterns, filter, hidden subjects
 
     def action_try(self) -> None:
         """Type a pattern."""
-        self.controller.addressed = self.list.entry.topic or self.controller.addressed
+        self.controller.pattern_topic = self.list.node.topic or self.controller.pattern_topic
         self.set_focus(self.pattern_bar.input)
 
-    @on(PatternBar.Typed)
-    def _typed(self, event: PatternBar.Typed) -> None:
+    @on(PatternBar.PatternChanged)
+    def _on_pattern_changed(self, event: PatternBar.PatternChanged) -> None:
         event.stop()
-        self._withdraw()
-        self.controller.attempt(event.text)
+        self._withdraw_change()
+        self.controller.try_pattern(event.text)
 
-    @on(PatternBar.Done)
-    def _tried(self, event: PatternBar.Done) -> None:
+    @on(PatternBar.PatternSubmitted)
+    def _on_pattern_submitted(self, event: PatternBar.PatternSubmitted) -> None:
         event.stop()
         self.set_focus(self.list)
 
     def action_filter(self) -> None:
-        """Type words of slugs."""
+        """Type words to filter slugs."""
         self.filter.open()
 
     @on(Input.Changed, "#choose")
-    def _chosen(self, event: Input.Changed) -> None:
+    def _on_filter_changed(self, event: Input.Changed) -> None:
         event.stop()
         self.controller.options.words = event.value
         self.controller.make_rows()
 
     @on(Input.Submitted, "#choose")
-    def _choice_done(self, event: Input.Submitted) -> None:
+    def _on_filter_submitted(self, event: Input.Submitted) -> None:
         event.stop()
         self.set_focus(self.list)
 
     def action_hidden(self) -> None:
         """Show or hide hidden subjects."""
-        self.controller.show_hidden(not self.controller.options.hidden)
-        shown = self.controller.options.hidden
-        self.show_message("hidden subjects are shown" if shown else "hidden subjects are not shown")
+        hidden = not self.controller.options.hidden
+        self.controller.show_hidden(hidden)
+        self.show_message(f"hidden subjects are {'shown' if hidden else 'not shown'}")
 
     # writing
 
     def action_write(self) -> None:
-        """Show what would be written; when that is shown, write it."""
+        """Show what would be written, or write what is shown."""
         prompt_state, marks = self.controller.prompt_state, self.controller.marks.all
-        if self.writer.shown is not None:
-            self._writing = marks
+        if self.is_showing_change:
+            self._marks_being_written = marks
             self.writer.write()
         elif not marks:
-            self.show_message("nothing is marked, so there is nothing to write", "warning")
+            self.show_message("no changes to write", "warning")
         elif prompt_state is not None:
             self.writer.propose(prompt_state.written, marks)
 
-    def _withdraw(self) -> None:
-        """The change that is shown will not be written."""
-        if self.holding:
+    def _withdraw_change(self) -> None:
+        """Discard the shown change without writing it."""
+        if self.is_showing_change:
             self.show_message()
         self.writer.withdraw()
 
-    def proposed(self, change: TomlChange) -> None:
-        """Show the change before it is written."""
+    def _show_proposed_change(self, change: TomlChange) -> None:
         if change.is_empty:
-            self.show_message("the file says so already: there is nothing to write", "warning")
+            self.show_message("the file already has these settings", "warning")
             return
-        self.controller.forget_pages()
+        self.controller.discard_pages()
         prompt_state = self.controller.prompt_state
-        grown = growth(prompt_state.written_cost, prompt_state.cost) if prompt_state else ""
-        words = f"The prompt: {grown or 'as long as before'}. Nothing is written yet."
-        self._show_page(change_page(change, "This would be written to .jp/kb.toml", words))
+        growth = ""
+        if prompt_state:
+            growth = format_growth(prompt_state.written_cost, prompt_state.cost)
+        note = f"Prompt: {growth or 'size unchanged'}. Nothing is written yet."
+        self._show_page_now(change_page(change, "This will be written to .jp/kb.toml", note))
         write, enter, back = (self.key_hint(name) for name in ("write", "open", "back"))
-        self.show_message(
-            f"{write} or {enter} writes this · {back} goes back without writing", "key"
-        )
+        self.show_message(f"{write} or {enter} write · {back} cancel", "key")
 
-    def wrote(self, change: TomlChange) -> None:
-        """Say so, and see how things are now."""
-        self._wrote = True
-        self.controller.read(self._writing)
-        self.show_message(
-            f"written to .jp/kb.toml · {self.key_hint('undo')} takes it back", "inserted"
-        )
+    def _on_written(self) -> None:
+        self._has_written = True
+        self.controller.read(self._marks_being_written)
+        self.show_message(f"saved to .jp/kb.toml · {self.key_hint('undo')} undo", "inserted")
 
     def action_undo(self) -> None:
-        """Take back what was last written from here."""
+        """Undo the newest change written in this session."""
         if not self.writer.written:
-            self.show_message("nothing was written from here", "warning")
+            self.show_message("nothing to undo", "warning")
             return
-        self._withdraw()
+        self._withdraw_change()
         self.writer.undo()
 
-    def took_back(self, change: TomlChange) -> None:
-        """Say so, and see how things are now."""
-        self._wrote = True
+    def _on_undone(self) -> None:
+        self._has_written = True
         self.controller.read()
-        self.show_message("taken back: .jp/kb.toml is as it was before", "inserted")
+        self.show_message("undone: .jp/kb.toml is restored", "inserted")
 
-    def not_written(self, error: Exception) -> None:
-        """Say why, and go back to the texts."""
+    def _on_write_error(self, error: Exception) -> None:
         self.show_message(f"Not written. {self.describe_error(error)}", "error")
         self.controller.read()
 
     # leaving
 
     @on(PaneInput.EscapePressed)
-    def _left_input(self, event: PaneInput.EscapePressed) -> None:
+    def _on_input_left(self, event: PaneInput.EscapePressed) -> None:
         event.stop()
         self.action_back()
 
     def action_back(self) -> None:
-        """One step back."""
-        if self._asking:
+        """Close the innermost of question, change, pattern, filter and text, or leave."""
+        if self._is_asking_to_leave:
             self.show_message()
-        elif self.holding:
-            self._withdraw()
-            self._look()
+        elif self.is_showing_change:
+            self._withdraw_change()
+            self._show_selected()
         elif self.pattern_bar.input.value or self.focused is self.pattern_bar.input:
             self.pattern_bar.clear()
             self.set_focus(self.list)
@@ -489,21 +492,20 @@ class WorkshopScreen(SplitScreen):
     def action_leave(self) -> None:
         """Leave the screen."""
         if self.can_leave():
-            self.dismiss(self._wrote)
+            self.dismiss(self._has_written)
 
     def can_leave(self) -> bool:
-        """Whether nothing would be lost, or one was asked already; asks otherwise."""
-        if self.writer.writing:
+        """Whether no mark would be lost, or the user was already asked; asks otherwise."""
+        if self.writer.is_writing:
             self.show_message("a file is being written", "warning")
             return False
         count = len(self.controller.marks)
-        if not count or self._asking:
+        if not count or self._is_asking_to_leave:
             return True
-        marks = "1 mark is" if count == 1 else f"{count:,} marks are"
         leave, write, back = (self.key_hint(name) for name in ("leave", "write", "back"))
-        ways = f"{leave} leaves without · {write} shows them · {back} stays"
-        self.show_message(f"{marks} not written · {ways}", "warning")
-        self._asking = True
+        changes = format_count(count, "unsaved change")
+        self.show_message(f"{changes} · {leave} discard · {write} review · {back} stay", "warning")
+        self._is_asking_to_leave = True
         return False
 
     # the rest
@@ -513,27 +515,27 @@ class WorkshopScreen(SplitScreen):
         self.controller.read()
 
     def handle_files_changed(self, event: dict[str, Any]) -> None:
-        """Read again when topics or subjects change; marks that are not written stay."""
-        touched = event.get("knowledge") or event.get("subjects")
-        if touched and not self.holding and not self.writer.writing:
+        """Reload when topics or subjects change; marks that are not written stay."""
+        is_affected = event.get("knowledge") or event.get("subjects")
+        if is_affected and not self.is_showing_change and not self.writer.is_writing:
             self.controller.read()
 
     # help
 
     def help_blocks(self) -> list[Block]:
-        """The signs of the list."""
+        """Return a table of the signs in the list."""
         names = ("pre-loaded", "disabled", "hidden")
         signs: list[tuple[str, Spans]] = [(MARKS[name][0], [(name, "")]) for name in names]
-        signs.append((UNWRITTEN, [("marked, and not written yet", "")]))
-        signs.append(("~", [("guessed from the file's size; the text is not counted yet", "")]))
-        signs.append(("≈", [("characters at its left, estimated tokens at its right", "")]))
+        signs.append((UNWRITTEN_SIGN, [("marked, not written yet", "")]))
+        signs.append(("~", [("estimated from the file size", "")]))
+        signs.append(("≈", [("characters on its left, estimated tokens on its right", "")]))
         return [HeadBlock("head:signs", [("Signs", "h2")], above=1), FactsBlock("signs", signs)]
 
     def help_notes(self) -> tuple[str]:
-        """How marks are written, with the keys that do."""
+        """Return how marks are written, with the keys that do."""
         write, enter = self.key_hint("write"), self.key_hint("open")
         return (
-            f"Marks change nothing until they are written: {write} shows the change of "
-            f".jp/kb.toml, {write} or {enter} then writes it. In an input letters are text: "
-            "Esc leaves it.",
+            f"Marks change nothing until you write them: {write} shows the change of .jp/kb.toml, "
+            f"{write} or {enter} then writes it. While typing, letters are text; Esc returns to "
+            "single-key commands.",
         )
