@@ -53,7 +53,7 @@ def _no_clipboard(monkeypatch: pytest.MonkeyPatch) -> None:
 async def copied(tui: Tui, letter: str) -> str:
     before = tui.app.clipboard
     await tui.press("Y")
-    await tui.until("the command that shows it")
+    await tui.until("kbtui command")
     await tui.press(letter)
     await tui.until(lambda: tui.app.clipboard != before)
     return tui.app.clipboard
@@ -394,7 +394,7 @@ async def test_a_choice_has_its_whole_name_however_narrow_the_terminal_is(book: 
     async with running(book.root, size=(60, 20)) as tui:
         await tui.open("jp-c17800000001:1")
         await tui.press("Y")
-        for name in ("the line", "the block", "JP's link to it", "the command that shows it"):
+        for name in ("the line", "the block", "JP link", "kbtui command"):
             await tui.until(name)
 
 

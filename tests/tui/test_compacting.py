@@ -143,4 +143,4 @@ async def test_what_was_not_compacted_says_so(workspace_root: Path) -> None:
     async with running(builder.root) as tui:
         await tui.open(TALK)
         await tui.press("c")
-        await tui.until("nothing was compacted: the model sees all of it")
+        await tui.until("Nothing was compacted; the model sees everything.")

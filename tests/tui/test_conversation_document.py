@@ -84,9 +84,9 @@ def test_orphans_inquiries_and_empty_turns(workspace_root: Path) -> None:
     )
     text = shown(document)
     assert "no result" in text
-    assert "an empty turn" in text
+    assert "Empty turn" in text
     assert "─ turn 2 ─" in text
-    assert "a result without its call  late" in text
+    assert "result without a call  late" in text
     assert "Apply changes?" in text
     assert document.turns_total == 4
 

@@ -28,7 +28,7 @@ async def test_a_reference_and_a_text_are_copied_without_what_hides(
             await tui.press("enter")
             await tui.until("hides")
             await tui.press("2", "Y")
-            await tui.until("the command that shows it")
+            await tui.until("kbtui command")
             await tui.press("a")
             await tui.until(lambda: tui.app.clipboard == "# One\n\nIt  and hides.\n")
     finally:

@@ -46,7 +46,7 @@ async def test_u_goes_from_request_to_request_and_w_from_error_to_error(book: Bu
         await tui.press("w")
         assert "✗ rm" in line(tui)
         await tui.press("w")
-        await tui.until("no tool error further on")
+        await tui.until("No more failed tool calls below.")
         await tui.press("W")
         assert "✗ shell" in line(tui)
 
@@ -62,7 +62,7 @@ async def test_a_turn_is_gone_to_by_its_number(book: Builder) -> None:
         assert "shell" in line(tui)
         assert "no such target" in tui.text  # the call is unfolded
         await go(tui, "99")
-        await tui.until("there is no turn 99: there are 3 turns")
+        await tui.until("No turn 99; this conversation has 3 turns.")
 
 
 async def test_a_reference_is_gone_to_from_the_prompt_and_from_the_search_input(
@@ -115,7 +115,7 @@ async def test_jps_own_link_can_be_copied_and_leads_back(book: Builder) -> None:
         await tui.open(TALK)
         tui.main.reader_pane.go_to_turn("2")
         await tui.press("Y")
-        await tui.until("JP's link to it")
+        await tui.until("JP link")
         await tui.press("j")
         await tui.until(lambda: tui.app.clipboard == f"jp://{TALK}?select=*:2")
         assert str(tui.app.library.resolve(tui.app.clipboard)) == f"{TALK}:2"
@@ -138,7 +138,7 @@ async def test_the_facts_show_on_a_key_and_go_again(book: Builder) -> None:
             "tools       shell 1",
             "pinned      1 May",
             "1 turn, 5 events",
-            "in the workspace only",
+            "workspace only",
         ):
             await tui.until(words)
         # A path is as long as its temporary directory, and may go over several lines.
@@ -171,7 +171,7 @@ async def test_what_cannot_be_read_says_why_and_where(book: Builder) -> None:
         await tui.open("jp-c17800000010")
         for words in (
             "! events.json: it contains only NUL characters",
-            "Nothing of it can be read.",
+            "This conversation cannot be read.",
         ):
             assert words in tui.text
         facts = dict(tui.main.reader_pane.document_view.document.facts)

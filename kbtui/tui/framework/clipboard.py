@@ -1,4 +1,4 @@
-"""Copying to the terminal (OSC 52), which may be remote, and to the clipboard of this machine."""
+"""Copy text to the terminal's clipboard (OSC 52, also over ssh) and to this machine's clipboard."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from textual.app import App
 
 MAX_TERMINAL_BYTES = 74_000
-"""Bytes that terminals are known to take in one sequence."""
+"""Bytes that common terminals accept in one OSC 52 sequence."""
 COMMAND_TIMEOUT_SECONDS = 2.0
 
 
 def copy_text(app: App[None], text: str) -> str | None:
-    """Copy a text to the terminal and to this machine; returns a warning if neither can take it.
+    """Copy a text to both clipboards; return a warning if neither can take it, else None.
 
-    The text may be pasted into a shell, so control sequences and hidden characters are removed.
+    Control sequences and hidden characters are removed, because the text may be pasted into a shell.
     """
     text = sanitize(text, "strip")
     fits = len(text.encode("utf-8", "replace")) <= MAX_TERMINAL_BYTES
@@ -31,15 +31,15 @@ def copy_text(app: App[None], text: str) -> str | None:
         app.copy_to_clipboard(text)
     command = find_clipboard_command()
     if command is not None:
-        # In a thread: a program that stays to serve the clipboard would block the screen.
+        # In a thread, because some programs keep running to serve the clipboard.
         threading.Thread(target=_run_clipboard_command, args=(command, text), daemon=True).start()
     elif not fits:
-        return "too much for the terminal's clipboard"
+        return "too long for the terminal's clipboard"
     return None
 
 
 def find_clipboard_command() -> list[str] | None:
-    """The program that fills this machine's clipboard; None where there is none, or over ssh."""
+    """Return the command that fills this machine's clipboard; None if there is none, or over ssh."""
     if os.environ.get("SSH_CONNECTION"):
         return None
     candidates: list[list[str]] = []
@@ -65,6 +65,6 @@ def _run_clipboard_command(command: list[str], text: str) -> None:
 
 
 def format_copied_size(text: str) -> str:
-    """How much was copied, for people."""
+    """Return the size of a copied text: "12 lines" or "40 characters"."""
     lines = text.count("\n") + 1
     return f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters"

@@ -1,4 +1,4 @@
-"""A command: what a key does, with its hint, help and keymap id."""
+"""Commands of the TUI: a key with its action, hint, help and keymap id."""
 
 from __future__ import annotations
 
@@ -32,10 +32,11 @@ KEY_LABELS = {
     "end": "End",
     "space": "Space",
 }
-"""Textual's names of keys, and how people write them."""
+"""Textual's names of keys, and their labels."""
 
 
 def _key_name(character: str) -> str:
+    """Return Textual's name of the key that types a character."""
     name = unicodedata.name(character).lower().replace("-", "_").replace(" ", "_")
     return KEY_NAME_REPLACEMENTS.get(name, name)
 
@@ -45,21 +46,20 @@ PUNCTUATION_KEYS = {_key_name(character): character for character in string.punc
 
 
 def format_key(key: str) -> str:
-    """A key of Textual's as people write it."""
+    """Return the label of a key, such as `^p` for Textual's `ctrl+p`."""
     return KEY_LABELS.get(key) or PUNCTUATION_KEYS.get(key) or key.replace("ctrl+", "^")
 
 
 class Command(NamedTuple):
-    """Something that a key does.
+    """A command of a screen or widget.
 
-    `id` names it in keymaps. `keys` are Textual's names, separated by commas;
-    `action` is a method `action_…` of the widget that owns the scope. `label` is
-    for hints and the palette, `help` a sentence. `hint` puts it in the bottom
-    line; a higher one is dropped later when there is little room. `needs` names what a
-    document must have for the command to be of use: "turns", "folds" or "views". `at_once`
-    is for what takes the keys that follow: it happens before they are handed out. `about` is
-    "item" for a command of a list or of "everywhere" that acts on what is selected or being
-    read: typed while that is still loading, it waits.
+    `id` names it in keymaps. `keys` are Textual's names of keys, separated by commas. `action` is a method
+    `action_…` of the widget that owns the scope. `label` is for key hints and the palette, `help` is a
+    sentence. A command with a `hint` appears in the bottom line; if space is short, the lowest hints are
+    dropped first. `needs` is a feature that the document must have: "turns", "folds" or "views".
+    `is_immediate` commands run before queued keys are delivered, because those keys are meant for what
+    the command opens. `about="item"` marks a command on the selected or open item: while that is still
+    loading, the key waits.
     """
 
     id: str
@@ -76,20 +76,20 @@ class Command(NamedTuple):
 
     @property
     def key_labels(self) -> list[str]:
-        """The keys as people write them."""
+        """The labels of the keys."""
         return [format_key(key) for key in self.keys.split(",") if key]
 
 
 def define_command(
     name: str, keys: str, label: str, explained: str, hint: int = 0, **more: Any
 ) -> Command:
-    """A command of no scope yet; `more` has other fields. Its action has its name unless given."""
+    """Make a command without a scope; `more` sets other fields. The action defaults to `name`."""
     action = more.pop("action", name)
     return Command(name, keys, action, label, explained, hint=hint, **more)
 
 
 def apply_keymap(commands: Iterable[Command], keymap: Mapping[str, str] | None) -> list[Command]:
-    """Commands with the keys that a keymap gives them."""
+    """Replace the keys of commands that a keymap names."""
     return [
         command._replace(keys=keymap[command.id]) if keymap and command.id in keymap else command
         for command in commands
@@ -97,7 +97,7 @@ def apply_keymap(commands: Iterable[Command], keymap: Mapping[str, str] | None) 
 
 
 def make_bindings(commands: Iterable[Command]) -> list[Binding]:
-    """The key bindings of commands."""
+    """Return Textual's bindings for commands."""
     return [
         Binding(
             command.keys,
@@ -114,7 +114,10 @@ def make_bindings(commands: Iterable[Command]) -> list[Binding]:
 def format_command_hints(
     commands: Iterable[Command], width: int, offers: Collection[str] = frozenset()
 ) -> Spans:
-    """The keys of commands that have a hint and what they need, as many as fit into `width` cells."""
+    """Return the hints of the commands, as many as fit into `width` cells.
+
+    `offers` are the features of the document; a command that needs another one has no hint.
+    """
     wanted = [
         command
         for command in commands
@@ -128,7 +131,7 @@ def format_command_hints(
 
 
 def format_key_hints(pairs: Iterable[tuple[str, str]]) -> Spans:
-    """Keys, each with what it does."""
+    """Return pairs of key and meaning as spans."""
     spans: Spans = []
     for pressed, meaning in pairs:
         spans += [("  " if spans else "", ""), (pressed, "key"), (f" {meaning}", "dim")]
@@ -148,6 +151,6 @@ MOVE_COMMANDS: tuple[Command, ...] = tuple(
         ("bottom", "G,end", "bottom", "to the end"),
     )
 )
-"""Moving in a list or a page: whatever scrolls has these keys and their actions."""
+"""Commands for moving in a list or page; every widget that scrolls has these actions."""
 
 MOVE_BINDINGS = make_bindings(MOVE_COMMANDS)

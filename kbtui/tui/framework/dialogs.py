@@ -1,4 +1,4 @@
-"""Dialogs over a screen: a line to type, options, a question, a form."""
+"""Dialogs: a line of text, options, a question, a form."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class LineDialog(StyledScreen):
-    """Asks for a line of text; gives it back, or None when one thought better of it."""
+    """Asks for a line of text; returns it, or None if cancelled."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", show=False)]
 
@@ -47,7 +47,7 @@ class LineDialog(StyledScreen):
         self._select_on_focus = select
 
     def compose(self) -> ComposeResult:
-        """The input, and what Enter and Esc do."""
+        """Yield the input and the key hints."""
         with Vertical(id="dialog", classes="pane low") as pane:
             pane.border_title = plain_content(self._title)
             yield SafeInput(
@@ -58,12 +58,12 @@ class LineDialog(StyledScreen):
                 select_on_focus=self._select_on_focus,
             )
             hint = TextLine()
-            hint.left = format_key_hints([("Enter", "done"), ("Esc", "leave")])
+            hint.left = format_key_hints([("Enter", "OK"), ("Esc", "cancel")])
             hint.right = [(self._hint, "dim")]
             yield hint
 
     def on_mount(self) -> None:
-        """Type into it."""
+        """Focus the input."""
         self.query_one("#dialog-input").focus()
 
     @on(Input.Submitted)
@@ -74,7 +74,7 @@ class LineDialog(StyledScreen):
 
 @dataclass(frozen=True)
 class DialogOption:
-    """Something to choose: the letter that does, its name, what is given back."""
+    """An option: its key, name, a preview at the right, and the result if chosen."""
 
     key: str
     name: str
@@ -83,7 +83,7 @@ class DialogOption:
 
 
 class OptionsDialog(StyledScreen):
-    """A few things to choose from, by letter or by row; gives back the one chosen."""
+    """Offers options, chosen by key or by row; returns the result of the chosen one."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "dismiss", show=False),
@@ -96,10 +96,10 @@ class OptionsDialog(StyledScreen):
         self.list = RowList("options-list")
 
     def compose(self) -> ComposeResult:
-        """The list."""
+        """Yield the list of options."""
         with Vertical(id="dialog", classes="pane") as pane:
             pane.border_title = plain_content(self._title)
-            pane.border_subtitle = "a letter, or Enter · Esc leaves"
+            pane.border_subtitle = "press a letter or Enter · Esc cancel"
             pane.styles.height = len(self._options) + 2
             yield self.list
 
@@ -109,11 +109,11 @@ class OptionsDialog(StyledScreen):
         self.list.focus()
 
     def on_resize(self) -> None:
-        """Other previews fit."""
+        """Fit the previews to the new width."""
         self.call_after_refresh(self._fill_options)
 
     def _fill_options(self) -> None:
-        # Names are whole; what an option would give shows as far as there is room.
+        # Names are never cut; previews are cut to the remaining width.
         width = self.list.scrollable_content_region.width or self.app.size.width * 9 // 10 - 4
         names = max((cell_width([(one.name, "")]) for one in self._options), default=0)
         room = max(width - names - 8, width // 2 - 8)
@@ -130,7 +130,7 @@ class OptionsDialog(StyledScreen):
         )
 
     def on_key(self, event: events.Key) -> None:
-        """Choose by letter."""
+        """Choose the option with this key."""
         for one in self._options:
             if event.character == one.key:
                 event.stop()
@@ -142,16 +142,15 @@ class OptionsDialog(StyledScreen):
         self.action_choose()
 
     def action_choose(self) -> None:
-        """Choose the selected one."""
+        """Choose the selected option."""
         if row := self.list.selected:
             self.dismiss(row.data.result)
 
 
 class ConfirmDialog(StyledScreen, ModalScreen[str | None]):
-    """Asks at the bottom of what it stands over; gives back the key, None for Esc.
+    """Asks a question at the bottom of the screen; returns the key pressed, None for Esc.
 
-    `answers` are keys with what each does. Enter answers nothing: what cannot be
-    taken back needs its own key.
+    `answers` maps keys to their meaning. Enter is no answer, because a destructive action needs a key of its own.
     """
 
     DEFAULT_CSS = """
@@ -166,20 +165,20 @@ class ConfirmDialog(StyledScreen, ModalScreen[str | None]):
         self._question_line = MessageLine("asked")
 
     def compose(self) -> ComposeResult:
-        """The question and its answers."""
+        """Yield the question and its answers."""
         with Vertical(id="question"):
             yield self._question_line
             yield TextLine(id="answers")
 
     def on_mount(self) -> None:
-        """Ask."""
+        """Show the question and its answers."""
         self.styles.background = "transparent"
         self._question_line.set_message(self.question, "strong")
         bar = self.query_one("#answers", TextLine)
-        bar.left = format_key_hints([*self.answers.items(), ("Esc", "leave it as it is")])
+        bar.left = format_key_hints([*self.answers.items(), ("Esc", "no")])
 
     def on_key(self, event: events.Key) -> None:
-        """Take the answer; other keys do nothing."""
+        """Return the answer; ignore other keys."""
         event.stop()
         if event.key == "escape":
             self.dismiss(None)
@@ -192,9 +191,9 @@ FormValues = dict[str, str]
 
 @dataclass(frozen=True)
 class FormField:
-    """A line of a form: with `choices` one of them, else any text.
+    """A field of a form: a choice if there are `choices`, else a line of text.
 
-    `help` is said while one is in it; `when` says for which values of the others it shows.
+    `help` is shown while the field has the focus; `is_shown` decides from all values whether it is shown.
     """
 
     name: str
@@ -206,7 +205,7 @@ class FormField:
 
 
 class ChoiceField(StyledWidget, can_focus=True):
-    """One of several words, changed with the arrow keys or by its first letter."""
+    """A choice, changed with the arrow keys or by first letter."""
 
     ALLOW_SELECT: ClassVar[bool] = False
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -222,11 +221,11 @@ class ChoiceField(StyledWidget, can_focus=True):
 
     @property
     def value(self) -> str:
-        """What is chosen."""
+        """The current choice."""
         return self._choices[self._index] if self._choices else ""
 
     def action_step(self, by: int) -> None:
-        """Choose the next, or the one before."""
+        """Go `by` choices forward, or back if negative."""
         self._select_choice((self._index + by) % max(1, len(self._choices)))
 
     def _select_choice(self, at: int) -> None:
@@ -236,7 +235,7 @@ class ChoiceField(StyledWidget, can_focus=True):
             self.screen.update_shown_fields()
 
     def on_key(self, event: events.Key) -> None:
-        """A letter goes to the next choice that begins with it."""
+        """Go to the next choice that starts with the letter."""
         letter = (event.character or "").casefold()
         count = len(self._choices)
         for at in range(self._index + 1, self._index + 1 + count):
@@ -246,7 +245,7 @@ class ChoiceField(StyledWidget, can_focus=True):
                 return
 
     def on_click(self) -> None:
-        """A click is the next choice."""
+        """Go to the next choice."""
         self.focus()
         self.action_step(1)
 
@@ -259,10 +258,10 @@ class ChoiceField(StyledWidget, can_focus=True):
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        """The chosen word between arrows."""
+        """Render the choice between arrows."""
         arrows = ("‹ ", " ›") if self.has_focus else ("", "")
         many = f"  {self._index + 1} of {len(self._choices)}" if self.has_focus else ""
-        word = one_line(self.value) or "nothing to choose from"
+        word = one_line(self.value) or "no choices"
         return self.render_spans(
             [(arrows[0], "key"), (word, ""), (arrows[1], "key"), (many, "dim")],
             self.content_size.width,
@@ -270,16 +269,16 @@ class ChoiceField(StyledWidget, can_focus=True):
 
 
 class FormDialog(StyledScreen):
-    """Gives back what `save` made of the values, None when one left; `save` runs in a thread.
+    """A form; returns what `save` made of its values, None if cancelled.
 
-    What `save` raises is said in the form, with everything as it was typed.
+    `save` runs in a thread. If it raises, the form shows the error and keeps what was typed.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "cancel", show=False),
         Binding("down", "app.focus_next", show=False),
         Binding("up", "app.focus_previous", show=False),
-        # At once: the keys that follow belong to the next line.
+        # With priority, because the keys that follow belong to the next field.
         Binding("enter", "next_field", show=False, priority=True),
         Binding("tab", "app.focus_next", show=False, priority=True),
         Binding("ctrl+s", "save", show=False, priority=True),
@@ -310,7 +309,7 @@ class FormDialog(StyledScreen):
         self._is_saving = False
 
     def compose(self) -> ComposeResult:
-        """A line each, then what was said and the keys."""
+        """Yield a line for each field, the message and the key hints."""
         with Vertical(id="form", classes="pane") as pane:
             pane.border_title = plain_content(self._title)
             with VerticalScroll(id="fields", can_focus=False):
@@ -332,7 +331,7 @@ class FormDialog(StyledScreen):
             yield keys
 
     def on_mount(self) -> None:
-        """Begin in the first line that takes text."""
+        """Focus the first text field."""
         self.update_shown_fields()
         shown = self._list_shown_fields()
         texts = [name for name in shown if not self._fields[name].choices]
@@ -344,12 +343,12 @@ class FormDialog(StyledScreen):
         return self.query_one(f"#field-{name}")
 
     def value(self, name: str) -> str:
-        """What stands in a line, without spaces around it."""
+        """Return the value of a field, without surrounding spaces."""
         widget = self._find_field(name)
         return widget.value.strip() if isinstance(widget, ChoiceField | Input) else ""
 
     def values(self) -> FormValues:
-        """What stands in the lines that show."""
+        """Return the values of the shown fields."""
         return {name: self.value(name) for name in self._list_shown_fields()}
 
     def _list_shown_fields(self) -> list[str]:
@@ -363,15 +362,15 @@ class FormDialog(StyledScreen):
             self.query_one(f"#line-{name}").display = name in shown
 
     def on_descendant_focus(self) -> None:
-        """Say what the line is for."""
+        """Show the help of the focused field."""
         name = (self.focused.id or "").removeprefix("field-") if self.focused else ""
         if name in self._fields and not self._is_saving:
             self.message.set_message(self._fields[name].help, "dim")
 
-    # leaving
+    # saving and closing
 
     def action_next_field(self) -> None:
-        """To the next line; from the last one, save."""
+        """Go to the next field; from the last one, save."""
         shown = self._list_shown_fields()
         name = (self.focused.id or "").removeprefix("field-") if self.focused else ""
         at = shown.index(name) if name in shown else -1
@@ -381,11 +380,11 @@ class FormDialog(StyledScreen):
             self.set_focus(self._find_field(shown[at + 1]))
 
     def action_save(self) -> None:
-        """Save, and leave when that works."""
+        """Save; close if that succeeds."""
         if self._is_saving:
             return
         self._is_saving = True
-        # After whatever was typed before this key, which waits in the line's own queue.
+        # Text typed before this key is still in the focused field's queue.
         (self.focused or self).call_later(self._submit_values)
 
     def _submit_values(self) -> None:
@@ -403,5 +402,5 @@ class FormDialog(StyledScreen):
         self.message.set_message(self._format_error(error), "error")
 
     def action_cancel(self) -> None:
-        """Leave without saving."""
+        """Close without saving."""
         self.dismiss(None)

@@ -1,9 +1,8 @@
-"""Keeps garbage collection, and freeing large documents, from delaying keys.
+"""Keep garbage collection, and the freeing of large documents, from delaying keys.
 
-A full collection stops all threads and visits every object: with twenty thousand subjects
-that takes a fifth of a second, which is noticed while typing. What was read and stays is
-therefore frozen; full collections of the rest run between keys while they are short,
-and otherwise while no key is pressed.
+A full collection stops all threads and visits every object: with 20,000 subjects it takes a fifth of a
+second, which is noticeable while typing. So long-lived objects are frozen; full collections of the rest
+run once a second while they are short, otherwise only while the user is idle.
 """
 
 from __future__ import annotations
@@ -21,23 +20,23 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
 MIN_NEW_OBJECTS = 5_000
-"""Objects from which freezing is worth it."""
+"""New objects that make freezing worthwhile."""
 YOUNG_THRESHOLD = 2_000
-"""Allocations before a collection of the youngest; Python's default is 700, and a paint makes 20,000."""
+"""Allocations before a young collection; Python's default is 700, and one paint makes 20,000."""
 FULL_THRESHOLD = 500
-"""Younger collections before a full one; Python's default is 10."""
+"""Middle collections before a full one; Python's default is 10."""
 IDLE_SECONDS = 1.0
-"""After this long without a key a full collection is not noticed."""
+"""The user is idle after this time without a key."""
 SHORT_COLLECTION_SECONDS = 0.008
-"""Seconds that a full collection may take between two keys."""
+"""A full collection up to this long may run between two keys."""
 
 _frozen_count = 0
 
 
 def freeze_if_grown(count: int) -> None:
-    """Set aside what lives now, if since the last time `count` things became many more.
+    """Freeze all objects if `count` has grown by at least `MIN_NEW_OBJECTS` since the last time.
 
-    Not more often, because whatever is garbage at this moment stays too.
+    Freezing more often would keep more garbage, because current garbage is frozen too.
     """
     global _frozen_count
     if count >= _frozen_count + MIN_NEW_OBJECTS:
@@ -46,9 +45,9 @@ def freeze_if_grown(count: int) -> None:
 
 
 def start_gc() -> None:
-    """The first screen is there: set aside what it is made of, and let the collector begin.
+    """Freeze the objects of the first screen and start the collector.
 
-    Whoever starts the TUI may have held it off, because nothing that is loaded is garbage.
+    The caller may have disabled it for a faster start, because loading makes hardly any garbage.
     """
     gc.freeze()
     gc.set_threshold(YOUNG_THRESHOLD, 10, FULL_THRESHOLD)
@@ -56,10 +55,10 @@ def start_gc() -> None:
 
 
 class IdleCollector:
-    """Has everything collected each second that somebody does something, as long as that is short.
+    """Runs a full collection once a second after user input, as long as that is quick.
 
-    Otherwise it waits until nobody has touched a key or the mouse for a while. What was
-    painted is garbage that only the collector finds, so little at a time is best.
+    If it is not, it waits until the user is idle. Painted strips form cycles that only a full collection
+    frees, so frequent short collections are best.
     """
 
     def __init__(self, app: App[None]) -> None:
@@ -69,7 +68,7 @@ class IdleCollector:
         self._last_duration = 0.0
 
     def note_activity(self) -> None:
-        """Somebody did something, and will do more at once."""
+        """Record a key or mouse event and schedule a collection."""
         self._last_activity = time.monotonic()
         if self._timer is None:
             self._schedule_collection(IDLE_SECONDS)
@@ -79,7 +78,7 @@ class IdleCollector:
 
     def _collect_if_idle(self) -> None:
         left = self._last_activity + IDLE_SECONDS - time.monotonic()
-        # What is just being read is not set aside yet.
+        # What is being loaded is not frozen yet.
         if _pause_lock.locked() or (left > 0 and self._last_duration > SHORT_COLLECTION_SECONDS):
             self._schedule_collection(left if left > 0 else IDLE_SECONDS)
             return
@@ -96,9 +95,10 @@ _pause_lock = threading.Lock()
 
 @contextmanager
 def pause_gc() -> Iterator[None]:
-    """While something big is read the collector does not look at it; afterwards it never does.
+    """Disable the collector while something large is loaded, then freeze what was loaded.
 
-    What is read so must not depend on the collector to go: see `let_go`.
+    Frozen objects are never collected, so what is loaded must be freed by reference counts: see
+    `free_in_background`.
     """
     with _pause_lock:
         gc.disable()
@@ -110,19 +110,19 @@ def pause_gc() -> Iterator[None]:
 
 
 class FreeableDocument(Protocol):
-    """What is shown: a record, and blocks made of its turns."""
+    """A document with a record and the blocks made from it."""
 
     record: Any
     blocks: list[Any]
 
 
 def free_in_background(document: FreeableDocument) -> None:
-    """Give back a big document that is shown no more, in a thread and bit by bit.
+    """Free a large document in a thread, in small steps.
 
-    Dropped at once, the event loop would stand still until all of it was given back.
+    Dropping it at once would block the event loop until all of it is freed.
     """
     threading.Thread(
-        target=_free_in_steps, args=(document,), name="kbtui-let-go", daemon=True
+        target=_free_in_steps, args=(document,), name="kbtui-free", daemon=True
     ).start()
 
 
@@ -131,7 +131,7 @@ def _free_in_steps(document: FreeableDocument) -> None:
     for pieces in (document.blocks, getattr(record, "turns", [])):
         while pieces:
             for piece in pieces[-FREE_STEP:]:
-                # A call and its result know each other: only the collector would part them.
+                # A call and its result refer to each other; break the cycle.
                 for event in getattr(piece, "events", ()):
                     event.request = event.result = None
             del pieces[-FREE_STEP:]
@@ -139,4 +139,4 @@ def _free_in_steps(document: FreeableDocument) -> None:
 
 
 FREE_STEP = 100
-"""Blocks or turns that are given back at once."""
+"""Blocks or turns freed per step."""

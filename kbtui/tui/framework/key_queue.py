@@ -1,9 +1,9 @@
-"""Keys that were typed ahead: each is handed out when what the one before it did is done.
+"""Queue keys typed ahead, and deliver each one after the previous key has been handled.
 
-Textual hands a key to whatever has the focus at that moment. What the key before it does (opening,
-a dialog, another focus) happens a few messages later, so of keys that come in one go the second
-would still go to the old place: `:` and a word would lose the word. A key that is about something still
-under way in a thread (what was opened just now, the matches of what was typed) waits for that too.
+Textual delivers a key to the widget that has the focus at that moment. The effect of a key (a dialog, a
+new focus) takes a few more messages, so a second key typed at once would still go to the old widget:
+`:` and a word would lose the word. A key may also wait for work in a thread that it depends on, such as
+opening a document or finding matches.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
 FOLLOW_UP_ROUNDS = 3
-"""How many messages follow a key up: behind the key, what it caused, and what that caused."""
+"""Follow-ups per key: behind the key, behind its effects, and behind their effects."""
 FOLLOW_UP_TIMEOUT_SECONDS = 0.5
-"""After this long without a message (the widget may be gone) the next key is handed out."""
+"""Without a follow-up for this long (the widget may be gone), the next key is delivered."""
 MAX_WAIT_SECONDS = 3.0
-"""How long a key waits for what is being read."""
+"""Longest time that a key waits for unfinished work."""
 RETRY_SECONDS = 0.01
 UNQUEUED_KEYS = {"ctrl+c", "ctrl+q"}
 
 
 class KeyFollowUp(Message):
-    """Follows a key: whatever it has passed has dealt with the key."""
+    """A message sent after a key; when it has bubbled up, the key has been handled."""
 
     def __init__(self, number: int, rounds: int, target: Widget) -> None:
         super().__init__()
@@ -42,22 +42,22 @@ class KeyFollowUp(Message):
 
 
 class KeyQueue:
-    """Holds the keys and pasted texts that come before the one before them is done."""
+    """Holds keys and pasted text until the previous one has been handled."""
 
     def __init__(self, app: App[None]) -> None:
         self._app = app
         self._queue: deque[events.Key | events.Paste] = deque()
         self._number = 0
         self._sending: events.Key | events.Paste | None = None
-        """What was held and is handed out just now."""
+        """The queued event that is being delivered."""
         self._is_busy = False
         self._waiting_since: float | None = None
-        """Since when the first of the held keys waits for what is under way."""
+        """When the first queued key began to wait for unfinished work."""
         self._screen: Screen[object] | None = None
         self._timeout: asyncio.TimerHandle | None = None
 
     def try_hold(self, event: events.Event) -> bool:
-        """Whether the event is kept for later; one that is not is given out now."""
+        """Queue an event and return True, or return False if it should be handled now."""
         if not isinstance(event, events.Key | events.Paste) or event.is_forwarded:
             return False
         if isinstance(event, events.Key) and event.key in UNQUEUED_KEYS:
@@ -75,7 +75,7 @@ class KeyQueue:
         return False
 
     def _track_event(self) -> None:
-        """An event is given out: follow it."""
+        """Send a follow-up behind an event that is being handled."""
         app = self._app
         self._is_busy = True
         self._number += 1
@@ -85,23 +85,23 @@ class KeyQueue:
         self._timeout = loop.call_later(
             FOLLOW_UP_TIMEOUT_SECONDS, app.call_later, self._resume, self._number
         )
-        # Behind the event, which is put in the same queue at once.
+        # The event enters the same queue first.
         app.call_next(target.post_message, KeyFollowUp(self._number, FOLLOW_UP_ROUNDS, target))
 
     def handle_follow_up(self, done: KeyFollowUp) -> None:
-        """A message that followed an event has come all the way up."""
+        """Send the next round of a follow-up; after the last one, resume."""
         if done.number != self._number or not self._is_busy:
             return
         if done.rounds > 1:
             done.target.post_message(KeyFollowUp(done.number, done.rounds - 1, done.target))
         elif self._app.screen is not self._screen:
-            # The dialog that was opened gets the rest once it is there.
+            # A dialog has opened: it gets the remaining keys once it is shown.
             self._resume_when_shown()
         else:
             self._resume(done.number)
 
     def handle_closed_screen(self) -> None:
-        """A screen was closed, and with it goes what follows the key that closed it."""
+        """Resume after a screen was closed, because its follow-up messages are lost."""
         if self._is_busy and self._app.screen is not self._screen:
             self._resume_when_shown()
 
@@ -118,7 +118,7 @@ class KeyQueue:
         self._send_next()
 
     def _send_next(self) -> None:
-        """Hand out the first of the held keys, unless it has to wait."""
+        """Deliver the first queued event unless it should wait."""
         if self._is_busy or self._sending or not self._queue:
             return
         if self._should_wait(self._queue[0]):
@@ -128,7 +128,7 @@ class KeyQueue:
         self._app.call_next(self._app.on_event, self._sending)
 
     def _should_wait(self, event: events.Event) -> bool:
-        """Whether a key is about something that is still under way, though not for too long."""
+        """Return whether a key depends on unfinished work; after `MAX_WAIT_SECONDS` it no longer waits."""
         screen = self._app.screen
         if not (
             isinstance(event, events.Key)

@@ -1,4 +1,4 @@
-"""A list that draws only rows in sight and keeps its selection by key."""
+"""A list that draws only the visible rows and keeps its selection by key."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 
 NEAR_END_LINES = 3
-"""Lines below those in sight: about an entry."""
+"""The end is near if no more lines than this follow the visible ones."""
 
 
 @dataclass(slots=True)
 class ListRow:
-    """One entry, of one line or several.
+    """A row of one or more lines.
 
-    `left` gives way to `right`; `below` are further lines. `data` is whatever
-    the list's owner wants back. A row with `role` has it as a whole.
+    `left` is cut before `right`; `below` are further lines. `role` applies to the whole row. `data` is for
+    the owner of the list.
     """
 
     key: str
@@ -45,26 +45,26 @@ class ListRow:
 
     @property
     def height(self) -> int:
-        """Its number of lines."""
+        """The number of lines."""
         return 1 + len(self.below)
 
 
 class RowList(StyledWidget, StableScrollView, can_focus=True):
-    """A list of rows with one selected."""
+    """A list of rows, one of which is selected."""
 
     ALLOW_MAXIMIZE = False
     ALLOW_SELECT: ClassVar[bool] = False
     BINDINGS: ClassVar[list[BindingType]] = [*MOVE_BINDINGS]
 
     class RowClicked(Message):
-        """A row was clicked on."""
+        """A row was clicked."""
 
         def __init__(self, within: RowList, row: ListRow) -> None:
             super().__init__()
             self.list, self.row = within, row
 
     class SelectionChanged(Message):
-        """Another row is selected."""
+        """Another row was selected, or the list became empty."""
 
         def __init__(self, within: RowList, row: ListRow | None) -> None:
             super().__init__()
@@ -75,17 +75,17 @@ class RowList(StyledWidget, StableScrollView, can_focus=True):
         self.rows: list[ListRow] = []
         self.index = -1
         self.empty_text: Spans = []
-        """What is said when there are no rows."""
+        """Shown while there are no rows."""
         self._empty_lines: list[StyledLine] = []
         self._empty_width = 0
         self._tops: list[int] = [0]
 
-    # what is shown
+    # rows and selection
 
     def set_rows(
         self, rows: Sequence[ListRow], empty: Spans | None = None, select: str | None = None
     ) -> None:
-        """Show other rows; the selected one stays selected and where it is on the screen."""
+        """Set the rows; the selected row keeps its selection and its place on the screen."""
         painted = self._list_visible_lines() if self.rows else None
         before = self.selected
         offset = self._tops[self.index] - round(self.scroll_y) if before else 0
@@ -117,17 +117,17 @@ class RowList(StyledWidget, StableScrollView, can_focus=True):
 
     @property
     def is_at_start(self) -> bool:
-        """Whether the first row is selected, and what is in sight begins with it."""
+        """Whether the first row is selected and the list is scrolled to the top."""
         return self.index <= self._find_next_selectable(-1, 1) and not round(self.scroll_y)
 
     @property
     def is_near_end(self) -> bool:
-        """Whether no more than a few lines follow those in sight."""
+        """Whether at most a few lines follow the visible ones."""
         height = self.scrollable_content_region.height
         return height > 0 and self._tops[-1] <= round(self.scroll_y) + height + NEAR_END_LINES
 
     def select(self, key: str) -> bool:
-        """Select the row with this key; False where there is none."""
+        """Select the row with this key; return whether there is one."""
         for number, row in enumerate(self.rows):
             if row.key == key and row.selectable:
                 self._select_index(number)
@@ -140,7 +140,7 @@ class RowList(StyledWidget, StableScrollView, can_focus=True):
         return after if after >= 0 else self._find_next_selectable(index + 1, -1)
 
     def _find_next_selectable(self, index: int, step: int) -> int:
-        """The next selectable row from `index`, -1 where there is none."""
+        """Return the next selectable row after `index` in direction `step`; -1 if there is none."""
         index += step
         while 0 <= index < len(self.rows):
             if self.rows[index].selectable:
@@ -166,7 +166,7 @@ class RowList(StyledWidget, StableScrollView, can_focus=True):
         height = self.scrollable_content_region.height
         if self.index < 0 or height <= 0:
             return
-        # The heading above the first entry belongs to it.
+        # Show the heading above the first row as well.
         top = 0 if self._find_next_selectable(self.index, -1) < 0 else self._tops[self.index]
         bottom = self._tops[self.index + 1]
         if bottom - self.scroll_y > height:
@@ -175,7 +175,7 @@ class RowList(StyledWidget, StableScrollView, can_focus=True):
             self._scroll_to_line(top)
 
     def _list_visible_lines(self) -> list[tuple[ListRow, int, bool] | None]:
-        """Each line in sight: the row, which of its lines, and whether it is the selected one."""
+        """Return the row, the line within it, and whether it is selected, for each visible line."""
         lines: list[tuple[ListRow, int, bool] | None] = []
         first = round(self.scroll_y)
         for line in range(first, first + self.scrollable_content_region.height):
@@ -188,7 +188,7 @@ class RowList(StyledWidget, StableScrollView, can_focus=True):
         return lines
 
     def _repaint_changes(self, painted: list[tuple[ListRow, int, bool] | None] | None) -> None:
-        """Paint the lines that are not as they were `painted`; None: all of them."""
+        """Repaint the lines that differ from `painted`; None repaints all of them."""
         now = self._list_visible_lines()
         if not now or not self.rows or painted is None or len(painted) != len(now):
             self.repaint_lines(None)
@@ -196,7 +196,7 @@ class RowList(StyledWidget, StableScrollView, can_focus=True):
             self.repaint_lines([y for y, line in enumerate(now) if line != painted[y]])
 
     def iterate_visible_rows(self) -> Iterator[tuple[int, ListRow]]:
-        """Each selectable row whose first line is in sight, with the line where it is."""
+        """Yield each selectable row whose first line is visible, with the position of that line."""
         first = round(self.scroll_y)
         for line in range(self.scrollable_content_region.height):
             number = bisect_right(self._tops, first + line) - 1
@@ -208,7 +208,7 @@ class RowList(StyledWidget, StableScrollView, can_focus=True):
     # drawing
 
     def render_line(self, y: int) -> Strip:
-        """Line `y` of what is in sight."""
+        """Render visible line `y`."""
         width = self.scrollable_content_region.width
         if not self.rows:
             if y == 0 or width != self._empty_width:
@@ -234,32 +234,32 @@ class RowList(StyledWidget, StableScrollView, can_focus=True):
         return self.render_spans([lead, *spans], width, base)
 
     def on_resize(self) -> None:
-        """Keep the selected row in sight."""
+        """Keep the selected row visible."""
         self._scroll_into_view()
 
     # moving
 
     def action_down(self) -> None:
-        """One entry down."""
+        """Select the next row."""
         self._select_index(self._find_next_selectable(self.index, 1))
 
     def action_up(self) -> None:
-        """One entry up."""
+        """Select the previous row."""
         before = self._find_next_selectable(self.index, -1)
         if before < 0:
             self._scroll_to_line(0)
         self._select_index(before)
 
     def action_top(self) -> None:
-        """To the first entry."""
+        """Select the first row."""
         self._select_index(self._find_next_selectable(-1, 1))
 
     def action_bottom(self) -> None:
-        """To the last entry."""
+        """Select the last row."""
         self._select_index(self._find_next_selectable(len(self.rows), -1))
 
     def action_scroll_pages(self, pages: float) -> None:
-        """Select the row that many pages below, or above if negative; one line of a page stays."""
+        """Select the row that many pages below, or above if negative; a full page is one line shorter than the list."""
         height = self.scrollable_content_region.height
         lines = math.trunc(pages * height) if abs(pages) < 1 else int(pages) * (height - 1)
         if self.rows:
@@ -267,7 +267,7 @@ class RowList(StyledWidget, StableScrollView, can_focus=True):
             self._select_index(self._find_nearest_selectable(bisect_right(self._tops, line) - 1))
 
     def on_click(self, event: events.Click) -> None:
-        """Select and open the row that was clicked."""
+        """Select the clicked row and post `RowClicked`."""
         number = bisect_right(self._tops, event.y + round(self.scroll_y)) - 1
         if 0 <= number < len(self.rows) and self.rows[number].selectable:
             self._select_index(number)

@@ -1,7 +1,7 @@
-"""Lines of styled text, independent of any terminal library: wrapping, cutting, marking.
+"""Styled text, independent of any terminal library: wrap, cut, align and highlight.
 
-A span is a piece of text and its role, a word or several ("h1", "code keyword")
-that the styles file gives a look. Widths are terminal cells.
+A span is a piece of text with its style roles, separated by spaces ("h1", "code keyword"). The roles
+get their look from `styled_widget.TEXT_STYLES`. Widths are in terminal cells.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ Spans = list[Span]
 
 @dataclass(slots=True)
 class StyledLine:
-    """One line of the screen; `source` is the 1-based line of the text it came from, 0 if none.
+    """One line on the screen.
 
-    Of code that is scrolled instead of wrapped `whole` is all of the line, "" where all is in
-    sight, and `more` says that it goes on at the right.
+    `source_line` is the number of the line in the source text, counted from 1; 0 if there is none.
+    For code that is scrolled sideways, `full_text` is the whole line ("" if all of it is visible), and
+    `continues_right` is True if the line goes on beyond the right edge.
     """
 
     spans: Spans = field(default_factory=list)
@@ -39,27 +40,27 @@ class StyledLine:
 
     @property
     def width(self) -> int:
-        """Cells that the line takes."""
+        """The width in cells."""
         return cell_width(self.spans)
 
 
 def cell_width(spans: Iterable[Span]) -> int:
-    """Cells that `spans` take."""
+    """Return the width of `spans` in cells."""
     return sum(len(text) if text.isascii() else cell_len(text) for text, _ in spans)
 
 
 def add_role(spans: Iterable[Span], role: str) -> Spans:
-    """The same text, each span with one more role."""
+    """Add a role to each span."""
     return [(text, f"{had} {role}" if had else role) for text, had in spans]
 
 
 def slice_spans(spans: Sequence[Span], start: int, end: int) -> Spans:
-    """The characters `start` to `end` (exclusive) of `spans`."""
+    """Return the characters from `start` to `end` (exclusive) of `spans`."""
     return next(slice_many(spans, [(start, end)]))
 
 
 def slice_many(spans: Sequence[Span], bounds: Iterable[tuple[int, int]]) -> Iterator[Spans]:
-    """`cut_spans` for many stretches in ascending order, in one walk."""
+    """Yield `slice_spans` for many ranges in ascending order, in one pass."""
     number, position = 0, 0
     for start, end in bounds:
         kept: Spans = []
@@ -77,7 +78,7 @@ def slice_many(spans: Sequence[Span], bounds: Iterable[tuple[int, int]]) -> Iter
 
 
 def truncate_spans(spans: Sequence[Span], width: int) -> Spans:
-    """`spans` in at most `width` cells, ending in `…` where something is left out."""
+    """Cut `spans` to at most `width` cells; `…` marks the cut."""
     if width <= 0:
         return []
     if cell_width(spans) <= width:
@@ -90,7 +91,7 @@ def truncate_spans(spans: Sequence[Span], width: int) -> Spans:
 
 
 def truncate_start(text: str, width: int) -> str:
-    """`text` in at most `width` cells, beginning with `…` where something is left out."""
+    """Cut the beginning of `text` so that the rest has at most `width` cells; `…` marks the cut."""
     if cell_width([(text, "")]) <= width:
         return text
     start = max(0, len(text) - width + 1)
@@ -100,7 +101,7 @@ def truncate_start(text: str, width: int) -> str:
 
 
 def align_to_edges(left: Sequence[Span], right: Sequence[Span], width: int) -> Spans:
-    """`left` at the left edge and `right` at the right one; `left` gives way, then `right`."""
+    """Put `left` at the left edge and `right` at the right; cut `left` first, then drop `right`."""
     right_width = cell_width(right)
     if right_width and right_width + 4 > width:
         right, right_width = [], 0
@@ -111,7 +112,7 @@ def align_to_edges(left: Sequence[Span], right: Sequence[Span], width: int) -> S
 
 
 def _find_fitting_end(text: str, start: int, width: int) -> int:
-    """Where the characters from `start` that fit into `width` cells end."""
+    """Return the end of the characters from `start` on that fit into `width` cells."""
     if text.isascii():
         return min(len(text), start + width)
     used, position = 0, start
@@ -126,7 +127,7 @@ _WORD = re.compile(r"\s*\S+")
 
 
 def _find_line_bounds(text: str, width: int, first: int, hang: int) -> list[tuple[int, int]]:
-    """Where lines of prose start and end; `first` and `hang` are the cells already taken."""
+    """Return the start and end of each line of prose; `first` and `hang` are the cells of its lead."""
     lines: list[tuple[int, int]] = []
     start = end = 0
     room = width - first
@@ -143,7 +144,7 @@ def _find_line_bounds(text: str, width: int, first: int, hang: int) -> list[tupl
             lines.append((start, end))
             room = width - hang
         start = word
-        # A word longer than a whole line is broken where the line ends.
+        # Break a word that is longer than a line.
         while (reach := _find_fitting_end(text, start, max(1, room))) < match.end():
             reach = max(reach, start + 1)
             lines.append((start, reach))
@@ -162,7 +163,7 @@ def wrap_spans(
     hang: Sequence[Span] = (),
     source: int = 0,
 ) -> list[StyledLine]:
-    """Prose in lines of at most `width` cells; `first` opens the first line, `hang` the others."""
+    """Wrap prose at `width` cells; `first` opens the first line, `hang` each further line."""
     text = "".join(part for part, _ in spans)
     width = max(width, cell_width(first) + 1, cell_width(hang) + 1)
     bounds = _find_line_bounds(text, width, cell_width(first), cell_width(hang))
@@ -175,9 +176,9 @@ def wrap_spans(
 def wrap_code(
     spans: Sequence[Span], width: int, source: int = 0, shift: int | None = None
 ) -> list[StyledLine]:
-    """A line of code in lines of at most `width` cells, white space kept; the rest hangs by two.
+    """Wrap a line of code at `width` cells; further lines are indented by two, and white space stays.
 
-    With a `shift` it is one line, of which so many cells lie beyond the left edge.
+    With a `shift` the line is not wrapped: it is scrolled left by that many cells.
     """
     text = "".join(part for part, _ in spans)
     width = max(width, 4)
@@ -205,7 +206,7 @@ def wrap_code(
 def _scroll_code_line(
     spans: Sequence[Span], text: str, width: int, shift: int, source: int
 ) -> StyledLine:
-    """The `width` cells of a line behind the first `shift`, with a sign where it goes on."""
+    """Return the `width` cells after the first `shift`; `‹` and `›` mark where the line goes on."""
     total = cell_width(spans)
     if total <= width and not shift:
         return StyledLine(list(spans), source)
@@ -214,7 +215,7 @@ def _scroll_code_line(
     start = _find_fitting_end(text, 0, shift) if shift else 0
     before = cell_len(text[:start])
     more = total - before > width - (shift > 0)
-    # A wide character may begin before the edge and end behind it.
+    # A wide character may lie across the edge.
     room = width - (shift > 0) - more
     end = _find_fitting_end(text, start, room)
     shown = slice_spans(spans, start, end)
@@ -228,7 +229,7 @@ def _scroll_code_line(
 
 @dataclass(slots=True)
 class TextMatches:
-    """What is looked for in a block; the match number `here`, 0-based, is the one one stands at."""
+    """What to highlight in a block; `current` is the 0-based number of the current match, -1 for none."""
 
     pattern: re.Pattern[str]
     current: int = -1
@@ -236,7 +237,7 @@ class TextMatches:
 
 
 def highlight_matches(spans: Sequence[Span], found: TextMatches | None) -> Spans:
-    """`spans` with a role added to whatever is looked for."""
+    """Add the role `found` or `found-here` to each match in `spans`."""
     if found is None:
         return list(spans)
     text = "".join(part for part, _ in spans)

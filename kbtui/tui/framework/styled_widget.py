@@ -1,7 +1,7 @@
-"""Screens, widgets and scroll views that draw spans of styled text.
+"""Screens, widgets and scroll views that draw styled text.
 
-Text is made safe here once more, so that a terminal never obeys a file's contents, even
-where the code that built the spans forgot to.
+All text is made safe here once more, so that a file's content never controls the terminal, even if the
+code that built the spans forgot to.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class TextStyle(NamedTuple):
-    """Names of a theme's colours (`kb-dim`), "" for none; `letters` as Rich writes styles."""
+    """A text colour and a background (names of a theme's colours, "" for none), and Rich's style attributes."""
 
     color: str = ""
     attributes: str = ""
@@ -86,11 +86,10 @@ TEXT_STYLES: dict[str, TextStyle] = {
 
 
 def resolve_style(roles: str, colours: Mapping[str, str]) -> Style:
-    """The style of one role or several, later ones winning; what is no role says nothing.
+    """Return the style of one or more roles; later roles win, unknown roles are ignored.
 
-    What was found stands out in whatever it was found, so its roles win over all.
-
-    `colours` are a theme's variables, as `KbApp.get_css_variables` gives them.
+    Highlighted matches (`found…`) win over all other roles. `colours` are a theme's variables, as
+    `KbApp.get_css_variables` returns them.
     """
     style = Style()
     for role in sorted(roles.split(), key=lambda role: role.startswith("found")):
@@ -105,25 +104,25 @@ def resolve_style(roles: str, colours: Mapping[str, str]) -> Style:
 
 
 ALWAYS_AVAILABLE_ACTIONS = {"leave", "back", "help"}
-"""Actions that are of use before anything is read."""
+"""Actions that work before anything is loaded."""
 
 
 def plain_content(text: str) -> Content:
-    """Foreign text for a title or a label: safe, on one line, never parsed as markup."""
+    """Return foreign text as a title or label: safe, on one line, never parsed as markup."""
     return Content(one_line(text))
 
 
 def configured_keys(node: DOMNode) -> Mapping[str, str]:
-    """The keys set in the configuration: command id -> Textual's key names."""
+    """Return the user's own keys: command id -> Textual's names of keys."""
     found: Mapping[str, str] = getattr(node.app, "keys", {})
     return found
 
 
 class StyledScreen(Screen[Any]):
-    """A screen that knows how each role looks.
+    """A screen that resolves style roles.
 
-    Textual would work out the styles of all component classes whenever a class
-    changes somewhere. Roles depend on the theme alone, so each is worked out once.
+    Roles depend on the theme alone, so each is resolved once. As component classes, Textual would resolve
+    all of them again whenever a class of any widget changes.
     """
 
     def __init__(self) -> None:
@@ -132,16 +131,16 @@ class StyledScreen(Screen[Any]):
 
     @property
     def configured_keys(self) -> Mapping[str, str]:
-        """The keys set in the configuration: command id -> Textual's key names."""
+        """The user's own keys: command id -> Textual's names of keys."""
         return configured_keys(self)
 
     @property
     def _binding_chain(self) -> list[tuple[DOMNode, BindingsMap]]:
-        """Who has which keys, from what has the focus outwards.
+        """The key bindings from the focused widget outwards.
 
-        A person's own keys come first, and then an input takes those that are letters. Textual
-        does it the other way round: a command whose usual key is a letter is then no command in
-        an input, whatever key it was given, and one that is at once takes letters from inputs.
+        The user's own keys are applied first; then an input takes the keys that type a character. Textual
+        does it in the opposite order: a command whose usual key is a letter would not work in an input even
+        with another key, and an immediate command would take letters from inputs.
         """
         focused = self.focused
         nodes = [self, self.app] if focused is None else focused.ancestors_with_self
@@ -152,7 +151,7 @@ class StyledScreen(Screen[Any]):
             if keymap:
                 bindings.apply_keymap(keymap)
             for key in list(bindings.key_to_bindings):
-                # Textual has no character for those that it calls by a shorter name.
+                # key_to_character() does not know the keys that Textual renames.
                 character = PUNCTUATION_KEYS.get(key) or key_to_character(key)
                 if any(inner.check_consume_key(key, character) for inner, _ in chain):
                     del bindings.key_to_bindings[key]
@@ -160,34 +159,34 @@ class StyledScreen(Screen[Any]):
         return chain
 
     def dismiss(self, result: Any = None) -> AwaitComplete:
-        """Leave with a result, once: a second key may come before the screen is gone."""
+        """Close the screen with a result, once: a second key may arrive before the screen is gone."""
         return super().dismiss(result) if self.is_current else AwaitComplete()
 
     def should_key_wait(self, key: str) -> bool:
-        """Whether a key has to wait for something that is still being read."""
+        """Return whether a key depends on something that is still loading."""
         return False
 
     def _find_binding(self, key: str) -> tuple[DOMNode | None, Binding | None]:
-        """The node that a key is bound to from the focus outwards, and the binding; None if unbound."""
+        """Return the node and the binding of a key, from the focus outwards; None if the key is unbound."""
         for node, bindings in self._binding_chain:
             for binding in bindings.key_to_bindings.get(key, ()):
                 return node, binding
         return None, None
 
     def _find_action(self, key: str) -> tuple[DOMNode | None, str]:
-        """The node and the action that a key is bound to from the focus outwards; None if unbound."""
+        """Return the node and the action of a key, from the focus outwards; None and "" if it is unbound."""
         node, binding = self._find_binding(key)
         return node, binding.action if binding else ""
 
     def handle_files_changed(self, event: dict[str, Any]) -> None:
-        """Called on the top screen with the engine's `changed` event."""
+        """Handle the engine's `changed` event; called on the top screen."""
 
     def can_leave(self) -> bool:
-        """Whether nothing would be lost by leaving; a screen that says no asks."""
+        """Return whether the screen can close without losing changes; if not, the screen asks."""
         return True
 
     def get_role_style(self, roles: str) -> Style:
-        """The style of one role or several, later ones winning."""
+        """Return the style of one or more roles; later roles win."""
         key = (self.app.theme, roles)
         style = self._role_styles.get(key)
         if style is None:
@@ -196,18 +195,18 @@ class StyledScreen(Screen[Any]):
 
 
 class StyledWidget(Widget, inherit_bindings=False):
-    """A widget that draws lines with roles."""
+    """A widget that draws styled text."""
 
     _base_style: Style | None = None
 
     def notify_style_update(self) -> None:
-        """Forget the colours of the ground."""
+        """Drop the cached base style."""
         super().notify_style_update()
         self._base_style = None
 
     @property
     def base_style(self) -> Style:
-        """The widget's own style, on which roles are put."""
+        """The widget's own style, to which roles are added."""
         if self._base_style is None:
             self._base_style = self.rich_style
         return self._base_style
@@ -215,7 +214,7 @@ class StyledWidget(Widget, inherit_bindings=False):
     def render_spans(
         self, spans: Sequence[Span], width: int, base: str = "", indent: int = 0
     ) -> Strip:
-        """A strip of exactly `width` cells; `base` is a role for the whole of it."""
+        """Return a strip of exactly `width` cells; the role `base` applies to all of it."""
         screen = self.screen
         if not isinstance(screen, StyledScreen):
             return Strip.blank(width)
@@ -234,12 +233,13 @@ class StyledWidget(Widget, inherit_bindings=False):
 
 
 class StableScrollView(ScrollView, inherit_bindings=False):
-    """A view that is told how much there is to scroll, again and again, while one reads in it."""
+    """A scroll view whose content size changes often, without a new layout of the screen each time."""
 
     def set_content_size(self, size: Size) -> None:
-        """Let the scroll bar know, without laying out the screen for it.
+        """Set the size of the content and update the scroll bar.
 
-        That is only needed where the bar comes and goes, or where its own size depends on this.
+        The screen is laid out again only if the bar appears or disappears, or if the view's own size depends
+        on its content.
         """
         if size == self.virtual_size:
             return
@@ -251,7 +251,7 @@ class StableScrollView(ScrollView, inherit_bindings=False):
             self.vertical_scrollbar.window_virtual_size = size.height
 
     def repaint_lines(self, changed: Collection[int] | None) -> None:
-        """Paint the changed lines of what is in sight; None: all of it."""
+        """Repaint the given visible lines; None repaints all of them."""
         if changed is None or 2 * len(changed) > self.scrollable_content_region.height:
             self.refresh()
         elif changed:
@@ -264,10 +264,10 @@ class StableScrollView(ScrollView, inherit_bindings=False):
         layout: bool = False,
         recompose: bool = False,
     ) -> Self:
-        """Paint again: only the regions, unless the view is hidden.
+        """Repaint the given regions, or everything if the view is hidden.
 
-        A hidden view has no size, so the changed lines are unknown, and Textual would show it
-        again with the lines that it painted last.
+        A hidden view has no size, so its changed lines are unknown; Textual would later show it with the lines
+        painted last.
         """
         if not self.region:
             regions = ()
@@ -275,12 +275,12 @@ class StableScrollView(ScrollView, inherit_bindings=False):
 
 
 class BorderOnlyPane(Widget, inherit_bindings=False):
-    """A pane that its children cover: only its border is to be seen, and what that says changes often."""
+    """A pane covered by its children, so that only its border is visible and needs repainting."""
 
     _repaint_region: Region | None = None
 
     def set_border_subtitle(self, words: Content | str) -> None:
-        """Say something in the lower border, which alone is painted."""
+        """Set the text in the bottom border and repaint only that line."""
         if getattr(self, "_below", None) == words:
             return
         self._below = words
@@ -293,9 +293,9 @@ class BorderOnlyPane(Widget, inherit_bindings=False):
             self._repaint_region = None
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """The border's first line and its last; between them one line, again and again.
+        """Render the top border, the bottom border, and one line for everything between.
 
-        As one strip it is cut only once for what covers it.
+        Repeating the same strip means that Textual cuts it only once.
         """
         last = self.outer_size.height - 1
         lines: dict[int, Strip] = {}
@@ -304,7 +304,7 @@ class BorderOnlyPane(Widget, inherit_bindings=False):
         return [lines[y if y in (0, last) else 1] for y in crop.line_range]
 
     def render_line(self, y: int) -> Strip:
-        """Nothing, which is covered."""
+        """Return a blank line; children cover it."""
         return Strip.blank(self.size.width, self.visual_style.rich_style)
 
     def refresh(
@@ -314,7 +314,7 @@ class BorderOnlyPane(Widget, inherit_bindings=False):
         layout: bool = False,
         recompose: bool = False,
     ) -> Self:
-        """Paint again; while the border is changed, only that."""
+        """Repaint the pane; while the border text is being set, only that line."""
         if self._repaint_region is not None and not (regions or layout or recompose):
             regions = (self._repaint_region,)
         return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)

@@ -1,4 +1,4 @@
-"""Small widgets: a line of text, a message, several paragraphs, and inputs."""
+"""Small widgets: a line of text, paragraphs, a message, and inputs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class TextLine(StyledWidget):
-    """A line whose text its owner sets."""
+    """A line with text at its left and right edges."""
 
     ALLOW_SELECT: ClassVar[bool] = False
 
@@ -37,14 +37,14 @@ class TextLine(StyledWidget):
         self.right: Spans = []
 
     def set_text(self, left: Spans, right: Spans | None = None) -> None:
-        """Show other text."""
+        """Set the text."""
         right = right or []
         if (left, right) != (self.left, self.right):
             self.left, self.right = left, right
             self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        """The line."""
+        """Render the line."""
         width = self.content_size.width
         return self.render_spans(
             align_to_edges(self.left, self.right, width) if y == 0 else [], width
@@ -52,12 +52,12 @@ class TextLine(StyledWidget):
 
     @property
     def text(self) -> str:
-        """What it says."""
+        """The text without styles."""
         return "".join(part for part, _ in [*self.left, *self.right])
 
 
 class MultilineText(StyledWidget):
-    """Paragraphs of its owner's, wrapped, over another widget: there with the first, hidden while there are none."""
+    """Wrapped paragraphs above another widget, mounted when first needed and hidden while empty."""
 
     ALLOW_SELECT: ClassVar[bool] = False
     DEFAULT_CSS = "MultilineText { height: auto; padding: 0 1; background: $surface; }"
@@ -69,7 +69,7 @@ class MultilineText(StyledWidget):
         self.display = False
 
     def set_paragraphs(self, paragraphs: list[Spans]) -> None:
-        """Show other text."""
+        """Set the paragraphs."""
         if paragraphs != self._paragraphs:
             self._paragraphs = paragraphs
             self.display = bool(paragraphs)
@@ -79,11 +79,11 @@ class MultilineText(StyledWidget):
             self.refresh(layout=True)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """As many lines as the text takes."""
+        """Return the number of wrapped lines."""
         return len(self._wrap_paragraphs(width))
 
     def render_line(self, y: int) -> Strip:
-        """One of them."""
+        """Render one wrapped line."""
         width = self.content_size.width
         lines = self._wrap_paragraphs(width)
         return self.render_spans(lines[y].spans if y < len(lines) else [], width)
@@ -96,7 +96,7 @@ MAX_MESSAGE_LINES = 4
 
 
 class MessageLine(StyledWidget):
-    """A message, wrapped because an error's hint is at its end."""
+    """A message, wrapped to a few lines because an error's hint comes last."""
 
     ALLOW_SELECT: ClassVar[bool] = False
     DEFAULT_CSS = "MessageLine { height: 1; padding: 0 1; background: $background; }"
@@ -108,7 +108,7 @@ class MessageLine(StyledWidget):
         self._lines: list[StyledLine] = []
 
     def set_message(self, text: str, role: str) -> None:
-        """Say something else."""
+        """Set the message."""
         self.text, self._role = one_line(text), role
         self._wrap_message()
 
@@ -126,13 +126,13 @@ class MessageLine(StyledWidget):
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        """One of the lines."""
+        """Render one wrapped line."""
         spans = self._lines[y].spans if y < len(self._lines) else []
         return self.render_spans(spans, self.content_size.width)
 
 
 class SafeInput(Input):
-    """An input that takes pasted text as one safe line."""
+    """An input that pastes text as one safe line."""
 
     def _on_paste(self, event: events.Paste) -> None:
         event.stop()
@@ -141,7 +141,7 @@ class SafeInput(Input):
 
 
 class PaneInput(SafeInput):
-    """An input within a pane: Esc leaves it, whatever other keys the pane's commands were given."""
+    """An input in a pane; Esc leaves it, even if the pane's commands have other keys."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", show=False)]
 
@@ -154,7 +154,7 @@ class PaneInput(SafeInput):
 
 
 class LabeledInput(Horizontal):
-    """A word and an input; hidden until it is asked for, and made when the first screen is there."""
+    """A label and an input, hidden until opened; the input is made after the first paint."""
 
     def __init__(self, name: str, word: str, highlighter: Highlighter | None = None) -> None:
         super().__init__(classes="entry")
@@ -163,11 +163,11 @@ class LabeledInput(Horizontal):
 
     @cached_property
     def input(self) -> PaneInput:
-        """What is typed into."""
+        """The input."""
         return PaneInput(id=self._input_id, compact=True, highlighter=self._highlighter)
 
     def compose(self) -> ComposeResult:
-        """The word, then the input."""
+        """Yield the label and the input, or mount them later while hidden."""
         if self.display:
             yield from self._make_parts()
         else:
@@ -184,14 +184,14 @@ class LabeledInput(Horizontal):
         yield self.input
 
     def open(self) -> None:
-        """Show it, and type into it."""
+        """Show the input and focus it."""
         self._mount_parts()
         self.display = True
         self.screen.set_focus(self.input)
         self.input.action_end()
 
     def close(self) -> None:
-        """Hide and empty it."""
+        """Hide and clear the input."""
         self.display = False
         if self.input.is_attached:
             self.input.value = ""

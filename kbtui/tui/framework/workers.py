@@ -1,4 +1,4 @@
-"""Slow calls in threads, so that the screen never waits for them."""
+"""Run slow calls in threads, so that the screen never waits for them."""
 
 from __future__ import annotations
 
@@ -25,25 +25,23 @@ if TYPE_CHECKING:
 
 
 class Cancellable(Protocol):
-    """The context of a call that another thread can end."""
+    """The context of a call that another thread can cancel."""
 
     def __enter__(self) -> object: ...
 
     def __exit__(self, *error: object) -> None: ...
 
     def cancel(self) -> None:
-        """End the call where it waits."""
+        """Cancel the call while it waits."""
 
 
 class LatestOnlyWorker:
-    """Runs calls of one kind, of which only the newest matters.
+    """Runs calls in threads and delivers only the result of the newest one.
 
-    At most `limit` run at once; of those that wait, the newest replaces the
-    others; an answer that was overtaken is dropped. Answers are delivered to
-    `owner`'s message queue. The threads are daemons: leaving never waits for them.
-    With `cancellation` each call runs in the context that this makes, and one that
-    was overtaken is cancelled.
-    `drop` is given the answers that are dropped.
+    At most `limit` calls run at once, and only the newest waiting call is kept. Results are delivered through
+    `owner`'s message queue; those of older calls go to `drop`. The threads are daemons, so quitting never
+    waits for them. With `cancellation`, each call runs in the context that this makes, and the context of
+    an older call is cancelled.
     """
 
     def __init__(
@@ -63,11 +61,11 @@ class LatestOnlyWorker:
         self._waiting_job: Job | None = None
         self._generation = 0
         self.has_pending_result = False
-        """Whether an answer is still to be delivered."""
+        """Whether a result is still to be delivered."""
 
     @property
     def is_busy(self) -> bool:
-        """Whether anything runs or waits."""
+        """Whether a call is running or waiting."""
         return self._running_count > 0
 
     def submit(
@@ -76,7 +74,7 @@ class LatestOnlyWorker:
         done: Callable[[T], None],
         failed: Callable[[Exception], None],
     ) -> None:
-        """Run `work` in a thread, then `done` with what it gave or `failed` with what it raised."""
+        """Run `work` in a thread, then call `done` with its result or `failed` with its exception."""
         with self._lock:
             self._start_generation()
             self.has_pending_result = True
@@ -85,7 +83,9 @@ class LatestOnlyWorker:
                 self._waiting_job = job
                 return
             self._running_count += 1
-        threading.Thread(target=self._run_jobs, args=(job,), name="kbtui-lane", daemon=True).start()
+        threading.Thread(
+            target=self._run_jobs, args=(job,), name="kbtui-worker", daemon=True
+        ).start()
 
     def submit_with_progress(
         self,
@@ -94,7 +94,7 @@ class LatestOnlyWorker:
         done: Callable[[T], None],
         failed: Callable[[Exception], None],
     ) -> None:
-        """The same for work that has something to tell on the way."""
+        """Like `submit`, but `work` gets a function that delivers intermediate values to `told`."""
         generation = self._generation + 1
 
         def tell(value: Any) -> None:
@@ -129,12 +129,12 @@ class LatestOnlyWorker:
             tell(value)
 
     def discard_results(self) -> None:
-        """Drop whatever has not been delivered."""
+        """Discard all results that have not been delivered."""
         with self._lock:
             self._start_generation()
 
     def _start_generation(self) -> None:
-        """Nothing that was submitted matters any more; all before the newest were given up then."""
+        """Make all earlier calls obsolete."""
         self._generation += 1
         self.has_pending_result = False
         self._waiting_job = None

@@ -1,4 +1,4 @@
-"""The blocks that documents are made of; each lays itself out when it comes into sight."""
+"""The blocks of a document; each lays itself out when it comes into view."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ Weight = tuple[int, int, int]
 
 @dataclass(slots=True, eq=False)
 class Block:
-    """A piece of a document.
+    """A part of a document that is laid out on its own.
 
-    `key` names it across reloads. `lead` opens each of its lines. `above` is the
-    number of blank lines before it. `fold` is the key of the fold that hides it.
-    `turn` and `call` say where in a conversation it belongs; `link` is a reference that it leads to.
-    `view` is "person" for what a model no longer sees, "model" for what it sees instead.
-    `shift` is how many cells of its code lie beyond the left edge; None: it is wrapped.
+    `key` identifies it across reloads. `lead` starts each of its lines, and `above` blank lines precede it.
+    `fold` is the key of the fold that contains it. `turn` and `call` are its place in a conversation; `link` is
+    the reference that Enter opens. `view` is "person" for what the model no longer sees, "model" for what it
+    sees instead, "" for both. `code_offset` is the number of cells by which code is scrolled to the left; None
+    wraps it.
     """
 
     key: str
@@ -45,7 +45,7 @@ class Block:
     def make_lines(
         self, width: int, found: TextMatches | None = None, opened: bool = False
     ) -> list[StyledLine]:
-        """The block in `width` cells; `found` is marked, `opened` says whether a fold is open."""
+        """Lay the block out in `width` cells, highlight `found`; `opened` says whether its fold is open."""
         made = self.layout(max(8, width - cell_width(self.lead)), found, opened)
         if self.lead:
             for line in made:
@@ -54,24 +54,27 @@ class Block:
 
     @abstractmethod
     def layout(self, width: int, found: TextMatches | None, opened: bool) -> list[StyledLine]:
-        """The lines without `lead` and `above`."""
+        """Return the lines without `lead` and `above`."""
 
     def estimate_height(self, width: int) -> int:
-        """About how many lines it will have, without laying it out."""
+        """Estimate the number of lines without laying the block out."""
         return self.above + 1
 
     def measure_text(self) -> Weight:
-        """Lines whatever the width, characters, and line breaks among them."""
+        """Return the lines that do not depend on the width, the characters, and the line breaks among them."""
         return self.estimate_height(80), 0, 0
 
     def search_text(self) -> str:
-        """What a search in the document looks at."""
+        """Return the text that a search looks at."""
         return ""
 
 
 @dataclass(slots=True, eq=False)
 class TextBlock(Block):
-    """Characters `start` to `end` of a text; `first_line` is the number of its first line."""
+    """The characters `start` to `end` of a text.
+
+    `first_line` is the number of its first line, counted from 1; 0 if lines cannot be referred to.
+    """
 
     text: str
     start: int = 0
@@ -85,34 +88,34 @@ class TextBlock(Block):
         self.newlines = self.text.count("\n", self.start, self.end)
 
     def get_text(self) -> str:
-        """The characters themselves."""
+        """Return the characters."""
         return self.text[self.start : self.end]
 
     def estimate_height(self, width: int) -> int:
-        """Lines, if lines were evenly filled."""
+        """Estimate the number of lines from characters and line breaks."""
         width = max(8, width - cell_width(self.lead))
         return self.above + max(
             self.newlines + 1, (self.end - self.start) // width + self.newlines // 2 + 1
         )
 
     def measure_text(self) -> Weight:
-        """As for every block."""
+        """Return blank lines above, characters and line breaks."""
         return self.above + 1, self.end - self.start, self.newlines
 
     def search_text(self) -> str:
-        """The text as it is in the file."""
+        """Return the text as it is in the file."""
         return self.get_text()
 
 
 @dataclass(slots=True, eq=False)
 class MarkdownBlock(TextBlock):
-    """A piece of Markdown."""
+    """A section of Markdown; `links` are link definitions, `breaks` keeps line breaks in paragraphs."""
 
     links: dict[str, dict[str, str]] | None = None
     breaks: bool = False
 
     def layout(self, width: int, found: TextMatches | None, opened: bool) -> list[StyledLine]:
-        """Rendered."""
+        """Lay out the Markdown."""
         from kbtui.tui.reader.markdown import layout_markdown
 
         return layout_markdown(
@@ -128,14 +131,14 @@ class MarkdownBlock(TextBlock):
 
 @dataclass(slots=True, eq=False)
 class SourceBlock(TextBlock):
-    """A piece of text shown as it is; `numbers` is the width of its column of line numbers."""
+    """Text shown as it is; `numbers` is the width of the column of line numbers, 0 for none."""
 
     language: str = ""
     numbers: int = 0
     panel: bool = False
 
     def layout(self, width: int, found: TextMatches | None, opened: bool) -> list[StyledLine]:
-        """Line by line, highlighted where the language is known."""
+        """Lay out each line, highlighted if the language is known."""
         from kbtui.tui.reader.markdown import highlight_source, layout_code_panel
 
         text = self.get_text().removesuffix("\n")
@@ -159,14 +162,14 @@ class SourceBlock(TextBlock):
 
 @dataclass(slots=True, eq=False)
 class HeadBlock(Block):
-    """One line, with something at its right edge; `rule` fills the space between with a line."""
+    """One line with text at both edges; with `rule` a rule fills the space between."""
 
     left: Spans
     right: Spans = field(default_factory=list)
     rule: bool = False
 
     def layout(self, width: int, found: TextMatches | None, opened: bool) -> list[StyledLine]:
-        """The line."""
+        """Return the line."""
         if not self.rule:
             return [
                 StyledLine(align_to_edges(highlight_matches(self.left, found), self.right, width))
@@ -177,19 +180,19 @@ class HeadBlock(Block):
         return [StyledLine(align_to_edges([*self.left, ("─" * dashes, "rule"), *end], [], width))]
 
     def search_text(self) -> str:
-        """The text of its left side."""
+        """Return the text at the left."""
         return "".join(text for text, _ in self.left)
 
 
 @dataclass(slots=True, eq=False)
 class FoldBlock(HeadBlock):
-    """The one line that stands for something folded; `kind` is what all of its like are called."""
+    """The head of a fold; `kind` is used to open all folds of a kind, `citation_number` refers to the citations pane."""
 
     kind: str = "tool"
     citation_number: int | None = None
 
     def layout(self, width: int, found: TextMatches | None, opened: bool) -> list[StyledLine]:
-        """An arrow that says whether it is open, and the summary."""
+        """Return the arrow and the summary."""
         arrow = "▾ " if opened else "▸ "
         note: Spans = [(f" [{self.citation_number}]", "note")] if self.citation_number else []
         return [
@@ -205,13 +208,13 @@ class FoldBlock(HeadBlock):
 
 @dataclass(slots=True, eq=False)
 class FactsBlock(Block):
-    """A small table of names, in a role, and values."""
+    """A table of names and values; `name_role` is the role of the names."""
 
     facts: list[tuple[str, Spans]]
     name_role: str = "dim"
 
     def layout(self, width: int, found: TextMatches | None, opened: bool) -> list[StyledLine]:
-        """A line a fact, wrapped under its value."""
+        """Return a line for each fact; long values wrap below themselves."""
         column = min(max((len(name) for name, _ in self.facts), default=0), 16)
         lines: list[StyledLine] = []
         for name, value in self.facts:
@@ -222,22 +225,22 @@ class FactsBlock(Block):
         return lines
 
     def estimate_height(self, width: int) -> int:
-        """One line a fact."""
+        """Estimate one line for each fact."""
         return self.above + len(self.facts)
 
     def search_text(self) -> str:
-        """The values, a line each."""
+        """Return the values, one a line."""
         return "\n".join("".join(text for text, _ in value) for _, value in self.facts)
 
 
 @dataclass(slots=True, eq=False)
 class NoteBlock(Block):
-    """A paragraph of our own, wrapped."""
+    """A wrapped paragraph that is not part of a file."""
 
     spans: Spans
 
     def layout(self, width: int, found: TextMatches | None, opened: bool) -> list[StyledLine]:
-        """Wrapped; line breaks are kept."""
+        """Wrap the text and keep its line breaks."""
         text = "".join(part for part, _ in self.spans)
         if "\n" not in text:
             return wrap_spans(highlight_matches(self.spans, found), width)
@@ -249,7 +252,7 @@ class NoteBlock(Block):
         ]
 
     def search_text(self) -> str:
-        """The words."""
+        """Return the text."""
         return "".join(part for part, _ in self.spans)
 
 
@@ -258,8 +261,8 @@ def make_source_blocks(
 ) -> list[Block]:
     """Split a text into source blocks with the keys `key:0`, `key:1` and so on.
 
-    `above` is set on the first block, `fields` on all. With `has_line_numbers` lines can be
-    referred to by number.
+    `above` is set on the first block, `fields` on all. With `has_line_numbers` the reader can refer to lines by
+    number.
     """
     from kbtui.tui.reader.markdown import split_source
 
@@ -291,8 +294,8 @@ def make_markdown_blocks(
 ) -> list[Block]:
     """Split the Markdown after character `start` of a text into blocks.
 
-    Long fenced code becomes source blocks. The text before `start` has `lines_before` lines;
-    None if lines cannot be referred to by number. `above` is set on the first block, `fields` on all.
+    Long fenced code becomes source blocks. `lines_before` is the number of lines before `start`; None means
+    that lines cannot be referred to by number. `above` is set on the first block, `fields` on all.
     """
     from kbtui.tui.reader.markdown import find_link_definitions, split_markdown
 
@@ -313,7 +316,7 @@ def make_markdown_blocks(
 
 
 def make_message_blocks(said: Spans, where: str | None, hint: str | None) -> list[Block]:
-    """A message, with where it happened and what to do as far as that is known."""
+    """Return a message, its location and a hint as blocks; location and hint may be missing."""
     known = [("where", where), ("hint", hint)]
     facts: list[tuple[str, Spans]] = [
         (name, [(one_line(text), "")]) for name, text in known if text

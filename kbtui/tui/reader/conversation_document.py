@@ -1,4 +1,4 @@
-"""A conversation as a document: facts, turns, messages, and what lies folded between them."""
+"""Build the document of a conversation: facts, turns, messages, and what is folded between them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _MAX_SUMMARY_CHARACTERS = 120
 
 
 def summarize_arguments(arguments: dict[str, Any] | None) -> str:
-    """What a call is about, on one line; empty when it has no arguments."""
+    """Return the argument that says most about a tool call, on one line; "" if there is none."""
     if not arguments:
         return ""
     if "topic" in arguments:
@@ -78,7 +78,7 @@ def _summarize_value(value: Any) -> str:
 
 
 def format_value(value: Any, indent: int = 0) -> str:
-    """A value as indented text: names, then values; texts of several lines as they are."""
+    """Format a JSON value as indented text; a text of several lines is kept as it is."""
     return "\n".join(_format_lines(value, "  " * indent))
 
 
@@ -114,11 +114,10 @@ def _format_scalar(value: Any) -> str:
 
 @dataclass(frozen=True)
 class CompactedTurn:
-    """What is left of a turn.
+    """What the model no longer sees of a turn.
 
-    `summary` stands in its place, and `first` to `last` are the turns that it stands for
-    there. Without one `reasoning` says that reasoning was removed, and `calls`,
-    `arguments`, `results` which parts of tool calls were.
+    A turn may be replaced by a `summary` for the turns `first` to `last`. Otherwise the flags say whether its
+    reasoning, its tool calls, or their arguments or results were removed.
     """
 
     summary: Compaction | None = None
@@ -131,10 +130,10 @@ class CompactedTurn:
 
 
 def find_compacted_turns(conversation: Conversation) -> dict[int, CompactedTurn]:
-    """For each turn that a compaction touches, what is left; the others are not in it.
+    """Return what compactions removed from each turn; unaffected turns are missing.
 
-    Of the compactions of a turn the latest wins, for summary, reasoning and tool calls each
-    by itself; of equally late ones the later in the file.
+    For summary, reasoning and tool calls separately, the latest compaction of a turn applies; of two with the
+    same time, the later one in the file.
     """
     turns = len(conversation.turns)
     summaries: dict[int, Compaction] = {}
@@ -173,18 +172,18 @@ def find_compacted_turns(conversation: Conversation) -> dict[int, CompactedTurn]
 
 
 PRESENCE_LABELS = {
-    "projected": "in the workspace and on this machine",
-    "user_local": "on this machine only",
-    "external": "in the workspace only",
+    "projected": "workspace and local",
+    "user_local": "local only",
+    "external": "workspace only",
 }
 MAX_TOOLS = 12
-"""Tools that are named, the most used first."""
+"""Number of tools named, the most used first."""
 
 
 def list_conversation_facts(
     conversation: Conversation, present: datetime, *, brief: bool = False
 ) -> list[tuple[str, Spans]]:
-    """Names and values; `brief` are those that stand above the first turn."""
+    """Return names and values; with `brief` only those shown above the first turn."""
     info = conversation.info
     facts = [("id", info.ref)]
     facts += [
@@ -206,10 +205,10 @@ def list_conversation_facts(
         f", {format_count(info.events_count, 'event')}" if info.events_count is not None else ""
     )
     size = f"{format_size(info.size, ' ')}B"
-    facts.append(("holds", f"{turns}{events}, {size}"))
+    facts.append(("size", f"{turns}{events}, {size}"))
     facts.append(("stored", PRESENCE_LABELS[info.presence]))
     if extras := conversation.describe_extras():
-        facts.append(("also holds", ", ".join(extras)))
+        facts.append(("other files", ", ".join(extras)))
     if not brief or conversation.problems or info.problem:
         facts.append(("directory", str(info.directory)))
     if info.labels:
@@ -220,14 +219,14 @@ def list_conversation_facts(
         facts += _list_turn_facts(conversation)
         facts += [
             (name, format_time(when, present))
-            for name, when in (("written", info.updated_at), ("activated", info.last_activated_at))
+            for name, when in (("saved", info.updated_at), ("opened", info.last_activated_at))
             if when
         ]
     return [(name, [(one_line(value), "")]) for name, value in facts]
 
 
 def _list_turn_facts(conversation: Conversation) -> Iterator[tuple[str, str]]:
-    """What takes a look at every turn."""
+    """Yield the facts that need a look at every turn: models, tool calls, compactions."""
     models = Counter(turn.model for turn in conversation.turns if turn.model)
     if len(models) > 1:
         yield "models", ", ".join(f"{name} {format_count(n, 'turn')}" for name, n in models.items())
@@ -252,12 +251,12 @@ def _list_turn_facts(conversation: Conversation) -> Iterator[tuple[str, str]]:
 
 
 def format_turn_range(first: int, last: int) -> str:
-    """Turns as people write them."""
+    """Return "turn 3" or "turns 3–5"."""
     return f"turns {first}–{last}" if last > first else f"turn {first}"
 
 
 def describe_compaction(compaction: Compaction) -> str:
-    """What a compaction did, in words."""
+    """Describe what a compaction removed."""
     what = []
     if compaction.summary is not None:
         what.append("replaced by a summary")
@@ -276,9 +275,9 @@ _USER_LEAD: Spans = [("▌ ", "user")]
 def build_conversation_document(
     conversation: Conversation, present: datetime, *, partial: bool = False
 ) -> Document:
-    """The document of a conversation; `present` is what its dates are relative to.
+    """Build the document of a conversation.
 
-    `partial` says that more of it is still being read.
+    `present` is the time to which its dates are relative. `partial` says that the rest is still loading.
     """
     info = conversation.info
     builder = _ConversationBuilder(conversation, present)
@@ -298,7 +297,7 @@ def build_conversation_document(
 
 
 def conversation_badges(info: ConversationInfo) -> Spans:
-    """What is special about a conversation, in words."""
+    """Return what is special about a conversation: pinned, archived, local or damaged."""
     words: list[tuple[str, str]] = []
     if info.pinned_at:
         words.append(("pinned", "accent"))
@@ -307,14 +306,14 @@ def conversation_badges(info: ConversationInfo) -> Spans:
     if info.parent is not None:
         words.append((f"part of {info.parent}", "dim"))
     if info.presence == "user_local":
-        words.append(("only on this machine", "dim"))
+        words.append(("local only", "dim"))
     if info.problem:
         words.append(("damaged", "error"))
     return words
 
 
 MAX_SCANNED_PER_TEXT, MAX_SCANNED_TOTAL = 20_000, 2_000_000
-"""Characters in which secrets are looked for: of one text, and of a conversation."""
+"""Characters searched for secrets: in one text, and in a conversation."""
 
 
 class _ConversationBuilder:
@@ -329,7 +328,7 @@ class _ConversationBuilder:
         self.last_time: datetime | None = None
         self.compacted_turns = find_compacted_turns(conversation)
         self.view = ""
-        """For whom the blocks that are made now are."""
+        """The view of the blocks that are added now (`Block.view`)."""
         self.requests: list[int] = []
         self.errors: list[int] = []
         self.unscanned_characters = MAX_SCANNED_TOTAL
@@ -347,9 +346,7 @@ class _ConversationBuilder:
                 self._add_compaction(number, compaction)
             self._add_turn(turn)
         if not self.conversation.turns:
-            said = (
-                "Nothing of it can be read." if self._list_problems() else "Nothing was said in it."
-            )
+            said = "This conversation cannot be read." if self._list_problems() else "No messages."
             self.blocks.append(NoteBlock("empty", [(said, "dim")], above=1))
         return self.blocks
 
@@ -357,7 +354,7 @@ class _ConversationBuilder:
         return format_time(when, self.present) if when else ""
 
     def _format_time_change(self, when: datetime | None) -> str:
-        """The time of something within a turn; nothing when it is the minute last said."""
+        """Format a time within a turn; "" if it is in the same minute as the last one shown."""
         if when is None:
             return ""
         local = when.astimezone(self.present.tzinfo).replace(second=0, microsecond=0)
@@ -383,12 +380,12 @@ class _ConversationBuilder:
             )
 
     def _list_problems(self) -> list[str]:
-        """What is wrong with it; the entry's problem is usually one of the parts' too."""
+        """Return the problems of the conversation and its parts, without repetitions."""
         own = self.conversation.info.problem
         return list(dict.fromkeys([*self.conversation.problems, *([own] if own else [])]))
 
     def _add_compaction(self, number: int, compaction: Compaction) -> None:
-        """Where a compaction begins: what it did, for who reads the whole."""
+        """Add a note about a compaction where it begins; the model does not see it."""
         self.view = "person"
         key = f"compaction:{number}"
         left: Spans = [
@@ -407,7 +404,7 @@ class _ConversationBuilder:
         self.view = ""
 
     def _add_summary(self, left: CompactedTurn) -> None:
-        """What a model sees in place of some turns."""
+        """Add the summary that the model sees instead of some turns."""
         self.view = "model"
         assert left.summary is not None
         key = f"summary:{left.first}"
@@ -432,7 +429,7 @@ class _ConversationBuilder:
         when: Spans = [(f"{model}{self._format_time(turn.started_at)}", "dim")]
         self._add_blocks(HeadBlock(f"turn:{turn.number}", head, when, rule=True, above=1))
         if not turn.events:
-            self._add_blocks(NoteBlock(f"empty:{turn.number}", [("an empty turn", "dim")]))
+            self._add_blocks(NoteBlock(f"empty:{turn.number}", [("Empty turn", "dim")]))
         for event in turn.events:
             if event.kind != "tool_call_response" or event.request is None:
                 self._add_event(event, left)
@@ -453,7 +450,7 @@ class _ConversationBuilder:
         self.view = before
 
     def _add_secret_warning(self, key: str, text: str) -> None:
-        """Say of a text that it looks as if it held a secret; looking takes time, so not at all of it."""
+        """Warn of what looks like a secret; only part of a long text is searched, because that takes time."""
         text = text[: min(MAX_SCANNED_PER_TEXT, self.unscanned_characters)]
         self.unscanned_characters -= len(text)
         if said := describe_secrets(text):
@@ -493,7 +490,7 @@ class _ConversationBuilder:
         self, key: str, name: str, role: str, when: datetime | None, lead: Spans
     ) -> None:
         who = f"{role}:{name}"
-        # After tool calls the same speaker goes on; a blank line is enough.
+        # If the same speaker continues after tool calls, a blank line is enough.
         self.space_above = int(who == self.speaker)
         self.after_fold = False
         if who != self.speaker:
@@ -567,13 +564,13 @@ class _ConversationBuilder:
             self._add_blocks(NoteBlock(f"{key}:problem", problem, fold=key, lead=list(_FOLD_LEAD)))
 
     def _add_orphan_result(self, key: str, event: Event, _: CompactedTurn) -> None:
-        words: Spans = [("a result without its call  ", "warning")]
+        words: Spans = [("result without a call  ", "warning")]
         words.append((one_line(event.text[:200]), "dim"))
         self._add_fold(key, "tool", words, [(format_length(event.text), "dim")])
         self._add_source(key, event.text, lead=_FOLD_LEAD, fold=key)
 
     def _add_unknown_event(self, key: str, event: Event, _: CompactedTurn) -> None:
-        """An event of a kind that only a later JP knows, as it stands in the file."""
+        """Add an event of a kind that only a later JP knows, as it is in the file."""
         words: Spans = [("unknown event  ", "warning"), (one_line(event.name or ""), "dim")]
         self._add_fold(key, "tool", words, [(format_length(event.text), "dim")])
         self._add_source(key, event.text, lead=_FOLD_LEAD, fold=key, language="json")
@@ -584,7 +581,7 @@ class _ConversationBuilder:
     def _add_folded_text(
         self, key: str, event: Event, _: CompactedTurn, word: str | None = None
     ) -> None:
-        """One line that unfolds to the text."""
+        """Add one line that unfolds to the event's text."""
         word = word or EVENT_KINDS[event.kind].label.lower()
         left: Spans = [(f"{word}  ", "tool"), (one_line(event.text[:400]), "dim")]
         self._add_fold(key, "tool", left, [])
@@ -601,11 +598,11 @@ _RENDERERS: dict[str, Callable[[_ConversationBuilder, str, Event, CompactedTurn]
     "inquiry_request": _ConversationBuilder._add_inquiry,
     "unknown": _ConversationBuilder._add_unknown_event,
 }
-"""How each kind of event is shown; the others are folded under their label."""
+"""Renderers by kind of event; other kinds are folded below their label."""
 
 
 def _is_removed(event: Event, left: CompactedTurn) -> bool:
-    """Whether nothing of an event is left for the model."""
+    """Return whether compaction removed an event completely."""
     if event.kind == "reasoning":
         return left.lacks_reasoning
     return left.lacks_calls and event.kind in ("tool_call_request", "tool_call_response")

@@ -1,4 +1,4 @@
-"""What can be copied of what is being read: line, block, turn, the whole, and the command for it."""
+"""What can be copied from the reader: line, block, turn, whole document, reference, command."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PREVIEW_WIDTH = 40
 
 @dataclass(frozen=True)
 class CopyOption:
-    """Something to copy; `text` is called in a thread, because a whole document may be long."""
+    """Something to copy; `get_text` is called in a thread, because a document may be long."""
 
     key: str
     name: str
@@ -30,7 +30,7 @@ class CopyOption:
 
 
 def list_copy_options(port: Viewport, reference: str | None) -> list[CopyOption]:
-    """What there is to copy here, the smallest first."""
+    """Return what can be copied at the current line, the smallest first."""
     found: list[CopyOption] = []
     document, line = port.document, port.current_line
     if line is not None and document.blocks:
@@ -51,19 +51,21 @@ def list_copy_options(port: Viewport, reference: str | None) -> list[CopyOption]
             )
         if document.ref is not None or document.view in ("prompt", "learn"):
             found.append(
-                CopyOption("a", "all of it", document.size, lambda: _join_document_text(document))
+                CopyOption(
+                    "a", "whole document", document.size, lambda: _join_document_text(document)
+                )
             )
     if reference is not None:
         found.append(CopyOption("r", "the reference", reference, lambda: reference))
         if link := parse_ref(reference).link:
-            found.append(CopyOption("j", "JP's link to it", link, lambda: link))
+            found.append(CopyOption("j", "JP link", link, lambda: link))
     if command := build_show_command(document, reference):
-        found.append(CopyOption("c", "the command that shows it", command, lambda: command))
+        found.append(CopyOption("c", "kbtui command", command, lambda: command))
     return found
 
 
 def _find_source_block(block: Block, source: int) -> str:
-    """The paragraph, list, table or code that a line is of, as it is in the file."""
+    """Return the paragraph, list, table or code around a source line, as it is in the file."""
     whole = block.search_text().strip("\n")
     if not isinstance(block, TextBlock) or not source or not block.first_line:
         return whole
@@ -79,7 +81,7 @@ def _find_source_block(block: Block, source: int) -> str:
 def _list_turn_texts(document: Document, turn: int) -> Iterator[str]:
     for block in document.blocks:
         if block.key == f"turn:{turn}":
-            continue  # the line that parts turns
+            continue  # the line between two turns
         if block.turn == turn and block.view != "model" and (text := block.search_text().strip()):
             yield text
 
@@ -91,7 +93,7 @@ def _join_document_text(document: Document) -> str:
 
 
 def build_show_command(document: Document, reference: str | None) -> str | None:
-    """The command that prints what is shown here; None for a page of our own without one."""
+    """Return the command that prints what is shown; None for a page without one."""
     if document.key == "home":
         return "kbtui topics" if reference is None else f"kbtui show {reference}"
     if document.view == "prompt":
@@ -107,7 +109,7 @@ def build_show_command(document: Document, reference: str | None) -> str | None:
 
 
 def build_search_command(query: str) -> str:
-    """The command that searches for the same."""
+    """Return the command that runs the same search."""
     return f"kbtui search {_quote_word(query)}" if query else "kbtui search WORDS"
 
 

@@ -1,4 +1,4 @@
-"""A document: blocks in order, their heights, and the ways to find a place in them."""
+"""A document: its blocks, their heights, and the ways to find a place in it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from kbtui.tui.reader.blocks import TextBlock
+from kbtui.tui.reader.blocks import FoldBlock, TextBlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 
 
 BLOCKS_PER_CHUNK = 256
-"""Blocks of a chunk."""
+"""Small enough to estimate when it comes into view; a large document has thousands of chunks."""
 
 
 class HeightIndex:
-    """Heights in lines: of `count` blocks, `height` tells one, `chunks` about how much a chunk has.
+    """The heights of `count` blocks in lines, estimated until a block is laid out.
 
-    Without `chunks` every height is asked for at once.
+    `height` estimates one block. `chunks` has the estimated total of each chunk of `BLOCKS_PER_CHUNK` blocks, so
+    that the blocks of a chunk are estimated only when needed; without it all are estimated at once.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class HeightIndex:
         )
 
     def _get_chunk(self, chunk: int) -> list[int]:
-        """The heights of a chunk, asked for now if need be."""
+        """Return the heights of a chunk; estimate them on first use."""
         known = self._chunk_heights[chunk]
         if known is None:
             known = self._chunk_heights[chunk] = self._measure_chunk(chunk)
@@ -64,30 +65,30 @@ class HeightIndex:
         return self._get_chunk(index // BLOCKS_PER_CHUNK)[index % BLOCKS_PER_CHUNK]
 
     def set_height(self, index: int, height: int) -> None:
-        """Give block `index` the height `height`."""
+        """Set the height of block `index`."""
         chunk, place = divmod(index, BLOCKS_PER_CHUNK)
         known = self._get_chunk(chunk)
         self._chunk_totals[chunk] += height - known[place]
         known[place] = height
 
     def count_lines_before(self, index: int) -> int:
-        """Lines above block `index`."""
+        """Return the number of lines before block `index`."""
         chunk, place = divmod(index, BLOCKS_PER_CHUNK)
         inside = sum(self._get_chunk(chunk)[:place]) if place else 0
         return inside + sum(self._chunk_totals[:chunk])
 
     @property
     def total_lines(self) -> int:
-        """Lines of all blocks."""
+        """The number of lines of all blocks."""
         return sum(self._chunk_totals)
 
     def find_line(self, line: int) -> tuple[int, int]:
-        """The block that holds `line`, and the line within it; the last one past the end."""
+        """Return the block that contains `line` and the line within it; past the end, the last line."""
         totals = list(accumulate(self._chunk_totals))
         chunk = bisect_right(totals, max(0, line))
         left = max(0, line) - (totals[chunk - 1] if chunk else 0)
         while chunk < len(self._chunk_totals):
-            # A chunk may have fewer lines than was thought.
+            # A chunk may have fewer lines than estimated.
             ends = list(accumulate(self._get_chunk(chunk)))
             if left < ends[-1]:
                 place = bisect_right(ends, left)
@@ -105,17 +106,16 @@ class HeightIndex:
 
 
 MANY_BLOCKS = 4_000
-"""Of a document with more blocks, heights are estimated by the chunk."""
+"""In documents with more blocks, heights are estimated by chunk."""
 
 
 @dataclass(eq=False)
 class Document:
-    """Something to read.
+    """What the reader shows: blocks in order, with a title and badges.
 
-    `key` is the same for the same thing after a reload (`topic/slug`, `jp-c…`,
-    `prompt`); `view` is which of the ways to look at it this is. `badges` stand beside
-    the title. `ref` is its reference, None for pages of our own. `subject` is the
-    record that it was made from.
+    `key` is the same after a reload: `topic/slug`, `jp-c…` or the name of a page. `view` is one of `views`.
+    `ref` is the reference; None for pages that are not of the workspace. `record` is the subject or conversation
+    from which the document was built.
     """
 
     key: str
@@ -129,28 +129,26 @@ class Document:
     record: Any = None
     turns_total: int = 0
     landmarks: dict[str, list[int]] = field(default_factory=dict)
-    """Positions to go to by kind, ascending: "turn", "request", "error"."""
+    """Block positions by kind ("turn", "request", "error"), ascending."""
     facts: list[tuple[str, Spans]] = field(default_factory=list)
-    """What there is to know of it, names and values."""
+    """Details: names and values."""
     is_partial: bool = False
-    """Whether more of it is still being read."""
+    """Whether the rest is still loading."""
     fold_kinds: dict[str, str] = field(default_factory=dict, repr=False)
     is_compacted: bool = False
-    """Whether the model sees it otherwise (`Block.view`)."""
+    """Whether the model sees something different (`Block.view`)."""
     chunk_weights: list[dict[tuple[str, str], Weight]] = field(default_factory=list, repr=False)
-    """For each chunk of blocks, how much text it has by kind of fold and by view."""
+    """The amount of text in each chunk of blocks, by kind of fold and view."""
     _positions: dict[str, int] = field(default_factory=dict, repr=False)
     _fold_ends: dict[str, int] = field(default_factory=dict, repr=False)
     _has_links: bool = False
 
     def __post_init__(self) -> None:
-        # All at once and now: documents are made in threads, and asked on the event loop.
+        # Not on first use: documents are built in threads, and read on the event loop.
         if self.blocks:
             self._index_blocks()
 
     def _index_blocks(self) -> None:
-        from kbtui.tui.reader.blocks import FoldBlock
-
         heads: list[int] = []
         for number, block in enumerate(self.blocks):
             self._positions[block.key] = number
@@ -181,26 +179,29 @@ class Document:
             self.chunk_weights.append(chunk)
 
     def find_fold_end(self, fold: str) -> int:
-        """The position after the last block of a fold."""
+        """Return the position after the last block of a fold."""
         return self._fold_ends.get(fold, 0)
 
     @property
     def features(self) -> frozenset[str]:
-        """What commands can work with: "turns", "folds" (or, where it has none, "links"), "views"."""
-        offers = {
+        """What the document has for commands that need it: "turns", "folds", "links", "views".
+
+        A document with links but no folds has "folds" too, because Enter opens its links.
+        """
+        features = {
             "turns": self.turns_total > 0,
             "folds": bool(self.fold_kinds) or self._has_links,
             "links": self._has_links and not self.fold_kinds,
             "views": len(self.views) > 1,
         }
-        return frozenset(name for name, has in offers.items() if has)
+        return frozenset(name for name, has in features.items() if has)
 
     def find_block(self, key: str) -> int | None:
-        """The position of the block with `key`."""
+        """Return the position of the block with this key; None if there is none."""
         return self._positions.get(key)
 
     def find_turn_block(self, turn: int, call: int | None = None) -> int | None:
-        """The block where turn `turn` begins, or its tool call `call`."""
+        """Return the position of a turn's first block, or of its tool call `call`; None if there is none."""
         if call is not None:
             position = self.find_block(f"call:{turn}.{call}")
             if position is not None:
@@ -208,9 +209,7 @@ class Document:
         return self.find_block(f"turn:{turn}")
 
     def find_line_block(self, line: int) -> int:
-        """The block that shows source line `line`, else the nearest one before it."""
-        from kbtui.tui.reader.blocks import TextBlock
-
+        """Return the position of the block that shows source line `line`, or else of the last one before it."""
         best = 0
         for number, block in enumerate(self.blocks):
             if isinstance(block, TextBlock) and 0 < block.first_line <= line:
@@ -218,9 +217,7 @@ class Document:
         return best
 
     def make_reference(self, position: int, source: int) -> str | None:
-        """The most exact reference of block `position` at source line `source`."""
-        from kbtui.tui.reader.blocks import TextBlock
-
+        """Return the most exact reference to source line `source` of the block at `position`."""
         if self.ref is None or not self.blocks:
             return self.ref
         block = self.blocks[position]
@@ -238,10 +235,7 @@ class Document:
     def find_matches(
         self, pattern: re.Pattern[str], model: bool = False
     ) -> Iterator[tuple[int, int]]:
-        """Every match: its block, and which of the block's matches it is.
-
-        `model` looks at what the model sees.
-        """
+        """Yield each match in what a person sees, or the model if `model`: block position and number within the block."""
         for number, block in enumerate(self.blocks):
             if block.view and (block.view == "model") != model:
                 continue
@@ -250,7 +244,7 @@ class Document:
 
 
 def compile_finder(terms: list[str]) -> re.Pattern[str] | None:
-    """A pattern for any of `terms`, whatever the case; a space in them is any white space."""
+    """Return a pattern for any of `terms`, ignoring case and amount of white space; None if all are empty."""
     parts = [
         r"\s+".join(re.escape(word) for word in term.split()) for term in terms if term.strip()
     ]
@@ -260,7 +254,7 @@ def compile_finder(terms: list[str]) -> re.Pattern[str] | None:
 
 
 def format_size(number: int, gap: str = "") -> str:
-    """A size for people: 640, 3.4k, 1.2M; with a gap before the unit where one is given."""
+    """Return a number of characters or bytes as 640, 3.4k or 1.2M; `gap` precedes the unit."""
     if number < 1000:
         return f"{number}{gap}"
     if number < 999_500:
@@ -270,24 +264,24 @@ def format_size(number: int, gap: str = "") -> str:
 
 
 def format_length(text: str) -> str:
-    """How long a folded text is, in a word or two."""
+    """Return the length of a text, such as "3.4k chars"."""
     return f"{format_size(len(text))} chars"
 
 
 def format_count(number: int, noun: str) -> str:
-    """A number with its noun: 1 turn, 2 turns."""
+    """Return a number with its noun: "1 turn", "2 turns"."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def format_cost(number: int) -> str:
-    """Characters and the tokens they make, at four characters a token."""
+    """Return a number of characters with the estimated tokens, at four characters a token."""
     return f"{number:,} characters ≈ {round(number / 4):,} tokens"
 
 
 def find_start_block(document: Document, place: NavigationTarget) -> tuple[int, int] | None:
-    """Where to begin reading: the block, and which of the marked words in it; None for the top.
+    """Return where to start reading: a block and the number of a highlighted match in it; None for the top.
 
-    The second is -1 when nothing in the block is marked.
+    The number is -1 if the block has no match.
     """
     ref = place.ref
     if ref is None or not document.blocks:
@@ -323,7 +317,7 @@ def _list_turn_blocks(document: Document, first: int, turn: int) -> Iterator[int
 def _find_best_block(
     document: Document, span: list[int], pattern: re.Pattern[str], passage: str
 ) -> tuple[int, int] | None:
-    """The block that shares most with the passage that was found."""
+    """Return the block with the most different matches, and its match; the passage itself wins."""
     probe = _compile_passage_start(passage)
     best: tuple[int, int, int] | None = None
     for number in span:
@@ -341,7 +335,7 @@ def _find_best_block(
 
 
 def _find_passage_block(document: Document, passage: str) -> int:
-    """The block in which a passage begins, by its first line that stands anywhere; else the first."""
+    """Return the block with the first line of the passage that occurs in any block; else the first block."""
     for line in passage.split("\n"):
         probe = _compile_passage_start(line)
         if probe is None:
@@ -353,16 +347,16 @@ def _find_passage_block(document: Document, passage: str) -> int:
 
 
 def _compile_passage_start(passage: str) -> re.Pattern[str] | None:
-    """A pattern for the passage's first words, whatever the white space between them."""
+    """Return a pattern for the passage's first eight words; None if it has fewer than three."""
     words = [word for word in passage.split() if any(map(str.isalnum, word))][:8]
     return re.compile(r"\W+".join(map(re.escape, words))) if len(words) > 2 else None
 
 
 def has_start(document: Document, place: NavigationTarget) -> bool:
-    """Whether a document of which only the beginning was read has the place to begin at."""
+    """Return whether a partly loaded document already contains the place to start at."""
     if place.mark is not None:
         return document.find_block(place.mark.key) is not None
     if place.ref is not None and place.ref.turn is not None:
-        # The last turn may not be whole.
+        # The last turn may be incomplete.
         return place.ref.turn < document.turns_total
     return not place.words

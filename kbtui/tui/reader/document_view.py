@@ -1,4 +1,4 @@
-"""The document view: which lines are in sight, how one moves through them, and how they are drawn."""
+"""The document view: scroll through a document, and draw the lines in view."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 
 
 MAX_CACHED_BLOCKS = 200
-"""Blocks whose lines are kept."""
+"""Blocks whose laid-out lines are cached."""
 _MAX_EXACT_FOLDS = 64
 
 
 class Position(NamedTuple):
-    """A line of a document: the block and the line within it."""
+    """A line of a document: the block's position, and the line within the block."""
 
     block: int = 0
     line: int = 0
@@ -50,28 +50,28 @@ class Position(NamedTuple):
 
 @dataclass
 class FoldState:
-    """Which folds are open: one by one, or all of a kind."""
+    """Which folds are open: single ones, and all of a kind."""
 
     kinds: Mapping[str, str] = field(default_factory=dict)
     toggled: set[str] = field(default_factory=set)
     open_kinds: set[str] = field(default_factory=set)
 
     def is_open(self, key: str) -> bool:
-        """Whether the fold with this key is open."""
-        # Both together mean: opened with its kind, then closed by itself.
+        """Return whether the fold with this key is open."""
+        # If both are set, it was opened with its kind and then closed individually.
         return (key in self.toggled) != (self.kinds.get(key) in self.open_kinds)
 
     def toggle(self, key: str) -> None:
-        """Open or close one."""
+        """Open or close one fold."""
         self.toggled ^= {key}
 
     def toggle_kind(self, kind: str) -> None:
-        """Open or close all of a kind."""
+        """Open or close all folds of a kind."""
         self.toggled = {key for key in self.toggled if self.kinds.get(key) != kind}
         self.open_kinds ^= {kind}
 
     def set_document(self, document: Document) -> None:
-        """Know the folds of a document; those that it no longer has are forgotten."""
+        """Take over the folds of a document and forget those that are gone."""
         self.kinds = document.fold_kinds
         self.toggled = {key for key in self.toggled if key in self.kinds}
 
@@ -81,7 +81,7 @@ def _count_letters(line: StyledLine) -> int:
 
 
 class Viewport:
-    """A window of `width` × `height` cells onto a document, with some folds open and some words marked."""
+    """A window of `width` x `height` cells onto a document, with its cursor, open folds and highlighted words."""
 
     def __init__(self) -> None:
         self.document = Document("", "", [])
@@ -89,30 +89,30 @@ class Viewport:
         self.top = Position()
         self.cursor = Position()
         self.rows: list[tuple[Position, StyledLine]] = []
-        """What is in sight, from the top."""
+        """The visible lines."""
         self.folds = FoldState()
         self.pattern: re.Pattern[str] | None = None
         self.is_model_view = False
-        """Whether what the model sees is shown (`Block.view`)."""
+        """Whether to show what the model sees (`Block.view`)."""
         self.code_offset: int | None = None
-        """Cells of wide code that lie beyond the left edge; None while it is wrapped."""
+        """Cells by which wide code is scrolled to the left; None wraps it."""
         self.current_match: tuple[int, int] | None = None
-        """Block and count of the match one stands at."""
+        """The current match: its block, and its number within the block."""
         self.heights = HeightIndex()
         self.layout_count = 0
-        """Counts the blocks that were laid out."""
+        """How many blocks have been laid out; tests check it."""
         self._line_cache: LRUCache[int, list[StyledLine]] = LRUCache(MAX_CACHED_BLOCKS)
         self._resize_anchors: tuple[ScrollAnchor, ScrollAnchor] | None = None
         self._resize_positions = (self.top, self.cursor)
 
     def reset_layout(self) -> None:
-        """Begin again with estimates: width, folds or document changed."""
+        """Discard all laid-out lines and start with estimates again."""
         self._line_cache.clear()
         count = len(self.document.blocks)
         self.heights = HeightIndex(count, self._estimate_height, self._estimate_chunks())
         if self.document.chunk_weights:
             for fold in list(self.folds.toggled)[:_MAX_EXACT_FOLDS]:
-                # Counted by kind so far; these are exceptions.
+                # The estimate counts folds by kind; these are exceptions.
                 head = self.document.find_block(fold)
                 if head is not None and head + 1 < count:
                     self.heights.count_lines_before(head + 1)
@@ -125,7 +125,7 @@ class Viewport:
         )
 
     def _estimate_chunks(self) -> list[int] | None:
-        """About how many lines each chunk of blocks has."""
+        """Estimate the number of lines of each chunk of blocks."""
         if not self.document.chunk_weights:
             return None
         width = max(8, self.width)
@@ -142,11 +142,11 @@ class Viewport:
 
     @property
     def view(self) -> str:
-        """Which blocks are shown beside those of every view: "person" or "model"."""
+        """The view whose blocks are shown besides those of both views: "person" or "model"."""
         return "model" if self.is_model_view else "person"
 
     def is_in_view(self, number: int) -> bool:
-        """Whether a block belongs to the view; it may lie in a fold."""
+        """Return whether a block belongs to the current view, even if it is in a closed fold."""
         view = self.document.blocks[number].view
         return not view or view == self.view
 
@@ -157,7 +157,7 @@ class Viewport:
         return block.fold is not None and not self.folds.is_open(block.fold)
 
     def get_lines(self, number: int) -> list[StyledLine]:
-        """The lines of a block, laid out now if need be."""
+        """Return the lines of a block; lay it out on first use."""
         lines = self._line_cache.get(number)
         if lines is None:
             lines = []
@@ -177,14 +177,14 @@ class Viewport:
         return lines
 
     def _find_visible_block(self, number: int, step: int) -> int | None:
-        """The next block from `number` on, in direction `step`, that has lines."""
+        """Return the first block with lines from `number` on in direction `step`; None if there is none."""
         blocks = self.document.blocks
         while 0 <= number < len(blocks):
             if not self._is_hidden(number):
                 if self.get_lines(number):
                     return number
             elif (fold := blocks[number].fold) and not self.folds.is_open(fold):
-                # All of a fold at once: it may have thousands of blocks.
+                # Skip the fold as a whole: it may have thousands of blocks.
                 head = self.document.find_block(fold)
                 over = self.document.find_fold_end(fold) if step > 0 else head
                 if over is not None and (over - number) * step > 0:
@@ -205,7 +205,7 @@ class Viewport:
         return Position() if last is None else Position(last, len(self.get_lines(last)) - 1)
 
     def offset_position(self, start: Position, lines: int) -> Position:
-        """The position `lines` further on (or back, when negative), within the document."""
+        """Return the position `lines` below `start`, or above if negative, within the document."""
         if not len(self.heights):
             return Position()
         block, line = start
@@ -227,7 +227,7 @@ class Viewport:
         return Position(block, line + lines)
 
     def find_nearest_position(self, position: Position) -> Position:
-        """The nearest position that exists and is not folded away."""
+        """Return the nearest position that exists and is not in a closed fold."""
         if not len(self.heights):
             return Position()
         number = min(position.block, len(self.heights) - 1)
@@ -238,7 +238,7 @@ class Viewport:
         return Position(found, min(position.line, last) if found == number else last)
 
     def _make_anchor_at(self, position: Position) -> ScrollAnchor:
-        """A mark for a position."""
+        """Return an anchor for a position."""
         block, line = position
         if block >= len(self.document.blocks):
             return ScrollAnchor("", 0, 0, 0)
@@ -246,7 +246,7 @@ class Viewport:
         return ScrollAnchor(self.document.blocks[block].key, block, line, letters)
 
     def find_anchor(self, mark: ScrollAnchor) -> Position:
-        """Where a mark is now."""
+        """Return the current position of an anchor."""
         block = self.document.find_block(mark.key)
         if block is None:
             return self.find_nearest_position(Position(mark.block, 0))
@@ -263,7 +263,7 @@ class Viewport:
     # documents
 
     def show_document(self, document: Document, at: ScrollAnchor | None = None) -> None:
-        """Show a document from its top, or from a place in it."""
+        """Show a document from its top, or from an anchor."""
         self.document = document
         self._resize_anchors = None
         self.folds.toggled = set()
@@ -277,7 +277,7 @@ class Viewport:
         self.update_rows()
 
     def reload_document(self, document: Document) -> None:
-        """Show the same document as it is now, where one was reading; at its end, follow it."""
+        """Replace the document by its new version at the same place; at its end, follow the new end."""
         following = self.is_following
         top, cursor = self.make_anchor(self.top), self.make_anchor()
         self.document = document
@@ -292,7 +292,7 @@ class Viewport:
 
     @property
     def is_following(self) -> bool:
-        """Whether one reads at the end, so that what is added there should show."""
+        """Whether the cursor is at the end, so that text added there should show."""
         if not self.rows:
             return False
         end = self.last_position
@@ -300,13 +300,13 @@ class Viewport:
 
     @property
     def is_at_end(self) -> bool:
-        """Whether the last line is in sight."""
+        """Whether the last line is visible."""
         return bool(self.rows) and self.rows[-1][0] == self.last_position
 
     def resize(self, width: int, height: int) -> None:
-        """Take another size, at the line one was reading."""
-        # Several changes of size in a row go back to the same place, not to where
-        # the line of the last width happened to begin.
+        """Change the size and stay at the current line."""
+        # Successive changes of size keep the original place. Going by the last width alone,
+        # the place would drift to where the line happened to start.
         marks = self._resize_anchors if self._resize_positions == (self.top, self.cursor) else None
         self.height = height
         if width != self.width:
@@ -322,7 +322,7 @@ class Viewport:
         self._resize_anchors, self._resize_positions = marks, (self.top, self.cursor)
 
     def set_code_offset(self, shift: int | None) -> None:
-        """Show wide code from another cell on (None: wrapped), at the line one is reading."""
+        """Scroll wide code to a column, or wrap it (None), and stay at the current line."""
         marks = self.make_anchor(self.top), self.make_anchor()
         self.code_offset = shift
         self.reset_layout()
@@ -331,7 +331,7 @@ class Viewport:
         self.keep_cursor_visible(1)
 
     def update_rows(self) -> None:
-        """Work out which lines are in sight."""
+        """Determine which lines are visible."""
         if not self.width or self.height <= 0 or not len(self.heights):
             self.rows = []
             return
@@ -358,46 +358,46 @@ class Viewport:
         return rows
 
     def make_anchor(self, position: Position | None = None) -> ScrollAnchor:
-        """A mark for a position, by default the line being read."""
+        """Return an anchor for a position, by default the cursor's."""
         return self._make_anchor_at(position or self.cursor)
 
     # moving
 
     def move_cursor(self, lines: int) -> None:
-        """Read `lines` further on, or back."""
+        """Move the cursor `lines` down, or up if negative."""
         self.cursor = self.offset_position(self.cursor, lines)
         self.keep_cursor_visible(self.height // 4)
 
     def scroll_lines(self, lines: int) -> None:
-        """Move what is in sight, and the line being read as little as possible."""
+        """Scroll, and move the cursor only as far as needed to stay visible."""
         self.top = self.offset_position(self.top, lines)
         self.update_rows()
         self.keep_cursor_visible()
 
     def scroll_to_line(self, line: int) -> None:
-        """Put a line of the whole document, by estimate, at the top."""
+        """Scroll to a line of the whole document, which is an estimate."""
         self.top = Position(*self.heights.find_line(line))
         self.update_rows()
         self.keep_cursor_visible()
 
     def scroll_with_cursor(self, lines: int) -> None:
-        """Move what is in sight and the line being read together."""
+        """Scroll and move the cursor by the same number of lines."""
         self.cursor = self.offset_position(self.cursor, lines)
         self.scroll_lines(lines)
 
     def go_to_start(self) -> None:
-        """Read from the top."""
+        """Go to the first line."""
         self.top = self.cursor = self.first_position
         self.update_rows()
 
     def go_to_end(self) -> None:
-        """Read the end."""
+        """Go to the last line."""
         self.cursor = self.last_position
         self.top = self.offset_position(self.cursor, -(self.height - 1))
         self.update_rows()
 
     def go_to(self, block: int, line: int = 0, lead: int | None = None) -> None:
-        """Read a line of a block, unfolding it; `lead` lines before it stay in sight."""
+        """Go to a line of a block and open its fold; `lead` lines before it stay visible."""
         fold = self.document.blocks[block].fold
         if fold is not None and not self.folds.is_open(fold):
             self.folds.toggle(fold)
@@ -407,10 +407,9 @@ class Viewport:
         self.update_rows()
 
     def keep_cursor_visible(self, margin: int = 0) -> None:
-        """Bring the line being read and what is in sight together.
+        """Make the cursor visible.
 
-        With a margin what is in sight moves, so that the line has `margin` others
-        around it; without, the line moves.
+        With a margin, scroll until `margin` lines are visible around the cursor; without, move the cursor.
         """
         if not self.rows:
             return
@@ -430,7 +429,7 @@ class Viewport:
     # folds
 
     def find_fold_at_cursor(self) -> str | None:
-        """The fold that the line being read opens, or lies in."""
+        """Return the fold that starts at the current line or contains it."""
         if not self.document.blocks:
             return None
         block = self.document.blocks[self.cursor.block]
@@ -443,16 +442,16 @@ class Viewport:
         self.folds.toggle(fold)
         self._relayout(top)
         if self.folds.is_open(fold):
-            # At the bottom of the screen one would see nothing of it.
+            # Near the bottom of the screen, what was opened would not be visible.
             self.keep_cursor_visible(self.height // 4)
 
     def open_fold(self, fold: str) -> None:
-        """Open a fold that is closed."""
+        """Open a fold if it is closed."""
         if not self.folds.is_open(fold):
             self.toggle_fold(fold)
 
     def toggle_kind(self, kind: str) -> bool:
-        """Open or close all folds of a kind; says whether they are open now."""
+        """Open or close all folds of a kind; return whether they are open now."""
         inside = self.find_fold_at_cursor()
         if inside and self.folds.kinds.get(inside) == kind:
             self._leave_fold(inside)
@@ -462,7 +461,7 @@ class Viewport:
         return kind in self.folds.open_kinds
 
     def show_as_model(self, on: bool) -> None:
-        """Show what the model sees, or the whole again, at the line being read."""
+        """Show what the model sees, or everything, and stay at the current line."""
         row = next((n for n, (at, _) in enumerate(self.rows) if at == self.cursor), 0)
         cursor = self.make_anchor()
         self.is_model_view, self.current_match = on, None
@@ -473,7 +472,7 @@ class Viewport:
         self.keep_cursor_visible()
 
     def _leave_fold(self, fold: str) -> None:
-        """Read the fold's own line instead of one that is about to be folded away."""
+        """Move the cursor out of a fold that is about to close, to the fold's head."""
         head = self.document.find_block(fold)
         if head is not None and self.document.blocks[self.cursor.block].fold == fold:
             self.cursor = Position(head, self.document.blocks[head].above)
@@ -489,14 +488,14 @@ class Viewport:
     # finding
 
     def set_pattern(self, pattern: re.Pattern[str] | None) -> None:
-        """Mark whatever matches `pattern`; None marks nothing."""
+        """Highlight all matches of `pattern`; None highlights nothing."""
         if self.pattern != pattern or self.current_match is not None:
             self.pattern, self.current_match = pattern, None
             self._line_cache.clear()
             self.update_rows()
 
     def go_to_match(self, block: int, count: int) -> None:
-        """Read the `count`-th match of a block, which is marked as the one one stands at."""
+        """Go to match number `count` of a block and make it the current match."""
         for number in {block, self.current_match[0] if self.current_match else block}:
             self._line_cache.discard(number)
         self.current_match = (block, count)
@@ -507,7 +506,7 @@ class Viewport:
                 return
 
     def set_citation_numbers(self, notes: dict[str, int]) -> bool:
-        """Put footnote numbers at the tool calls with these keys; says whether any was new."""
+        """Number the tool calls with these keys; return whether any number changed."""
         from kbtui.tui.reader.blocks import FoldBlock
 
         new = False
@@ -529,31 +528,31 @@ class Viewport:
 
     @property
     def current_turn(self) -> int | None:
-        """The turn of the line being read."""
+        """The turn at the cursor."""
         blocks = self.document.blocks
         return blocks[min(self.cursor.block, len(blocks) - 1)].turn if blocks else None
 
     @property
     def current_line(self) -> StyledLine | None:
-        """The line being read."""
+        """The line at the cursor."""
         return next((line for at, line in self.rows if at == self.cursor), None)
 
     @property
     def current_reference(self) -> str | None:
-        """The reference of the line being read."""
+        """The reference of the line at the cursor."""
         line = self.current_line
         return self.document.make_reference(self.cursor.block, line.source_line if line else 0)
 
 
 class DocumentView(StyledWidget, StableScrollView, can_focus=True):
-    """Shows one document; its owner gives it, and hears where one is reading."""
+    """A widget that shows one document and reports when the cursor moves."""
 
     ALLOW_MAXIMIZE = False
     ALLOW_SELECT: ClassVar[bool] = True
     BINDINGS: ClassVar[list[BindingType]] = [*MOVE_BINDINGS]
 
     class CursorMoved(Message):
-        """Another line is being read, or another document is shown."""
+        """The cursor moved, or another document is shown."""
 
     def __init__(self) -> None:
         super().__init__(id="document")
@@ -564,35 +563,35 @@ class DocumentView(StyledWidget, StableScrollView, can_focus=True):
 
     @property
     def document(self) -> Document:
-        """What is shown."""
+        """The document shown."""
         return self.viewport.document
 
     def show_document(self, document: Document, at: ScrollAnchor | None = None) -> None:
-        """Show a document from its top, or from a place in it."""
+        """Show a document from its top, or from an anchor."""
         self._resize_viewport()
         self.viewport.show_document(document, at)
         self.update_view()
 
     def reload_document(self, document: Document) -> None:
-        """Show the same document as it is now, where one was reading."""
+        """Replace the document by its new version at the same place."""
         self.viewport.reload_document(document)
         self.update_view()
 
     def _resize_viewport(self) -> None:
         region = self.scrollable_content_region
         if not region:
-            return  # hidden: laid out for the size that it has when it is shown
-        # One column belongs to the mark of the line being read.
+            return  # hidden: it is laid out when it is shown and has a size
+        # The first column shows the cursor.
         self.viewport.resize(max(8, region.width - 1), region.height)
 
     def update_view(self) -> None:
-        """Paint again after the viewport was moved or changed, and say so."""
+        """Update the scroll bar, repaint, and post `CursorMoved` after the viewport changed."""
         self._sync_scroll_bar()
         self._repaint_changes()
         self.post_message(self.CursorMoved())
 
     def _repaint_changes(self) -> None:
-        """Paint the lines that are not as they were painted last."""
+        """Repaint the lines that differ from those painted last."""
         rows, cursor = self.viewport.rows, self.viewport.cursor
         (before, was), self._painted = self._painted, (rows, cursor)
         if not rows or len(before) != len(rows):
@@ -607,7 +606,7 @@ class DocumentView(StyledWidget, StableScrollView, can_focus=True):
         )
 
     def _sync_scroll_bar(self) -> None:
-        """Tell the scroll bar, which knows lines of the whole document, by estimate."""
+        """Set the scroll bar, which counts estimated lines of the whole document."""
         port = self.viewport
         self._is_syncing = True
         try:
@@ -619,19 +618,19 @@ class DocumentView(StyledWidget, StableScrollView, can_focus=True):
             self._is_syncing = False
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """The scroll bar was moved."""
+        """Scroll when the scroll bar is moved."""
         super().watch_scroll_y(old_value, new_value)
         if not self._is_syncing and round(old_value) != round(new_value):
             self.viewport.scroll_to_line(round(new_value))
             self.update_view()
 
     def on_resize(self, event: events.Resize) -> None:
-        """Lay out for the new size, at the line one was reading."""
+        """Lay out for the new size and stay at the current line."""
         self._resize_viewport()
         self.update_view()
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Lines to be painted, for which nobody needs to know where in the text they are."""
+        """Render lines for painting, without the offsets that only the mouse needs."""
         self._is_painting = True
         try:
             return super().render_lines(crop)
@@ -639,9 +638,9 @@ class DocumentView(StyledWidget, StableScrollView, can_focus=True):
             self._is_painting = False
 
     def render_line(self, y: int) -> Strip:
-        """Line `y` of what is in sight; for the mouse, with where in the text each piece is.
+        """Render visible line `y`; for the mouse, with the offset of each segment in the text.
 
-        With that no two pieces look alike, and none that was painted before could be used again.
+        Offsets make all segments different, so that Textual could not reuse any that it has painted.
         """
         width = self.scrollable_content_region.width
         if y >= len(self.viewport.rows):
@@ -664,7 +663,7 @@ class DocumentView(StyledWidget, StableScrollView, can_focus=True):
         return Strip.join([strip.crop(0, start), middle, strip.crop(end)])
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        """The selected text, without the cursor's column."""
+        """Return the selected text without the cursor's column."""
         if selection.start is None or selection.end is None:
             return None
         texts = []
@@ -680,38 +679,38 @@ class DocumentView(StyledWidget, StableScrollView, can_focus=True):
         return "\n".join(texts), "\n"
 
     def text_select_all(self) -> None:
-        """A double click selects nothing: all of a long document is never wanted."""
+        """Do nothing on a double click: selecting a whole long document is never wanted."""
 
     def selection_updated(self, selection: Selection | None) -> None:
-        """Paint again."""
+        """Repaint."""
         self.refresh()
 
     # moving
 
     def action_down(self) -> None:
-        """One line down."""
+        """Move one line down."""
         self.viewport.move_cursor(1)
         self.update_view()
 
     def action_up(self) -> None:
-        """One line up."""
+        """Move one line up."""
         self.viewport.move_cursor(-1)
         self.update_view()
 
     def action_scroll_pages(self, pages: float) -> None:
-        """Scroll that many pages down, or up if negative; one line of a whole page stays."""
+        """Scroll that many pages down, or up if negative; a full page keeps one line."""
         height = self.viewport.height
         lines = max(1, height // 2 if abs(pages) < 1 else height - 1)
         self.viewport.scroll_with_cursor(lines if pages > 0 else -lines)
         self.update_view()
 
     def action_top(self) -> None:
-        """To the beginning."""
+        """Go to the first line."""
         self.viewport.go_to_start()
         self.update_view()
 
     def action_bottom(self) -> None:
-        """To the end."""
+        """Go to the last line."""
         self.viewport.go_to_end()
         self.update_view()
 
@@ -728,7 +727,7 @@ class DocumentView(StyledWidget, StableScrollView, can_focus=True):
         event.stop().prevent_default()
 
     def on_click(self, event: events.Click) -> None:
-        """Read the line that was clicked; a click on a fold opens or closes it."""
+        """Move the cursor to the clicked line; a click on the head of a fold opens or closes it."""
         if not 0 <= event.y < len(self.viewport.rows):
             return
         self.viewport.cursor = Position(*self.viewport.rows[event.y][0])
@@ -739,7 +738,7 @@ class DocumentView(StyledWidget, StableScrollView, can_focus=True):
 
 
 class PageScreen(StyledScreen):
-    """A page over another screen; `y` gives back True where `yes` says what that does."""
+    """A document over another screen; with `yes`, `y` closes it with the result True, and `yes` says what that does."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,n,question_mark", "dismiss", show=False),
@@ -753,11 +752,11 @@ class PageScreen(StyledScreen):
         self.reader = DocumentView()
 
     def compose(self) -> ComposeResult:
-        """The page, and what the keys do."""
+        """Yield the page and the key hints."""
         with Vertical(id="page", classes="pane") as pane:
             pane.border_title = plain_content(self._title)
             leave = (
-                "Esc closes"
+                "Esc close"
                 if not self._confirm_label
                 else f"y: {self._confirm_label} · n or Esc: no"
             )
@@ -765,11 +764,11 @@ class PageScreen(StyledScreen):
             yield self.reader
 
     def on_mount(self) -> None:
-        """Show it."""
+        """Show the page."""
         self.reader.show_document(self._page)
         self.reader.focus()
 
     def action_confirm(self) -> None:
-        """Say yes."""
+        """Close with the result True."""
         if self._confirm_label:
             self.dismiss(True)

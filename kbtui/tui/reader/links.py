@@ -1,4 +1,4 @@
-"""The links in what is being read, and where each of them leads."""
+"""Find the links in what is being read, and resolve where they lead."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ _TRAILING_PUNCTUATION = ".,;:!?"
 OPENABLE_SUFFIXES = {
     ".png", ".jpg", ".jpeg", ".gif", ".webp", ".svg", ".bmp", ".avif", ".tif", ".tiff", ".pdf",
 }  # fmt: skip
-"""Endings of files that the system's own program may show; it might run others."""
+"""Suffixes of files that the system's program may open; other files might be executed."""
 
 
 class Link(NamedTuple):
-    """A link: the words that stand for it, and its address as it is written."""
+    """A link: its text, and its address as written."""
 
     text: str
     href: str
 
     @property
     def is_web(self) -> bool:
-        """Whether a browser opens it; nothing else is ever given to one."""
+        """Whether a browser opens it; no other link is passed to a browser."""
         return self.href.lower().startswith(("http://", "https://"))
 
 
 def find_links(text: str, references: dict[str, dict[str, str]] | None = None) -> list[Link]:
-    """Every link of a piece of Markdown, in order; bare addresses too.
+    """Return the links of a Markdown text in order, with bare addresses.
 
-    Not those that stand in what only a terminal would obey: nobody sees them in the text.
+    Addresses in control sequences are left out, because the reader does not show them.
     """
     from markdown_it import MarkdownIt
 
@@ -72,7 +72,7 @@ def _find_bare_addresses(text: str) -> list[Link]:
 
 
 def find_links_at_cursor(port: Viewport) -> list[Link]:
-    """The links of the line being read, else those of its paragraph."""
+    """Return the links on the current line, or else those of its paragraph."""
     document, line = port.document, port.current_line
     if not document.blocks or line is None:
         return []
@@ -84,12 +84,12 @@ def find_links_at_cursor(port: Viewport) -> list[Link]:
     lines = block.get_text().split("\n")[line.source_line - block.first_line :]
     end = next((number for number, text in enumerate(lines) if not text.strip()), len(lines))
     found = find_links("\n".join(lines[:end]), getattr(block, "links", None))
-    # A paragraph's lines have one number; wrapping may part a link's words: the first is enough.
+    # All lines of a paragraph have the same number. Wrapping may split a link, so look for its first word.
     return [link for link in found if link.text.split(" ")[0] in line.plain] or found
 
 
 def resolve_subject_link(href: str, topic: str, slug: str) -> Ref | None:
-    """The subject that a relative address of another subject may name."""
+    """Return the subject that a relative address in subject `topic`/`slug` may name; None if it names none."""
     path = href.partition("#")[0].partition("?")[0]
     if not path or "://" in path or path.startswith(("/", "mailto:")):
         return None
@@ -99,7 +99,7 @@ def resolve_subject_link(href: str, topic: str, slug: str) -> Ref | None:
 
 
 def resolve_file_link(href: str, folder: Path, root: Path) -> Path | None:
-    """The image or PDF within `root` that an address names; None for everything else."""
+    """Return the image or PDF within `root` that an address names; None for anything else."""
     written = unquote(href.removeprefix("file://").partition("#")[0].partition("?")[0])
     if not written or "\0" in written:
         return None

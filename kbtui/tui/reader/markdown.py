@@ -1,4 +1,4 @@
-"""Markdown and source text for a terminal: split, highlight, lay out, or strip to plain text."""
+"""Markdown and source text for a terminal: split, highlight, lay out, and strip to plain text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 SECTION_CHARACTERS = 6_000
-"""Characters that a piece should have; a single Markdown block may have twice as many."""
+"""Target length of a section; a single Markdown block may be twice as long."""
 
 _FENCE_LINE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*([^`\n]*)")
 _LIST_ITEM = re.compile(r"(?:[-+*]|\d{1,9}[.)])(?:[ \t]|$)")
@@ -36,11 +36,10 @@ _LIST_ITEM = re.compile(r"(?:[-+*]|\d{1,9}[.)])(?:[ \t]|$)")
 
 @dataclass(slots=True)
 class TextSection:
-    """A stretch of a text: its characters, the number of its first line, and whether it is code.
+    """A section of a text: its characters, the number of its first line, and whether it is code.
 
-    `language` is the fence's word when the piece lies inside a fenced block that
-    was too long for one piece; `continued` says that the piece before it is the
-    same block.
+    `language` is the fence's language if the section is inside a fenced block that was too long for one
+    section; `continued` says that it continues the block of the previous section.
     """
 
     start: int
@@ -52,7 +51,7 @@ class TextSection:
 
 
 def split_source(text: str, most: int = SECTION_CHARACTERS) -> Iterator[TextSection]:
-    """Pieces of a text without structure, cut between lines; a longer line at a space."""
+    """Split a text without structure between lines; a line longer than `most` at a space."""
     start, line = 0, 1
     while start < len(text):
         end = start + most
@@ -68,9 +67,10 @@ def split_source(text: str, most: int = SECTION_CHARACTERS) -> Iterator[TextSect
 
 
 def split_markdown(text: str, most: int = SECTION_CHARACTERS) -> Iterator[TextSection]:
-    """Pieces of a Markdown text, cut at blank lines outside fences and lists.
+    """Split a Markdown text at blank lines outside fences and lists.
 
-    A fence that is longer than a piece is cut into pieces of code.
+    Layout time grows with the length of a section, and only visible sections are laid out: so sections are
+    short, and none ends within a block. A fence longer than a section is split into sections of code.
     """
     if len(text) <= most:
         if text.strip():
@@ -109,8 +109,8 @@ def _split_at_blank_lines(text: str, most: int) -> Iterator[TextSection]:
                     start, first_line, whole_fence = after, line + 1, False
         else:
             item = bool(_LIST_ITEM.match(row))
-            # After a blank line a new block begins, unless it is indented (part of
-            # a list item) or the next item of a list that is still short enough.
+            # A blank line ends the block, unless the next line is indented (part of a list
+            # item) or is the next item of a list that is still short enough.
             new = (
                 blank
                 and not row[0].isspace()
@@ -161,11 +161,11 @@ def _split_fence(text: str, piece: TextSection, most: int) -> Iterator[TextSecti
 
 TAB_WIDTH = 4
 MAX_HIGHLIGHTED_CHARACTERS = 60_000
-"""Characters; more than this in one piece is shown without colours, so that it does not stall."""
+"""Longer text is not highlighted, because that would block the screen."""
 
 
 def highlight_source(text: str, language: str | None) -> list[Spans]:
-    """`text` line by line, safe, tabs expanded, highlighted where pygments knows `language`."""
+    """Split a text into lines of spans: safe, tabs expanded, highlighted if Pygments knows the language."""
     text = sanitize(text).expandtabs(TAB_WIDTH)
     lexer = _find_lexer(language) if language and len(text) <= MAX_HIGHLIGHTED_CHARACTERS else None
     if lexer is None:
@@ -181,7 +181,7 @@ def highlight_source(text: str, language: str | None) -> list[Spans]:
             else:
                 line.append((first, role))
         lines += [[(part, role)] if part else [] for part in others]
-    # Lexers end a text with a newline that it may not have had.
+    # Lexers may add a final newline.
     wanted = text.count("\n") + 1
     del lines[wanted:]
     lines += [[] for _ in range(wanted - len(lines))]
@@ -236,7 +236,7 @@ _MIN_COLUMN_WIDTH = 6
 
 
 def fit_column_widths(wanted: list[int], width: int) -> list[int]:
-    """Widths that add up to at most `width`: narrow columns keep theirs, the widest give way."""
+    """Shrink the widest columns until all fit into `width`; narrow columns keep their width."""
     widths = list(wanted)
     excess = sum(widths) + _COLUMN_GAP * (len(widths) - 1) - width
     while excess > 0:
@@ -253,7 +253,7 @@ def fit_column_widths(wanted: list[int], width: int) -> list[int]:
 def layout_table(
     rows: list[list[Spans]], aligns: list[str], width: int, sources: list[int]
 ) -> list[StyledLine]:
-    """A table, its first row the heading; `aligns` has "left", "right", "center" or "" each."""
+    """Lay out a table whose first row is the head; `aligns` has "left", "right", "center" or "" for each column."""
     if not rows or not rows[0]:
         return []
     columns = len(rows[0])
@@ -263,7 +263,7 @@ def layout_table(
         [wrap_spans(row[i] if i < len(row) else [], widths[i]) for i in range(columns)]
         for row in rows
     ]
-    # Where a cell takes several lines, a blank one keeps the rows apart.
+    # If a cell has several lines, separate the rows by a blank line.
     tall = any(len(cell) > 1 for cells in laid[1:] for cell in cells)
     padded = [*aligns, *[""] * (columns - len(aligns))]
     lines: list[StyledLine] = []
@@ -301,14 +301,14 @@ def _align_cell(spans: Spans, width: int, align: str) -> Spans:
 
 
 SHORT_LINE = 45
-"""Characters; a line of a message that is shorter ends where its author ended it."""
+"""A line shorter than this many characters was broken on purpose."""
 
 _TASK = re.compile(r"\[([ xX])\] ")
 _LINK_DEFINITION = re.compile(r"^ {0,3}\[([^\]\n]{1,200})\]:[ \t]*(\S+)", re.MULTILINE)
 
 
 def find_link_definitions(text: str) -> dict[str, dict[str, str]]:
-    """The link reference definitions of a whole text, for pieces of it that are parsed alone."""
+    """Find the link definitions of a whole text, for sections of it that are parsed alone."""
     if "]:" not in text:
         return {}
     return {
@@ -327,12 +327,11 @@ def layout_markdown(
     first_line: int = 1,
     shift: int | None = None,
 ) -> list[StyledLine]:
-    """`text` laid out in `width` cells.
+    """Lay out Markdown in `width` cells; raw HTML is shown as written, and nothing is fetched.
 
-    `found` is marked wherever it matches; `links` are reference definitions from
-    elsewhere in the same document; with `breaks` a line break in a paragraph
-    stays one; `first_line` is the number of the text's first line in its file. With
-    a `shift` code is not wrapped but moved to the left by so many cells.
+    `found` is highlighted. `links` are link definitions from elsewhere in the document. With `breaks` a line
+    break in a paragraph is kept. `first_line` is the number of the text's first line in its file. With a
+    `shift` code is not wrapped but scrolled left by that many cells.
     """
     from markdown_it.tree import SyntaxTreeNode
 
@@ -362,7 +361,7 @@ class _MarkdownLayout:
     def layout_nodes(
         self, nodes: list[SyntaxTreeNode], width: int, tight: bool = False
     ) -> list[StyledLine]:
-        """Blocks below each other, with a blank line between them unless the list is tight."""
+        """Lay out blocks with a blank line between them, unless they are items of a tight list."""
         lines: list[StyledLine] = []
         for node in nodes:
             made = self._layout_node(node, max(width, 8))
@@ -524,9 +523,9 @@ class _MarkdownLayout:
 
 
 def _split_at_breaks(spans: Spans) -> list[Spans]:
-    """Cut a paragraph at its breaks; a soft one counts only after a short line.
+    """Split a paragraph at its line breaks; a soft break counts only after a short line.
 
-    A long line was broken by an editor's margin, a short one on purpose.
+    A long line was probably broken at an editor's margin, a short one on purpose.
     """
     parts: list[Spans] = [[]]
     written = 0
@@ -554,7 +553,7 @@ def layout_code_panel(
     found: TextMatches | None = None,
     shift: int | None = None,
 ) -> list[StyledLine]:
-    """Code on a panel of its own, `width` cells wide; for `shift` see `wrap_code`."""
+    """Lay out code on a background of its own, `width` cells wide; for `shift` see `wrap_code`."""
     lines: list[StyledLine] = []
     for number, spans in enumerate(highlight_source(text, language)):
         source = first_line + number if first_line else 0
@@ -566,7 +565,7 @@ def layout_code_panel(
 
 
 CharacterRange = tuple[int, int]
-"""Characters of a text, the end exclusive."""
+"""Start and end (exclusive) of some characters."""
 
 _POSSIBLE_MARK = re.compile(r"[*_`~>#\[|]|---|^[ \t]*[-+] ", re.MULTILINE)
 _FENCE_MARK = re.compile(r"^ {0,3}(`{3,}|~{3,})([^`\n]*)$", re.MULTILINE)
@@ -586,7 +585,7 @@ _INLINE_MARK = re.compile(
     r"|(?<![\w\])])!?\[(?P<referred>(?:[^\[\]\n]|\n(?!\n)){1,300})\]\[[^\[\]\n]{1,100}\](?!\()"
     r"|(?<![\w*])\*\*(?![\s*])(?P<bold>(?:[^*\n]|\n(?!\n)|\*(?!\*)){1,300})(?<!\s)\*\*(?![\w*])"
     r"|(?<![\w*])\*(?![\s*])(?P<star>(?:[^*\n]|\n(?!\n)){1,300})(?<!\s)\*(?![\w*])"
-    # Two of these may be a name of Python's.
+    # Double underscores are left alone: they may be a Python name.
     r"|(?<!\w)_(?![\s_])(?P<low>(?:[^_\n]|\n(?!\n)){1,300})(?<!\s)_(?!\w)"
     r"|(?<!~)~~(?![\s~])(?P<struck>(?:[^~\n]|\n(?!\n)){1,300})(?<!\s)~~(?!~)"
     r")"
@@ -594,16 +593,17 @@ _INLINE_MARK = re.compile(
 _TABLE_BAR = re.compile(r"(?<!\\)\|")
 _NESTED_GROUPS = ("linked", "referred", "bold", "star", "low", "struck")
 _MAX_NESTING = 3
-"""Emphasis in a link in emphasis."""
+"""Such as emphasis in a link in emphasis."""
 
 
 def strip_markdown(
     text: str, matches: list[CharacterRange], reach: int | None = None
 ) -> tuple[str, list[CharacterRange]]:
-    """The text without its marks, and where its matches are then.
+    """Remove Markdown marks from a text; return the text and the new places of its matches.
 
-    `matches` are ascending. A mark that reaches into a match stays, so that no match
-    loses a character. Marks are looked for in the first `reach` characters only.
+    Only unambiguous marks are removed: code and unclosed pairs stay as they are. List bullets and table bars
+    become dots, so that the text can be read as one line. `matches` are ascending; a mark that overlaps a match
+    stays, so that no match loses a character. Only the first `reach` characters are searched for marks.
     """
     if not _POSSIBLE_MARK.search(text):
         return text, matches
@@ -635,7 +635,7 @@ def strip_markdown(
 
 
 def _find_marks(text: str, reach: int, dots: list[int]) -> Iterator[list[CharacterRange]]:
-    """What may go, in groups that go together; what becomes a dot is put into `dots`."""
+    """Yield groups of ranges to remove together; add the positions that become dots to `dots`."""
     position = 0
     opened = ""
     for fence in _FENCE_MARK.finditer(text, 0, reach):
@@ -663,7 +663,7 @@ def _find_prose_marks(
             first, *others = (
                 bar.start() for bar in _TABLE_BAR.finditer(text, line.start(), line.end())
             )
-            # A row is set apart from the one above, its cells from each other.
+            # Dots separate the row from the one above and its cells from each other.
             dots += [first, *others[:-1]]
             if others:
                 yield [(others[-1], others[-1] + 1)]

@@ -1,4 +1,4 @@
-"""The reader pane: the document, with a header above it, its facts, and a bar to find words."""
+"""The reader pane: the document with a header, its details, and a find bar."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ if TYPE_CHECKING:
 
 
 MAX_MATCHES = 100_000
-"""Matches that are counted; nobody walks through more."""
+"""Matches beyond this number are not counted."""
 
 
 class Header(TextLine):
-    """The line above the text; what is clicked on its left may mean something."""
+    """The line above the document; parts at its left can be clicked."""
 
     class PartClicked(Message):
-        """A part of it was clicked on."""
+        """A part was clicked."""
 
         def __init__(self, text: str) -> None:
             super().__init__()
             self.text = text
 
     def render_line(self, y: int) -> Strip:
-        """The line; where there is little room, of the size only the tokens."""
+        """Render the line; if space is short, shorten the size to its tokens."""
         width, right = self.content_size.width, self.right
         if cell_width(self.left) + cell_width(right) >= width:
             right = [
@@ -59,7 +59,7 @@ class Header(TextLine):
         return self.render_spans(align_to_edges(self.left, right, width) if y == 0 else [], width)
 
     def on_click(self, event: events.Click) -> None:
-        """Find the part."""
+        """Post the part that was clicked."""
         edge = self.gutter.left
         for text, _ in self.left:
             edge += cell_width([(text, "")])
@@ -69,12 +69,12 @@ class Header(TextLine):
 
 
 class FactsBar(MultilineText):
-    """Names and values above the text, shown while they are asked for."""
+    """Names and values above the document, shown on demand."""
 
     DEFAULT_CSS = "FactsBar { max-height: 75%; }"
 
     def set_facts(self, facts: list[tuple[str, Spans]]) -> None:
-        """Show these."""
+        """Set the facts."""
         from kbtui.tui.reader.blocks import FactsBlock
 
         self._block = FactsBlock("facts", facts)
@@ -84,7 +84,7 @@ class FactsBar(MultilineText):
         return self._block.make_lines(width) if self.display else []
 
     def render_line(self, y: int) -> Strip:
-        """A line; the last one says how many there is no room for."""
+        """Render a line; the last one counts the lines that do not fit."""
         width, height = self.content_size
         left = len(self._wrap_paragraphs(width)) - height
         if y == height - 1 and left > 0:
@@ -93,29 +93,29 @@ class FactsBar(MultilineText):
 
 
 class ReaderPane(BorderOnlyPane, Vertical):
-    """Shows what is open, and where in it one is."""
+    """Shows a document and the place of the cursor in it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("reader")]
 
     class PositionChanged(Message):
-        """Another line is being read."""
+        """The cursor moved."""
 
     class OpenRequested(Message):
-        """What a line leads to is to be opened."""
+        """The target of a line should be opened."""
 
         def __init__(self, place: NavigationTarget) -> None:
             super().__init__()
             self.place = place
 
     class StatusMessage(Message):
-        """Something to say in the status line."""
+        """A message for the status line."""
 
         def __init__(self, text: str, role: str) -> None:
             super().__init__()
             self.text, self.role = text, role
 
     class ViewRequested(Message):
-        """The same thing is to be shown in another view; "" is the next."""
+        """Another view of the document should be shown; "" is the next one."""
 
         def __init__(self, view: str = "") -> None:
             super().__init__()
@@ -135,20 +135,20 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self._start_worker = LatestOnlyWorker(self)
         self._request_texts: dict[int, str] = {}
         self._new_event_count = 0
-        """Events that were written below since one was at the end."""
+        """Events added at the end since it was last visible."""
 
     def compose(self) -> ComposeResult:
-        """Header, text, finder; the facts come over the text."""
+        """Yield header, document and find bar."""
         yield Header(id="where")
         yield self.document_view
         yield self.find_bar
 
     @property
     def is_searching(self) -> bool:
-        """Whether it is still looked for where to begin to read, or what to find."""
+        """Whether the place to start at, or matches, are still being searched for."""
         return self._start_worker.has_pending_result or self._find_worker.has_pending_result
 
-    # what is shown
+    # documents
 
     def show_document(self, document: Document, place: NavigationTarget) -> None:
         """Show a document at a place in it."""
@@ -175,14 +175,14 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self._update_title()
 
     def go_to_place(self, place: NavigationTarget) -> None:
-        """Go to another place in the document that is shown."""
+        """Go to another place in the document."""
         self.place = place
         self.stop_find()
         self.document_view.viewport.set_pattern(compile_finder(list(place.words)))
         self._find_start(self.document_view.document, place)
 
     def reload_document(self, document: Document) -> None:
-        """Show the same document as it is now, where one was reading."""
+        """Replace the document by its new version at the same place."""
         before = self.document_view.document
         if not before.is_partial:
             self._new_event_count += max(0, _count_events(document) - _count_events(before))
@@ -195,7 +195,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
             self.find_text(self.find_bar.input.value, jump=False)
 
     def release_document(self, document: Document) -> None:
-        """Give back a document unless it is shown."""
+        """Free a large document in the background, unless it is shown."""
         if document is self.document_view.document:
             return
         self._request_texts = {}
@@ -203,7 +203,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
             free_in_background(document)
 
     def _find_start(self, document: Document, place: NavigationTarget) -> None:
-        """Go where a place begins; in a big document that is looked for in a thread."""
+        """Go to where a place starts; in a large document it is searched for in a thread."""
         from kbtui.tui.reader.document import find_start_block
 
         self._start_worker.discard_results()
@@ -242,7 +242,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.post_message(self.PositionChanged())
 
     def refresh_header(self) -> None:
-        """Say where one is."""
+        """Update the header and the reference in the border."""
         port, document = self.document_view.viewport, self.document_view.document
         left: Spans = []
         if document.turns_total and port.current_turn is not None:
@@ -279,13 +279,13 @@ class ReaderPane(BorderOnlyPane, Vertical):
 
     @on(Header.PartClicked)
     def _show_clicked_view(self, event: Header.PartClicked) -> None:
-        """A click on the name of a view shows it."""
+        """Show the view whose name was clicked."""
         event.stop()
         if event.text in self.document_view.document.views:
             self.post_message(self.ViewRequested(event.text))
 
     def _summarize_request(self, turn: int) -> str:
-        """The first words of a turn's request."""
+        """Return the beginning of a turn's request."""
         document = self.document_view.document
         if turn not in self._request_texts:
             from kbtui.tui.reader.markdown import strip_markdown
@@ -300,7 +300,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
     # folds and turns
 
     def action_fold(self) -> None:
-        """Unfold or fold at the line being read, or open what it leads to."""
+        """Open or close the fold at the cursor, or open the line's target."""
         port = self.document_view.viewport
         if port.document.blocks and (link := port.document.blocks[port.cursor.block].link):
             self.post_message(self.OpenRequested(make_target(parse_ref(link))))
@@ -309,28 +309,28 @@ class ReaderPane(BorderOnlyPane, Vertical):
             self.document_view.update_view()
 
     def action_tools(self) -> None:
-        """Unfold or fold all tool calls."""
-        self._toggle_folds("tool", "tool call")
+        """Open or close all tool calls."""
+        self._toggle_folds("tool", "tool calls")
 
     def action_reasoning(self) -> None:
-        """Unfold or fold all reasoning."""
+        """Open or close all reasoning."""
         self._toggle_folds("reasoning", "reasoning")
 
     def _toggle_folds(self, kind: str, name: str) -> None:
-        """Fold or unfold all of a kind; what is opened next is then shown the same way."""
+        """Open or close all folds of a kind, also in documents shown later."""
         document = self.document_view.document
         if kind not in document.fold_kinds.values() and not document.is_partial:
-            self._post_status(f"there is no {name} here", "dim")
+            self._post_status(f"No {name} here.", "dim")
             return
         self.document_view.viewport.toggle_kind(kind)
         self.document_view.update_view()
 
     def action_next(self) -> None:
-        """The next match while finding, else the next turn."""
+        """Go to the next match while finding, else to the next turn."""
         self._go_to_next(1)
 
     def action_previous(self) -> None:
-        """The previous match while finding, else the previous turn."""
+        """Go to the previous match while finding, else to the previous turn."""
         self._go_to_next(-1)
 
     def _go_to_next(self, step: int) -> None:
@@ -340,13 +340,13 @@ class ReaderPane(BorderOnlyPane, Vertical):
             self._go_to_landmark("turn", step)
 
     def action_landmark(self, kind: str, step: int) -> None:
-        """The next or previous request or tool error."""
+        """Go to the next or previous request or failed tool call."""
         if not self._go_to_landmark(kind, step):
-            names = {"request": "request", "error": "tool error"}
-            self._post_status(f"no {names[kind]} further {'on' if step > 0 else 'back'}")
+            names = {"request": "requests", "error": "failed tool calls"}
+            self._post_status(f"No more {names[kind]} {'below' if step > 0 else 'above'}.")
 
     def _go_to_landmark(self, kind: str, step: int) -> bool:
-        """Go to the next thing of a kind that is in sight of the view; False where there is none."""
+        """Go to the next landmark of a kind that is in the view; return whether there is one."""
         port = self.document_view.viewport
         marks = self.document_view.document.landmarks.get(kind, [])
         here = port.cursor.block
@@ -360,7 +360,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         return True
 
     def go_to_turn(self, text: str) -> bool:
-        """Go to a turn, or a call in it, of what is shown; False where `text` names neither."""
+        """Go to a turn, or a call in it; return False if `text` is not such a number."""
         document = self.document_view.document
         match = re.fullmatch(r"(-?\d{1,9})(?:\.(\d{1,9}))?", text.strip())
         if match is None or not document.turns_total:
@@ -370,7 +370,8 @@ class ReaderPane(BorderOnlyPane, Vertical):
         block = document.find_turn_block(turn, int(match[2]) if match[2] else None)
         if block is None:
             self._post_status(
-                f"there is no turn {match[1]}: there are {format_count(total, 'turn')}", "warning"
+                f"No turn {match[1]}; this conversation has {format_count(total, 'turn')}.",
+                "warning",
             )
             return True
         if not self.document_view.viewport.is_in_view(block):
@@ -382,28 +383,28 @@ class ReaderPane(BorderOnlyPane, Vertical):
         return True
 
     def action_follow(self) -> None:
-        """Go to the end, and stay there while more is written."""
+        """Go to the end and follow what is added there."""
         self.document_view.action_bottom()
 
-    # the facts, and what a model sees
+    # details, and what the model sees
 
     def action_facts(self) -> None:
-        """Show or hide what there is to know of what is shown."""
+        """Show or hide the details of the document."""
         if self.facts_bar.display:
             self.facts_bar.set_paragraphs([])
             return
         self._update_facts()
         if not self.facts_bar.display:
-            self._post_status("there is nothing more to say of this", "dim")
+            self._post_status("No details for this.", "dim")
 
     def _update_facts(self) -> None:
         self.facts_bar.set_facts(self.document_view.document.facts)
 
     def action_compacted(self) -> None:
-        """Show what the model sees after compaction, or the whole again."""
+        """Show what the model sees after compaction, or everything."""
         port = self.document_view.viewport
         if not port.is_model_view and not self.document_view.document.is_compacted:
-            self._post_status("nothing was compacted: the model sees all of it", "dim")
+            self._post_status("Nothing was compacted; the model sees everything.", "dim")
             return
         port.show_as_model(not port.is_model_view)
         self.document_view.update_view()
@@ -416,11 +417,11 @@ class ReaderPane(BorderOnlyPane, Vertical):
     # wide code
 
     def action_wrap(self) -> None:
-        """Wrap wide code, or cut it to be scrolled."""
+        """Wrap wide code, or make it scrollable."""
         wrapped = self.document_view.viewport.code_offset is None
         self.document_view.viewport.set_code_offset(0 if wrapped else None)
         self.document_view.update_view()
-        said = "wide code is cut; → and ← scroll it" if wrapped else "wide code is wrapped"
+        said = "Code not wrapped; ←/→ scroll." if wrapped else "Code wrapped."
         self._post_status(said, "strong")
 
     def action_sideways(self, way: int) -> None:
@@ -432,7 +433,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
             and port.code_offset is not None
             and not any(line.continues_right for _, line in port.rows)
         ):
-            self._post_status("no code goes on at the right", "dim")
+            self._post_status("Nothing further to the right.", "dim")
             return
         if way < 0 and not port.code_offset:
             return
@@ -441,11 +442,11 @@ class ReaderPane(BorderOnlyPane, Vertical):
         )
         self.document_view.update_view()
 
-    # finding words
+    # finding
 
     @property
     def match_position(self) -> str:
-        """Which match one stands at, of how many."""
+        """The number of the current match, such as "3 of 40"."""
         more = "+" if len(self.matches) >= MAX_MATCHES else ""
         return (
             f"{self.match_index + 1:,} of {len(self.matches):,}{more}"
@@ -454,7 +455,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         )
 
     def action_find(self) -> None:
-        """Type what to find."""
+        """Open the find bar."""
         entry = self.find_bar.input
         if not self.is_finding and self.place and self.place.words:
             entry.value = self.place.words[0]
@@ -474,7 +475,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.screen.set_focus(self.document_view)
 
     def find_text(self, words: str, *, jump: bool) -> None:
-        """Look for words; `jump` goes to the first match from where one reads."""
+        """Find words; with `jump` go to the first match after the cursor."""
         pattern = compile_finder([words])
         document, as_model = self.document_view.document, self.document_view.viewport.is_model_view
         self.document_view.viewport.set_pattern(pattern)
@@ -504,7 +505,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.refresh_header()
 
     def go_to_match(self, match: int) -> None:
-        """Read match number `match`; after the last one comes the first."""
+        """Go to match number `match`; the first follows the last."""
         if self.matches:
             self.match_index = match % len(self.matches)
             self.document_view.viewport.go_to_match(*self.matches[self.match_index])
@@ -516,7 +517,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.action_clear()
 
     def action_clear(self) -> None:
-        """End finding; clear the marks."""
+        """Stop finding and clear the highlights."""
         self.stop_find()
         self.document_view.viewport.set_pattern(None)
         if self.place:
@@ -526,19 +527,19 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.document_view.update_view()
 
     def stop_find(self) -> None:
-        """End finding; marks stay."""
+        """Stop finding and keep the highlights."""
         self.is_finding = False
         self.matches, self.match_index = [], -1
         self.find_bar.close()
         self._find_worker.discard_results()
 
     def action_view(self) -> None:
-        """Ask for the next view of what is shown."""
+        """Request the next view of the document."""
         if len(self.document_view.document.views) > 1:
             self.post_message(self.ViewRequested())
 
 
 def _count_events(document: Document) -> int:
-    """How many events a conversation has; 0 for anything else."""
+    """Return the number of events of a conversation; 0 for other documents."""
     info = getattr(document.record, "info", None)
     return getattr(info, "events_count", None) or 0

@@ -1,4 +1,4 @@
-"""A subject as a document: rendered, as its source, or as `learn` gives it."""
+"""Build the document of a subject: rendered, as source, or as `learn` returns it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _LANGUAGES = {
 
 
 def subject_badges(subject: Subject) -> Spans:
-    """What is special about a subject, in words."""
+    """Return the state of a subject as badges: hidden, pre-loaded, disabled, shadowed."""
     words: Spans = []
     if subject.hidden:
         words.append(("hidden", "dim"))
@@ -71,7 +71,7 @@ def build_subject_document(subject: Subject, text: str, view: str = "read") -> D
 
 
 def _make_secret_badge(text: str) -> Spans:
-    """A warning where a text holds what looks like a key or a password."""
+    """Return a warning if a text contains what looks like a key or a password."""
     said = describe_secrets(text)
     return [(said, "warning")] if said else []
 
@@ -79,7 +79,7 @@ def _make_secret_badge(text: str) -> Spans:
 def build_text_document(
     key: str, title: str, text: str, *, view: str = "learn", ref: str | None = None
 ) -> Document:
-    """A text shown exactly as an assistant would get it."""
+    """Build a document that shows a text exactly as an assistant gets it."""
     blocks = make_source_blocks("text", text, has_line_numbers=True)
     return Document(
         key=key, title=title, blocks=blocks, ref=ref, view=view, size=format_cost(len(text))
