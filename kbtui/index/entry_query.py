@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 CANCEL_CHECK_STEPS = 10_000
-"""How many of SQLite's instructions, some 100 microseconds, lie between two looks whether to go on."""
+"""How many of SQLite's instructions, about 100 microseconds, run between two checks for cancellation."""
 
-# Citations without a time of their own have that of their conversation.
+# A citation without a time has that of its conversation.
 _CITED_AT = "coalesce(t.timestamp, (SELECT created FROM entries WHERE id = t.conversation))"
 
 
 class CitableEntry(Protocol):
-    """What is needed of an entry to know how citations call it."""
+    """The attributes of an entry that determine how citations name it."""
 
     id: str
     kind: str
@@ -41,7 +41,10 @@ class CitableEntry(Protocol):
 def open_catalog_snapshot(
     reader: IndexReader, is_given_up: Callable[[], bool] | None = None
 ) -> Iterator[sqlite3.Connection]:
-    """A connection to the catalog that sees one state of it; raises `IndexUnavailable`."""
+    """Open the catalog for queries that see one state of it; raises `IndexUnavailable`.
+
+    Also raises that once `is_given_up` returns true, which cancels a running query.
+    """
     path = reader.folder / "catalog.sqlite"
     try:
         with closing(
@@ -58,15 +61,15 @@ def open_catalog_snapshot(
         raise IndexUnavailable(
             f"the catalog cannot be read: {error}",
             where=str(path),
-            hint="`kbtui index --rebuild` makes a new one",
+            hint="run `kbtui index --rebuild`",
         ) from error
 
 
 def _map_citation_names(workspace: Workspace, entries: list[CitableEntry]) -> dict[str, str]:
-    """What citations may call these entries, and which entry that is.
+    """Return the ids of entries by the targets under which they may be cited.
 
-    A subject is called `topic/slug`, or its path where it was read as a file
-    before it was a subject.
+    A subject is cited as `topic/slug`, or as its path if it was read as a file before it became a
+    subject.
     """
     root = f"{workspace.root}/"
     found = {}
@@ -81,7 +84,7 @@ def _map_citation_names(workspace: Workspace, entries: list[CitableEntry]) -> di
 def count_citations(
     db: sqlite3.Connection, workspace: Workspace, entries: Iterable[CitableEntry], since: float
 ) -> dict[str, int]:
-    """How many citations each of some entries has from Unix time `since` on; 0 is left out."""
+    """Count the citations of some entries from Unix time `since` on, without zeros."""
     entries = list(entries)
     names = _map_citation_names(workspace, entries)
     counts: dict[str, int] = {}
@@ -102,7 +105,7 @@ def count_citations(
 
 @dataclass
 class CitationCounts:
-    """Citations of entries that exist: by entry, and by local day; 0 is left out."""
+    """Counts of citations of existing entries, by entry id and by local day, without zeros."""
 
     by_entry: dict[str, int] = field(default_factory=dict)
     by_day: dict[str, int] = field(default_factory=dict)
@@ -111,18 +114,18 @@ class CitationCounts:
 def count_all_citations(
     db: sqlite3.Connection, workspace: Workspace, entries: Iterable[CitableEntry], since: float
 ) -> CitationCounts:
-    """How often each of all entries is cited from Unix time `since` on, in one walk."""
+    """Count the citations of all entries from Unix time `since` on, in one pass over them."""
     names = _map_citation_names(workspace, list(entries))
     rows = db.execute(
         f"SELECT t.target, date({_CITED_AT}, 'unixepoch', 'localtime'), count(*) FROM citations t "
-        # The plus keeps SQLite from walking the index on targets, which is eight times slower.
+        # The plus prevents SQLite from using the index on targets, which is eight times slower.
         f"WHERE {_CITED_AT} >= ? GROUP BY +t.target, 2",
         (since,),
     ).fetchall()
     names |= _map_chunk_names(db, (row[0] for row in rows))
     found = CitationCounts()
     for target, day, count in rows:
-        # What is gone counts nowhere.
+        # Citations of deleted entries do not count.
         if (entry_id := names.get(target)) is not None:
             found.by_entry[entry_id] = found.by_entry.get(entry_id, 0) + count
             found.by_day[day] = found.by_day.get(day, 0) + count
@@ -132,7 +135,7 @@ def count_all_citations(
 def find_cited_entries(
     db: sqlite3.Connection, workspace: Workspace, entries: Iterable[CitableEntry]
 ) -> set[str]:
-    """The ids of the entries that any turn ever cited."""
+    """Return the ids of the entries that any turn ever cited."""
     names = _map_citation_names(workspace, list(entries))
     targets = [row[0] for row in db.execute("SELECT DISTINCT target FROM citations")]
     names |= _map_chunk_names(db, targets)
@@ -140,7 +143,7 @@ def find_cited_entries(
 
 
 def _map_chunk_names(db: sqlite3.Connection, targets: Iterable[str]) -> dict[str, str]:
-    """The entries of targets that are chunks."""
+    """Return the entry ids of targets that are chunks, by target."""
     loose = json.dumps([target[6:] for target in targets if target.startswith("chunk:")])
     rows = db.execute(
         "SELECT 'chunk:' || id, entry_id FROM chunks WHERE id IN (SELECT value FROM json_each(?))",
@@ -158,11 +161,12 @@ DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE = 50, 500
 
 @dataclass(frozen=True)
 class EntryFilter:
-    """Which entries: every given condition must hold.
+    """Conditions on entries, which must all hold.
 
-    `q` are words that must all be in the title or the text, in any case, as must `phrases`;
-    what is in `without` must not be. `types` are entry types, source kinds or `conversation`. `since` and
-    `until` bound the time of creation in Unix seconds, `until` exclusively.
+    `q` has words, separated by spaces, which title or text must contain in any case, as well as
+    all `phrases` and none of `without`. `types` are entry types, source kinds or `conversation`.
+    `since` and `until` bound the time of creation in Unix seconds, `until` exclusively. `hidden`
+    and `archived` include such entries.
     """
 
     q: str = ""
@@ -178,13 +182,13 @@ class EntryFilter:
 
     @property
     def key(self) -> str:
-        """What a cursor is bound to."""
+        """A hash of the conditions; a cursor is valid for the same key only."""
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:12]
 
 
 @dataclass
 class EntryRow:
-    """An entry of a page; `cites_30d` is how often turns used it in the last 30 days."""
+    """One entry of a page; `cites_30d` counts its uses by turns in the last 30 days."""
 
     id: str
     ref: str
@@ -209,14 +213,14 @@ class EntryRow:
 
 @dataclass
 class EntryPage:
-    """Some entries, newest first; totals are over all that the filter leaves."""
+    """A page of entries, newest first; the totals count all entries that match the filter."""
 
     entries: list[EntryRow] = field(default_factory=list)
     total: int = 0
     by_status: dict[str, int] = field(default_factory=dict)
     by_type: dict[str, int] = field(default_factory=dict)
     cursor: str | None = None
-    """Where the next page begins; None on the last."""
+    """Where the next page starts; None on the last page."""
 
 
 def list_entries(
@@ -231,11 +235,10 @@ def list_entries(
     now: float | None = None,
     is_given_up: Callable[[], bool] | None = None,
 ) -> EntryPage:
-    """A page of at most `limit` entries (clamped to `most`), from where `cursor` points.
+    """Return a page of at most `limit` entries (and at most `most`), starting at `cursor`.
 
-    `vectors` false means that none are made (no model wanted): nothing is
-    pending then. Raises `UsageError` for a cursor of another filter, and
-    `IndexUnavailable` once `is_given_up` says that nobody wants the page any more.
+    With `vectors` false (the model is off) no entry is pending. Raises `UsageError` for an invalid
+    cursor or one of another filter, and `IndexUnavailable` once `is_given_up` returns true.
     """
     limit = max(1, min(most, limit))
     now = time.time() if now is None else now
@@ -269,7 +272,7 @@ def list_entries(
 def get_entry_row(
     workspace: Workspace, reader: IndexReader, entry_id: str, *, vectors: bool = True
 ) -> EntryRow | None:
-    """One entry, whatever its flags; None where there is none."""
+    """Return one entry, also a hidden or archived one; None if it does not exist."""
     with open_catalog_snapshot(reader) as db:
         _create_listed_table(
             db, reader, EntryFilter(hidden=True, archived=True), vectors, only=entry_id
@@ -297,7 +300,7 @@ def _create_listed_table(
     vectors: bool,
     only: str | None = None,
 ) -> None:
-    """Make a temporary table `listed` of the wanted entries with their status."""
+    """Create a temporary table `listed` of the wanted entries with their status."""
     status = read_embedding_status(reader.folder) if vectors else EmbeddingStatus(seq=2**62)
     failed = {entry_id: error for entry_id, error in status.missing.items() if error}
     conditions, values = _make_conditions(wanted)
@@ -321,8 +324,11 @@ def _create_listed_table(
 
 
 def describe_chunks(reader: IndexReader, entry_id: str) -> list[dict[str, Any]]:
-    """An entry's chunks in order: `chunk_id`, `characters`, `model` (None without a vector),
-    `lines`, `turn`, `role`, `text`."""
+    """Return an entry's chunks in order, as documented JSON.
+
+    The keys are `chunk_id`, `characters`, `model` (None without a vector), `lines`, `turn`, `role`
+    and `text`.
+    """
     status = read_embedding_status(reader.folder)
     with open_catalog_snapshot(reader) as db:
         row = db.execute("SELECT seq FROM entries WHERE id = ?", (entry_id,)).fetchone()
@@ -368,7 +374,7 @@ def _make_conditions(wanted: EntryFilter) -> tuple[list[str], list[Any]]:
     terms = [(word, False) for word in (*wanted.q.split(), *wanted.phrases)]
     for word, excluded in [*terms, *((word, True) for word in wanted.without)]:
         if word.isascii() and "\0" not in word:
-            # SQLite's own LIKE knows case in ASCII only and ends at a NUL, but is much faster.
+            # SQLite's LIKE folds ASCII only and ends at a NUL character, but is much faster.
             escaped = "".join(f"\\{sign}" if sign in "\\%_" else sign for sign in word)
             test, value = "{} LIKE ? ESCAPE '\\'", f"%{escaped}%"
         else:
@@ -397,7 +403,7 @@ def _fill_citation_counts(
 ) -> None:
     since = now - CITATION_DAYS * DAY_SECONDS
     if len(rows) > MAX_PAGE_SIZE:
-        # One walk over all citations costs less than looking up those of so many entries.
+        # For so many entries, one pass over all citations is faster than looking them up.
         counts = count_all_citations(db, workspace, rows, since).by_entry
     else:
         counts = count_citations(db, workspace, rows, since)
@@ -417,10 +423,12 @@ def _decode_cursor(cursor: str, wanted: EntryFilter) -> tuple[float, str]:
         place = float(created), str(entry_id)
     except (ValueError, TypeError, RecursionError):
         raise UsageError(
-            "is not a cursor", where=cursor[:40], hint="leave it out to begin"
+            "invalid cursor", where=cursor[:40], hint="leave it out to start at the first page"
         ) from None
     if key != wanted.key:
         raise UsageError(
-            "the cursor belongs to another filter", where=cursor[:40], hint="leave it out to begin"
+            "the cursor belongs to another filter",
+            where=cursor[:40],
+            hint="leave it out to start at the first page",
         )
     return place

@@ -1,4 +1,12 @@
-"""Generations: each index is a directory, published by one rename, and checked for silent damage."""
+"""Generations: each index is a directory, published by one rename, and checked for silent damage.
+
+A workspace's cache directory contains directories `gen-<fingerprint>-<n>` and a link `current` to
+the one in use. Another schema, chunker, tokenizer or language gives another fingerprint and so
+another directory. A directory that is not complete is never linked.
+
+Damage is a flipped bit, or a file cut short by a full disk or a bad sector. The catalog has a
+checksum for each entry; tantivy ends each of its files with one.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +33,7 @@ CURRENT_LINK = "current"
 
 
 def compute_schema_mark() -> str:
-    """Six hex digits for the form of an index: who has other ones cannot read it."""
+    """Return six hex digits that identify the index format of this version of kbtui."""
     from kbtui.index import catalog, chunking, keyword_index, tokenizer
 
     parts = (
@@ -38,18 +46,18 @@ def compute_schema_mark() -> str:
 
 
 def compute_fingerprint(settings: Settings) -> str:
-    """The schema's mark, and six hex digits for the settings that decide what an index holds."""
+    """Return the schema mark and six hex digits for the settings that determine an index's content."""
     chosen = (settings.language, settings.embed_tool_results)
     return f"{compute_schema_mark()}{hashlib.sha256(repr(chosen).encode()).hexdigest()[:6]}"
 
 
 def is_readable_generation(folder: Path) -> bool:
-    """Whether this version of kbtui can read the generation."""
+    """Whether this version of kbtui can read the generation at `folder`."""
     return folder.name.startswith(f"gen-{compute_schema_mark()}")
 
 
 def find_current_generation(cache_dir: Path) -> Path | None:
-    """The generation in use, None where there is none yet."""
+    """Return the directory of the generation in use, None if there is none yet."""
     try:
         name = (cache_dir / CURRENT_LINK).readlink()
     except OSError:
@@ -59,14 +67,14 @@ def find_current_generation(cache_dir: Path) -> Path | None:
 
 
 def create_generation(cache_dir: Path, mark: str) -> Path:
-    """A new, empty generation."""
+    """Create an empty generation with a fingerprint and return its directory."""
     folder = cache_dir / f"gen-{mark}-{time.time_ns():x}"
     make_private(folder)
     return folder
 
 
 def publish_generation(folder: Path) -> None:
-    """Let a generation take over, atomically."""
+    """Make a generation the one in use, atomically."""
     link = folder.parent / f"{CURRENT_LINK}.new"
     link.unlink(missing_ok=True)
     link.symlink_to(folder.name)
@@ -74,7 +82,7 @@ def publish_generation(folder: Path) -> None:
 
 
 def remove_old_generations(cache_dir: Path, keep: Path) -> None:
-    """Remove generations that nobody uses any more: all but `keep` and the linked one."""
+    """Remove all generations except `keep` and the linked one."""
     used = {keep.name, getattr(find_current_generation(cache_dir), "name", None)}
     for folder in cache_dir.glob("gen-*"):
         if folder.name not in used:
@@ -89,7 +97,7 @@ _READ_BYTES = 1 << 20
 
 
 def find_damage(folder: Path, stop: threading.Event | None = None) -> str | None:
-    """What is damaged in a generation, in a phrase; None when nothing is, or `stop` is set."""
+    """Check a generation; describe damage in a phrase, None if there is none or `stop` is set."""
     from kbtui.index.catalog import Catalog
 
     try:
@@ -110,27 +118,27 @@ def find_damage(folder: Path, stop: threading.Event | None = None) -> str | None
 
 
 def find_damage_behind(error: BaseException, folder: Path) -> str | None:
-    """What is damaged in a generation where reading it ended in `error`; None where nothing is."""
+    """Describe the damage that caused `error` while reading a generation; None if there is none."""
     if isinstance(error, IndexUnavailable):
         return error.message
     if isinstance(error, sqlite3.DatabaseError) or is_panic(error):
         return f"the index cannot be read: {error}"
     if isinstance(error, KbtuiError) or not isinstance(error, Exception):
         return None
-    # Anything may follow from wrong bytes, and from a mistake in the code.
+    # Any other error can come from wrong bytes as well as from a bug, so check the files.
     return find_damage(folder)
 
 
 def is_panic(error: BaseException) -> bool:
-    """Whether it is a panic of a Rust library, which derives from no `Exception`."""
+    """Whether an error is a panic of a Rust library, which does not derive from `Exception`."""
     return type(error).__name__ == "PanicException"
 
 
 def find_damaged_index_file(folder: Path) -> str | None:
-    """The first of a tantivy index's files that is not as it was written, in a phrase.
+    """Describe the first damaged file of a tantivy index in a phrase; None if there is none.
 
-    Only files that its `meta.json` names count, and one that vanishes meanwhile is not
-    damaged: the index goes on being written.
+    Checks only files that its `meta.json` names. A file that disappears during the check is not
+    damaged, because the index may be written meanwhile; so the check is repeated then.
     """
     for _ in range(3):
         found = _find_damaged_segment_file(folder)
@@ -161,7 +169,10 @@ def _find_damaged_segment_file(folder: Path) -> str | None:
 
 
 def _has_valid_checksum(path: Path) -> bool:
-    """Whether a file's checksum, which stands at its end, is that of the file."""
+    """Whether a tantivy file matches the checksum in its footer.
+
+    The footer is JSON with the key `crc`, followed by its length and a magic number.
+    """
     size = path.stat().st_size
     if size < _FOOTER.size:
         return False

@@ -32,27 +32,27 @@ if TYPE_CHECKING:
 
 
 MAX_LAG = 500
-"""So many entries may be written before an index to which none of them belongs says that it is
-up to date: when it is opened, they are looked at."""
+"""How many entries may be written to the other keyword index before one that did not change commits
+its sequence number. On opening, it repeats what the catalog did since that number."""
 
 MAX_STALE_SHARE = 2e-5
-"""A smaller share of replaced documents is left in the statistics: each commit replaces one, which
-carries its number."""
+"""The share of replaced documents that may remain in BM25's statistics. Every commit replaces one, the
+document with its sequence number."""
 
 CitationRows = list[tuple[object, ...]]
-"""A conversation's citations, in the columns of the catalog's table."""
+"""A conversation's citations, with the columns of the catalog's table."""
 
 
 class IndexStorage:
-    """What the generation at `folder` holds, except vectors. One thread makes all calls.
+    """The files of the generation at `folder`, except vectors, for writing. For one thread.
 
-    `writers` are those of the two keyword indexes: that of hidden entries is `writers[True]`.
+    `writers` are those of the two keyword indexes; `writers[True]` is that of hidden entries.
     """
 
     def __init__(self, cache_dir: Path, settings: Settings, *, rebuild: bool = False) -> None:
-        """Open or make them; raises `IndexUnavailable` and `OSError`.
+        """Open or create the files; raises `IndexUnavailable` and `OSError`.
 
-        `rebuild` makes a new generation beside the old, which serves until `publish`.
+        `rebuild` creates a new generation; the old one stays in use until `publish`.
         """
         self.cache_dir, self.settings = cache_dir, settings
         self._behind = 0
@@ -74,7 +74,7 @@ class IndexStorage:
         try:
             self._open_files()
         except IndexUnavailable:
-            # Damaged beyond opening: a fresh generation, which a refresh fills.
+            # The files are too damaged to open: a refresh fills a new generation.
             self.folder = generations.create_generation(
                 self.cache_dir, generations.compute_fingerprint(self.settings)
             )
@@ -97,13 +97,13 @@ class IndexStorage:
         }
 
     def close(self) -> None:
-        """Let go of all files."""
+        """Close all files."""
         for writer in self.writers.values():
             writer.close()
         self.catalog.close()
 
     def is_in_place(self) -> bool:
-        """Whether its parts are where readers look for them."""
+        """Whether the files are where readers look for them."""
         parts = [self.folder / name / "meta.json" for name in ("lexical", "hidden")]
         parts.append(self.folder / "catalog.sqlite")
         is_linked = (
@@ -112,21 +112,21 @@ class IndexStorage:
         return is_linked and all(part.exists() for part in parts)
 
     def publish(self) -> None:
-        """Let a new generation take over from the old one."""
+        """Make a new generation the one in use."""
         if self._unpublished:
             generations.publish_generation(self.folder)
             self._unpublished = False
             generations.remove_old_generations(self.cache_dir, self.folder)
 
     def _catch_up_keyword_indexes(self) -> None:
-        """Bring the lexical side to the catalog's state."""
+        """Repeat in the keyword indexes what the catalog did after their last commit."""
         seq = self.catalog.current_seq()
         for hidden, writer in self.writers.items():
             mark = writer.read_watermark()
             if mark == seq:
                 continue
             if mark > seq:
-                # The catalog lost transactions (a machine's crash): nothing of the lexical side is sure.
+                # The machine crashed and the catalog lost transactions: write all entries again.
                 mark = 0
                 for entry_id in self.catalog.list_entry_ids():
                     writer.remove_entry(entry_id)
@@ -142,7 +142,7 @@ class IndexStorage:
                 writer.commit(seq)
 
     def remove_entries(self, gone: list[str]) -> list[Entry]:
-        """Take entries out by id; gives those that there were."""
+        """Remove entries by id; return those that existed."""
         self._behind += len(gone)
         found = [entry for id_ in gone if (entry := self.catalog.get_entry(id_)) is not None]
         seq = self.catalog.begin()
@@ -154,50 +154,44 @@ class IndexStorage:
                 writer.remove_entry(entry_id)
         return found
 
-    def put_batches(self, batch: list[tuple[IngestBatch, CitationRows]]) -> None:
-        """Put pieces, each with its citations, in place of what was there: one transaction."""
-        if not batch:
+    def put_batches(self, batches: list[tuple[IngestBatch, CitationRows]]) -> None:
+        """Replace entries or parts of them, each with its citations, in one transaction."""
+        if not batches:
             return
-        self._behind += len(batch)
+        self._behind += len(batches)
         seq = self.catalog.begin()
-        told: list[tuple[bool, WriteResult]] = []
+        results: list[tuple[bool, WriteResult]] = []
         try:
-            for piece, rows in batch:
-                # Read here, because an earlier piece of the batch may be of the same entry.
-                old = self.catalog.get_entry(piece.entry.id)
+            for batch, rows in batches:
+                # Read here, because an earlier item may belong to the same entry.
+                old = self.catalog.get_entry(batch.entry.id)
                 written = self.catalog.put_entry(
-                    piece.entry, piece.chunks, seq, start=piece.start, mark=piece.mark
+                    batch.entry, batch.chunks, seq, start=batch.start, mark=batch.mark
                 )
-                told.append(
-                    (
-                        old is not None
-                        and _get_document_fields(old) == _get_document_fields(piece.entry),
-                        written,
-                    )
-                )
-                if piece.entry.conversation is not None:
-                    self.catalog.replace_citations(piece.entry, rows, after=piece.after)
+                results.append((_has_same_document_fields(old, batch.entry), written))
+                if batch.entry.conversation is not None:
+                    self.catalog.replace_citations(batch.entry, rows, after=batch.after)
             self.catalog.commit()
         except BaseException:
             self.catalog.rollback()
             raise
-        for (piece, _), (same, written) in zip(batch, told, strict=True):
-            writer = self.writers[piece.entry.hidden]
-            if piece.start or (same and piece.entry.conversation is not None):
-                writer.update_chunks(piece.entry, piece.before, piece.chunks, written)
+        for (batch, _), (same, written) in zip(batches, results, strict=True):
+            writer = self.writers[batch.entry.hidden]
+            if batch.start or (same and batch.entry.conversation is not None):
+                writer.update_chunks(batch.entry, batch.before, batch.chunks, written)
             else:
-                writer.replace_entry(piece.entry, piece.chunks)
-            self.writers[not piece.entry.hidden].remove_entry(piece.entry.id)
+                writer.replace_entry(batch.entry, batch.chunks)
+            self.writers[not batch.entry.hidden].remove_entry(batch.entry.id)
 
     def set_meta(self, key: str, value: str) -> None:
-        """Remember a note of the catalog's in a transaction of its own."""
+        """Set a value in the catalog's table `meta`, in its own transaction."""
         self.catalog.begin()
         self.catalog.set_meta(key, value)
         self.catalog.commit()
         self.commit_keyword_indexes()
 
     def count_stale_documents(self) -> int:
-        """How many documents `compact` writes: those of each side that has stale ones."""
+        """Count the documents that `compact` would write: all of each index with too many stale ones."""
         return sum(
             writer.count_documents()
             for writer in self.writers.values()
@@ -205,7 +199,10 @@ class IndexStorage:
         )
 
     def compact(self, give_up: Callable[[], bool]) -> None:
-        """Remove replaced documents from the keyword indexes, whose scores they still change."""
+        """Remove replaced documents from the keyword indexes, where they still affect scores.
+
+        Stops once `give_up` returns true; that index then stays as it was.
+        """
         seq = self.catalog.current_seq()
         for hidden, writer in self.writers.items():
             if not _has_stale_documents(writer):
@@ -219,11 +216,11 @@ class IndexStorage:
                 return
 
     def commit_keyword_indexes(self) -> None:
-        """Let what was put and removed be found."""
+        """Commit the keyword indexes, so that searches find the changes."""
         seq = self.catalog.current_seq()
         for hidden, writer in self.writers.items():
-            # The visible side's statistics must not move because something hidden changed; and a
-            # commit takes longer than all else that follows a save.
+            # Commit only an index that changed: changes of hidden entries must not affect the
+            # visible index's statistics, and a commit is the slowest step after a save.
             if writer.has_changes or (hidden and self._behind > MAX_LAG):
                 writer.commit(seq)
                 if hidden:
@@ -234,31 +231,31 @@ def _has_stale_documents(writer: KeywordIndexWriter) -> bool:
     return writer.count_stale_documents() > writer.count_documents() * MAX_STALE_SHARE
 
 
-def _get_document_fields(entry: Entry) -> tuple[object, ...]:
-    """What of an entry is in each of its chunks' documents, besides its time."""
-    return (
-        entry.title, entry.kind, entry.type, entry.topic, entry.hidden, entry.archived,
-    )  # fmt: skip
+def _has_same_document_fields(old: Entry | None, new: Entry) -> bool:
+    """Whether an entry kept the fields, other than its time, that its chunks' documents have."""
+    names = ("title", "kind", "type", "topic", "hidden", "archived")
+    return old is not None and all(getattr(old, name) == getattr(new, name) for name in names)
 
 
 ComparedItem = TypeVar("ComparedItem")
 
 BATCH_ENTRIES, BATCH_SECONDS = 256, 0.5
 COMMIT_SECONDS, COMMIT_SECONDS_MAX = 2.0, 16.0
-"""What was read is found after so long; each time twice as long, because whoever builds an index
-waits for each commit."""
+"""How long after the last commit changes are committed during a refresh; the pause doubles each time,
+because indexing waits for each commit."""
 PATIENCE_SECONDS = 0.5
-"""After so long, who asked for another refresh is served before the rest: a subject that was saved
-must not wait for a long conversation."""
+"""How long a refresh runs before it makes way for another one that was requested: a saved subject must
+not wait for a long conversation."""
 STOP_CHECK_ITEMS = 64
-"""So many entries are compared between two looks at whether it is time to stop."""
+"""How many entries are compared between two checks whether to stop."""
 
 
 @dataclass
 class RefreshChanges:
-    """What a refresh found changed; `knowledge` is about topics as well as subjects.
+    """What a refresh changed: subjects (`topic/slug`), conversations (ids), and removed entries.
 
-    `unfinished` says that it made way for another, which goes on with the rest.
+    `knowledge` says that topics or subjects changed. `unfinished` says that the refresh made way
+    for another one, which continues with the rest.
     """
 
     knowledge: bool = False
@@ -273,7 +270,11 @@ class RefreshChanges:
 
 @dataclass
 class IndexProgress:
-    """How far a piece of work is; `total` counts entries or chunks, `waits` says why it rests."""
+    """How far a phase of work is.
+
+    `phase` is "keywords" (then `done` and `total` count entries) or "vectors" (chunks). `waits` says
+    why the work pauses, if it does.
+    """
 
     phase: str
     done: int
@@ -282,14 +283,13 @@ class IndexProgress:
 
 
 class _RefreshStopped(Exception):
-    """It was time to stop while files were compared, of which nothing is kept."""
+    """A refresh was stopped while it compared files, before it changed anything."""
 
 
 class Index:
-    """The index of one workspace, for writing. One thread makes all calls.
+    """The index of one workspace, for writing. For one thread.
 
-    `stop` ends a refresh between two entries, whether they are compared or taken in; what is
-    done stays done.
+    Setting `stop` ends a refresh after the current entry; what it indexed until then is kept.
     """
 
     def __init__(
@@ -303,10 +303,10 @@ class Index:
         stop: threading.Event | None = None,
         should_yield: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Open or make the index; raises `IndexUnavailable`.
+        """Open or create the index; raises `IndexUnavailable`.
 
-        `rebuild` makes a new generation beside the old, which serves until the
-        new one is complete. `should_yield` says that another refresh is waited for.
+        `rebuild` creates a new generation; the old one stays in use until the new one is complete.
+        `should_yield` says that another refresh was requested.
         """
         self.workspace = workspace
         self.settings = settings
@@ -321,31 +321,31 @@ class Index:
             raise IndexUnavailable(
                 f"the cache cannot be written: {error.strerror}",
                 where=str(self.cache_dir),
-                hint="free some space, or set XDG_CACHE_HOME to a directory that can be written",
+                hint="free some space, or set XDG_CACHE_HOME to a writable directory",
             ) from error
 
     @property
     def folder(self) -> Path:
-        """The directory of the generation that is written."""
+        """The directory of the generation that this index writes."""
         return self._storage.folder
 
     @property
     def catalog(self) -> Catalog:
-        """Its catalog."""
+        """The catalog of that generation."""
         return self._storage.catalog
 
     def is_in_place(self) -> bool:
-        """Whether its parts are where readers look for them."""
+        """Whether the files are where readers look for them."""
         return self._storage.is_in_place()
 
     def close(self) -> None:
-        """Let go of all files."""
+        """Close all files."""
         self._storage.close()
 
     def refresh(self, *, retry: bool = False) -> RefreshChanges:
-        """Compare all files with the catalog, and take in what differs.
+        """Compare all files with the catalog, and index those that differ.
 
-        With `retry` what could not be read before is read again, even where its file looks the same.
+        `retry` also reads files again that could not be read before, even if they did not change.
         """
         from kbtui.knowledge import load_knowledge
 
@@ -368,10 +368,10 @@ class Index:
         return changes
 
     def compact(self, most: int | None = None) -> int:
-        """Remove replaced documents from the keyword indexes, unless that writes more than `most`.
+        """Remove replaced documents from the keyword indexes if that writes at most `most` documents.
 
-        Returns how many documents are still to be written. Without `most` it takes long, and stops
-        when another refresh is requested.
+        Returns how many documents would still have to be written. Without `most` there is no limit,
+        but another requested refresh stops it.
         """
         stale = self._storage.count_stale_documents()
         if stale and (most is None or stale <= most):
@@ -384,7 +384,7 @@ class Index:
     def _find_differences(
         self, knowledge: Knowledge, retry: bool
     ) -> tuple[list[Subject], set[str], list[str]]:
-        """The subjects and conversations that are not as they were read, and the entries of none."""
+        """Return changed subjects, ids of changed conversations, and ids of entries without a file."""
         from kbtui.conversations.repository import list_signatures
 
         again = self.catalog.list_unreadable_ids() if retry else frozenset()
@@ -415,7 +415,7 @@ class Index:
         return subjects, conversations, [entry_id for entry_id, _ in states.values()]
 
     def _iterate_until_stopped(self, items: Iterable[ComparedItem]) -> Iterator[ComparedItem]:
-        """The items; raises `_Stopped` between two of them when it is time to stop."""
+        """Yield the items; raises `_RefreshStopped` between two of them once `stop` is set."""
         left = iter(items)
         while batch := list(islice(left, STOP_CHECK_ITEMS)):
             if self._stop.is_set():
@@ -423,7 +423,7 @@ class Index:
             yield from batch
 
     def _save_configuration_state(self, knowledge: Knowledge, changes: RefreshChanges) -> None:
-        """Remember the state of the configuration files; clients compare before they trust."""
+        """Save the state of the configuration files, with which clients compare the present one."""
         state = json.dumps(get_configuration_state(knowledge.files))
         if self.catalog.get_meta("configuration") != state:
             self._storage.set_meta("configuration", state)
@@ -440,7 +440,7 @@ class Index:
         from kbtui.citations import CitationTargets
         from kbtui.conversations.repository import list_conversations
 
-        # Metadata is read only when there is a conversation to take in.
+        # Metadata of conversations is read only if one of them changed.
         infos = list_conversations(self.workspace, counts=False) if conversations else []
         work: list[Subject | ConversationInfo] = [
             *subjects,
@@ -452,27 +452,27 @@ class Index:
         work.sort(key=_get_precedence)
         if gone:
             self._remove_entries(gone, changes)
-        done, begun = 0, time.monotonic()
-        committed = put = begun
+        done, began = 0, time.monotonic()
+        committed = written = began
         pause = COMMIT_SECONDS
-        batch: list[tuple[IngestBatch, CitationRows]] = []
+        batches: list[tuple[IngestBatch, CitationRows]] = []
         self._on_progress(IndexProgress("keywords", 0, len(work)))
-        for piece in self._read_batches(work, changes):
-            batch.append((piece, _make_citation_rows(piece.read, targets) if piece.read else []))
-            done += piece.last
+        for batch in self._read_batches(work, changes):
+            batches.append((batch, _make_citation_rows(batch.read, targets) if batch.read else []))
+            done += batch.last
             now = time.monotonic()
-            # A part is put before the next one is read, which stands on it.
-            if not piece.last or len(batch) >= BATCH_ENTRIES or now - put > BATCH_SECONDS:
-                self._storage.put_batches(batch)
-                batch, put = [], now
+            # Write each part of a conversation before reading the next, which builds on it.
+            if not batch.last or len(batches) >= BATCH_ENTRIES or now - written > BATCH_SECONDS:
+                self._storage.put_batches(batches)
+                batches, written = [], now
                 self._on_progress(IndexProgress("keywords", done, len(work)))
                 if now - committed > pause:
                     self._storage.commit_keyword_indexes()
                     committed, pause = now, min(pause * 2, COMMIT_SECONDS_MAX)
-                if now - begun > PATIENCE_SECONDS and done < len(work) and self._should_yield():
+                if now - began > PATIENCE_SECONDS and done < len(work) and self._should_yield():
                     changes.unfinished = True
                     break
-        self._storage.put_batches(batch)
+        self._storage.put_batches(batches)
         self._storage.commit_keyword_indexes()
         self._on_progress(IndexProgress("keywords", done, len(work)))
 
@@ -486,10 +486,10 @@ class Index:
                 return
             if isinstance(item, ConversationInfo):
                 changes.conversations.append(item.id)
-                for piece in read_conversation_batches(
+                for batch in read_conversation_batches(
                     self.catalog, item, embed_tool_results=self.settings.embed_tool_results
                 ):
-                    yield piece
+                    yield batch
                     if self._stop.is_set():
                         return
             else:
@@ -516,7 +516,7 @@ def _iterate_indexed_subjects(knowledge: Knowledge) -> Iterator[Subject]:
 
 
 def _get_precedence(item: Subject | ConversationInfo) -> tuple[bool, float]:
-    """Subjects before conversations, newest first (design, "Processes")."""
+    """Return a sort key: subjects before conversations, each kind newest first."""
     from kbtui.conversations.models import ConversationInfo
 
     if isinstance(item, ConversationInfo):
@@ -525,7 +525,7 @@ def _get_precedence(item: Subject | ConversationInfo) -> tuple[bool, float]:
 
 
 def get_configuration_state(files: list[Path]) -> list[list[object]]:
-    """Path, size and modification time of each file; a missing one has nulls."""
+    """Return path, size and modification time (ns) of each file; a missing file has None for both."""
     state: list[list[object]] = []
     for path in files:
         try:

@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 
 
 SUBJECT_BYTES_MAX = 20_000_000
-"""A subject over this many bytes is listed and read, but not indexed."""
+"""A subject larger than this many bytes is listed and can be read, but is not indexed."""
 
 
 def make_subject_signature(subject: Subject) -> str:
-    """Changes whenever the subject's entry would, and whenever `stat_text` does.
+    """Return text that changes whenever the subject's entry or its `format_file_state` would.
 
-    A tree that is copied with its times differs in nothing but its inodes.
+    It includes the inode because a tree that is copied with its times differs in nothing else.
     """
     return (
         f"{subject.relative}:{subject.inode}:{subject.size}:{subject.mtime_ns}"
@@ -51,7 +51,7 @@ def make_subject_signature(subject: Subject) -> str:
 
 
 def read_subject_entry(subject: Subject) -> tuple[Entry, list[Chunk]]:
-    """A subject's entry and chunks; one that cannot be read has an `error` and no chunks."""
+    """Read a subject's entry and chunks. If that fails, the entry has an `error` and no chunks."""
     from kbtui.knowledge import read_subject_text
 
     entry = Entry(
@@ -85,7 +85,7 @@ def read_subject_entry(subject: Subject) -> tuple[Entry, list[Chunk]]:
 
 
 def _fill_from_front_matter(entry: Entry, text: SubjectText) -> None:
-    """Title, type, tags and dates: from front matter, else from the text."""
+    """Set title, type, tags, source and date from the front matter; the title also from the text."""
     facts = text.facts
     entry.title = text.title or entry.title
     if isinstance(facts.get("type"), str) and facts["type"].strip():
@@ -102,7 +102,7 @@ def _fill_from_front_matter(entry: Entry, text: SubjectText) -> None:
 
 
 def _parse_date(value: object) -> float | None:
-    """A date of a front matter as Unix seconds; a date without a zone is taken as UTC."""
+    """Return a date from front matter as Unix seconds; without a time zone it is in UTC."""
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value)
@@ -116,7 +116,7 @@ def _parse_date(value: object) -> float | None:
 
 
 def make_conversation_entry(info: ConversationInfo) -> Entry:
-    """A conversation's entry, as far as it is known without reading its events."""
+    """Return a conversation's entry as far as it is known without reading its events."""
     return Entry(
         id=info.id,
         kind="conversation",
@@ -136,9 +136,9 @@ def make_conversation_entry(info: ConversationInfo) -> Entry:
 def read_conversation_entry(
     info: ConversationInfo, *, embed_tool_results: bool = False
 ) -> tuple[Entry, list[Chunk], Conversation | None]:
-    """A conversation's entry and chunks, and the conversation for who reads on.
+    """Read a conversation's entry and chunks, and the conversation itself, None if that fails.
 
-    What is damaged is left out; the entry's `error` says so.
+    Damaged events are left out, and the entry's `error` names the first problem.
     """
     from kbtui.conversations.repository import load_conversation
 
@@ -162,11 +162,11 @@ def read_conversation_entry(
 
 
 NEIGHBOURS, NEIGHBOUR_CHARACTERS = 2, 500
-"""How many neighbours a side, within how many characters, colour a chunk's vector (stack, 7)."""
+"""How many neighbours on each side, with how many characters in all, are part of a chunk's vector."""
 
 
 def find_vector_neighbours(chunks: list[Chunk], position: int) -> list[Chunk]:
-    """The chunks around one that colour its vector."""
+    """Return the neighbours that are part of the vector of the chunk at `position`."""
     found = []
     for step in (-1, 1):
         room = NEIGHBOUR_CHARACTERS
@@ -184,7 +184,7 @@ def find_vector_neighbours(chunks: list[Chunk], position: int) -> list[Chunk]:
 
 
 def set_vector_hashes(entry: Entry, chunks: list[Chunk], *, first: int = 0) -> list[Chunk]:
-    """Note for each chunk, from position `first` on, what its vector's row is made from."""
+    """Set the `vector_hash` of the chunks from position `first` on; return all chunks."""
     common = f"{entry.title}\0{entry.kind}\0{entry.topic}\0{entry.type}\0{entry.hidden}\0{entry.archived}"
     begun = blake2b(common.encode("utf-8", "surrogatepass"), digest_size=16)
     for position, chunk in enumerate(chunks[first:], first):
@@ -200,19 +200,20 @@ def set_vector_hashes(entry: Entry, chunks: list[Chunk], *, first: int = 0) -> l
 
 
 BATCH_BYTES = 512 << 10
-"""Bytes: about so much of a long conversation is put at once."""
+"""About how many bytes of a long conversation are indexed at a time."""
 WHOLE_BYTES_MAX = 2 << 20
-"""Bytes: a shorter one comes in one part."""
+"""A conversation of at most this many bytes is indexed at once."""
 UNFINISHED_SUFFIX = " …"
-"""At the end of the signature of an entry of which parts are still to come."""
+"""Ends the signature of an entry while later parts of its conversation are not indexed yet."""
 
 
 @dataclass
 class IngestBatch:
-    """An entry's chunks from ordinal `start` on; `before` are some that stand before them.
+    """An entry, or a part of one, ready to be written: its chunks from ordinal `start` on.
 
-    `read` are the turns that they were made from, and `after` the number of the turn before
-    those. `mark` says where to go on; `last` that nothing of the entry is still to come.
+    `before` are some chunks before them, `read` are the turns that they were made from, and `after`
+    is the number of the turn before those. `mark` says where to resume, `last` that this is the
+    entry's last part.
     """
 
     entry: Entry
@@ -226,13 +227,13 @@ class IngestBatch:
 
 
 def read_subject_batch(subject: Subject) -> IngestBatch:
-    """A subject, whole."""
+    """Read a subject."""
     return IngestBatch(*read_subject_entry(subject))
 
 
 @dataclass(frozen=True)
 class _KnownPart:
-    """What the catalog has of a conversation up to `mark`: so many chunks, the latest of a time."""
+    """What the catalog has of a conversation up to `mark`: number of chunks, and their latest time."""
 
     mark: TurnMark
     chunks: int
@@ -242,7 +243,10 @@ class _KnownPart:
 def read_conversation_batches(
     catalog: Catalog, info: ConversationInfo, *, embed_tool_results: bool = False
 ) -> Iterator[IngestBatch]:
-    """A conversation, or what of it is not in the catalog. Each piece must be put before the next."""
+    """Yield a conversation, or the part of it that the catalog lacks, in one or more batches.
+
+    Each batch must be written before the next one is requested.
+    """
     from kbtui.conversations.repository import get_format
 
     conversation_format = get_format(info)
@@ -266,7 +270,7 @@ def read_conversation_batches(
         if piece.last:
             return
         if held is None:
-            # There is no mark to go on from: all at once then.
+            # There is no mark to resume from, so read the rest at once.
             most = info.size
 
 
@@ -276,7 +280,7 @@ def _read_whole_conversation(info: ConversationInfo, embed_tool_results: bool) -
 
 
 def _find_known_part(catalog: Catalog, entry: Entry) -> _KnownPart | None:
-    """What the catalog has, as long as its chunks would be the same today."""
+    """Return what the catalog has, None if its chunks would be different today."""
     from kbtui.conversations.models import TurnMark
 
     kept, text = catalog.get_entry(entry.id), catalog.get_resume_mark(entry.id)
@@ -314,7 +318,7 @@ def _make_batch(
     if part.conversation.problems and not entry.error:
         entry.error = part.conversation.problems[0]
     if not part.is_last:
-        # A state that no file has: it is taken up again, and its hits are not the last word.
+        # No file has this state, so the next refresh continues, and hits count as outdated.
         entry.signature, entry.stat = f"{entry.signature}{UNFINISHED_SUFFIX}", ""
     now = _make_known_part(part, held, fresh)
     piece = IngestBatch(
@@ -333,9 +337,9 @@ def _make_batch(
 def _make_known_part(
     part: ConversationPart, held: _KnownPart | None, fresh: list[Chunk]
 ) -> _KnownPart | None:
-    """What the catalog will have up to the part's mark.
+    """Return what the catalog will have up to the part's mark, None if it cannot be resumed there.
 
-    Chunks without a time have the entry's in the index, which moves: then nothing is held.
+    A chunk without a time has that of the entry in the index, which changes when the entry grows.
     """
     if part.mark is None:
         return None

@@ -1,9 +1,8 @@
-"""The lexical index: tantivy, BM25 over fields. The only module that writes tantivy.
+"""The keyword indexes: tantivy, BM25 over fields. No other module writes them.
 
-Two indexes of one schema lie side by side: `lexical` for what everybody may
-see, `hidden` for hidden subjects, because document statistics leak through
-scores. Each commit carries the catalog's sequence number as a
-document of its own, so that a reader of the index knows how far it is.
+There are two with the same schema: `lexical`, and `hidden` for hidden subjects, because scores
+would otherwise reveal their word statistics. Each commit stores the catalog's sequence number in a
+document of its own, the watermark, which says how much of the catalog the index contains.
 """
 
 from __future__ import annotations
@@ -35,24 +34,24 @@ KEYWORD_INDEX_VERSION = 9
 """Part of the generation's fingerprint: change it with the schema or the analyzers."""
 
 CONTEXT_CHARACTERS = 600
-"""How much of its neighbours, on each side, is indexed with a chunk."""
+"""How many characters of its neighbours on each side are indexed with a chunk."""
 
 MAX_ARGUMENT_TERMS = 60
-"""So many ways an argument can be asked for, at most."""
+"""The maximum number of terms by which one argument can be found."""
 
 _WATERMARK, _NO_ENTRY = "\0watermark", "\0nothing"
 _STEMMED, _CODE = "kb_stemmed", "kb_code"
 
 
 def make_schema(language: str = "") -> Any:
-    """The fields of a chunk's document; texts are in the catalog, not stored here.
+    """Return the schema of a chunk's document. Texts are indexed here, but stored in the catalog.
 
-    Prose is stemmed for the first language of the setting; for each further one
-    there is a field of its own (`other_fields`).
+    `body`, `context` and `title` are stemmed for the first language of the setting `language`;
+    each further language has its own field (`get_language_fields`).
     """
     builder = tantivy.SchemaBuilder()
     builder.add_unsigned_field("chunk", indexed=True, fast=True)
-    # Which chunks are of one entry, without reading the catalog for each.
+    # Groups chunks by entry without reading the catalog.
     builder.add_unsigned_field("owner", fast=True)
     builder.add_unsigned_field("tie", fast=True)
     builder.add_text_field("entry", tokenizer_name="raw", index_option="basic")
@@ -70,17 +69,20 @@ def make_schema(language: str = "") -> Any:
 
 
 def parse_languages(setting: str) -> list[str]:
-    """The languages of the `language` setting, which may name several: "english, german"."""
+    """Return the languages of the setting `language`, which may name several: "english, german"."""
     return list(dict.fromkeys(setting.lower().replace(",", " ").split()))
 
 
 def get_language_fields(setting: str) -> dict[str, str]:
-    """The fields for all languages but the first, with their languages."""
+    """Return the fields of all languages but the first, with their languages."""
     return {f"body_{name}": name for name in parse_languages(setting)[1:]}
 
 
 def make_analyzer(language: str) -> Any:
-    """The analyzer of prose: folded, lower-case, stemmed for one language ("" for none)."""
+    """Return an analyzer for prose: lower case, ASCII-folded, stemmed for a language ("" for none).
+
+    Raises `IndexUnavailable` for an unknown language.
+    """
     builder = (
         tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.simple())
         .filter(tantivy.Filter.remove_long(80))
@@ -92,7 +94,7 @@ def make_analyzer(language: str) -> Any:
             builder = builder.filter(tantivy.Filter.stemmer(language))
         except ValueError as error:
             raise IndexUnavailable(
-                f"words cannot be stemmed for {language!r}",
+                f"unknown language {language!r}",
                 where="config.toml: language",
                 hint='write languages in English ("english", "english, german") or "" for none',
             ) from error
@@ -100,7 +102,10 @@ def make_analyzer(language: str) -> Any:
 
 
 def open_index(folder: Path, language: str, *, create: bool = False) -> Any:
-    """Open a tantivy index with its analyzers, which are not stored in it."""
+    """Open a tantivy index and register its analyzers, which are not stored in it.
+
+    `create` creates a missing one. Raises `IndexUnavailable`.
+    """
     if create:
         make_private(folder)
     try:
@@ -114,7 +119,7 @@ def open_index(folder: Path, language: str, *, create: bool = False) -> Any:
         raise IndexUnavailable(
             f"the keyword index cannot be opened: {error}",
             where=str(folder),
-            hint="`kbtui index --rebuild` makes a new one",
+            hint="run `kbtui index --rebuild`",
         ) from error
     first = parse_languages(language)[:1]
     index.register_tokenizer(_STEMMED, make_analyzer(first[0] if first else ""))
@@ -128,12 +133,12 @@ def open_index(folder: Path, language: str, *, create: bool = False) -> Any:
 
 
 class KeywordIndexWriter:
-    """Writes one of the two indexes. All calls are made from one thread.
+    """Writes one of the two keyword indexes. For one thread.
 
-    `changed` says whether there is something to commit. A commit without would
-    still count: replaced documents stay in the statistics until segments are
-    merged or `rewrite` removes them, and visible scores must not move because
-    something hidden did.
+    `has_changes` says whether there is something to commit. A needless commit is not free of
+    effects: it replaces the watermark, and replaced documents stay in the statistics until tantivy
+    merges segments or `rewrite_all` removes them. Scores of visible entries must not change because
+    a hidden one did.
     """
 
     def __init__(self, folder: Path, language: str, *, threads: int = 1) -> None:
@@ -153,12 +158,12 @@ class KeywordIndexWriter:
         self._skip_first_operation()
 
     def _skip_first_operation(self) -> None:
-        # tantivy gives the first operation the number of the last commit, and a merge that follows
-        # takes it for done: were it a deletion, what it deleted would be back.
+        # tantivy gives the first operation after opening the number of the last commit. A merge
+        # then takes it as done, and if it were a deletion, the deleted documents would reappear.
         self._writer.delete_documents_by_term("entry", _NO_ENTRY)
 
     def read_watermark(self) -> int:
-        """The catalog's sequence number at the last commit; 0 for a new index."""
+        """Return the catalog's sequence number at the last commit; 0 for a new index."""
         self._index.reload()
         self._searcher = searcher = self._index.searcher()
         query = tantivy.Query.term_query(self._schema, "entry", _WATERMARK)
@@ -166,7 +171,7 @@ class KeywordIndexWriter:
         return int(searcher.doc(hits[0][1])["watermark"][0]) if hits else 0
 
     def replace_entry(self, entry: Entry, chunks: Iterable[Chunk]) -> None:
-        """Put an entry's chunks in place of what the index has of it."""
+        """Replace all documents of an entry."""
         self.remove_entry(entry.id)
         held = list(chunks)
         for document in _make_documents(entry, held, range(len(held)), self._others):
@@ -178,12 +183,12 @@ class KeywordIndexWriter:
     def update_chunks(
         self, entry: Entry, before: list[Chunk], chunks: list[Chunk], written: WriteResult
     ) -> None:
-        """Put those of an entry's chunks anew that are others now, and take out those that are gone.
+        """Write the documents of an entry's changed chunks, and delete those of removed ones.
 
-        `before` are chunks that stand before these. For an entry that is here, and of which
-        nothing but its chunks has changed.
+        Only for an entry that is in the index and of which nothing but chunks has changed. `before`
+        are the chunks directly before `chunks`, for their context.
         """
-        # A chunk without a time has the entry's, which has moved.
+        # A chunk without a time has that of the entry, which has changed.
         changed = {
             *written.changed,
             *(at for at, chunk in enumerate(chunks) if not chunk.timestamp),
@@ -202,7 +207,7 @@ class KeywordIndexWriter:
         self.has_changes = True
 
     def remove_entry(self, entry_id: str) -> None:
-        """Take an entry out, if it is there."""
+        """Delete an entry's documents, if there are any."""
         if entry_id in self._added or self._has_entry(entry_id):
             self._writer.delete_documents_by_term("entry", entry_id)
             self.has_changes = True
@@ -214,7 +219,7 @@ class KeywordIndexWriter:
         return bool(self._searcher.search(query, limit=1, count=False).hits)
 
     def commit(self, watermark: int) -> None:
-        """Make everything since the last commit visible, and remember the catalog's state."""
+        """Commit, with the catalog's sequence number as the watermark."""
         self._writer.delete_documents_by_term("entry", _WATERMARK)
         document = tantivy.Document()
         document.add_text("entry", _WATERMARK)
@@ -227,15 +232,15 @@ class KeywordIndexWriter:
         self.has_changes = False
 
     def count_stale_documents(self) -> int:
-        """How many replaced documents BM25 still counts, as of the last commit."""
+        """Count the replaced documents that are still in BM25's statistics after the last commit."""
         try:
             segments = json.loads((self._folder / "meta.json").read_bytes())["segments"]
         except (OSError, ValueError, KeyError):
-            return 0  # damage is for `checking` to report
+            return 0  # `generations.find_damage` reports damage
         return sum((held.get("deletes") or {}).get("num_deleted_docs", 0) for held in segments)
 
     def count_documents(self) -> int:
-        """How many documents there are, as of the last commit."""
+        """Count the documents after the last commit."""
         return int(self._searcher.num_docs)
 
     def rewrite_all(
@@ -244,10 +249,10 @@ class KeywordIndexWriter:
         watermark: int,
         give_up: Callable[[], bool],
     ) -> bool:
-        """Write all entries again, so that nothing else counts; whether it came to the end.
+        """Write all entries again, so that no replaced document remains; return whether it finished.
 
-        tantivy-py has no call that merges segments. Until the commit, and when it is given up,
-        the index stays as it was.
+        This replaces merging segments, for which tantivy-py has no function. Until the commit, and
+        after `give_up` returns true, the index stays as it was.
         """
         self._writer.delete_documents_by_query(tantivy.Query.all_query())
         self.has_changes = True
@@ -263,9 +268,9 @@ class KeywordIndexWriter:
         return True
 
     def close(self) -> None:
-        """Let go of the index; what was not committed is forgotten."""
+        """Close the index, and discard what was not committed."""
         if self.has_changes:
-            # Without this, the writer's threads would first work off what waits for them.
+            # Without a rollback, the writer's threads would first index all queued documents.
             self._writer.rollback()
         del self._writer
 
@@ -273,7 +278,7 @@ class KeywordIndexWriter:
 def _make_documents(
     entry: Entry, chunks: list[Chunk], positions: Iterable[int], others: list[str]
 ) -> Iterator[Any]:
-    """The documents of those of an entry's chunks that stand at these positions."""
+    """Yield the documents of an entry's chunks at the given positions."""
     owner = crc32(entry.id.encode("utf-8", "surrogatepass"))
     title = normalize_text(entry.title)
     title_code = list(extract_code_words(title))
@@ -314,8 +319,11 @@ def _make_documents(
 
 
 def make_argument_terms(key: str, value: str) -> list[str]:
-    """What `arg:key=…` may say of an argument: all of it, one of its words, an end of a path or
-    a directory that it lies in."""
+    """Return the terms by which the filter `arg:` finds an argument.
+
+    These are the key, and `key=` followed by the whole value, one of its words, the end of a path,
+    or one of its parent directories.
+    """
     key, value = key.lower(), " ".join(value.lower().split())
     words = value.split(" ")
     found = [value, *words]
@@ -328,10 +336,10 @@ def make_argument_terms(key: str, value: str) -> list[str]:
 
 
 def _make_context(chunks: list[Chunk], position: int) -> str:
-    """A chunk within what stands around it: the end of what is before, the start of what follows.
+    """Return a chunk's text with the end of the text before it and the start of the text after it.
 
-    The chunk itself is in it, or one without neighbours would seem to say less
-    than a long entry's (docs/search-quality.md).
+    The chunk itself is included, so that a short entry's chunk does not score lower than one with
+    neighbours (docs/search-quality.md).
     """
     before = after = ""
     for neighbour in reversed(chunks[max(0, position - 2) : position]):

@@ -1,4 +1,4 @@
-"""`IndexReader`: what clients open. Never writes, never loads LanceDB or a model."""
+"""Reads an index, for clients. Never writes, and never imports LanceDB or a model."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
 
 
 class IndexReader:
-    """The generation in use, for reading, from any thread.
+    """Reads the generation in use, from any thread.
 
-    Raises `IndexUnavailable` when there is none. `moved()` says that another
-    generation took over; a new reader then sees that one.
+    Raises `IndexUnavailable` if there is none. When another generation replaces it
+    (`is_replaced`), a new reader must be created.
     """
 
     def __init__(self, cache_dir: Path) -> None:
         folder = generations.find_current_generation(cache_dir)
         if folder is None:
             raise IndexUnavailable(
-                "there is no index yet", where=str(cache_dir), hint="`kbtui index` makes one"
+                "there is no index yet", where=str(cache_dir), hint="run `kbtui index`"
             )
         if not generations.is_readable_generation(folder):
             raise IndexUnavailable(
                 "the index was made by another version of kbtui",
                 where=str(folder),
-                hint="`kbtui index` makes one for this version",
+                hint="run `kbtui index` to make one for this version",
             )
         self._cache_dir = cache_dir
         self.folder = folder
@@ -48,11 +48,11 @@ class IndexReader:
 
     @property
     def generation(self) -> str:
-        """The name of the generation; chunk numbers mean something only within one."""
+        """The name of the generation. Chunk numbers are valid only within one generation."""
         return self.folder.name
 
     def is_replaced(self) -> bool:
-        """Whether another generation took over since."""
+        """Whether another generation is in use now."""
         return generations.find_current_generation(self._cache_dir) != self.folder
 
     def close(self) -> None:
@@ -63,7 +63,7 @@ class IndexReader:
 
     @contextmanager
     def _lock_catalog(self) -> Iterator[None]:
-        """Hold the lock; raise `IndexUnavailable` for what cannot be read."""
+        """Hold the lock, and turn read errors into `IndexUnavailable`."""
         with self._lock:
             try:
                 yield
@@ -71,17 +71,17 @@ class IndexReader:
                 raise IndexUnavailable(
                     f"the index is damaged: {error}",
                     where=str(self.folder),
-                    hint="`kbtui index` builds it again",
+                    hint="run `kbtui index` to rebuild it",
                 ) from error
 
     def open_keyword_index(self, *, hidden: bool = False) -> Any:
-        """The tantivy index, at its last commit."""
+        """Return the tantivy index at its last commit; `hidden` selects that of hidden subjects."""
         from kbtui.index.keyword_index import open_index
 
         name = "hidden" if hidden else "lexical"
         with self._lock:
             index = self._lexical.get(name)
-            # A commit is another file in place of this one; without, there is nothing to load.
+            # A commit replaces this file; as long as it is the same, there is nothing to reload.
             commit = _get_file_state(self.folder / name / "meta.json")
             if index is None:
                 index = self._lexical[name] = open_index(self.folder / name, self.language)
@@ -91,48 +91,51 @@ class IndexReader:
             return index
 
     def get_configuration_state(self) -> list[list[object]]:
-        """The state of the configuration files that the index was made with."""
+        """Return path, size and modification time of the configuration files of the last refresh."""
         with self._lock_catalog():
             value = self._catalog.get_meta("configuration")
             return json.loads(value) if value else []
 
     def get_chunks(self, numbers: list[int]) -> dict[int, tuple[Chunk, str]]:
-        """Chunks by number, each with its entry's id."""
+        """Return chunks with their entries' ids, by number."""
         with self._lock_catalog():
             return self._catalog.get_chunks(numbers)
 
     def get_chunk_owners(self, numbers: list[int]) -> dict[int, tuple[str, str]]:
-        """The ids of chunks by number, each with its entry's."""
+        """Return the ids of chunks and of their entries, by number."""
         with self._lock_catalog():
             return self._catalog.get_chunk_owners(numbers)
 
     def list_chunks(self, entry_id: str) -> list[Chunk]:
-        """An entry's chunks, in order."""
+        """Return an entry's chunks in order."""
         with self._lock_catalog():
             return self._catalog.list_chunks(entry_id)
 
     def get_chunk(self, chunk_id: str) -> tuple[Chunk, str] | None:
-        """A chunk by its id, with its entry's id."""
+        """Return a chunk by id, with its entry's id; None if it does not exist."""
         with self._lock_catalog():
             return self._catalog.get_chunk(chunk_id)
 
     def get_entries(self, ids: set[str]) -> dict[str, Entry]:
-        """Entries by id."""
+        """Return entries by id."""
         with self._lock_catalog():
             return self._catalog.get_entries(ids)
 
     def count_rows(self) -> dict[str, int]:
-        """How many entries, chunks and citations there are."""
+        """Count `subjects`, `conversations`, `chunks` and `citations`."""
         with self._lock_catalog():
             return self._catalog.count_rows()
 
     def is_empty(self, *, hidden: bool) -> bool:
-        """Whether there is no entry; with `hidden` false, none but hidden ones."""
+        """Whether there is no entry; unless `hidden`, hidden entries do not count."""
         with self._lock_catalog():
             return self._catalog.is_empty(hidden=hidden)
 
     def find_citations(self, targets: list[str], chunk: str | None = None) -> list[tuple[Any, ...]]:
-        """The citations of any of `targets` or of `chunk`, newest first (the catalog's columns)."""
+        """Return the citations of any of `targets` or of the chunk `chunk`, newest first.
+
+        The columns are those of the catalog's table `citations`.
+        """
         with self._lock_catalog():
             return self._catalog.find_citations(targets, chunk)
 

@@ -1,9 +1,8 @@
-"""The words that programmers use: identifiers, paths, versions, and scripts without spaces.
+"""Tokens for identifiers, paths, versions, and scripts without spaces.
 
-tantivy's tokenizer keeps runs of letters and digits: `camelCase` is one word,
-`read_subject` is two, `C++` is `c`, a Chinese sentence is one long word. This
-module makes the words of a second field, `code`, from a text and, by the same
-rules, the forms of a word of a query.
+tantivy's tokenizer splits text into runs of letters and digits: `camelCase` is one word,
+`read_subject` is two, `C++` is `c`, and a Chinese sentence is one long word. This module makes the
+words of a second field, `code`, and by the same rules the forms of a query's words.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ if TYPE_CHECKING:
 TOKENIZER_VERSION = 3
 """Part of the generation's fingerprint: change it when the same text gives other words."""
 
-# Each begins at the start of a run of letters and never goes back into it, so
-# that a long blob costs no more than a text of its length. Joined: a/b.py, a-b,
-# a::b, 2.8.3; C++ and C#; with a hump or an underscore: aB, ABc, a_b.
+# The alternatives: joined words (a/b.py, a-b, a::b, 2.8.3); C++ and C#; camel case or underscores
+# (aB, ABc, a_b). Each starts at the start of a word and never backtracks into it, so that the time
+# for a long blob is linear.
 _COMPOUND = re.compile(
     r"(?<![A-Za-z0-9_])(?:"
     r"[A-Za-z0-9_]++(?:(?:/\.|[.\-/]|::)[A-Za-z0-9_]++)++"
@@ -35,12 +34,12 @@ _COMPOUND_SEPARATOR = re.compile(r"[.\-/_:]+")
 _CAMEL_PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
 _VERSION = re.compile(r"[vV]?(\d+(?:\.\d+)+)")
 MAX_COMPOUND_LENGTH, MAX_PATH_ENDS = 200, 5
-"""A compound of more characters is no word; so many ends of a path or a dotted name are words."""
+"""The maximum length of a compound in characters, and how many ends of a path or dotted name are words."""
 
 
 @cache
 def _get_unspaced_pattern() -> re.Pattern[str]:
-    """Made when first asked for: it takes two milliseconds, and English does without."""
+    """Compile the pattern on first use: it takes two milliseconds, and English does not need it."""
     return re.compile(
         "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
         "\uac00-\ud7af\uf900-\ufaff\U00020000-\U0002ffff]+"
@@ -48,7 +47,11 @@ def _get_unspaced_pattern() -> re.Pattern[str]:
 
 
 class TokenForms(NamedTuple):
-    """What a query's word may stand as in a text: as `wholes`, any of them, and in `parts`."""
+    """The forms of a query's word in the field `code`.
+
+    A text has the word if it has any of `wholes`, all `parts` of a camelCase word, or all `pairs`
+    of characters of a script without spaces.
+    """
 
     wholes: list[str]
     parts: list[str]
@@ -56,15 +59,15 @@ class TokenForms(NamedTuple):
 
 
 def normalize_text(text: str) -> str:
-    """Text as it is indexed and asked for: composed, one form of each letter, no lone surrogates."""
+    """Normalize text for indexing and queries: Unicode form NFKC, without lone surrogates."""
     if text.isascii():
         return text
     return unicodedata.normalize("NFKC", text.encode("utf-8", "replace").decode("utf-8"))
 
 
 def extract_code_words(text: str) -> Iterator[str]:
-    """The words of the `code` field: compounds whole and by their humps; pairs of CJK characters."""
-    # Plain words are most of a text, and none of these: to leave them out costs less than a look.
+    """Yield the words of the field `code`: compounds, camelCase parts, pairs of CJK characters."""
+    # Most of a text is plain words, and skipping them is faster than matching them.
     odd = " ".join(
         [
             word
@@ -84,12 +87,12 @@ def extract_code_words(text: str) -> Iterator[str]:
 
 
 def get_word_forms(word: str) -> TokenForms:
-    """The forms of a word of a query."""
+    """Return the forms of a query's word."""
     wholes: list[str] = []
     parts: list[str] = []
     for match in _COMPOUND.finditer(word[: MAX_COMPOUND_LENGTH * 2]):
         whole = match[0].lower()
-        # A path is asked for as it is written; its ends would find others.
+        # A path is searched as written, because its ends would find other paths.
         wholes += [whole, _join_word_parts(whole)]
         if version := _VERSION.fullmatch(whole):
             wholes.append(version[1])
@@ -101,7 +104,7 @@ def get_word_forms(word: str) -> TokenForms:
 
 
 def _iterate_whole_forms(whole: str) -> Iterator[str]:
-    """A compound as written and squeezed; its ends; a version without `v`, and shorter."""
+    """Yield a compound, also without `_` and `-`; the ends of a path; a version's shorter forms."""
     lower = whole.lower()
     yield lower
     if (joined := _join_word_parts(lower)) != lower:
@@ -121,12 +124,12 @@ def _iterate_whole_forms(whole: str) -> Iterator[str]:
 
 
 def _join_word_parts(word: str) -> str:
-    """`read_subject`, `read-subject` and `readSubject` are one word."""
+    """Join a word's parts, so that `read_subject` and `read-subject` equal `readsubject`."""
     return word.replace("_", "").replace("-", "") or word
 
 
 def split_camel_case(word: str) -> list[str]:
-    """The lower-case parts of the camelCase words in a compound; [] where there is none."""
+    """Return the lower-case parts of the camelCase words in a compound, [] if it has none."""
     if word.islower() or word.isupper():
         return []
     return [
@@ -143,7 +146,7 @@ def _split_camel_word(piece: str) -> list[str]:
 
 
 def extract_cjk_pairs(text: str) -> Iterator[str]:
-    """Overlapping pairs of characters of scripts written without spaces; a lone one as it is."""
+    """Yield overlapping pairs of characters of scripts without spaces; a single one as it is."""
     for match in _get_unspaced_pattern().finditer(text):
         run = match[0]
         if len(run) == 1:
@@ -153,7 +156,7 @@ def extract_cjk_pairs(text: str) -> Iterator[str]:
 
 
 def has_unspaced_script(text: str) -> bool:
-    """Whether a text has characters of scripts written without spaces."""
+    """Whether a text has characters of scripts without spaces, such as Chinese or Thai."""
     return not text.isascii() and _get_unspaced_pattern().search(text) is not None
 
 

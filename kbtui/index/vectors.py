@@ -1,8 +1,7 @@
-"""The vectors: LanceDB, one table a model. The only module that knows LanceDB.
+"""The vectors: LanceDB, one table for each model. No other module imports LanceDB.
 
-A row is a chunk's number with its vector and the columns that questions narrow
-by, so that a filter works before ranking. Rows follow the
-catalog (`lacking` says what differs), and writing is in batches.
+A row has a chunk's number, its vector, and the columns by which questions filter, so that filters
+apply before ranking. Rows are written in batches by `embedding_queue`.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from kbtui.errors import IndexUnavailable
 from kbtui.index.models import RankedChunk, sort_ranked_chunks
 from kbtui.workspace.paths import as_utf8, make_private
 
-# Lance writes its log to file descriptor 2 unless told before it is imported.
+# Set before the import, because Lance otherwise logs to file descriptor 2.
 os.environ.setdefault("LANCEDB_LOG", "error")
 os.environ.setdefault("LANCE_LOG", "error")
 
@@ -31,45 +30,47 @@ if TYPE_CHECKING:
     from kbtui.index.embedding_model import Matrix
 
 VECTORS_VERSION = 3
-"""Part of the table's name: change it with the columns or the way vectors are put together."""
+"""Part of the table's name: change it with the columns or with what a vector is made from."""
 
 EXACT_ROWS = 10_000
-"""From here an index of one partition, always probed, pays: exact, and three times as fast
-(design, "Processes")."""
+"""From this many rows on there is an index of one partition, which is exact and three times as fast."""
 APPROXIMATE_ROWS = 100_000
-"""From here the exact index takes longer than a question should. One of many partitions, of which
-some are probed, with a bit a dimension (RaBitQ), whose best are ranked by their whole vectors, finds
-.99 of the same (docs/performance.md)."""
+"""From this many rows on the exact index is too slow. Instead there is one of many partitions with one
+bit per dimension (RaBitQ, Gao and Long, 2024): some partitions are probed, and the best rows are ranked
+by their whole vectors. It finds 99 % of the same rows (docs/performance.md)."""
 PARTITION_ROWS, PROBED_PARTITIONS = 4000, 64
 MIN_RERANKED = 500
-"""So many at least are ranked by their whole vectors: a bit a dimension only says which may be near."""
+"""The minimum number of rows that are ranked by their whole vectors."""
 REINDEX_GROWTH = 4
-"""An index is made anew when the table has grown so many times."""
+"""The growth factor of the table after which its index is rebuilt."""
 MAX_SUPPLEMENTS = 12
-"""Each time that the table is tidied, new rows get a small index of their own, and rows of different
-indexes are never joined into one fragment: after so many, one index is made of all."""
+"""Each compaction gives new rows a small index of their own, and Lance never joins fragments of
+different indexes. After this many, the index is rebuilt."""
 NARROW_ROWS = 50_000
-"""When a filter leaves no more, these are ranked exactly: their neighbours may be in any partition."""
+"""If a filter leaves at most this many rows, they are searched exactly, because the nearest of them may
+be in any partition."""
 CACHE_BYTES, METADATA_BYTES = 256 << 20, 64 << 20
-"""What Lance may keep in memory of its index, and of what it knows about its files."""
+"""How much memory Lance may use to cache its index, and to cache metadata of its files."""
 KEEP_VERSIONS = timedelta(minutes=2)
-"""Old versions are kept so long, for whoever still reads them: threads of this process."""
+"""How long old versions of the table are kept for threads that still read them."""
 
 LEAN_WEIGHT, LEAN_CANDIDATES = 0.3, 3
+"""How far a query's vector moves towards a keyword hit, and how many of the best hits are candidates."""
 MAX_FRAGMENTS = 24
+"""The number of fragments or writes after which `compact` does its work."""
 OVERFETCH = 5
-"""How many times the limit is looked at before an entry's surplus chunks are left out."""
+"""How many times the limit is fetched, because surplus chunks of one entry are dropped afterwards."""
 
 
 class VectorStore:
-    """The vectors of one model. Written by one thread; searched by others through `search`."""
+    """The vectors of one model. One thread writes; any thread may search."""
 
     def __init__(
         self, folder: Path, model: str, dimension: int, *, kept: timedelta = KEEP_VERSIONS
     ) -> None:
-        """Open, or make, the table of `model` with vectors of `dimension` floats.
+        """Open or create the table of `model` with vectors of `dimension` floats.
 
-        Raises `IndexUnavailable` when it cannot be opened.
+        `kept` says how long old versions are kept. Raises `IndexUnavailable`.
         """
         self._dimension, self._kept, self._writes = dimension, kept, 0
         schema = pa.schema(
@@ -106,7 +107,7 @@ class VectorStore:
             ) from error
 
     def read_hashes(self) -> tuple[Any, Any]:
-        """Number and hash of every row, as two arrays."""
+        """Return number and hash of every row, as two arrays."""
         import numpy as np
 
         table = self._table.search().select(["number", "hash"]).to_arrow()
@@ -114,11 +115,11 @@ class VectorStore:
         return table["number"].to_numpy(), np.concatenate([np.array([], dtype="S16"), *marks])
 
     def count_rows(self, where: str | None = None) -> int:
-        """How many rows there are, or how many a filter leaves."""
+        """Count all rows, or those that match the SQL condition `where`."""
         return int(self._table.count_rows(where))
 
     def add_rows(self, rows: Sequence[dict[str, Any]], vectors: Matrix) -> None:
-        """Add chunks; `rows` have the table's columns but the vector."""
+        """Add chunks: `rows` have all columns except the vector, `vectors` has a row for each."""
         if not rows:
             return
         columns: dict[str, Any] = {
@@ -132,7 +133,7 @@ class VectorStore:
         self._writes += 1
 
     def remove_rows(self, numbers: Iterable[int]) -> None:
-        """Take chunks out."""
+        """Remove the rows of these chunks."""
         held = sorted(numbers)
         for at in range(0, len(held), 2000):
             part = ", ".join(str(int(number)) for number in held[at : at + 2000])
@@ -142,9 +143,10 @@ class VectorStore:
     def search(
         self, vector: Sequence[float], where: str, limit: int, per_entry: int
     ) -> list[tuple[int, float]]:
-        """The nearest chunks with their cosine similarity, best first; ties by chunk id.
+        """Return the nearest chunks with their cosine similarity, best first, ties by chunk id.
 
-        At most `per_entry` chunks of one entry, so that a long one does not fill the leg.
+        `where` is a condition from `make_filter_sql`. At most `per_entry` chunks belong to one
+        entry, so that a long one does not fill the result.
         """
         wanted, probed = limit * OVERFETCH, min(self._partitions, PROBED_PARTITIONS)
         if self._partitions > 1:
@@ -153,8 +155,8 @@ class VectorStore:
             probed = 0
         found = self._find_nearest(vector, where, wanted, probed)
         if len(found) < wanted and 0 < probed < self._partitions:
-            # The filter left too few in these. Lance could be told to go on by itself, but then
-            # it always looks into all of them.
+            # The filter left too few rows in the probed partitions. Lance's own option to continue
+            # then is not used, because it always probes all partitions.
             found = self._find_nearest(vector, where, wanted, self._partitions)
         seen: Counter[object] = Counter()
         kept = []
@@ -167,7 +169,7 @@ class VectorStore:
     def _find_nearest(
         self, vector: Sequence[float], where: str, wanted: int, probed: int
     ) -> list[RankedChunk]:
-        """The nearest rows in so many partitions of the index; 0 for exact search without it."""
+        """Return the nearest rows in `probed` partitions of the index; 0 searches without the index."""
         query: Any = self._table.search(list(vector), vector_column_name="vector")
         query = query.distance_type("cosine")
         if probed:
@@ -185,7 +187,7 @@ class VectorStore:
         ]
 
     def get_vector(self, numbers: Sequence[int]) -> list[float] | None:
-        """The vector of the first of these chunks that has one."""
+        """Return the vector of the first of these chunks that has one, None if none has."""
         if not numbers:
             return None
         wanted = ", ".join(str(int(number)) for number in numbers)
@@ -198,7 +200,10 @@ class VectorStore:
         return self.count_rows(where) <= NARROW_ROWS
 
     def compact(self, *, force: bool = False) -> None:
-        """Keep the table compact: join fragments, drop old versions, index what is large."""
+        """Join fragments, delete old versions, and index a large table.
+
+        Does nothing while there are few fragments and writes, unless `force` is set.
+        """
         stats: Any = self._table.stats()
         fragments = stats["fragment_stats"]["num_fragments"]
         if not force and fragments <= MAX_FRAGMENTS and self._writes <= MAX_FRAGMENTS:
@@ -217,7 +222,7 @@ class VectorStore:
         from lancedb.index import Bitmap, BTree, IvfFlat, IvfRq
 
         old = self._find_partition_count()
-        # A bit a dimension comes in whole bytes.
+        # One bit per dimension must fill whole bytes.
         form = IvfRq if partitions > 1 and self._dimension % 8 == 0 else IvfFlat
         self._table.create_index(
             "vector",
@@ -230,7 +235,7 @@ class VectorStore:
             if index.columns == ["vector"] and index.name != f"{_INDEX_PREFIX}{partitions}":
                 self._table.drop_index(index.name)
         if partitions > 1 and not old > 1:
-            # What most questions narrow by, and what single chunks are found by.
+            # For the most common filters, and for finding single chunks.
             for column in ("hidden", "archived"):
                 self._table.create_index(column, config=Bitmap())
             for column in ("number", "entry"):
@@ -241,7 +246,7 @@ class VectorStore:
         return int(stats.num_indices or 0) if stats else 0
 
     def _find_partition_count(self) -> int:
-        """How many partitions the index has, 0 where there is none; its name says so."""
+        """Return the number of partitions of the index from its name; 0 if there is no index."""
         names = [index.name for index in self._table.list_indices()]
         found = [
             name.removeprefix(_INDEX_PREFIX) for name in names if name.startswith(_INDEX_PREFIX)
@@ -250,12 +255,12 @@ class VectorStore:
 
 
 def remove_vectors(folder: Path) -> None:
-    """Remove a directory of vectors, which are made again."""
+    """Remove a directory of vectors."""
     shutil.rmtree(folder, ignore_errors=True)
 
 
 def shift_towards(vector: list[float], towards: list[float] | None) -> list[float]:
-    """A question's vector, moved by `LEAN` towards another (docs/search-quality.md)."""
+    """Move a query's vector by `LEAN_WEIGHT` towards another one (docs/search-quality.md)."""
     if towards is None:
         return vector
     return [mine + LEAN_WEIGHT * other for mine, other in zip(vector, towards, strict=True)]
@@ -274,7 +279,7 @@ def make_filter_sql(
     exclude: str | None = None,
     entries: Sequence[str] = (),
 ) -> str:
-    """The filter of a question in LanceDB's SQL; every value is quoted."""
+    """Return a question's filters as a condition in LanceDB's SQL, with every value quoted."""
     parts = []
     if not hidden:
         parts.append("hidden = false")
@@ -304,4 +309,4 @@ _WIDE_FILTERS = {
     make_filter_sql(hidden=True),
     make_filter_sql(archived=True),
 }
-"""Filters that leave nearly everything."""
+"""Filters that match nearly all rows."""
