@@ -88,7 +88,7 @@ def test_every_subject_is_listed_once_when_all_is_open(
         target.write_text("x")
 
     class Files:
-        def knowledge(self) -> Knowledge:
+        def load_knowledge(self) -> Knowledge:
             return load_knowledge(open_root(book.root))
 
     prompt_state = read_prompt_state(Files())  # type: ignore[arg-type]
@@ -132,7 +132,7 @@ def test_any_keys_end_in_what_the_marks_alone_would_give(
     marks = PendingMarks()
 
     class Files:
-        def knowledge(self) -> Knowledge:
+        def load_knowledge(self) -> Knowledge:
             return knowledge
 
     prompt_state = read_prompt_state(Files())  # type: ignore[arg-type]
