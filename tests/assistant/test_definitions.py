@@ -114,7 +114,7 @@ def test_defaults_are_filled_in_and_null_counts_as_left_out() -> None:
 @pytest.mark.parametrize(
     ("name", "arguments", "says"),
     [
-        ("conversation_list", {"limt": 3}, 'there is no argument "limt", did you mean `limit`?'),
+        ("conversation_list", {"limt": 3}, 'unknown argument "limt", did you mean `limit`?'),
         ("conversation_list", {"limit": "3"}, '`limit` must be a whole number, not "3"'),
         ("conversation_list", {"limit": True}, "`limit` must be a whole number, not true"),
         ("conversation_list", {"limit": 2.5}, "`limit` must be a whole number, not 2.5"),
@@ -209,5 +209,5 @@ def test_schema_prints_what_is_offered(
 
     assert main(["-w", str(workspace_root), "tools", "schema"]) == 0
     text = capfd.readouterr().out
-    assert "  limit (integer; default 20)\n      How many passages, 1 to 100.\n" in text
+    assert "  limit (integer; default 20)\n      Number of passages, 1 to 100.\n" in text
     assert '  sort (string; default "activity"; one of created, activity, updated)\n' in text

@@ -60,7 +60,7 @@ def test_a_search_gives_the_best_passages_that_fit(big: Builder, library: Librar
     assert len(many) <= ANSWER_LIMIT
     assert many.count("\n[entry ") > 20
     assert few.split("\n[entry ")[1:3] == many.split("\n[entry ")[1:3]
-    assert "more passages do not fit into 60,000 characters: ask for others with `topics`" in many
+    assert "more passages do not fit into 60,000 characters: narrow the search with `topics`" in many
     assert "do not fit" not in few
 
 
@@ -116,7 +116,7 @@ def test_the_refusal_names_the_size_that_the_answer_would_have(
 
 def test_what_a_source_names_can_be_learned(built: Builder, library: Library) -> None:
     found = answer_call("knowledge_search", {"query": "aardvark dusk"}, library).text
-    source = re.findall(r"Sources in order: ([^,\n]+)", found)[0]
+    source = re.findall(r"Sources: ([^,\n]+)", found)[0]
     assert source == "guide/start:1-3"
     learned = answer_call("learn", {"topic": source}, library)
     assert learned.text == "# Getting started\n\nFeed the aardvark at dusk.\n"

@@ -461,7 +461,7 @@ async def test_once_the_model_is_warm_the_meaning_is_found_too(
                 while "keywords only" in found:
                     await anyio.sleep(0.5)
                     found = text_of(await client.call_tool("knowledge_search", question))
-        assert "Sources in order: guide/cars" in found
+        assert "Sources: guide/cars" in found
     finally:
         end_engine(builder)
 

@@ -87,5 +87,5 @@ def test_search_ranks_the_same_for_people_and_for_assistants(
     found = answer_call("knowledge_search", {"query": "aardvark badger"}, library, format="json")
     assert json.loads(found.text)["hits"] == printed["hits"]
     text = answer_call("knowledge_search", {"query": "aardvark badger"}, library).text
-    refs = re.findall(r"Sources in order: (.*)", text)[0].split(", ")
+    refs = re.findall(r"Sources: (.*)", text)[0].split(", ")
     assert refs == [hit["ref"] for hit in printed["hits"]]

@@ -108,7 +108,7 @@ def test_each_command_says_that_the_last_refresh_failed(built: Builder, words: l
 @pytest.mark.usefixtures("full")
 def test_an_assistant_is_told_that_the_index_may_be_behind(library: Library) -> None:
     reply = reply_of("knowledge_search", {"query": "stork"}, library)
-    assert "The index may be behind the files." in reply.text
+    assert "The index may be out of date." in reply.text
 
 
 @pytest.mark.parametrize("room", [0, 8])
