@@ -1,13 +1,13 @@
 """kbtui: browse, search and read what a JP workspace knows and remembers.
 
-The public Python API is `open_workspace` and, for coroutines, `create_memory_client`, with the
-records and errors that they give. Each is imported on first use, so that `import kbtui` costs
-nothing. The guide's page `guide/python` documents them.
+The public Python API is `open_workspace` and, for coroutines, `create_memory_client`, with their
+records and errors. Each name is imported on first use, so that `import kbtui` takes no time. The
+guide's page `guide/python` documents them.
 """
 
 from kbtui.version import __version__
 
-TYPE_CHECKING = False  # importing `typing` would not cost nothing
+TYPE_CHECKING = False  # importing `typing` would take time
 if TYPE_CHECKING:
     from kbtui.citations.models import Citation, Citations
     from kbtui.conversations.models import ConversationInfo
@@ -60,7 +60,7 @@ _MODULES = {
     "create_memory_client": "library.async_client",
     "open_workspace": "library",
 }
-"""Where a name is defined, if not in `errors`."""
+"""The modules of the names that are not in `errors`."""
 
 
 def __getattr__(name: str) -> object:

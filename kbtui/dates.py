@@ -24,10 +24,10 @@ def parse_moment(
     *,
     to_end_of_day: bool = False,
 ) -> datetime | None:
-    """A moment in UTC, None when `text` is none.
+    """Parse a date, a time or an age; return it in UTC, or None if `text` is none of these.
 
-    A day begins at midnight in `zone` (None: local time) where the text names no zone;
-    `to_end_of_day` gives the midnight after it. An age is counted back from `now` (aware); a
+    A day is the midnight at its beginning, with `to_end_of_day` that at its end. Without a zone in
+    the text the zone is `zone` (None: local time). An age is subtracted from `now` (aware). A
     weekday is the last one before today.
     """
     moment = _parse_moment(text, now, zone)
@@ -116,13 +116,13 @@ def format_unix_time(seconds: float | None) -> str | None:
 
 
 def parse_time_zone(name: str) -> tzinfo:
-    """The zone that a value of the variable TZ names; raises `ValueError` where it is no name."""
+    """Return the time zone for a value of the variable TZ; raises `ValueError` for unknown ones."""
     from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
     try:
         return ZoneInfo(name.removeprefix(":") or "UTC")
     except (ZoneInfoNotFoundError, OSError) as error:
-        raise ValueError(f"{name!r} names no time zone") from error
+        raise ValueError(f"unknown time zone {name!r}") from error
 
 
 Clock = Callable[[], datetime]

@@ -1,8 +1,8 @@
-"""The errors a user can meet: what happened, where, and what to do about it.
+"""Errors for users: what happened, where, and what to do about it.
 
-Every error that kbtui raises on purpose is a `KbtuiError`. A face shows it as
-`message`, `where` and `hint`, and a command ends with its `exit_code`
-(1 nothing found, 2 usage or configuration, 3 workspace or index).
+Every error that kbtui raises on purpose is a `KbtuiError`. Front ends show its `message`, `where`
+and `hint`. A command ends with its `exit_code`: 1 nothing found, 2 usage or configuration,
+3 workspace or index.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class KbtuiError(Exception):
-    """Something a person can understand and act upon.
+    """Base class of errors that a user can understand and act on.
 
-    `message` says what happened, `where` names the file, key or argument, and
-    `hint` says what to do; both may be None.
+    `message` says what happened. `where` is the file, key or argument, and `hint` says what to do;
+    both may be None.
     """
 
     exit_code = 3
@@ -35,19 +35,19 @@ class KbtuiError(Exception):
 
 
 class NothingFound(KbtuiError):
-    """The thing asked for does not exist, or nothing matched."""
+    """What was requested does not exist, or nothing matched."""
 
     exit_code = 1
 
 
 class UsageError(KbtuiError):
-    """The command line, a reference or a query is not of its form."""
+    """A command line, a reference or a query is not valid."""
 
     exit_code = 2
 
 
 class ConfigError(KbtuiError):
-    """A configuration file has a mistake."""
+    """A configuration file has an error."""
 
     exit_code = 2
 
@@ -61,7 +61,7 @@ class IndexUnavailable(KbtuiError):
 
 
 class Cancelled(KbtuiError):
-    """A call was given up by who made it."""
+    """The caller has cancelled a call."""
 
 
 class EngineUnavailable(KbtuiError):
@@ -69,23 +69,23 @@ class EngineUnavailable(KbtuiError):
 
 
 class PackageUnavailable(KbtuiError):
-    """A package that kbtui depends on is missing, or does not load."""
+    """A package that kbtui depends on is missing or cannot be imported."""
 
     def __init__(self, error: ImportError) -> None:
         name = (error.name or "").partition(".")[0]
         named = f"the package {name}" if name else "a package"
         super().__init__(
             f"{named} cannot be imported: {' '.join(str(error).split())}",
-            hint="install kbtui again; `kbtui doctor` names every package that is missing",
+            hint="reinstall kbtui; `kbtui doctor` lists the missing packages",
         )
 
 
 def describe_error(error: Exception, root: Path) -> str:
-    """An error on one line: where, seen from the workspace's root, what, and what to do."""
+    """Format an error on one line: place (relative to the workspace), message and hint."""
     if not isinstance(error, KbtuiError):
         return f"{type(error).__name__}: {error}"
     where = ""
-    # The workspace's own path says nothing new and would push the words out of the line.
+    # The path of the workspace is known and would push the message out of the line.
     if error.where and error.where != str(root):
         where = os.path.normpath(error.where).removeprefix(f"{str(root).rstrip('/')}/") + ": "
     return where + error.message + (f" ({error.hint})" if error.hint else "")

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 from kbtui.errors import WorkspaceError
 
 FILE_SIZE_LIMIT = 500_000
-"""Bytes of the largest configuration file that is read: about a second's work."""
+"""Bytes: the largest configuration file that is read, which takes about a second."""
 
 
 def read_regular_file(path: str | os.PathLike[str], most: int = FILE_SIZE_LIMIT) -> bytes:
-    """The bytes of a regular file, or of one that a link leads to.
+    """Read a regular file; links are followed.
 
-    Raises `OSError`, also for what is no such file, and for one of more than `most` bytes.
+    Raises `OSError`, also for anything but a regular file and for more than `most` bytes.
     """
     # O_NONBLOCK: opening a pipe would wait for a writer.
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
@@ -32,9 +32,9 @@ def read_regular_file(path: str | os.PathLike[str], most: int = FILE_SIZE_LIMIT)
 
 
 def write_file(path: Path, data: bytes, *, is_new: bool = False) -> None:
-    """Write a whole file in one step: a reader sees the old content or the new, never a part.
+    """Write a file atomically: a reader sees the old content or the new, never a part.
 
-    With `is_new` the file must not exist. Raises `OSError`; the file is as it was then.
+    With `is_new` the file must not exist. Raises `OSError` and leaves the file unchanged then.
     """
     staged = stage_file(path, data)
     try:
@@ -48,9 +48,9 @@ def write_file(path: Path, data: bytes, *, is_new: bool = False) -> None:
 
 
 def stage_file(path: Path, data: bytes) -> Path:
-    """Write `data` to a hidden file beside `path`, with the permissions of `path` if it exists.
+    """Write `data` to a hidden file next to `path`, with the permissions of `path` if it exists.
 
-    The caller replaces `path` with it. Raises `OSError` when there is no space or no permission.
+    The caller renames it to `path`. Raises `OSError`, such as for a full disk.
     """
     staged = path.with_name(f".{path.name[:50]}.{os.urandom(4).hex()}.tmp")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -69,7 +69,7 @@ def stage_file(path: Path, data: bytes) -> Path:
 
 
 def place_new_file(staged: Path, path: Path) -> None:
-    """Give a staged file its name; raises `FileExistsError` where something has that name."""
+    """Rename a staged file to `path`; raises `FileExistsError` if something has that name."""
     try:
         # Unlike a rename, a link never replaces a file that another program has just made.
         os.link(staged, path)
@@ -147,12 +147,12 @@ def _attempt(step: Callable[..., object], *arguments: object) -> None:
 
 
 KEY_PARTS_LIMIT = 100
-"""Parts of a dotted key: the reader's time grows with their square."""
+"""Parts of a dotted key at most: the time of `tomllib` grows with their square."""
 _DOTTED_KEY = re.compile(r"""(?:\.[ \t]*(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*)+""")
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """The tables of a text; raises `ValueError` with the reason, or `RecursionError`."""
+    """Parse TOML; raises `ValueError` with the reason, or `RecursionError`."""
     import tomllib
 
     if any(found[0].count(".") >= KEY_PARTS_LIMIT for found in _DOTTED_KEY.finditer(text)):

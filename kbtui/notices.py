@@ -1,7 +1,7 @@
-"""Notices: what an answer has to say besides its hits, as codes with typed values.
+"""Notices: what an answer says besides its hits, as codes with typed values.
 
-Modules hand each other a `Notice`. Front ends for people word it with `phrase`; assistants have a
-wording of their own, which repeats no count or path.
+Modules pass each other `Notice`s. Front ends for people word them with `format_notice`. Assistants
+get other words (`kbtui/assistant/tools.py`), without counts and paths.
 """
 
 from typing import Any, Literal, NamedTuple, TypedDict
@@ -34,13 +34,13 @@ MODEL_CAUSES: dict[str, str] = {
     "index_replaced": "the index is being replaced",
     "model_loading": "the model is loading",
     "model_off": 'the model is switched off (setting model = "off")',
-    "vectors_replaced": "the vectors are being made again",
+    "vectors_replaced": "the vectors are being rebuilt",
 }
-"""Why there is no semantic search; with any other cause the notice has a `detail`."""
+"""Why there is no semantic search. A notice with another cause has a `detail`."""
 
 
 class NoticeValues(TypedDict, total=False):
-    """The values of a notice: `detail` is the message of the error behind it."""
+    """The values of a notice. `detail` is the message of the error that caused it."""
 
     cause: Cause
     detail: str
@@ -53,29 +53,31 @@ class NoticeValues(TypedDict, total=False):
 
 
 class Notice(NamedTuple):
-    """One thing to say about an answer or an index."""
+    """A message about an answer or an index: a code and its values."""
 
     code: NoticeCode
     values: NoticeValues = {}  # noqa: RUF012  (nobody changes it)
 
 
-NOTHING_INDEXED = "nothing to search: no subjects and no conversations, or none read yet"
-"""What an answer says where there was nothing to search."""
+NOTHING_INDEXED = (
+    "nothing to search: there are no subjects or conversations, or none is indexed yet"
+)
+"""The message of an answer if the index is empty."""
 
 
 def make_keywords_only_notice(cause: Cause, detail: str = "") -> Notice:
-    """Hits are found by keywords alone, for this reason."""
+    """Return the notice that hits were found by keywords alone, with the reason."""
     return Notice("keywords_only", {"cause": cause, "detail": detail})
 
 
 def get_keywords_only_reason(notice: Notice) -> str:
-    """Why a `keywords_only` notice is given, in one phrase; "" where another notice says why."""
+    """Return the reason of a `keywords_only` notice; "" if another notice has it."""
     values = notice.values
     return values.get("detail") or MODEL_CAUSES.get(values.get("cause", ""), "")
 
 
 def format_notice(notice: Notice) -> str:
-    """A notice for a person."""
+    """Word a notice for a person."""
     values: Any = notice.values
     match notice.code:
         case "filter_without_value":
@@ -83,23 +85,23 @@ def format_notice(notice: Notice) -> str:
         case "index_behind":
             return _format_index_behind(values)
         case "index_mended":
-            return f"{values['detail']}; the index was built again"
+            return f"{values['detail']}; the index was rebuilt"
         case "keywords_only":
             reason = get_keywords_only_reason(notice)
             return f"keywords only: {reason}" if reason else "keywords only"
         case "meaning_only":
             return "no text contains these words; closest by meaning"
         case "newest_first":
-            return "no words to look for: the newest first"
+            return "no words to search for: the newest first"
         case "nothing_to_look_for":
-            return "nothing to look for: add a word"
+            return "nothing to search for: add a word"
         case "passages_pending":
-            return f"{values['total']:,} passages are not embedded yet"
+            return f"{values['total']:,} passages are not searchable by meaning yet"
         case "private_index":
-            state = "" if values["is_complete"] else ", still being made"
+            state = "" if values["is_complete"] else ", still being built"
             if values.get("detail"):
-                state = f", behind the files ({values['detail']})"
-            return f"a private index{state}"
+                state = f", out of date ({values['detail']})"
+            return f"a temporary index{state}"
         case "query_cut":
             return f"the query was cut at {values['characters']} characters"
         case "query_mistake":
@@ -111,17 +113,17 @@ def format_notice(notice: Notice) -> str:
 def _format_index_behind(values: Any) -> str:
     match values["cause"]:
         case "engine":
-            return f"the index may be behind: {values['detail']}"
+            return f"the index may be out of date: {values['detail']}"
         case "changes_pending":
             done, total = values["done"], values["total"]
-            state = f"{done:,} of {total:,} changed entries are in it"
+            state = f"{done:,} of {total:,} changed entries are indexed"
         case "error":
             state = values["detail"]
         case _:
-            state = "they are still being compared"
-    return f"the index is behind the files: {state}"
+            state = "files are still being compared"
+    return f"the index is not up to date: {state}"
 
 
 def format_notices(notices: "list[Notice]") -> str | None:
-    """All notices as one phrase for a person, None where there is none."""
+    """Word all notices for a person, joined by `; `; None without notices."""
     return "; ".join(map(format_notice, notices)) or None

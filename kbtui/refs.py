@@ -1,6 +1,6 @@
-"""References: the one short form for everything that can be named.
+"""References: short names for everything in a workspace, and JP's conversation ids.
 
-`topic/slug`, `topic/slug:12-18` (lines), `jp-c17457886043` (conversation),
+Forms: `topic/slug`, `topic/slug:12-18` (lines), `jp-c17457886043` (conversation),
 `jp-c17457886043:3` (turn), `jp-c17457886043:3.2` (its second tool call),
 `chunk:<id>`, and a bare `topic`.
 """
@@ -14,13 +14,13 @@ from kbtui.errors import NothingFound, UsageError
 
 RefKind = Literal["topic", "subject", "conversation", "chunk"]
 
-# Compiled when they are needed: `re` keeps them.
-# No number of ours is longer, and the index takes no larger ones.
+# Strings, not compiled: importing this module stays cheap, and `re` caches what is used.
+# Numbers have at most 18 digits, which fit into 64 bits.
 _ID = r"(\d{1,18})(?:-([0-9a-z]+))?"
 _CONVERSATION = rf"(?:jp-c)?{_ID}(?::(\d{{1,18}})(?:\.(\d{{1,18}}))?)?"
 _LINK = rf"(?s)jp://(?:jp-c)?{_ID}(?:\?(.*))?"
 _SELECTED = r"(?:^|&)select=[^&:]*:(\d{1,18})"
-# JP's shorthand for a link: `jp-c17457886043?a:142`.
+# JP's short form of a link: `jp-c17457886043?a:142`.
 _SHORTHAND = rf"(?s)jp-c{_ID}\?(?:[^&:]*:(\d{{1,18}}))?.*"
 _LINES = r"(?s)(.+):(\d{1,18})(?:-(\d{1,18}))?"
 _CHUNK = r"chunk:(\S+)"
@@ -29,11 +29,11 @@ _LARGEST_JP_ID = 253402300799 * 10
 
 
 class Ref(NamedTuple):
-    """One thing in a workspace.
+    """A reference to a topic, subject, conversation or passage.
 
-    `conversation` is the id with the prefix of its format (`jp-c17457886043`), `turn` and `call` are 1-based,
-    `lines` is first and last line, 1-based and inclusive. `workspace` is the id of the workspace
-    that a conversation's id names (`jp-c17457886043-otvo8`).
+    `conversation` is an id with the prefix of its format (`jp-c17457886043`). `turn` and `call`
+    count from 1. `lines` are the first and the last line, from 1, inclusive. `workspace` is the
+    workspace's id in a conversation's id (`otvo8` in `jp-c17457886043-otvo8`).
     """
 
     kind: RefKind
@@ -66,9 +66,9 @@ class Ref(NamedTuple):
 
     @property
     def link(self) -> str | None:
-        """JP's own `jp://` form of a conversation or a turn, None for anything else.
+        """JP's `jp://` link to a conversation or turn, None for other references.
 
-        JP knows no link to a tool call: it is that of its turn.
+        JP has no links to tool calls: a call gets the link of its turn.
         """
         if self.kind != "conversation":
             return None
@@ -77,19 +77,19 @@ class Ref(NamedTuple):
 
 
 def make_subject_ref(topic: str, slug: str, lines: tuple[int, int] | None = None) -> Ref:
-    """The reference of a subject, or of some of its lines."""
+    """Return a reference to a subject, or to some of its lines."""
     return Ref("subject", topic=topic, slug=slug, lines=lines)
 
 
 def make_conversation_ref(
     conversation: str, turn: int | None = None, call: int | None = None
 ) -> Ref:
-    """The reference of a conversation, one of its turns, or a tool call in it."""
+    """Return a reference to a conversation, one of its turns, or one of its tool calls."""
     return Ref("conversation", conversation=conversation, turn=turn, call=call)
 
 
 def jp_conversation_id(digits: str) -> str:
-    """The id of a JP conversation by the digits that name its directory."""
+    """Return the id of a JP conversation for the digits in its directory's name."""
     return f"jp-c{int(digits)}"
 
 
@@ -133,10 +133,10 @@ def parse_conversation_ref(text: str, workspace: str | None = None) -> Ref:
 
 
 def parse_ref(text: str, exists: Callable[[str, str], bool] | None = None) -> Ref:
-    """Read a reference.
+    """Parse a reference; raises `UsageError`.
 
-    `exists(topic, slug)` says whether a subject exists: where a slug itself
-    contains `:`, the longest existing slug wins. Raises `UsageError`.
+    `exists(topic, slug)` returns whether a subject exists. If the slug contains a `:`, the longest
+    existing slug is chosen.
     """
     text = text.strip()
     if match := re.fullmatch(_CHUNK, text):
@@ -166,9 +166,9 @@ def parse_ref(text: str, exists: Callable[[str, str], bool] | None = None) -> Re
 
 
 def check_ref_workspace(ref: Ref, workspace: str | None) -> Ref:
-    """The reference without the id of its workspace, once that is known to be this one.
+    """Return the reference without a workspace id, after comparing it with this workspace's.
 
-    A workspace that has no id cannot tell. Raises `NothingFound` for another workspace's id.
+    A workspace without an id (None) accepts any. Raises `NothingFound` for another workspace.
     """
     if ref.workspace is not None and workspace is not None and ref.workspace != workspace:
         raise NothingFound(
@@ -179,9 +179,9 @@ def check_ref_workspace(ref: Ref, workspace: str | None) -> Ref:
 
 
 def split_line_range(slug: str) -> tuple[str, tuple[int, int] | None]:
-    """Split `slug:first-last` into the slug and its lines; None where no lines are named.
+    """Split `slug:first-last` into the slug and its lines; lines are None if none are given.
 
-    Raises `UsageError` for a range that is none.
+    Raises `UsageError` for an invalid range.
     """
     match = re.fullmatch(_LINES, slug)
     if match is None:
@@ -190,9 +190,9 @@ def split_line_range(slug: str) -> tuple[str, tuple[int, int] | None]:
     last = int(match[3] or first)
     if first < 1 or last < first:
         raise UsageError(
-            f"{slug[match.end(1) + 1 :]} is not a range of lines",
+            f"{slug[match.end(1) + 1 :]} is not a valid range of lines",
             where=slug,
-            hint="lines are counted from 1, the first one first",
+            hint="lines count from 1, as in 12-18",
         )
     return match[1], (first, last)
 

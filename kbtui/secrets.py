@@ -1,7 +1,7 @@
-"""Finds secrets in text: key formats, and values given to secret names; masked for assistants, flagged for people.
+"""Finds secrets in text (key formats, values of secret names), to mask them or to warn of them.
 
-Own patterns, few and strict. The point is to keep keys that ended up in a
-transcript from travelling on; it is no proof that a text holds none.
+The patterns are few and strict. They keep keys in transcripts from being passed on; they do not
+prove that a text has no secrets.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 _ENCODED_KEY = "private key in base64"
 _PEM = r"(?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----"
-# Formats that say what they are; none starts within a longer word.
+# Formats with a recognizable prefix; none starts within a longer word.
 _FORMATS: tuple[tuple[str, str], ...] = (
     ("private key", rf"-----BEGIN {_PEM}[\w+/=\s\\:,.()-]{{40,8000}}?-----END {_PEM}"),
-    # Cut off before its end.
+    # A key that is cut off before its end.
     (
         "private key",
         rf"-----BEGIN {_PEM}(?:(?:\s|\\{{1,8}}[nr]){{0,4}}[A-Za-z0-9+/=]{{40,80}}){{1,200}}",
@@ -80,7 +80,7 @@ _PEM_BREAK = re.compile(r"((?:\s|\\{1,8}[nr])+)")
 _PEM_END = re.compile(rf"[\w+/=\s\\]*?-----END {_PEM}")
 _PEM_MOST = 16_000
 _FORMAT = re.compile("|".join(f"(?P<f{n}>{pattern})" for n, (_, pattern) in enumerate(_FORMATS)))
-# What they begin with: looking for these alone is fifteen times as fast.
+# The prefixes of the formats: searching for these first is fifteen times as fast.
 _MARKERS = (
     *(
         "-----BEGIN ",
@@ -102,8 +102,8 @@ _MARKERS = (
     *("sbp_", "sb_secret_", "ATATT3", "rubygems_", "sq0", "SK", "key-", "AGE-SECRET-KEY-"),
     *("mfa.", "https://discord", "https://ptb.discord", "https://canary.discord", "LS0tLS1CRUdJTi"),
 )
-# What makes the next letter the beginning of a word though a letter stands before it: escapes of
-# JSON and of URLs, and colours of a terminal.
+# Escapes of JSON and URLs, and terminal colours: the letter after one starts a word, although the
+# escape ends in a letter.
 _ESCAPE = re.compile(
     r"(?:\\[nrtbf]|\\u[0-9a-fA-F]{4}|\\x[0-9a-fA-F]{2}|%[0-9A-F]{2}|\x1b\[[\d;]{0,9}m)\Z"
 )
@@ -173,18 +173,18 @@ _ASSIGNED = re.compile(
 _USER = re.compile(
     r"(?P<head>\s(?:-u|--user)[ =][\"']?[^\s:\"'/]{1,100}:)(?P<value>[^\s\"'`<>\\]{8,200})"
 )
-# What `_ASSIGNED` can begin with, in small letters, and what may stand before a "key".
+# What `_ASSIGNED` can begin with, in lower case, and what may come before "key".
 _NAMES = (
     *("pass", "pwd", "secret", "token", "credential", "authorization", "cookie", "bearer"),
     *("auth", "sig"),
 )
 _KEY_OF = re.compile(r"(?:api|access|private|auth|account|signing|encryption)[_. -]?\Z")
 ENTROPY_LEAST = 2.5
-"""Bits a character that a value given to a secret name has, unless it is a word."""
+"""Bits per character: a value of a secret name with less is taken for a word."""
 
 
 class Secret(NamedTuple):
-    """Where a text has a secret, in characters, and what it is."""
+    """A secret in a text: start and end in characters, and what it is."""
 
     start: int
     end: int
@@ -192,14 +192,14 @@ class Secret(NamedTuple):
 
 
 def mask(text: str) -> str:
-    """The text with each secret replaced by `[masked: what it is]`."""
+    """Replace each secret of a text by `[masked: what it is]`."""
     return mask_part(text, 0, len(text), find_secrets(text))
 
 
 def mask_part(text: str, start: int, end: int, found: Sequence[Secret]) -> str:
-    """A part of a text, in which the secrets that were `found` in the whole text are masked.
+    """Return a part of a text, masked by the secrets `found` in the whole text.
 
-    A line from the middle of a private key says nothing by itself.
+    A line from the middle of a private key cannot be recognized alone.
     """
     parts, at = [], start
     for secret in found:
@@ -210,9 +210,9 @@ def mask_part(text: str, start: int, end: int, found: Sequence[Secret]) -> str:
 
 
 def mask_excerpt(excerpt: str, source: str) -> str:
-    """A passage of a text, masked by what is secret in the text around it.
+    """Mask a passage by the secrets in its source around it.
 
-    The two may differ in white space. What is not found in its source is masked by itself.
+    The two may differ in white space. A passage that is not in the source is masked alone.
     """
     dense = "".join(excerpt.split())
     at = "".join(source.split()).find(dense)
@@ -238,7 +238,7 @@ def mask_excerpt(excerpt: str, source: str) -> str:
 
 
 def _find_dense_offset(text: str, count: int) -> int:
-    """Where the character stands before which there are so many that are no white space."""
+    """Return the offset of the character that has `count` characters, no spaces, before it."""
     for word in re.finditer(r"\S+", text):
         if count < len(word[0]):
             return word.start() + count
@@ -247,9 +247,9 @@ def _find_dense_offset(text: str, count: int) -> int:
 
 
 def mask_values(value: Any) -> Any:
-    """A JSON value in which all strings are masked, as what they are before anything escapes them.
+    """Mask all strings in a JSON value, before JSON escapes them.
 
-    A string under a secret name is one, as in `{"password": "…"}`.
+    A string with a secret name is a secret, as in `{"password": "…"}`.
     """
     return _mask_value(value, "")
 
@@ -280,10 +280,10 @@ def _mask_value(value: Any, name: str) -> Any:
 
 def _mask_string(value: str, name: str) -> str:
     if name and _is_secret_name(name) and 8 <= len(value) <= _VALUE_MOST and looks_random(value):
-        # A blank makes it a sentence.
+        # With a space it is a sentence, not a key.
         return mask(value) if re.search(r"\s", value) else "[masked: secret]"
     if value[:1] in ("{", "["):
-        # What a tool returned is often JSON itself.
+        # A tool's result is often JSON itself.
         try:
             inner = json.loads(value)
         except (ValueError, RecursionError):
@@ -301,19 +301,19 @@ def _is_secret_name(name: str) -> bool:
 
 
 def _mask_manifest_part(value: Any) -> Any:
-    """The part of a Kubernetes secret that has its values."""
+    """Mask the part of a Kubernetes secret that has its values."""
     if isinstance(value, dict):
         return dict.fromkeys(value, "[masked: Kubernetes secret]")
     return "[masked: Kubernetes secret]"
 
 
 def list_secrets(text: str) -> list[tuple[int, str]]:
-    """Where each secret begins, in characters, and what it is, in order; none is repeated here."""
+    """Return the start of each secret (in characters) and what it is, but not the secret."""
     return [(secret.start, secret.what) for secret in find_secrets(text)]
 
 
 def find_secrets(text: str) -> list[Secret]:
-    """The secrets of a text, in order; no two overlap."""
+    """Return the secrets of a text in order; overlapping ones are merged."""
     found: list[Secret] = []
     for number, secret in enumerate(
         sorted(_find_candidates(text), key=lambda one: (one.start, -one.end))
@@ -328,7 +328,7 @@ def find_secrets(text: str) -> list[Secret]:
 
 def _find_candidates(text: str) -> Iterator[Secret]:
     small = text.lower()
-    if len(small) != len(text):  # a letter that is two in small
+    if len(small) != len(text):  # some letters are two in lower case
         small = text
     yield from _find_formatted_keys(text)
     yield from _find_discord_tokens(text)
@@ -348,7 +348,7 @@ def _find_candidates(text: str) -> Iterator[Secret]:
 
 
 def _find_formatted_keys(text: str) -> Iterator[Secret]:
-    """What is of a format that says what it is."""
+    """Yield the keys that a format recognizes."""
     end = looked = 0
     for at in _find_offsets(text, _MARKERS):
         if at < end or not _is_word_start(text, at):
@@ -368,7 +368,7 @@ def _find_formatted_keys(text: str) -> Iterator[Secret]:
 
 
 def _is_word_start(text: str, at: int) -> bool:
-    """Whether a word starts here; an escape such as `\\n` in a JSON string ends the one before."""
+    """Return whether a word starts here; an escape such as `\\n` in JSON ends the one before."""
     if not at or not (text[at].isalnum() and (text[at - 1].isalnum() or text[at - 1] == "_")):
         return True
     return _ESCAPE.search(text, max(0, at - 12), at) is not None
@@ -383,7 +383,7 @@ def _is_encoded_key(encoded: str) -> bool:
 
 
 def _find_discord_tokens(text: str) -> Iterator[Secret]:
-    """A bot's token: its own number in base64, a time, and a signature."""
+    """Yield tokens of Discord bots: the bot's number in base64, a time, and a signature."""
     from binascii import Error, a2b_base64
 
     for match in _DISCORD.finditer(text):
@@ -399,7 +399,7 @@ def _find_discord_tokens(text: str) -> Iterator[Secret]:
 
 
 def _find_manifest_values(text: str) -> Iterator[Secret]:
-    """The values of `kind: Secret`, whatever their names; in YAML or JSON."""
+    """Yield the values of manifests with `kind: Secret`, in YAML or JSON."""
     if "Secret" not in text or not _SECRET_KIND.search(text):
         return
     at = 0
@@ -414,8 +414,8 @@ def _find_manifest_values(text: str) -> Iterator[Secret]:
 
 
 def _find_mnemonics(text: str) -> Iterator[Secret]:
-    """Words that are the phrase behind a wallet: twelve or more of BIP 39's in a row."""
-    # Bytes, because characters take twenty times as long to replace.
+    """Yield seed phrases of wallets: twelve or more words of the BIP 39 list in a row."""
+    # `translate` takes twenty times as long for text as for bytes.
     words = text.replace("\\n", " ").encode("utf-8", "replace").translate(_BLANKS).split()
     known = _load_mnemonic_words() if len(words) >= _MNEMONIC_LEAST else frozenset()
     # Probing every twelfth word is enough: a phrase has at least twelve.
@@ -437,7 +437,7 @@ def _find_mnemonics(text: str) -> Iterator[Secret]:
 
 
 def _count_adjacent_words(words: Sequence[bytes], at: int, known: frozenset[bytes]) -> int:
-    """How many words around one are known, without a gap."""
+    """Count the known words around and including `at`, without a gap."""
     first = last = at
     while first and words[first - 1] in known:
         first -= 1
@@ -454,10 +454,10 @@ def _load_mnemonic_words() -> frozenset[bytes]:
 
 
 def _match_key_end(text: str, low: int, at: int) -> re.Match[str] | None:
-    """The end of a private key whose beginning was cut off, from `low` on."""
+    """Match the end of a private key whose beginning is cut off, from `low` on."""
     parts = _PEM_BREAK.split(text[low:at])
     start = at
-    # A line and what ends it, from the last one upwards.
+    # Lines with their separators, from the last one up.
     while len(parts) >= 3 and not parts[-1] and _PEM_LINE.fullmatch(parts[-3]):
         start -= len(parts[-3]) + len(parts[-2])
         parts[-3:] = [""]
@@ -465,7 +465,7 @@ def _match_key_end(text: str, low: int, at: int) -> re.Match[str] | None:
 
 
 def _find_offsets(text: str, words: Iterable[str]) -> list[int]:
-    """Where any of the words stands, in order: many times as fast as one expression for all."""
+    """Return the offsets of all words in order; many times as fast as one regular expression."""
     found: set[int] = set()
     for word in words:
         at = text.find(word)
@@ -478,7 +478,7 @@ def _find_offsets(text: str, words: Iterable[str]) -> list[int]:
 def _match_at_offsets(
     pattern: re.Pattern[str], text: str, places: Iterable[int]
 ) -> Iterator[re.Match[str]]:
-    """What matches at one of the places, none within another."""
+    """Yield the matches at the offsets that do not overlap."""
     end = 0
     for at in places:
         match = pattern.match(text, at) if at >= end else None
@@ -488,7 +488,7 @@ def _match_at_offsets(
 
 
 def _find_name_offsets(small: str) -> list[int]:
-    """Where `_ASSIGNED` may begin."""
+    """Return the offsets at which `_ASSIGNED` may match."""
     found = set(_find_offsets(small, _NAMES))
     for at in _find_offsets(small, ("key",)):
         before = _KEY_OF.search(small, max(0, at - 12), at)
@@ -497,7 +497,7 @@ def _find_name_offsets(small: str) -> list[int]:
 
 
 def describe_secrets(text: str) -> str | None:
-    """What a reader is told of the secrets in a text: kinds and lines; None where there are none."""
+    """Describe the secrets of a text by kind and line, for a warning; None without secrets."""
     found = list_secrets(text)
     if not found:
         return None
@@ -508,7 +508,7 @@ def describe_secrets(text: str) -> str | None:
 
 
 def _is_secret_assignment(match: re.Match[str]) -> bool:
-    """Whether what is assigned is one; after a blank alone, only what could be no word."""
+    """Return whether an assigned value is a secret; after a space only if it cannot be a word."""
     value = match["value"]
     if match["blank"] and not (
         len(value) >= 12 and all(re.search(kind, value) for kind in ("[a-z]", "[A-Z]", "[0-9]"))
@@ -518,8 +518,8 @@ def _is_secret_assignment(match: re.Match[str]) -> bool:
 
 
 def looks_random(value: str) -> bool:
-    """Whether a value is more like a key than like a word, a name, a path or a placeholder."""
-    # References and negations of code.
+    """Return whether a value looks like a key, not like a word, name, path or placeholder."""
+    # Operators before variables in code.
     value = value.lstrip("&*!")
     if value.startswith(("$", "%", "/", "./", "~", "http", "env.", "os.", "process.")):
         return False

@@ -1,10 +1,9 @@
-"""Terminal-safe text: sanitising, widths, cutting.
+"""Text for terminals: sanitizing, widths, cutting.
 
-Text from files, transcripts and queries is somebody else's. Before it goes to
-a terminal or a pane it passes `safe`, which follows JP's policy for
-terminals: printable text, newline and tab stay; escape sequences,
-other C0 controls, DEL, C1 controls and bidirectional overrides do not. Colour
-sequences (SGR) are dropped too, because nothing of ours shows foreign colours.
+Text from files, transcripts and queries is untrusted. `sanitize` prepares it for a terminal or a
+pane by JP's policy: printable text, newline and tab stay; escape sequences, other C0 controls,
+DEL, C1 controls and bidirectional overrides are removed. Colours (SGR) are removed, too, because
+kbtui shows only its own.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ if TYPE_CHECKING:
 
     Policy = Literal["strip", "visualize", "off"]
 
-# Patterns that are seldom needed are compiled when they are: `re` keeps them.
-# One alternative each: OSC and the other strings up to their terminator (or the
-# end of the line: an unterminated one must not swallow the rest), CSI, charset and two-byte escapes, a lone ESC.
+# Patterns that are seldom needed are strings: `re` compiles them on first use and caches them.
+# The alternatives: OSC and other strings up to their terminator, or to the end of the line so that
+# an unterminated one does not remove the rest; CSI; charset and two-byte escapes; a lone ESC.
 _SEQUENCES = (
     r"(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\n]*?(?:\x1b\\|\x07|\x9c|(?=\n)|\Z)"
     r"|\x1bk[^\n\x1b]*\x1b\\"  # the title of a window in screen and tmux
@@ -28,8 +27,8 @@ _SEQUENCES = (
 )
 _INTRODUCERS = r"[\x90\x98\x9b\x9d-\x9f]"
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-# Overrides and isolates reorder what is read; zero-width and other invisible
-# format characters and fillers hide what is there. ZWJ and ZWNJ stay: scripts need them.
+# Overrides and isolates reorder text; zero-width characters, other invisible format characters and
+# fillers hide text. ZWJ and ZWNJ stay, because scripts need them.
 _INVISIBLE_RANGES = (
     r"\u00ad\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb"
     r"\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e00ff\U000e01f0-\U000e0fff"
@@ -37,36 +36,36 @@ _INVISIBLE_RANGES = (
 _INVISIBLE = f"[{_INVISIBLE_RANGES}]"
 _SURROGATES = r"[\ud800-\udfff]"
 _SUSPECT = rf"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff{_INVISIBLE_RANGES}]"
-# Scripts and symbols that have marks at all: looking for these first is twenty times as fast.
+# Scripts and symbols that can have marks: testing for these first is twenty times as fast.
 _MAY_HAVE_MARKS = (
     r"[\u0300-\u036f\u0483-\u0489\u0591-\u1dff\u200c\u200d\u20d0-\u20f0\u2cef-\u2cf1\u2d7f\u2de0-\u2dff\u302a-\u302f\u3099\u309a"
     r"\ua66f-\ua6f1\ua802-\uabff\ud7b0-\ud7ff\ufb1e\ufe00-\ufe2f\U000101fd-\U0001efff\U000e0100-\U000e01ef]"
 )
-# Where a flood of them may be: no letters, no common punctuation; and the vowels and
-# finals of old Hangul, which take no room of their own.
+# Runs that may have too many marks: no letters and no common punctuation; and the vowels and
+# finals of old Hangul, which have no width.
 _MARK_RUN = (
     r"[^\w\s\x21-\x7e\u2010-\u205e\u2190-\u2bff\u3001-\u303f]{5,}|[\u1161-\u11ff\ud7b0-\ud7ff]{5,}"
 )
 MARKS_PER_CHARACTER = 4
-"""Marks without a width of their own that one character may carry: more climb over other lines."""
+"""Marks without width that one character may have; more would cover other lines."""
 
 _current_policy: Policy = "strip"
 
 
 def set_policy(policy: str) -> None:
-    """Set what `safe` and `one_line` do in this process unless told otherwise; raises `ValueError`."""
+    """Set the policy of `sanitize` and `one_line` for this process; raises `ValueError`."""
     global _current_policy
     if policy not in {"strip", "visualize", "off"}:
-        raise ValueError(f"no policy: {policy!r}")
+        raise ValueError(f"unknown policy {policy!r}")
     _current_policy = policy  # type: ignore[assignment]
 
 
 def sanitize(text: str, policy: Policy | None = None) -> str:
-    r"""Text that a terminal shows and never obeys; `\r\n` becomes `\n`.
+    r"""Return text that a terminal shows and never obeys; `\r\n` becomes `\n`.
 
-    `strip` removes what is dangerous, `visualize` shows it (`␛`, `<U+202E>`), `off` leaves all
-    but what cannot be encoded. None is the person's choice (the setting `terminal_text`); what
-    goes elsewhere than to a person's terminal says `strip`.
+    `strip` removes dangerous characters, `visualize` replaces them (`␛`, `<U+202E>`), `off` removes
+    only what cannot be encoded. None is the user's setting `terminal_text`. Text that does not go
+    to the user's terminal is stripped.
     """
     policy = policy or _current_policy
     if policy == "off":
@@ -88,9 +87,9 @@ def sanitize(text: str, policy: Policy | None = None) -> str:
 
 
 def strip_escape_sequences(text: str) -> str:
-    """`text` without escape sequences, and otherwise as it is: for what is searched.
+    """Remove escape sequences and nothing else, from text that is indexed or searched.
 
-    Of a colour in a tool's output nothing must be left to be found, such as `31m`.
+    A colour in a tool's output must leave nothing to find, such as `31m`.
     """
     if "\x1b" not in text and (text.isascii() or not re.search(_INTRODUCERS, text)):
         return text
@@ -98,14 +97,14 @@ def strip_escape_sequences(text: str) -> str:
 
 
 def strip_before_cutting(text: str) -> str:
-    """A long text that is to be cut into pieces for `safe`: no sequence must be cut in two."""
+    """Prepare a text that is cut into pieces before `sanitize`: no sequence may be cut in two."""
     return strip_escape_sequences(text) if _current_policy == "strip" else text
 
 
 def sanitize_marked(text: str, marks: list[tuple[int, int]]) -> tuple[str, list[tuple[int, int]]]:
-    """`safe(text)` with stretches of it, in characters, where they are then.
+    """Sanitize a text, and move ranges of characters in it accordingly.
 
-    What is shown in pieces is made safe before it is cut: half a sequence looks like text.
+    Text that is shown in pieces is sanitized before it is cut: half a sequence looks like text.
     """
     clean = sanitize(text)
     if clean == text:
@@ -119,7 +118,7 @@ def _limit_marks(text: str) -> str:
 
 
 def _drop_excess_marks(match: re.Match[str]) -> str:
-    """A run of marks and symbols without the marks that are too many for one character."""
+    """Remove marks from a run of marks and symbols if one character has too many."""
     from unicodedata import category
 
     kept, marks = [], 0
@@ -147,12 +146,12 @@ def _visualize_control(match: re.Match[str]) -> str:
 
 
 def one_line(text: str, policy: Policy | None = None) -> str:
-    """Safe text on one line: every run of white space is one space."""
+    """Sanitize a text and put it on one line, with one space for each run of white space."""
     return " ".join(sanitize(text, policy).split())
 
 
 def count_columns(text: str) -> int:
-    """Columns that `text` takes in a terminal."""
+    """Return the number of columns of a text in a terminal."""
     if text.isascii():
         return len(text)
     from wcwidth import wcswidth
@@ -162,7 +161,7 @@ def count_columns(text: str) -> int:
 
 
 def cut_to_width(text: str, width: int) -> str:
-    """`text` in at most `width` columns, ending in `…` where something is left out."""
+    """Cut a text to at most `width` columns, with a final `…` if something is omitted."""
     if count_columns(text) <= width:
         return text
     if width <= 1:
@@ -179,13 +178,13 @@ def cut_to_width(text: str, width: int) -> str:
 
 
 def format_json(value: object) -> str:
-    """A JSON value as people read it: two spaces, one line a member."""
+    """Format a JSON value for people: indented by two spaces, one member a line."""
     import orjson
 
     try:
         return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
     except (TypeError, RecursionError):
-        # orjson refuses what JSON allows: integers over 64 bits, nesting over 254.
+        # orjson refuses integers over 64 bits and nesting over 254, which JSON allows.
         return _format_json_slowly(value)
 
 

@@ -1,3 +1,3 @@
-"""The version, importable by every package at no cost."""
+"""The version, in a module that imports nothing."""
 
 __version__ = "0.2.0.dev0"

@@ -166,7 +166,9 @@ def test_search_finds_subjects_and_live_conversations(library: Library) -> None:
         "guide/start:1-3", "guide/basics:1-3", f"jp-c{LIVE}:1", f"jp-c{LIVE}:2", f"jp-c{LIVE + 1}:1",
     }  # fmt: skip
     assert len(_SEARCH_HEADER.findall(text)) == len(refs)
-    assert text.startswith("Found by keywords only: semantic search is not available.\nThe passages")
+    assert text.startswith(
+        "Found by keywords only: semantic search is not available.\nThe passages"
+    )
 
     only = {"query": "aardvark badger", "in": "conversations"}
     assert "guide/" not in answer_call("knowledge_search", only, library).text

@@ -53,4 +53,4 @@ def test_a_pipe_gets_utf_8_whatever_the_locale_says(
     for command in ("topics", "show guide/one", "search --mode lexical Otter"):
         out, code = shell(built, f"{KBTUI} {command} 2>&1", **ASCII)
         assert (code, "Größe" in out.decode()) == (0, True), command
-        assert "the index may be behind" not in out.decode()  # it found the engine
+        assert "the index may be out of date" not in out.decode()  # it found the engine

@@ -160,7 +160,7 @@ def test_a_hidden_subject_that_is_being_embedded_changes_no_visible_answer(
         while not engine.request("settle", wait=0.0)["done"]:
             everything = lib.search(Question("a train to the sea", hidden=True), wait=90).degraded
             found = visible()
-            during += "passages are not embedded yet" in (everything or "")
+            during += "passages are not searchable by meaning yet" in (everything or "")
             assert found == before
         assert during, "it was embedded before anybody asked"
     finally:

@@ -65,7 +65,7 @@ def test_it_is_not_called_no_engine_and_a_search_goes_on_without_it(
     assert [(one.state, "does not answer" in one.message) for one in found] == [("wrong", True)]
     answer = library.search(Question("badger"), wait=5.0)
     assert [hit.ref for hit in answer.hits] == ["guide/one:1-3"]
-    reason = "the index may be behind: an engine is running, but does not answer"
+    reason = "the index may be out of date: an engine is running, but does not answer"
     assert answer.degraded == f"{reason}; keywords only"
     library.close()
 

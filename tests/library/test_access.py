@@ -132,13 +132,13 @@ def test_a_private_index_is_made_behind_and_says_what_it_is(
     library = Library(no_engine.workspace, load_settings())
     call = Call(lambda: library.search(QUESTION))
     until(lambda: library._access._private)
-    assert "still being made" in (library.index_state or "")
+    assert "still being built" in (library.index_state or "")
     # Who would rather not wait does not have to.
     until(lambda: not isinstance(Call(lambda: library.open_reader(0.0)).end(), KbtuiError))
     may_go_on.set()
     answer = call.end()
     assert len(answer.hits) == 20
-    assert answer.degraded == "a private index; keywords only: the engine cannot be started"
+    assert answer.degraded == "a temporary index; keywords only: the engine cannot be started"
     folder = library._access._private.folder  # type: ignore[union-attr]
     library.close()
     assert not folder.exists()

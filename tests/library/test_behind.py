@@ -64,7 +64,7 @@ def test_while_the_first_index_is_made_an_answer_says_what_is_in_it(
     for number in range(2000):
         (built.root / f"docs/guide/s{number}.md").write_text(f"# S{number}\n\nOtter {number}.\n")
     library.update_index(wait=0.0)
-    assert "behind the files" in (library.search_keywords(OTTER).degraded or "")
+    assert "not up to date" in (library.search_keywords(OTTER).degraded or "")
     library.update_index(wait=60.0)
     assert library.search_keywords(OTTER).degraded is None
 
@@ -79,7 +79,7 @@ def test_while_many_files_are_taken_in_an_answer_says_how_many(
         end = time.monotonic() + 60
         while not engine.request("status")["progress"]:
             assert time.monotonic() < end, "it did not begin"
-        assert "changed entries are in it" in (library.search(OTTER).degraded or "")
+        assert "changed entries are indexed" in (library.search(OTTER).degraded or "")
         assert engine.request("refresh", wait=60)["done"]
     assert library.search(OTTER).degraded is None
 
@@ -89,7 +89,7 @@ def test_while_many_files_are_taken_in_an_answer_says_how_many(
 def test_an_answer_says_that_the_last_refresh_failed(library: Library, mode: str) -> None:
     answer = library.search(Question("stork", mode=mode))  # type: ignore[arg-type]
     assert answer.hits == []
-    assert (answer.degraded or "").count("the index is behind the files: ") == 1
+    assert (answer.degraded or "").count("the index is not up to date: ") == 1
 
 
 @pytest.mark.usefixtures("full")
@@ -102,7 +102,7 @@ def test_an_answer_says_that_the_last_refresh_failed(library: Library, mode: str
 )  # fmt: skip
 def test_each_command_says_that_the_last_refresh_failed(built: Builder, words: list[str]) -> None:
     done = command(built, *words)
-    assert done.stderr.count("the index is behind the files: ") == 1
+    assert done.stderr.count("the index is not up to date: ") == 1
 
 
 @pytest.mark.usefixtures("full")

@@ -322,7 +322,7 @@ async def test_hits_come_by_themselves_when_a_private_index_is_complete(
         assert not hits(tui)
         released.set()
         await tui.until(lambda: bool(hits(tui)))
-        assert "still being made" not in tui.text
+        assert "still being built" not in tui.text
 
 
 async def test_a_failing_search_says_why_and_the_next_one_works(book: Builder) -> None:
@@ -356,6 +356,6 @@ async def test_where_there_is_nothing_to_search_that_is_said_once(workspace_root
     async with running(workspace_root, size=(80, 24)) as tui:
         await tui.press("slash")
         await tui.type("word")
-        await tui.until("Nothing to search: no subjects and no conversations")
+        await tui.until("Nothing to search: there are no subjects or conversations")
         assert tui.text.casefold().count("nothing to search") == 1
         assert "fewer words" not in tui.text
