@@ -1,4 +1,4 @@
-"""Settings that change while the engine runs are the ones it works by."""
+"""An engine applies settings that change while it runs."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ from kbtui.workspace.settings import settings_path
 
 @pytest.fixture
 def empty(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Builder]:
-    """A workspace with nothing to embed, so that the packaged model need not be loaded."""
+    """A workspace with nothing to embed, so that the packaged model is not loaded."""
     monkeypatch.setenv("KBTUI_ENGINE_IDLE", "60")
     settings_path().parent.mkdir(parents=True)
     builder = Builder(workspace_root)
@@ -58,9 +58,9 @@ def test_whoever_is_connected_goes_on_with_the_changed_settings(
     library = Library(empty.workspace, load_settings())
     heard: list[dict[str, Any]] = []
     stop = library.listen(heard.append)
-    until(lambda: any("no model" in (event.get("reason") or "") for event in heard))
+    until(lambda: any("no such model" in (event.get("reason") or "") for event in heard))
     settings_path().write_text('model = "off"\n')
-    # Nobody asks: the engine notices by itself.
+    # Without any request, the engine notices it.
     until(lambda: any("switched off" in (event.get("reason") or "") for event in heard))
     answer = library.search(Question("badger"), wait=30)
     assert [hit.ref for hit in answer.hits] == ["guide/one:1-3"]
@@ -89,7 +89,7 @@ def test_a_model_of_one_commands_environment_is_not_that_of_the_next(
         once.setenv("KBTUI_MODEL", "off")
         assert main(command) == 0
         assert "switched off" in capsys.readouterr().err
-    # Until the engine has noticed that the first client went, it keeps that one's model.
+    # The engine keeps the first client's model until it notices that this client is gone.
     until(lambda: main(command) == 0 and "switched off" not in capsys.readouterr().err)
 
 

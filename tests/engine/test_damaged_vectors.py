@@ -1,4 +1,4 @@
-"""Vectors whose files were damaged are made anew from what is remembered, with no hand laid on them."""
+"""Damaged vectors are rebuilt from cached embeddings without the user's help."""
 
 import random
 import shutil
@@ -22,7 +22,7 @@ SEED = 11
 
 
 class LetterModel(EngineModel):
-    """In the model's place: a vector of how often each letter is in a text."""
+    """A model that counts the letters of a text."""
 
     is_loaded = True
     dimension = 26
@@ -79,7 +79,7 @@ def folder(workspace_root: Path) -> Path:
 
 
 def held(builder: Builder, folder: Path) -> tuple[Any, Any, list[str]]:
-    """What a start of the engine makes of the vectors: the rows, what a question finds, its log."""
+    """Start a worker; return the vector table's rows, the numbers that a query finds, and the log."""
     logged: list[str] = []
     semantic = make_worker(builder, logged)
     semantic.request_model()
@@ -88,7 +88,7 @@ def held(builder: Builder, folder: Path) -> tuple[Any, Any, list[str]]:
     try:
         assert semantic.caught_up.wait(60)
         assert semantic.missing is None, logged
-        # A file that only a search reads is found to be damaged then.
+        # Damage in a file that only searches read is noticed by the first search.
         end = time.monotonic() + 60
         while "ranked" not in (found := semantic.search("otter kkkkkkkkk", None, {}, 5, 3)):
             assert time.monotonic() < end, logged
@@ -107,7 +107,7 @@ def held(builder: Builder, folder: Path) -> tuple[Any, Any, list[str]]:
 
 
 def files(folder: Path) -> list[Path]:
-    """The files of the vectors."""
+    """Return the files of the vectors."""
     return sorted(path for path in folder.rglob("*") if path.is_file() and path.stat().st_size)
 
 
@@ -131,7 +131,7 @@ def test_whatever_is_damaged_is_noticed_and_made_again(
         done = hurt_file(path, random_)
         vectors, ranked, _ = held(builder, folder)
         if done.startswith("flip"):
-            # Lance has no checksums: a bit of one number may stay wrong until vectors are made again.
+            # Lance has no checksums, so a flipped bit in one number remains until the vectors are rebuilt.
             assert vectors.keys() == good[0].keys(), (number, done)
         else:
             assert [vectors, ranked] == good, (number, done)
@@ -151,7 +151,7 @@ def test_what_is_lost_while_it_runs_is_made_anew_when_it_is_asked(
     for path in files(folder / "vectors"):
         path.write_bytes(b"")
     semantic.caught_up.clear()
-    # An answer from what Lance still has in memory is a right one; else it says what it does.
+    # Lance may still answer from memory, correctly; otherwise the reply names the cause.
     answer = semantic.search("otter kkkkkkkkk", None, {}, 5, 3)
     assert answer.get("cause") or [number for number, _ in answer["ranked"]] == good[1]
     semantic.stop()

@@ -1,4 +1,4 @@
-"""The engine: one a workspace, started on demand, true to the files, gone when idle."""
+"""There is one engine per workspace, started on demand, up to date with the files, ended when idle."""
 
 import json
 import os
@@ -29,7 +29,7 @@ from kbtui.workspace import Settings, load_settings
 
 @pytest.fixture
 def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Builder]:
-    # Without a model an engine is up in a moment; the model has tests of its own.
+    # An engine without a model starts quickly; test_semantic.py tests the model.
     monkeypatch.setenv("KBTUI_MODEL", "off")
     builder = Builder(workspace_root)
     builder.topics(guide={})
@@ -61,7 +61,7 @@ def test_ten_clients_at_once_get_one_engine(built: Builder) -> None:
     with ThreadPoolExecutor(10) as pool:
         clients = list(pool.map(lambda _: connect(built.workspace), range(10)))
     assert len({client.pid for client in clients}) == 1
-    # Those that lost the race for the lock end by themselves.
+    # Engines that did not get the lock end by themselves.
     until(lambda: len(engines(built)) == 1)
 
 
@@ -201,7 +201,7 @@ def test_an_engine_without_clients_goes_away_and_leaves_nothing(
 
 
 def wakes(pid: int) -> int:
-    """How often the threads of a process have woken, so far."""
+    """Return how often the threads of a process have woken up so far."""
     found = 0
     for task in Path(f"/proc/{pid}/task").iterdir():
         _, _, rest = (task / "status").read_text().partition("\nvoluntary_ctxt_switches:")
@@ -217,7 +217,7 @@ def test_an_idle_engine_wakes_at_most_twice_a_second(
     engine = connect(built.workspace)
     assert engine.request("refresh", wait=60)["done"]
     seconds, counted = 4.0, []
-    # What it does in the first seconds, and once in half a minute, may be in one of them.
+    # Work of the first seconds, or of every half minute, may be in one of the samples.
     for _ in range(5):
         before = wakes(engine.pid)
         time.sleep(seconds)
@@ -337,7 +337,7 @@ def test_an_engine_whose_index_cannot_be_read_is_replaced(
 
     first = library(built).connect_engine()
     until(lambda: refs(library(built), "aardvark"))
-    # As after an update: this process reads another form of index than the running engine writes.
+    # As after an update: this process reads another index format than the engine writes.
     monkeypatch.setattr(generations, "compute_schema_mark", lambda: "abcdef")
     monkeypatch.setattr(client, "compute_schema_mark", lambda: "abcdef")
     assert connect(built.workspace).pid != first.pid
@@ -384,7 +384,7 @@ def test_a_working_directory_supplies_no_modules(
 def test_a_read_only_cache_means_a_private_index_and_a_remark(
     built: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Root writes anywhere, so the refusal is made by a file where the directory should be.
+    # Root can write anywhere, so a file in place of the directory causes the error.
     cache = built.workspace.cache_dir
     cache.parent.mkdir(parents=True, exist_ok=True)
     cache.write_text("in the way")

@@ -1,4 +1,4 @@
-"""`kbtui search` by way of a running engine prints what the command itself would print."""
+"""`kbtui search` prints the same with and without a running engine."""
 
 import json
 import os
@@ -33,7 +33,7 @@ def served(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bu
 
 
 def settled(engine: EngineClient) -> EngineClient:
-    """Wait until the engine has nothing to do: before, it leaves a search to the command."""
+    """Wait until the engine is idle; before that it declines searches."""
     engine.request("refresh", wait=60.0)
     end = time.monotonic() + 60
     while engine.request("status")["busy"]:
@@ -43,7 +43,7 @@ def settled(engine: EngineClient) -> EngineClient:
 
 
 def run(builder: Builder, *words: str, **environment: str) -> tuple[int, bytes, bytes]:
-    """`kbtui search` as a process."""
+    """Run `kbtui search` as a process."""
     command = [sys.executable, "-m", "kbtui.cli.main", "search", "-w", str(builder.root)]
     done = subprocess.run(
         [*command, *words], capture_output=True, check=False, env={**os.environ, **environment}
@@ -72,8 +72,8 @@ QUESTIONS = [
 
 
 def test_it_prints_the_same_however_the_answer_is_reached(served: Builder) -> None:
-    """By the engine at once, by the library from the engine, and where the engine does not know
-    the time zone by the library alone."""
+    """The engine answers, the library through the engine, and the library alone if the engine does not
+    know the time zone."""
     for words in QUESTIONS:
         asked_for = ("--mode", "lexical", *words)
         at_once = run(served, *asked_for)
@@ -82,7 +82,7 @@ def test_it_prints_the_same_however_the_answer_is_reached(served: Builder) -> No
 
 
 def test_dates_of_a_query_hold_in_the_time_zone_of_who_asks(served: Builder) -> None:
-    """It is already tomorrow in Kiritimati, fourteen hours ahead of UTC, or still yesterday in Niue."""
+    """Kiritimati, 14 hours ahead of UTC, and Niue, 11 hours behind, always have different dates."""
     for zone in ("Pacific/Kiritimati", "Pacific/Niue"):
         midnight = datetime(2026, 3, 1, tzinfo=ZoneInfo(zone)).timestamp()
         for name, moment in (("before", midnight - 60), ("after", midnight + 60)):

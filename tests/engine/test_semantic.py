@@ -1,4 +1,4 @@
-"""The semantic leg with the real model: found by meaning, resumed after a kill, never asked of a network."""
+"""The semantic leg with the real model: finds by meaning, resumes after a kill, uses no network."""
 
 import fcntl
 import os
@@ -54,7 +54,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
 
 @pytest.fixture
 def with_export(home: Path, exported: Path) -> Path:
-    """The export, where this test's home has it."""
+    """Return the path of the export in this test's home directory."""
     target = get_export_path(find_model(""))
     shutil.copytree(export_path_below(exported).parent, target.parent)
     return target
@@ -105,7 +105,7 @@ def test_found_by_meaning_kept_through_a_kill_and_told_honestly(
     assert any(hit.slug == "hidden" for hit in hidden.hits)
     assert not any("hidden" in ref for ref in ask(lib, "a secret cat naps"))
 
-    # Killed with work to do: the next engine goes on, and embeds nothing again.
+    # Killed while embedding: the next engine resumes and embeds nothing twice.
     embeddings = builder.workspace.cache_dir / "embeddings.sqlite"
     remembered = rows(embeddings)
     for number in range(30):
@@ -126,7 +126,7 @@ def test_found_by_meaning_kept_through_a_kill_and_told_honestly(
         ref.startswith("notes/n") for ref in ask(lib, "railway departure time", "semantic")[:3]
     )
 
-    # A removed subject is served by neither leg.
+    # Neither leg finds a removed subject.
     (builder.root / "docs/notes/money.md").unlink()
     assert not any(ref.startswith("notes/money") for ref in ask(lib, "when do people get paid"))
     found = read_lock_file(builder.workspace)
@@ -200,13 +200,13 @@ async def test_the_screen_says_when_no_text_has_the_words_and_lists_all_that_is_
         await ask("zzzqqqyyy")
         await tui.until(remark)
         assert tui.text.index(remark) < tui.text.index("▎◆ ")  # the first hit
-        # What is only half typed is in a text.
+        # The incomplete word is in a text.
         await ask("kitt")
         assert remark not in tui.text
         assert "notes/cat" in tui.text
         await ask("kitten packet")
         assert remark not in tui.text
-        # Two legs of a hundred each have more than a hundred between them.
+        # Two legs with a hundred hits each have more than a hundred together.
         answer = pane.answer
         assert answer
         assert answer.total > 100
@@ -239,14 +239,14 @@ machinery.SourceFileLoader.exec_module = run_slowly
 from kbtui.engine.lifecycle import run_engine
 run_engine(Path(sys.argv[1]))
 """
-"""An engine on a machine that takes its time to import numpy, and where an import may fail once."""
+"""An engine on a machine where importing numpy takes long and may fail once."""
 
 
 @pytest.fixture
 def slow_engine(
     workspace_root: Path, with_export: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[[], Builder]]:
-    """Starts such an engine for a workspace with one subject."""
+    """Return a function that starts such an engine for a workspace with one subject."""
     monkeypatch.setenv("KBTUI_ENGINE_IDLE", "60")
     builder = Builder(workspace_root)
     builder.topics(notes={})
@@ -314,12 +314,12 @@ def test_the_packaged_model_is_what_it_should_be() -> None:
 def test_a_model_with_other_bytes_is_refused(tmp_path: Path) -> None:
     for name in CHECKSUMS:
         (tmp_path / name).write_bytes(b"something else")
-    with pytest.raises(ModelUnavailable, match="not the one it should be"):
+    with pytest.raises(ModelUnavailable, match="is damaged or was changed"):
         Embedder(Model("x", str(tmp_path), packaged=True))
 
 
 def test_a_missing_model_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(ModelUnavailable, match="no model in that directory"):
+    with pytest.raises(ModelUnavailable, match="no such model directory"):
         find_model(str(tmp_path / "none"))
     with pytest.raises(ModelUnavailable, match="cannot be read"):
         verify_model(Model("x", str(tmp_path), packaged=True))
@@ -327,7 +327,7 @@ def test_a_missing_model_says_what_to_do(tmp_path: Path) -> None:
 
 @pytest.fixture
 def broken(tmp_path: Path) -> Path:
-    """A directory that is no model."""
+    """An existing directory that contains no model."""
     path = tmp_path / "model"
     path.mkdir()
     (path / "config.json").write_text("{}")
@@ -342,7 +342,7 @@ def test_a_broken_model_directory_is_said(broken: Path) -> None:
 @pytest.mark.parametrize(
     ("model", "reason"),
     [
-        ("none", "no model in that directory"),
+        ("none", "no such model directory"),
         pytest.param("model", "the model cannot be loaded", marks=pytest.mark.slow),
     ],
 )
@@ -410,5 +410,5 @@ def test_an_export_gives_the_same_vectors_and_a_changed_one_is_refused(with_expo
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
-    with pytest.raises(ModelUnavailable, match="not the one noted"):
+    with pytest.raises(ModelUnavailable, match="does not match its checksums"):
         FastEmbedder(model)

@@ -1,4 +1,4 @@
-"""Where comparing the files takes long, everything that waits for it still ends."""
+"""Everything that waits for a slow comparison of the files ends in time."""
 
 import json
 import os
@@ -29,7 +29,7 @@ os.scandir = slow_scan
 from kbtui.engine.lifecycle import run_engine
 run_engine(Path(sys.argv[1]))
 """
-"""An engine on a disk that takes three seconds to list the topic's directory."""
+"""An engine on a disk that needs three seconds to list the topic's directory."""
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def slow(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Buil
 
 @pytest.fixture
 def load() -> Iterator[None]:
-    """Other work on every processor."""
+    """Keep every processor busy."""
     busy = [
         subprocess.Popen([sys.executable, "-c", "while True: pass"])
         for _ in range(os.cpu_count() or 1)

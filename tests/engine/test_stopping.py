@@ -1,4 +1,4 @@
-"""Told to stop, the engine waits for nothing that takes long."""
+"""A stopping engine does not wait for the model."""
 
 import threading
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from kbtui.workspace import Settings
 
 
 class SlowModel(EngineModel):
-    """In the model's place: its first batch takes until `go`."""
+    """A model whose first batch waits for `go`."""
 
     is_loaded = True
     dimension = 4

@@ -1,4 +1,4 @@
-"""Files are followed as well where the system has no more watches to give, and `doctor` says how."""
+"""Changes are noticed by polling at the system's limit of watches, and `doctor` says so."""
 
 import shutil
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 from support import Builder, kill_engine
 
 LIMITED = "echo {limit} > /proc/sys/user/max_inotify_watches && {then}"
-"""For a process in a user namespace of its own, which has limits of its own."""
+"""Runs a process in its own user namespace, which has its own limits."""
 
 FOLLOWS = """
 import sys, time
@@ -65,7 +65,7 @@ def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bui
     ("limit", "folders"),
     [
         (3, ["guide/a", "guide/b", "guide/c", "guide/d"]),
-        # Enough for the directories that there are, and not for those that come.
+        # Enough watches for the existing directories, but not for new ones.
         (8, ["guide/e", "guide/f", "guide/g"]),
     ],
     ids=["at the start", "later"],

@@ -1,4 +1,4 @@
-"""What is watched goes on being watched when a topic's folder is none."""
+"""Other directories remain watched if a topic's directory is missing or not a directory."""
 
 import os
 import threading
@@ -15,11 +15,11 @@ def loop(place: Path) -> None:
     place.symlink_to(place.name)
 
 
-def elsewhere(place: Path) -> None:
+def device(place: Path) -> None:
     place.symlink_to("/dev/zero")
 
 
-@pytest.mark.parametrize("odd", [loop, elsewhere, os.mkfifo])
+@pytest.mark.parametrize("odd", [loop, device, os.mkfifo])
 def test_a_folder_that_is_none_does_not_end_the_watching(
     workspace_root: Path, odd: Callable[[Path], None]
 ) -> None:

@@ -1,4 +1,4 @@
-"""Chunks lose nothing, know their lines, fit the model, and survive edits elsewhere."""
+"""Chunks contain the whole text, know their lines, fit the model, and survive edits elsewhere."""
 
 import random
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Colours in a tool's output are not words: nothing of them is found."""
+"""Colour codes in a tool's output are not searchable."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The index follows the files, whatever happens to them or to it."""
+"""The index follows the files, whatever happens to either."""
 
 import os
 import random
@@ -70,7 +70,7 @@ def test_subjects_and_conversations_are_found_by_their_words(built: Builder) -> 
 
 def test_hidden_subjects_are_found_only_when_asked_for_and_disabled_never(built: Builder) -> None:
     refresh(built)
-    # The first hit has the word; what follows stands beside it in the same conversation.
+    # The first hit has the word; the next ones are its neighbours in the same conversation.
     assert found(built, "zebras")[0] == "jp-c17800000001:2"
     assert {ref.partition(":")[0] for ref in found(built, "zebras")} == {"jp-c17800000001"}
     assert "guide/inner:1-3" in found(built, "zebras", hidden=True)
@@ -350,7 +350,7 @@ def test_two_hundred_kills_one_after_the_other_leave_what_a_fresh_build_gives(
 
 
 def change(built: Builder, random_: random.Random) -> None:
-    """One of the things that happen to a workspace."""
+    """Apply one random change to a workspace."""
     name = f"s{random_.randrange(12)}"
     word = f"word{random_.randrange(1000)}"
     kind = random_.randrange(6)
@@ -386,7 +386,7 @@ def test_a_second_writer_is_told_that_there_is_one(built: Builder) -> None:
 
 
 class Counting(threading.Event):
-    """Is set from the `after`th look on."""
+    """An event that counts as set from the `after`th check on."""
 
     def __init__(self, after: int) -> None:
         super().__init__()
@@ -407,7 +407,7 @@ def test_a_refresh_that_is_stopped_loses_nothing(
     built.subject("guide/s7.md", "# S7\n\nA heron now.\n")
     (built.root / "docs/guide/s8.md").unlink()
     stopped = refresh(built, stop=Counting(after))
-    # Looked at are: 306 states and 304 subjects every 64, conversations once, what is read.
+    # Checks: every 64 of 306 states and 304 subjects, once for conversations, and once for each file read.
     if after < 11:
         assert stopped.unfinished
         assert found(built, "heron") == []

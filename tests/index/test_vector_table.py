@@ -1,4 +1,4 @@
-"""The vector table: compact after a year of edits, and never approximate without need."""
+"""The vector table stays compact over a year of edits, and is searched exactly where possible."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -15,7 +15,7 @@ DIMENSION = 32
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Indexes at sizes that a test can make."""
+    """Lower the sizes at which indexes are built to what a test can create."""
     monkeypatch.setattr(vectors, "EXACT_ROWS", 400)
     monkeypatch.setattr(vectors, "APPROXIMATE_ROWS", 2000)
     monkeypatch.setattr(vectors, "PARTITION_ROWS", 100)
@@ -25,7 +25,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def made(random: np.random.Generator, count: int, clusters: int = 40) -> Any:
-    """Unit vectors in clusters, as those of texts are."""
+    """Return unit vectors in clusters, like those of texts."""
     centres = np.random.default_rng(5).standard_normal((clusters, DIMENSION))
     found = centres[random.integers(0, clusters, count)]
     found = found + 0.5 * random.standard_normal((count, DIMENSION))
@@ -71,7 +71,7 @@ def test_exact_until_it_pays_and_then_nearly(tmp_path: Path, small: None) -> Non
         )
     assert recalls[300] == recalls[1500] == 1.0
     assert recalls[4000] >= 0.95
-    # Opened again, it is still known how the table is indexed.
+    # After reopening, the table's index is still recognised.
     again = VectorStore(tmp_path, "m", DIMENSION)
     assert again.search(queries[0].tolist(), make_filter_sql(), 10, 100) == found[0]
 
@@ -114,13 +114,13 @@ def test_a_filter_that_leaves_little_finds_all_of_it(tmp_path: Path, small: None
 def test_what_a_filter_leaves_far_from_the_question_is_found(
     tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Lance makes fewer partitions than it is told to where they would be small.
+    # Lance creates fewer partitions than requested if they would be small.
     monkeypatch.setattr(vectors, "PARTITION_ROWS", 4000)
     monkeypatch.setattr(vectors, "PROBED_PARTITIONS", 1)
     random = np.random.default_rng(3)
     store = VectorStore(tmp_path, "m", DIMENSION)
     query = made(random, 1)[0]
-    # Opposite to the question, so that hardly one is in the partition nearest to it, however Lance cuts.
+    # Opposite to the query, so that hardly any is in the partition nearest to it.
     far = 0.1 * random.standard_normal((1000, DIMENSION)) - query
     far = (far / np.linalg.norm(far, axis=1, keepdims=True)).astype(np.float32)
     store.add_rows(rows(range(19_000)), made(random, 19_000))
@@ -130,8 +130,8 @@ def test_what_a_filter_leaves_far_from_the_question_is_found(
     assert len(store._find_nearest(query.tolist(), narrowed, 500, 1)) < 50
     found = [number - 19_000 for number, _ in store.search(query.tolist(), narrowed, 100, 100)]
     assert len(found) == 100
-    # A bit for each of 32 dimensions says little (of 384 it says enough, `make bench
-    # ARGS=million`), but more than chance, which would give ten of the nearest hundred.
+    # One bit for each of 32 dimensions is inaccurate (for 384 it is enough, `make bench
+    # ARGS=million`), but better than chance, which would find ten of the nearest hundred.
     assert len(set(found) & set(exact(far, query, 100))) > 25
 
 
@@ -139,7 +139,7 @@ def test_what_a_filter_leaves_far_from_the_question_is_found(
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("size", [2_000, 12_000])
 def test_a_year_of_daily_edits_leaves_a_compact_table(tmp_path: Path, size: int) -> None:
-    """Two saves a day, each of an entry's twenty chunks: what is stale goes, what is new comes."""
+    """Two saves a day, each replacing an entry's twenty chunks."""
     random = np.random.default_rng(3)
     store = VectorStore(tmp_path, "m", 384, kept=timedelta(milliseconds=1))
     vectors_of = random.standard_normal((size, 384)).astype(np.float32)
@@ -166,7 +166,7 @@ def test_a_year_of_daily_edits_leaves_a_compact_table(tmp_path: Path, size: int)
     assert store.count_rows() == size
     assert most["fragments"] <= vectors.MAX_FRAGMENTS + vectors.MAX_SUPPLEMENTS + 2
     assert most["versions"] <= 2 * vectors.MAX_FRAGMENTS + 10
-    # A year's edits rewrote the table some times over; what lies there is a few of it.
+    # The edits rewrote the table several times; the files have only a few times its size.
     assert most["bytes"] <= 5 * began + (20 << 20)
     assert _files(tmp_path) < 400
 
@@ -180,7 +180,7 @@ def _files(folder: Path) -> int:
 
 
 def numbered(identities: Any, first: int) -> list[dict[str, Any]]:
-    """Rows of chunks in the order in which they came, which their numbers follow."""
+    """Return rows of chunks, numbered in the given order."""
     made = [rows(range(identity, identity + 1))[0] for identity in identities.tolist()]
     return [row | {"number": number} for number, row in enumerate(made, first)]
 
@@ -188,7 +188,7 @@ def numbered(identities: Any, first: int) -> list[dict[str, Any]]:
 def test_a_table_that_followed_answers_as_one_that_is_new(tmp_path: Path, small: None) -> None:
     random = np.random.default_rng(9)
     texts = made(random, 1200)
-    # Passages that say the same have the same vector: nothing but their ids tells them apart.
+    # Equal texts have equal vectors; only their ids differ.
     texts[400:800] = texts[:400]
     order = random.permutation(1200)
     followed, held = VectorStore(tmp_path / "followed", "m", DIMENSION), []
@@ -197,7 +197,7 @@ def test_a_table_that_followed_answers_as_one_that_is_new(tmp_path: Path, small:
         followed.add_rows(fresh, texts[order[start:end]])
         held += fresh
         if start < 900:
-            # What comes after this is not in the index of vectors.
+            # Rows added after this are not in the vector index.
             followed.compact(force=True)
         gone, held = held[: end // 10], held[end // 10 :]
         followed.remove_rows(row["number"] for row in gone)

@@ -1,4 +1,4 @@
-"""A conversation that grows costs what was added, and is in the index as if read at once."""
+"""Only the new part of a growing conversation is indexed, with the result of a fresh build."""
 
 import os
 import random
@@ -26,7 +26,7 @@ from kbtui.workspace import Settings
 
 WORDS = ["otter", "heron", "alder", "river", "stone", "egret", "same"]
 TURNS = ["28", "29", "30", "31"]
-"""Of `long_one`: the words that only these turns have."""
+"""Words of `long_one` that only these turns have."""
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +46,7 @@ def refresh(builder: Builder, **options: Any) -> RefreshChanges:
 
 
 def everything(cache: Path) -> dict[str, Any]:
-    """What an index holds: also what vectors are made from, and which document has which word."""
+    """Return an index's content, with the hashes of vectors and the words of each document."""
     reader = IndexReader(cache)
     assert find_damage(reader.folder) is None
     found = content_of(cache)

@@ -1,4 +1,4 @@
-"""When embedding waits, by what the machine says of itself."""
+"""Embedding pauses depending on the computer's load and battery."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from kbtui.engine.embedding_worker import LOAD_CHECK_SECONDS, EmbeddingThrottle,
 
 
 class Machine:
-    """A computer that a test turns."""
+    """A computer whose state a test sets."""
 
     def __init__(self) -> None:
         self.battery, self.load, self.now = False, 0.0, 0.0

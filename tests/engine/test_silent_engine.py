@@ -1,4 +1,4 @@
-"""An engine that is there and says nothing is called that, and waited for once."""
+"""A client waits once for an engine that does not answer, and reports it."""
 
 import contextlib
 import os
@@ -22,7 +22,7 @@ from kbtui.workspace import Settings
 
 @pytest.fixture
 def stopped(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Builder]:
-    """A workspace whose engine is stopped, with so many waiting for it that no more may."""
+    """A workspace whose engine is suspended and whose socket's queue is full."""
     monkeypatch.setenv("KBTUI_ENGINE_IDLE", "60")
     monkeypatch.setattr(client, "SILENT_SECONDS", 0.2)
     builder = Builder(workspace_root)

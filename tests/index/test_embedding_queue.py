@@ -1,4 +1,4 @@
-"""The backlog: goes on where it was, follows what changed, waits when asked to, stops at once."""
+"""The embedding queue resumes, follows changes, pauses on request and stops at once."""
 
 import random
 import threading
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Counting:
-    """Makes vectors of texts, and counts the texts and batches."""
+    """Makes vectors of texts, and counts texts and batches."""
 
     def __init__(self, before: Callable[[], None] = lambda: None) -> None:
         self.texts: list[str] = []
@@ -38,7 +38,7 @@ class Counting:
 
 
 class Bed:
-    """An index of a workspace, and a backlog for it."""
+    """An index of a workspace, and what an embedding queue for it needs."""
 
     def __init__(self, builder: Builder) -> None:
         self.builder = builder
@@ -194,7 +194,7 @@ def test_what_waits_is_counted_for_who_may_see_it(bed: Bed) -> None:
     bed.index.refresh()
     hidden = len(wanted(bed)) - visible
     assert hidden > 1
-    # As it is once known what waits, before anything is embedded.
+    # Before the first comparison nothing is known to be missing.
     assert bed.backlog().count_missing(hidden=True) == (0, 0)
     assert backlog.embed_missing(lambda left: Counting(), lambda: True) == hidden
     assert backlog.count_missing(hidden=True) == (hidden, visible + hidden)

@@ -1,4 +1,4 @@
-"""What is remembered of embeddings is right or not there, whatever happened to the file."""
+"""A cached embedding is correct or missing, whatever happened to the file."""
 
 import random
 import sqlite3

@@ -1,4 +1,4 @@
-"""The two keyword indexes, of visible and of hidden subjects: each is written when it has to be."""
+"""Each of the two keyword indexes is committed only when it must be."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,7 +30,7 @@ def index(built: Builder, monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
 
 
 def save(builder: Builder, index: Index, number: int) -> int:
-    """Save a visible subject; how far the index of hidden ones says that it is then."""
+    """Save a visible subject; return the watermark of the index of hidden ones."""
     builder.subject(f"guide/s{number}.md", f"# S{number}\n\nThe zebra {number} grazes.\n")
     index.refresh()
     return index._storage.writers[True].read_watermark()

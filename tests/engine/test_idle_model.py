@@ -1,4 +1,4 @@
-"""A model that nobody needs is not loaded; whoever asks gets it."""
+"""The model is loaded only when a query or a passage needs it."""
 
 import time
 from collections.abc import Iterator
@@ -48,7 +48,7 @@ def test_who_asks_wakes_it(empty: Builder) -> None:
     library = Library(empty.workspace, Settings())
     assert library.search(Question("badger"), wait=120).degraded is None
     assert has_loaded(engine)
-    # Once it is loaded, what is saved is embedded at once.
+    # Once it is loaded, saved subjects are embedded immediately.
     empty.subject("guide/one.md", "# One\n\nThe badger is in its sett.\n")
     end = time.monotonic() + 120
     while not library.search(Question("an animal's burrow", mode="semantic"), wait=60).hits:

@@ -1,4 +1,4 @@
-"""What the catalog is told of an entry is what it has: its sums need no second look."""
+"""The catalog's checksums match its rows after any sequence of writes."""
 
 from pathlib import Path
 
@@ -62,7 +62,7 @@ def test_a_catalog_that_was_only_written_to_is_not_damaged(
 def test_the_number_of_a_chunk_that_is_gone_is_given_to_no_other(tmp_path: Path) -> None:
     numbers: list[int] = []
     for text in ("one", "two", "three"):
-        # Opened anew, so that nothing but the file can remember.
+        # Opened again, so that only the file can know the numbers.
         catalog = Catalog(tmp_path / "catalog.sqlite", write=True)
         entry = Entry("s1", "subject", "Title", "sign", "/there", "note")
         chunks = number_chunks("s1", [Chunk("", text, 0), Chunk("", f"{text} more", 0)])

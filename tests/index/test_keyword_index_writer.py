@@ -1,4 +1,4 @@
-"""What is taken out of the keyword index stays out, whatever tantivy joins behind our back."""
+"""Deleted documents stay deleted, whichever segments tantivy merges."""
 
 import time
 from pathlib import Path
@@ -15,7 +15,7 @@ def entry(number: int) -> tuple[Entry, list[Chunk]]:
 
 
 def held(folder: Path) -> tuple[int, list[int]]:
-    """How many segments there are, and which chunks."""
+    """Return the number of segments and the chunk numbers."""
     searcher = open_index(folder, "english").searcher()
     hits = searcher.search(tantivy.Query.all_query(), limit=1000).hits
     numbers = searcher.fast_field_values("chunk", [address for _, address in hits])
@@ -28,10 +28,10 @@ def test_what_is_removed_first_after_opening_does_not_come_back(tmp_path: Path) 
         for other in (number, number + 10, number + 20):
             writer.replace_entry(*entry(other))
         if number == 8:
-            # So that the last commit is also the last deletion of an older segment.
+            # Makes the last commit the last deletion in an older segment too.
             writer.remove_entry("s26")
         writer.commit(number)
-    # Closed at once, as a killed one is: before tantivy has joined the eight.
+    # Closed at once, like a killed writer, before tantivy has merged the eight segments.
     writer.close()
     writer = KeywordIndexWriter(tmp_path, "english")
     writer.remove_entry("s6")
