@@ -72,11 +72,11 @@ async def search(scene: Scene) -> None:
     await scene.reads("index ready")
     await scene.type("/")
     await scene.type("why did the cache become so large")
-    await scene.reads("hits", "keywords and meaning")
+    await scene.reads("The cache grows", "keywords and meaning")
 
 
 async def conversation(scene: Scene) -> None:
-    await scene.reads("turn 1", "TURN 1 USED", "[1]")
+    await scene.reads("[1]", "TURN 1 USED")
 
 
 async def subject(scene: Scene) -> None:
