@@ -1,4 +1,4 @@
-"""The one object that faces talk to: everything about one workspace."""
+"""`Library`, the object through which front ends use one workspace."""
 
 from kbtui.library.index_access import Cancellation
 from kbtui.library.library import Library, open_workspace

@@ -1,4 +1,4 @@
-"""The asynchronous Python client: `await memory.search("words")`, as an agent calls it."""
+"""The asynchronous Python client for agents: `await memory.search("words")`."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class KnowledgeHit:
-    """A passage that was found.
+    """A passage that matches a query.
 
-    `content` is the passage's text as it is indexed: data, never instruction. `ref` is its
-    reference, which every other face takes.
+    `content` is the indexed text: data, never instructions. `ref` is its reference, which every
+    other front end accepts.
     """
 
     entry_id: str
@@ -41,7 +41,7 @@ class KnowledgeHit:
 
 
 class KnowledgeClient:
-    """Search for agents: a list of passages, without what is said of the answer."""
+    """Search for agents: returns a list of passages, without notices."""
 
     def __init__(self, memory: MemoryClient) -> None:
         self._memory = memory
@@ -57,7 +57,7 @@ class KnowledgeClient:
         wait: float = 10.0,
         caller: str | None = None,
     ) -> list[KnowledgeHit]:
-        """The best passages, in the order that every other face gives; as `MemoryClient.search`."""
+        """Return the best passages; arguments and order are those of `MemoryClient.search`."""
         answered = await self._memory.search(
             query, wait, mode=mode, types=types, topics=topics, limit=limit, caller=caller
         )
@@ -68,10 +68,10 @@ class KnowledgeClient:
 
 
 class MemoryClient:
-    """One workspace for an agent; an asynchronous context manager, or end it with `close`.
+    """One workspace for an agent. Use it as an asynchronous context manager, or call `close`.
 
-    Has the documented methods of `Library` as coroutines. Each call runs in a thread of its own,
-    and is given up when its task is cancelled.
+    Has the documented methods of `Library` as coroutines. Each call runs in a thread of its own
+    and is cancelled with its task.
     """
 
     def __init__(self, library: Library) -> None:
@@ -117,7 +117,7 @@ class MemoryClient:
         return await _call_in_thread(lambda: self._library.list_conversations(archived))
 
     async def close(self) -> None:
-        """Let go of the index and the engine."""
+        """Close the index and the connection to the engine."""
         await asyncio.to_thread(self._library.close)
 
     async def __aenter__(self) -> MemoryClient:
@@ -133,15 +133,15 @@ class MemoryClient:
 
 
 async def _call_in_thread(function: Callable[[], T]) -> T:
-    """What a call gives, made in a thread; given up when the task that waits is cancelled."""
+    """Run a call in a thread; cancel it when the waiting task is cancelled."""
     cancellation = Cancellation()
 
-    def made() -> T:
+    def call() -> T:
         with cancellation:
             return function()
 
     try:
-        return await asyncio.to_thread(made)
+        return await asyncio.to_thread(call)
     except asyncio.CancelledError:
         cancellation.cancel()
         raise
@@ -150,9 +150,9 @@ async def _call_in_thread(function: Callable[[], T]) -> T:
 def create_memory_client(
     path: Path | str | None = None, settings: Settings | None = None
 ) -> MemoryClient:
-    """A client for the workspace at or above `path` (default: the current directory).
+    """Return a client for the workspace at or above `path` (default: the current directory).
 
-    Reads settings, nothing else; raises `WorkspaceError` or `ConfigError`.
+    Reads only the settings. Raises `WorkspaceError` or `ConfigError`.
     """
     from kbtui.library.library import open_workspace
 

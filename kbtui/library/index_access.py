@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 
 SILENT_SECONDS = 10.0
-"""So long an engine that did not answer is not asked again."""
+"""How long to wait before asking an engine again that did not answer."""
 STEP_SECONDS = 0.02
-"""How often a wait that nothing can interrupt looks whether it was given up."""
+"""How often a wait that nothing can interrupt checks for its cancellation."""
 
 PATIENCE_SECONDS = 60.0
-"""For so long nothing is answered from a private index that is still being made."""
+"""How long calls wait for a private index to be complete before they use it as it is."""
 
 
 class Cancellation:
-    """Gives a call of the Library up from another thread.
+    """Cancels a call of `Library` from another thread.
 
-    `with cancellation: library.search(…)` in one thread, `cancellation.cancel()` in another: the
-    call raises `Cancelled`, also when it was cancelled before it began.
+    Run `with cancellation: library.search(…)` in one thread and `cancellation.cancel()` in another:
+    the call raises `Cancelled`, also if it was cancelled before it began.
     """
 
     _of_thread = threading.local()
@@ -42,7 +42,7 @@ class Cancellation:
         self.cancelled = False
 
     def cancel(self) -> None:
-        """Give the call up; returns at once."""
+        """Cancel the call; returns at once."""
         with self._lock:
             self.cancelled = True
             if self._client is not None:
@@ -57,13 +57,13 @@ class Cancellation:
         Cancellation._of_thread.value = self._before
 
     def check(self) -> None:
-        """Raise `Cancelled` if it was."""
+        """Raise `Cancelled` if the call was cancelled."""
         if self.cancelled:
-            raise Cancelled("given up")
+            raise Cancelled("cancelled")
 
     @contextmanager
     def holding(self, client: EngineClient) -> Iterator[None]:
-        """While this connection is waited for, `cancel` closes it."""
+        """While the body waits for this connection, `cancel` closes it."""
         with self._lock:
             self._client = client
         try:
@@ -75,13 +75,16 @@ class Cancellation:
 
 
 def current_cancellation() -> Cancellation:
-    """The one that this thread's call stands in; one that nobody cancels where there is none."""
+    """Return the cancellation around this thread's call, or one that nobody cancels."""
     found = getattr(Cancellation._of_thread, "value", None)
     return found if isinstance(found, Cancellation) else Cancellation()
 
 
 class IndexAccess:
-    """Opens each when it is first wanted. `behind` is why the index may not be up to date."""
+    """Opens the index and connections to the engine when they are first needed.
+
+    `behind` is the notice why the index may not be up to date.
+    """
 
     def __init__(
         self, workspace: Workspace, settings: Settings, connect: Callable[[], EngineClient]
@@ -91,30 +94,30 @@ class IndexAccess:
         self._reader: IndexReader | None = None
         self._idle: list[EngineClient] = []
         self._silent: tuple[EngineUnavailable | None, float] = (None, 0.0)
-        """What was said of an engine that did not answer, and when."""
+        """The error of an engine that did not answer, and when that was."""
         self._private: PrivateIndex | None = None
         self.behind: Notice | None = None
 
     @property
     def notices(self) -> list[Notice]:
-        """What is to be said of the index, nothing where it is as usual."""
+        """The notices about the state of the index."""
         if self._private is not None:
             return self._private.notices
         return [self.behind] if self.behind else []
 
     @property
     def unfinished(self) -> bool:
-        """Whether the index is one that this client still makes: an answer lacks what is to come."""
+        """Whether a private index is still being built, so that answers are incomplete."""
         private = self._private
         return private is not None and not private.complete
 
     @property
     def is_private(self) -> bool:
-        """Whether the index is this client's own, made because there is no engine."""
+        """Whether the index was built by this client for itself, because there is no engine."""
         return self._private is not None
 
     def close(self) -> None:
-        """Let go of the index and the engine."""
+        """Close the index and all connections."""
         with self._lock:
             reader, self._reader = self._reader, None
             clients, self._idle = self._idle, []
@@ -127,9 +130,9 @@ class IndexAccess:
             private.close()
 
     def request(self, op: str, *, timeout: float, **arguments: Any) -> dict[str, Any]:
-        """Ask the engine; once more, of a new one, when it went away meanwhile.
+        """Send a request to the engine; if the engine goes away, send it once more to a new one.
 
-        Each call has a connection to itself.
+        Each call uses a connection of its own. Raises `EngineUnavailable` and `Cancelled`.
         """
         cancellation = current_cancellation()
         for last in (False, True):
@@ -143,7 +146,7 @@ class IndexAccess:
                 cancellation.check()
                 if client is None:
                     self._remember(error)
-                # One that did not start, refuses, or answers too slowly would do so again.
+                # An engine that did not start, refused, or was too slow would do the same again.
                 cause = error.__cause__
                 gone = client is not None and cause and not isinstance(cause, TimeoutError)
                 if client is not None:
@@ -154,10 +157,10 @@ class IndexAccess:
             with self._lock:
                 self._idle.append(client)
             return found
-        raise AssertionError("two tries end in an answer or an error")
+        raise AssertionError("unreachable: the second try returns or raises")
 
     def tell(self, op: str, **arguments: Any) -> None:
-        """Say something to the engine, if there is a connection that nobody uses now."""
+        """Notify the engine if a connection is idle; waits for nothing."""
         with self._lock:
             client = self._idle.pop() if self._idle else None
         if client is not None:
@@ -166,7 +169,7 @@ class IndexAccess:
                 self._idle.append(client)
 
     def _reach(self) -> EngineClient:
-        """A new connection; at once an error where the engine was silent a moment ago."""
+        """Open a connection; raises at once if the engine did not answer a moment ago."""
         with self._lock:
             error, since = self._silent
         if error is not None and time.monotonic() - since < SILENT_SECONDS:
@@ -174,7 +177,7 @@ class IndexAccess:
         return self._connect()
 
     def _remember(self, error: EngineUnavailable) -> None:
-        """One call waits for an engine that is silent, not each of those behind it too."""
+        """Remember that the engine is silent, so that the calls after this one do not wait for it too."""
         from kbtui.engine.protocol import SilentEngine
 
         with self._lock:
@@ -183,7 +186,7 @@ class IndexAccess:
                 self._silent = (error, time.monotonic())
 
     def reader(self, wait: float) -> IndexReader:
-        """The index in use; the first one is waited for. Raises `IndexUnavailable`."""
+        """Return a reader of the index; waits for the first index. Raises `IndexUnavailable`."""
         from kbtui.index import IndexReader
 
         with self._lock:
@@ -201,20 +204,20 @@ class IndexAccess:
         return reader
 
     def follow(self, wait: float) -> None:
-        """Bring a private index up to date; the shared one is the engine's to keep."""
+        """Bring a private index up to date; the engine keeps the shared one."""
         private = self._private
         if private is not None:
             private.follow(wait)
 
     def _first_reader(self, wait: float) -> IndexReader:
-        """Have the engine make the index, or mend it; where it cannot, a private one without vectors."""
+        """Have the engine build or repair the index; without an engine, build a private one."""
         from kbtui.index import IndexReader
 
         try:
             state = self.request("refresh", force=False, wait=wait, timeout=wait + 5.0)
             with suppress(IndexUnavailable):
                 return IndexReader(self._workspace.cache_dir)
-            # It was there, and is gone or damaged now.
+            # The index vanished or was damaged in the meantime.
             state = self.request("refresh", check=True, wait=wait, timeout=wait + 5.0)
         except EngineUnavailable as error:
             with self._lock:
@@ -235,10 +238,13 @@ class IndexAccess:
 
 
 class PrivateIndex:
-    """An index for this client alone, made and kept up by a thread; gone with it."""
+    """An index without vectors for this client alone, built and updated by a thread.
+
+    It is in a temporary directory, which `close` removes.
+    """
 
     def __init__(self, workspace: Workspace, settings: Settings, reason: str) -> None:
-        """`reason` is why there is none that all clients share."""
+        """`reason` is why there is no shared index."""
         import tempfile
         from pathlib import Path
 
@@ -246,17 +252,17 @@ class PrivateIndex:
             self.folder = Path(tempfile.mkdtemp(prefix="kbtui-index-"))
         except OSError as error:
             raise IndexUnavailable(
-                f"no index can be made: {error.strerror or error}",
+                f"cannot build an index: {error.strerror or error}",
                 hint=f"there is no shared one: {reason}",
             ) from error
         self._workspace, self._settings, self._reason = workspace, settings, reason
         self._began = time.monotonic()
         self._error: str | None = None
-        """Why the last comparison with the files failed."""
+        """Why the last update failed."""
         self._stop = threading.Event()
         self._turn = threading.Condition()
         self._wanted, self._reached = 1, 0
-        """Comparisons with the files that were asked for, and the last of them that is done."""
+        """Numbers of the last update that was requested, and of the last one that is done."""
         self._thread = threading.Thread(target=self._make, name="private-index", daemon=True)
         self._thread.start()
 
@@ -278,7 +284,7 @@ class PrivateIndex:
                     index.compact()
                 self._error = None
             except (KbtuiError, OSError, ValueError, DatabaseError) as error:
-                # Tantivy's errors are ValueErrors; closing may even have removed the files meanwhile.
+                # Tantivy raises ValueError. `close` may have removed the files in the meantime.
                 self._error = str(error)
             with self._turn:
                 self._reached = wanted
@@ -286,22 +292,22 @@ class PrivateIndex:
 
     @property
     def patience(self) -> float:
-        """For how many seconds yet a whole answer is worth more than an early one."""
+        """How many more seconds a call waits for a complete index."""
         return max(0.0, self._began + PATIENCE_SECONDS - time.monotonic())
 
     @property
     def complete(self) -> bool:
-        """Whether the files were ever compared with it to the end."""
+        """Whether the index was up to date with the files at least once."""
         return self._reached > 0
 
     @property
     def notices(self) -> list[Notice]:
-        """What it is, and why."""
+        """The notices for users: that the index is private, and why."""
         state = Notice("private_index", {"is_complete": self.complete, "detail": self._error or ""})
         return [state, make_keywords_only_notice("engine", self._reason)]
 
     def reader(self) -> IndexReader:
-        """The index, as far as it is; raises `IndexUnavailable`."""
+        """Return a reader of the index as it is; raises `IndexUnavailable`."""
         from kbtui.index import IndexReader
 
         try:
@@ -310,13 +316,13 @@ class PrivateIndex:
             if self._error is None:
                 raise
             raise IndexUnavailable(
-                f"no index can be made: {self._error}",
+                f"cannot build an index: {self._error}",
                 where=str(self.folder),
                 hint=f"there is no shared one: {self._reason}",
             ) from error
 
     def follow(self, seconds: float) -> None:
-        """Compare it with the files as they are now; waits so long at most."""
+        """Update the index from the files; waits up to `seconds`."""
         with self._turn:
             if self._reached == self._wanted:
                 self._wanted += 1
@@ -324,7 +330,7 @@ class PrivateIndex:
         self.wait(seconds)
 
     def wait(self, seconds: float) -> None:
-        """Wait so many seconds at most until it is up to date; raises `Cancelled`."""
+        """Wait up to `seconds` until the index is up to date; raises `Cancelled`."""
         cancellation, end = current_cancellation(), time.monotonic() + seconds
         with self._turn:
             while self._reached < self._wanted and time.monotonic() < end:
@@ -332,7 +338,7 @@ class PrivateIndex:
                 cancellation.check()
 
     def close(self) -> None:
-        """Stop making it, and remove it."""
+        """Stop the thread and remove the index."""
         import shutil
 
         self._stop.set()
@@ -346,22 +352,22 @@ RECONNECT_SECONDS = (0.2, 1.0, 5.0, 15.0, 30.0)
 
 
 class EventListener:
-    """A thread that passes the engine's events on, and starts the engine again when it went."""
+    """A thread that passes on the engine's events, and restarts an engine that went away."""
 
     def __init__(
-        self, connect: Callable[[], EngineClient], hear: Callable[[dict[str, Any]], object]
+        self, connect: Callable[[], EngineClient], on_event: Callable[[dict[str, Any]], object]
     ) -> None:
-        self._connect, self._hear = connect, hear
+        self._connect, self._on_event = connect, on_event
         self._client: EngineClient | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="listen", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End; nothing is heard afterwards."""
+        """Stop the thread; no event is passed on afterwards."""
         self._stop.set()
         if self._client is not None:
             self._client.close()
@@ -376,11 +382,11 @@ class EventListener:
                     if self._stop.is_set():
                         return
                     failures = 0
-                    self._hear(event)
+                    self._on_event(event)
             except EngineUnavailable as error:
                 reason = error.message
             if self._stop.is_set():
                 return
-            self._hear({"event": "gone", "reason": reason})
+            self._on_event({"event": "gone", "reason": reason})
             self._stop.wait(RECONNECT_SECONDS[min(failures, len(RECONNECT_SECONDS) - 1)])
             failures += 1

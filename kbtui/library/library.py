@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar, overload
+from typing import TYPE_CHECKING, TypeVar
 
 from kbtui.errors import (
     EngineUnavailable,
@@ -40,17 +40,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 REPAIR_SECONDS = 60.0
-"""How long an answer waits while a damaged index is built again."""
+"""How long a search waits for the rebuilding of a damaged index."""
 UPDATE_SECONDS = 10.0
-"""How long a search waits for a private index to take in what has changed."""
+"""How long a search waits for a private index to take in changed files."""
 FIRST_INDEX_SECONDS = 60.0
-"""How long a search waits for an index that does not exist yet."""
+"""How long a search waits for the first index to be built."""
 
 
 def open_workspace(path: Path | str | None = None, settings: Settings | None = None) -> Library:
     """Open the workspace at or above `path` (default: the current directory).
 
-    Reads settings, nothing else; raises `WorkspaceError` or `ConfigError`.
+    Reads only the settings. Raises `WorkspaceError` or `ConfigError`.
     """
     from pathlib import Path
 
@@ -63,12 +63,12 @@ class Library(ReferenceReader):
     def __init__(self, workspace: Workspace, settings: Settings) -> None:
         super().__init__(workspace)
         self.settings = settings
-        self._mended: Notice | None = None
-        """What was damaged and is mended, until an answer says so."""
+        self._repair_notice: Notice | None = None
+        """The notice of a repair, until an answer carries it."""
         self._access = IndexAccess(workspace, settings, lambda: self.connect_engine())
 
     def close(self) -> None:
-        """Let go of the index and the engine; a call after that opens them again."""
+        """Close the index and the connection to the engine; a later call opens them again."""
         self._access.close()
 
     def __enter__(self) -> Self:
@@ -79,20 +79,20 @@ class Library(ReferenceReader):
 
     @property
     def index_state(self) -> str | None:
-        """What is to be said of the index in one phrase, None where it is as usual."""
+        """The notices about the index in one phrase; None if there are none."""
         return format_notices(self._access.notices)
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether answers lack what a first index, made without an engine, is still to hold."""
+        """Whether a private index is still being built, so that answers are incomplete."""
         return self._access.unfinished
 
     def topics(self) -> list[Topic]:
-        """The topics that are not switched off, in the order of their declaration."""
+        """Return the enabled topics in the order of their declaration."""
         return [topic for topic in self.load_knowledge().topics.values() if topic.enable]
 
     def list_conversations(self, archived: bool | None = None) -> list[ConversationInfo]:
-        """The conversations, live and archived (None), or one of the two; newest first."""
+        """Return the conversations, newest first: all (None), only archived ones, or only live ones."""
         from kbtui.conversations.repository import list_conversations
 
         return list_conversations(self.workspace, archived)
@@ -100,9 +100,10 @@ class Library(ReferenceReader):
     def list_conversations_quickly(
         self, known: Mapping[str, ConversationInfo] | None = None
     ) -> list[ConversationInfo]:
-        """All conversations without reading their events whole: `events_count` is not known, nor
-        damage before the last event. Newest first by what is known. Of `known`, entries by id of
-        an earlier call, only those are read again of which a file has changed.
+        """Return all conversations, newest first, from their metadata and last event.
+
+        `events_count` is unknown then, and damage before the last event is not noticed. `known` are
+        the results of an earlier call by id: only those with a changed file are read again.
         """
         from kbtui.conversations.repository import add_last_event, list_conversations
 
@@ -110,19 +111,19 @@ class Library(ReferenceReader):
         return [add_last_event(info) for info in infos]
 
     def summarize_conversation(self, info: ConversationInfo) -> ConversationSummary:
-        """The tools and models that a conversation used, and its turns: its file is parsed."""
+        """Return the tools, models and turns of a conversation; parses its whole file."""
         from kbtui.conversations.repository import get_format
 
         return get_format(info).summarize(info)
 
     def find_conversation(self, conversation: str) -> ConversationInfo:
-        """A conversation's entry, without looking at its events; raises `NothingFound`."""
+        """Return a conversation's metadata, without its events; raises `NothingFound`."""
         from kbtui.conversations.repository import find_conversation
 
         return find_conversation(self.workspace, conversation)
 
     def load_conversation_beginning(self, info: ConversationInfo) -> Conversation | None:
-        """The first turns of a big conversation, None where it takes the whole to know them."""
+        """Load the first turns of a large conversation; None if that takes reading all of it."""
         from kbtui.conversations.repository import get_format
 
         return get_format(info).load_beginning(info)
@@ -130,9 +131,11 @@ class Library(ReferenceReader):
     # the index
 
     def update_index(self, wait: float = 10.0, *, meaning: bool = False) -> None:
-        """See to it that the index was compared with the files; returns at once where an engine
-        that watches has done so. Without an engine, a private index is compared here, and the one
-        that was left stays as it is. `meaning` says that the semantic leg will be asked.
+        """Wait up to `wait` seconds until the index is up to date with the files.
+
+        Returns at once if the engine watches the files and has indexed them. Without an engine, a
+        private index is updated, and the shared one stays as it is. With `meaning`, the engine also
+        loads the model.
         """
         from kbtui.engine.search_service import describe_lag
 
@@ -149,46 +152,52 @@ class Library(ReferenceReader):
             self._access.behind = describe_lag(state)
 
     def retry_embedding(self, wait: float = 30.0) -> None:
-        """Read and embed again what could not be; embedding goes on behind. Raises `EngineUnavailable`."""
+        """Retry files and passages that failed. Embedding continues in the background.
+
+        Raises `EngineUnavailable`.
+        """
         self._request("refresh", retry=True, wait=wait, timeout=wait + 5.0)
 
     def search_keywords(self, question: Question) -> Answer:
-        """Keyword hits at once, from what is indexed; never waits for engine or model."""
+        """Search the index as it is by keywords, for queries that are still being typed.
+
+        Runs in this process: asking the engine would wait for its start and for changed files.
+        """
         return self._answer_here(question)
 
-    def _read(self, ask: Callable[[IndexReader], T]) -> T:
-        """What `ask` finds in the index; one that proves damaged is built again first, once."""
+    def _query_index(self, query: Callable[[IndexReader], T]) -> T:
+        """Call `query` with a reader; if the index proves damaged, have it rebuilt and call once more."""
         from kbtui.index.generations import find_damage_behind
 
         reader = self.open_reader()
         try:
-            return ask(reader)
+            return query(reader)
         except BaseException as error:
             found = find_damage_behind(error, reader.folder)
             if found is None:
                 raise
             try:
-                self._mend(found)
+                self._repair(found)
             except IndexUnavailable as unavailable:
                 raise unavailable from error
-        return ask(self.open_reader())
+        return query(self.open_reader())
 
-    def _mend(self, found: str) -> None:
-        """Have a damaged index built again; raises `IndexUnavailable` where nobody can."""
-        reason = "it is this command's own"
+    def _repair(self, found: str) -> None:
+        """Have the engine rebuild a damaged index; raises `IndexUnavailable` if that is impossible."""
+        reason = "this process built it for itself"
         if not self._access.is_private:
             try:
                 self._request(
                     "refresh", check=True, wait=REPAIR_SECONDS, timeout=REPAIR_SECONDS + 5.0
                 )
-                self._mended = Notice("index_mended", {"detail": found})
+                self._repair_notice = Notice("index_mended", {"detail": found})
                 return
             except EngineUnavailable as unavailable:
                 reason = str(unavailable)
-        raise IndexUnavailable(found, hint=f"it cannot be built again now: {reason}")
+        raise IndexUnavailable(found, hint=f"it cannot be rebuilt now: {reason}")
 
-    def _has_mended(self) -> bool:
-        """Whether the engine, told to look for damage, found some and built the index again."""
+    def _repair_if_damaged(self) -> bool:
+        """Have the engine look for damage; whether it found some and rebuilt the index."""
         try:
             state = self._request(
                 "refresh", check="suspicion", wait=REPAIR_SECONDS, timeout=REPAIR_SECONDS + 5.0
@@ -196,32 +205,8 @@ class Library(ReferenceReader):
         except EngineUnavailable:
             return False
         if state.get("mended"):
-            self._mended = Notice("index_mended", {"detail": state["mended"]})
+            self._repair_notice = Notice("index_mended", {"detail": state["mended"]})
         return bool(state.get("mended"))
-
-    @overload
-    def search(
-        self,
-        query: str,
-        wait: float = ...,
-        *,
-        mode: Mode = ...,
-        types: Sequence[str] = ...,
-        topics: Sequence[str] = ...,
-        limit: int = ...,
-        origin: str | None = ...,
-        caller: str | None = ...,
-    ) -> Answer: ...
-
-    @overload
-    def search(
-        self,
-        query: Question,
-        wait: float = ...,
-        *,
-        origin: str | None = ...,
-        caller: str | None = ...,
-    ) -> Answer: ...
 
     def search(
         self,
@@ -235,14 +220,15 @@ class Library(ReferenceReader):
         origin: str | None = "sdk",
         caller: str | None = None,
     ) -> Answer:
-        """The whole answer; waits up to `wait` seconds for the semantic leg.
+        """Search by keywords and by meaning; waits up to `wait` seconds for the model.
 
-        `types` (entry types, source kinds, `conversation`) and `topics` narrow before ranking,
-        `limit` is clamped to 1 to 100; a `Question` has all of them itself, and more. `origin`
-        and `caller` are for the query log; origin None logs nothing.
+        `types` (entry types, source kinds, `conversation`) and `topics` narrow before ranking.
+        `limit` is clamped to 1 to 100. A `Question` has its own filters and limit; these arguments
+        are then ignored. `origin` and `caller` go into the query log; nothing is logged if `origin`
+        is None.
 
-        Raises `IndexUnavailable` when there is nothing to ask, and, where the query is words,
-        `UsageError` for a mistake in them; the answer to a `Question` has its `mistakes`.
+        Raises `IndexUnavailable` if there is no index. A mistake in a query of words raises
+        `UsageError`; the answer to a `Question` lists it in `mistakes`.
         """
         question = (
             query
@@ -257,9 +243,9 @@ class Library(ReferenceReader):
     def find_similar(
         self, ref: Ref, question: Question | None = None, wait: float = 10.0
     ) -> Answer:
-        """More like a subject, a conversation or a turn; `question` narrows and limits.
+        """Find passages like a subject, a conversation or a turn; `question` has filters and limit.
 
-        Raises `NothingFound` for what is not indexed.
+        Raises `NothingFound` if the reference has no indexed text.
         """
         question = question or Question(per_entry=1)
         return self.search(replace(question, like=str(ref)), wait, origin=None)
@@ -267,7 +253,7 @@ class Library(ReferenceReader):
     def _answer(
         self, question: Question, wait: float, origin: str | None, caller: str | None
     ) -> Answer:
-        """The engine's answer, or without an engine the same made here."""
+        """Ask the engine, or without an engine search in this process."""
         began = time.perf_counter()
         answered, is_logged = self._ask_engine(question, wait, origin, caller)
         if answered is None:
@@ -279,7 +265,7 @@ class Library(ReferenceReader):
     def _ask_engine(
         self, question: Question, wait: float, origin: str | None, caller: str | None
     ) -> tuple[Answer | None, bool]:
-        """The engine's answer, None where it has none, and whether it is in the query log."""
+        """Return the engine's answer, None if it has none, and whether the query log has it."""
         from kbtui.engine.protocol import make_search_request
         from kbtui.search.models import Answer
 
@@ -303,14 +289,14 @@ class Library(ReferenceReader):
             declined = reply.get("declined")
             if declined is None:
                 answered = Answer.from_message(_parse_reply(reply))
-                if not last and reply["suspect"] and self._has_mended():
+                if not last and reply["suspect"] and self._repair_if_damaged():
                     continue
                 behind = (one for one in answered.notices if one.code == "index_behind")
                 self._access.behind = next(behind, None)
-                return self._with_mended(answered), not reply["suspect"]
+                return self._add_repair_notice(answered), not reply["suspect"]
             detail = str(reply.get("detail"))
             if declined == "damaged" and not last:
-                self._mend(detail)
+                self._repair(detail)
             elif declined == "no_index" and not last:
                 self._access.reader(FIRST_INDEX_SECONDS)
                 if self._access.is_private:
@@ -322,29 +308,31 @@ class Library(ReferenceReader):
         return None, False
 
     def _answer_here(self, question: Question, missing: Notice | None = None) -> Answer:
-        """The answer by keywords from the index as it is; `missing` says why by keywords only."""
+        """Search the index by keywords in this process; `missing` is why there is no semantic leg."""
         from kbtui.engine.search_service import answer_question, make_missing_leg
 
         leg = make_missing_leg(missing)
-        answered = self._read(lambda reader: answer_question(self.workspace, reader, question, leg))
+        answered = self._query_index(
+            lambda reader: answer_question(self.workspace, reader, question, leg)
+        )
         answered.notices = [*self._access.notices, *answered.notices]
-        return self._with_mended(answered)
+        return self._add_repair_notice(answered)
 
     def _missing_leg(self) -> Notice | None:
-        """Why an answer that is made here has no semantic leg."""
+        """Return the notice why a search in this process has no semantic leg."""
         if self._access.is_private:
-            return None  # the notices about the private index say why
+            return None  # the notices of the private index say why
         if self.settings.model == "off":
             return make_keywords_only_notice("model_off")
         if self._access.behind is not None:
             return make_keywords_only_notice("engine")
         return make_keywords_only_notice("engine", "the engine has another time zone")
 
-    def _with_mended(self, answered: Answer) -> Answer:
-        """The answer, which says once that the index was damaged and is mended."""
-        if self._mended is not None:
-            answered.notices.insert(0, self._mended)
-            self._mended = None
+    def _add_repair_notice(self, answered: Answer) -> Answer:
+        """Add the notice of a repair to the first answer after it."""
+        if self._repair_notice is not None:
+            answered.notices.insert(0, self._repair_notice)
+            self._repair_notice = None
         return answered
 
     def log_search(
@@ -354,23 +342,26 @@ class Library(ReferenceReader):
         caller: str | None = None,
         milliseconds: float | None = None,
     ) -> None:
-        """Note a search in the query log, unless the settings forbid it; never fails."""
+        """Add a search to the query log if the settings allow it; never raises."""
         from kbtui.userdata.query_log import log_answer
 
         log_answer(self.workspace, self.settings, answered, origin, caller, milliseconds)
 
     def open_reader(self, wait: float = FIRST_INDEX_SECONDS) -> IndexReader:
-        """The index in use; the first one is waited for. Raises `IndexUnavailable`."""
+        """Return a reader of the index; waits up to `wait` seconds for the first index.
+
+        Raises `IndexUnavailable`.
+        """
         return self._access.reader(wait)
 
     # citations
 
     def cites(self, ref: str | Ref) -> Citations:
-        """What a conversation or a turn used, and which turns used what `ref` names.
+        """Find what a conversation or a turn used, and which turns used what `ref` names.
 
-        `ref` is a reference, or the path of a file, from the workspace or the current directory.
-        Raises `UsageError` for a topic and for what is no reference, `NothingFound` for what
-        neither exists nor was ever used, and `IndexUnavailable`.
+        `ref` is a reference, or the path of a file relative to the workspace or the current
+        directory. Raises `UsageError` for a topic or an invalid reference, `NothingFound` for a
+        target that does not exist and was never used, and `IndexUnavailable`.
         """
         self.update_index()
         return self.find_citations(ref)
@@ -378,7 +369,7 @@ class Library(ReferenceReader):
     # the engine
 
     def connect_engine(self, *, start: bool = True) -> EngineClient:
-        """A connection of one's own to the engine; raises `EngineUnavailable`."""
+        """Open a new connection to the engine; raises `EngineUnavailable`."""
         from kbtui.engine.client import connect
 
         return connect(self.workspace, start=start, check=current_cancellation().check)
@@ -386,23 +377,23 @@ class Library(ReferenceReader):
     def _request(self, op: str, *, timeout: float, **arguments: Any) -> dict[str, Any]:
         return self._access.request(op, timeout=timeout, **arguments)
 
-    def listen(self, hear: Callable[[dict[str, Any]], object]) -> Callable[[], None]:
-        """Call `hear` from a thread with each of the engine's messages; returns how to stop.
+    def listen(self, on_event: Callable[[dict[str, Any]], object]) -> Callable[[], None]:
+        """Call `on_event` from a thread with each event of the engine; returns a function that stops it.
 
-        Starts the engine, and again when it went away. Messages have `event`:
-        `changed` (`knowledge`: bool, `conversations`: ids, `subjects`: refs; lists and reader are
-        to be read again), `progress` (`phase`, `done`, `total`, `seconds_left` or None),
+        Starts the engine, and restarts it if it goes away. Each message has an `event`:
+        `changed` (`knowledge`: bool, `conversations`: ids, `subjects`: refs; lists must be reloaded),
+        `progress` (`phase`, `done`, `total`, `seconds_left` or None),
         `ready` (`lexical`, `semantic`: bool, `reason`), `gone` (`reason`).
         """
         from kbtui.library.index_access import EventListener
 
-        listener = EventListener(self.connect_engine, hear)
+        listener = EventListener(self.connect_engine, on_event)
         listener.start()
         return listener.stop
 
 
 def _parse_reply(reply: dict[str, Any]) -> dict[str, Any]:
-    """The answer in an engine's reply; raises the error that is there instead."""
+    """Return the answer in an engine's reply; raises the error that the reply has instead."""
     if failed := reply.get("failed"):
         from kbtui import errors
 

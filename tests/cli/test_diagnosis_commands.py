@@ -92,7 +92,10 @@ def test_a_cache_that_cannot_be_written_is_found(
         "kbtui.library.diagnostics.os.access",
         lambda path, mode: not str(path).startswith(str(home / "cache")) and usual(path, mode),
     )
-    assert f"the index cannot be written: {home / 'cache'}" in found(capsys)["workspace", "wrong"]
+    assert (
+        f"the directory of the index is not writable: {home / 'cache'}"
+        in found(capsys)["workspace", "wrong"]
+    )
 
 
 def put_file(folder: Path) -> None:
@@ -165,7 +168,7 @@ def test_a_subject_with_further_names_is_noted(
     built: Builder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "elsewhere.md").hardlink_to(built.root / "docs/notes/plain.md")
-    assert "notes/plain: the file has further names" in found(capsys)["knowledge", "note"]
+    assert "notes/plain: the file has further hard links" in found(capsys)["knowledge", "note"]
 
 
 def test_colours_that_are_not_there_are_said(

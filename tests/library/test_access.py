@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -75,9 +76,17 @@ def test_an_engine_killed_while_it_makes_the_first_index_is_replaced(built: Buil
 
 def test_a_connection_that_was_closed_after_its_answer_came_is_no_error(built: Builder) -> None:
     library = Library(built.workspace, load_settings())
+    clients = []
+    connect = library.connect_engine
+
+    def record(**options: Any) -> Any:
+        clients.append(connect(**options))
+        return clients[-1]
+
+    library.connect_engine = record  # type: ignore[method-assign]
     library.update_index()
-    # As a call does that is given up in the moment in which it ends.
-    (client,) = library._access._idle
+    # A call that is cancelled in the moment in which it ends does this.
+    [client] = clients
     client.close()
     assert library.search(QUESTION).hits
     library.close()
@@ -131,7 +140,7 @@ def test_a_private_index_is_made_behind_and_says_what_it_is(
     monkeypatch.setattr(Index, "refresh", slowly)
     library = Library(no_engine.workspace, load_settings())
     call = Call(lambda: library.search(QUESTION))
-    until(lambda: library._access._private)
+    until(lambda: library.is_unfinished)
     assert "still being built" in (library.index_state or "")
     # Who would rather not wait does not have to.
     until(lambda: not isinstance(Call(lambda: library.open_reader(0.0)).end(), KbtuiError))
@@ -139,7 +148,7 @@ def test_a_private_index_is_made_behind_and_says_what_it_is(
     answer = call.end()
     assert len(answer.hits) == 20
     assert answer.degraded == "a temporary index; keywords only: the engine cannot be started"
-    folder = library._access._private.folder  # type: ignore[union-attr]
+    folder = library.open_reader().folder
     library.close()
     assert not folder.exists()
 
@@ -156,7 +165,7 @@ def test_nobody_is_answered_from_the_beginning_of_a_private_index(
     monkeypatch.setattr(Index, "refresh", slowly)
     library = Library(no_engine.workspace, load_settings())
     first = Call(lambda: library.search_keywords(QUESTION))
-    until(lambda: library._access._private)
+    until(lambda: library.is_unfinished)
     second = Call(lambda: library.search_keywords(QUESTION))
     assert library.is_unfinished
     assert len(second.end().hits) == len(first.end().hits) == 20
@@ -211,7 +220,7 @@ def test_making_a_private_index_can_be_given_up_and_closed(
             return library.search(QUESTION)
 
     call = Call(search)
-    folder = until(lambda: library._access._private).folder
+    [folder] = until(lambda: list(Path(tempfile.gettempdir()).glob("kbtui-index-*")))
     given_up.cancel()
     assert isinstance(call.end(), Cancelled)
     library.close()

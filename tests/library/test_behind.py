@@ -124,6 +124,6 @@ def test_a_private_index_that_cannot_be_made_is_no_empty_answer(built: Builder, 
     )  # fmt: skip
     cache.unlink()
     assert done.returncode == 3, done.stdout
-    assert "no index can be made: " in done.stderr
+    assert "cannot build an index: " in done.stderr
     assert "Traceback" not in done.stderr
     assert "nothing found" not in done.stderr
