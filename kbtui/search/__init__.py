@@ -1,10 +1,7 @@
-"""One question, one answer: query, legs, fusion, freshness.
+"""Search: from a `Question` to an `Answer`; `kbtui.search.pipeline.search_index` runs it."""
 
-`kbtui.search.pipeline.answer` searches; `kbtui.search.models` has what it takes and returns.
-"""
-
-# Parsing the options of a command reads `search.filters` and needs none of the dataclasses, which
-# take half the time of `kbtui search --help` to import.
+# The commands' options read `search.filters` and do not need the dataclasses, which take half the
+# time of `kbtui search --help` to import.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from kbtui.search.models import Answer, Hit, Question

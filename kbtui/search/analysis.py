@@ -67,7 +67,7 @@ _FUNCTION_WORDS = {
 
 
 def list_function_words(languages: list[str]) -> frozenset[str]:
-    """The function words of the languages that are known here, folded as the index folds."""
+    """Return the function words of the known languages among `languages`, folded like the index."""
     found: set[str] = set()
     for name in languages:
         text = _FUNCTION_WORDS.get(name, "")
@@ -82,11 +82,11 @@ def _fold_accents(text: str) -> str:
 
 FUNCTION_WORD_WEIGHT = 0.3
 MIN_CORRECTED_LETTERS = 6
-"""A word of so many letters that is nowhere is looked for with one letter changed."""
+"""The length from which a word that is nowhere in the index is also searched with one letter changed."""
 MAX_CORRECTIONS = 3
 MAX_PREFIX_TERMS = 32
 MAX_ENDING_LETTERS = 5
-"""A word being typed may be so much longer than its stem."""
+"""How many letters longer than its stem a word that is being typed may be."""
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
@@ -94,8 +94,8 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 class Token(NamedTuple):
     """A run of letters and digits in a word of a query.
 
-    `stem` is what stands in the index for it, `others` the same in the fields of
-    further languages, `corrected` the stems that it may have been meant as.
+    `stem` is its term in the index, `others` are pairs of field and term for further languages,
+    `corrected` the stems of similar words, for a word that the index does not have.
     """
 
     plain: str
@@ -106,17 +106,17 @@ class Token(NamedTuple):
 
 
 class QueryWord(NamedTuple):
-    """A word of a query: its tokens, its forms as code, and what it may become when typed on."""
+    """A word of a query: its tokens, its forms as code, and its completions while it is being typed."""
 
     text: str
     tokens: tuple[Token, ...]
     forms: TokenForms
-    begun: tuple[str, ...] = ()
-    begun_code: tuple[str, ...] = ()
+    completions: tuple[str, ...] = ()
+    code_completions: tuple[str, ...] = ()
 
 
 class Language:
-    """The analyzers of a `language` setting."""
+    """The analyzers for one value of the setting `language`."""
 
     def __init__(self, setting: str) -> None:
         names = parse_languages(setting)
@@ -128,16 +128,16 @@ class Language:
         self._function_words = list_function_words(names or ["english"])
 
     def stems(self, text: str) -> list[str]:
-        """The stems of a text, in order."""
+        """Return the stems of a text, in order."""
         return list(self._first.analyze(normalize_text(text)))
 
     def spans(self, text: str) -> list[tuple[str, int, int]]:
-        """Stem, first and last character offset of each token."""
+        """Return the stem and the character offsets, start and end, of each token."""
         tokens = self._first.pre_tokenize(text).tokens
         return [(token.text, token.char_offset_from, token.char_offset_to) for token in tokens]
 
     def token(self, text: str) -> Token | None:
-        """One token from one run of letters."""
+        """Analyze one run of letters; None if the analyzer drops it."""
         stems = self._first.analyze(text)
         if not stems:
             return None
@@ -150,7 +150,7 @@ class Language:
         return Token(text, stems[0], others, weight)
 
     def tokens(self, word: str) -> list[Token]:
-        """The tokens of a word, each once; `don't` is two."""
+        """Return the distinct tokens of a word; `don't` has two."""
         runs = dict.fromkeys(self._plain.analyze(word))
         return [token for run in runs if (token := self.token(run))]
 
@@ -158,22 +158,28 @@ class Language:
 def analyze_words(
     words: Sequence[str], searcher: Any, language: Language, *, completes_last: bool = False
 ) -> list[QueryWord]:
-    """The words of a query against one index: what is nowhere in it is corrected.
+    """Analyze the words of a query for one index; words that are not in it are corrected.
 
-    With `completes_last` the last word is completed instead.
+    With `completes_last`, the last word is completed instead.
     """
     found = []
     for position, text in enumerate(words, 1):
         word = normalize_text(text)
         tokens = language.tokens(word)
-        begun: list[str] = []
-        begun_code: list[str] = []
+        completions: list[str] = []
+        code_completions: list[str] = []
         if completes_last and position == len(words) and len(word) > 1:
-            begun, begun_code = _complete_prefix(word, tokens, searcher)
-        if not begun and not begun_code:
+            completions, code_completions = _complete_prefix(word, tokens, searcher)
+        if not completions and not code_completions:
             tokens = [_correct_spelling(token, searcher, language) for token in tokens]
         found.append(
-            QueryWord(text, tuple(tokens), get_word_forms(word), tuple(begun), tuple(begun_code))
+            QueryWord(
+                text,
+                tuple(tokens),
+                get_word_forms(word),
+                tuple(completions),
+                tuple(code_completions),
+            )
         )
     return found
 
@@ -181,19 +187,21 @@ def analyze_words(
 def _complete_prefix(
     word: str, tokens: Sequence[Token], searcher: Any
 ) -> tuple[list[str], list[str]]:
-    """What the word may become: terms that begin like its last run of letters, or like all of it."""
-    begun: list[str] = []
+    """Return terms that begin like a word's last run of letters, and code words that begin like it."""
+    completions: list[str] = []
     if tokens and tokens[-1].weight == 1.0:
         run = tokens[-1].plain
-        begun = _list_terms(searcher, "body", run)
-        # `configurati` has outgrown the stem `configur`.
+        completions = _list_terms(searcher, "body", run)
+        # `configurati` is longer than the stem `configur`.
         for cut in range(1, MAX_ENDING_LETTERS + 1):
             if len(run) - cut >= 4 and searcher.doc_freq("body", run[:-cut]):
-                begun.append(run[:-cut])
+                completions.append(run[:-cut])
                 break
     code = word.lower()
-    begun_code = _list_terms(searcher, "code", code) if len(code) > 2 and not code.isalpha() else []
-    return begun, begun_code
+    code_completions = (
+        _list_terms(searcher, "code", code) if len(code) > 2 and not code.isalpha() else []
+    )
+    return completions, code_completions
 
 
 def _list_terms(searcher: Any, field: str, prefix: str) -> list[str]:
@@ -201,7 +209,7 @@ def _list_terms(searcher: Any, field: str, prefix: str) -> list[str]:
 
 
 def list_pairs_from(searcher: Any, character: str) -> list[str]:
-    """The pairs of characters that begin with one of a script without spaces."""
+    """Return the indexed pairs that begin with a character of a script without spaces."""
     return _list_terms(searcher, "code", character)
 
 
@@ -219,7 +227,7 @@ def _correct_spelling(token: Token, searcher: Any, language: Language) -> Token:
 
 
 def _list_edits(word: str) -> list[str]:
-    """Every word that is one letter dropped, swapped with the next, changed or added away."""
+    """Return every word at edit distance 1: a letter dropped, swapped with the next, changed or added."""
     cuts = [(word[:at], word[at:]) for at in range(len(word) + 1)]
     dropped = [head + tail[1:] for head, tail in cuts if tail]
     swapped = [head + tail[1] + tail[0] + tail[2:] for head, tail in cuts if len(tail) > 1]
@@ -232,7 +240,7 @@ Span = tuple[int, int]
 
 
 class Highlighter:
-    """Finds what a query matched, by the same stems as the ranking."""
+    """Finds the matches of a query in texts, by the same stems as the ranking."""
 
     def __init__(
         self, words: Sequence[QueryWord], phrases: Sequence[str], language: Language
@@ -241,7 +249,7 @@ class Highlighter:
         telling = [token for token in tokens if token.weight == 1.0]
         self._stems = {token.stem for token in telling or tokens}
         self._stems.update(stem for token in telling for stem in token.corrected)
-        self._stems.update(stem for word in words for stem in word.begun)
+        self._stems.update(stem for word in words for stem in word.completions)
         parts = {part for word in words for part in word.forms.parts}
         self._stems.update(stem for part in parts for stem in language.stems(part))
         self._phrases = [stems for phrase in phrases if (stems := language.stems(phrase))]
@@ -250,13 +258,13 @@ class Highlighter:
         literal |= {phrase for phrase in phrases if not phrase.isascii() or not phrase.isalnum()}
         parts |= {token.plain for token in telling}
         self._literal = _compile_alternatives(literal, flags=re.IGNORECASE)
-        # `subject` within `readSubject`.
+        # Finds `subject` in `readSubject`.
         humps = (part.capitalize() for part in parts if len(part) > 2)
         self._humps = _compile_alternatives(humps, "(?<=[a-z0-9])(?:{})(?![a-z])")
         self._language = language
 
     def find(self, text: str) -> list[Span]:
-        """Character offsets, in order and without overlaps."""
+        """Return the character offsets of all matches, in order and without overlaps."""
         tokens = self._language.spans(text)
         spans = [(first, last) for stem, first, last in tokens if stem in self._stems]
         for phrase in self._phrases:
@@ -275,7 +283,7 @@ class Highlighter:
 def _compile_alternatives(
     words: Iterable[str], around: str = "{}", flags: int = 0
 ) -> re.Pattern[str] | None:
-    """A pattern for any of the words, the longest first; None for none."""
+    """Return a pattern that matches any of the words, longest first; None without words."""
     held = sorted({word for word in words if word}, key=lambda word: (-len(word), word))
     if not held:
         return None
@@ -283,7 +291,7 @@ def _compile_alternatives(
 
 
 def merge_spans(spans: list[Span]) -> list[Span]:
-    """Spans in order, those that touch or overlap as one."""
+    """Sort spans, and merge those that touch or overlap."""
     result: list[Span] = []
     for start, end in sorted(spans):
         if result and start <= result[-1][1]:

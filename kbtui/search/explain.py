@@ -1,4 +1,4 @@
-"""Explains a hit's rank, and why something is not a hit."""
+"""Explains the rank of a hit, and why something is not a hit."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 DEEP_RANKS = 1000
-"""How far down a leg is looked for what it did not find."""
+"""How many ranks of a leg are searched for a chunk that is not among its hits."""
 
 
 class Explainer:
-    """An answer that can be asked why. Costs more than the answer alone."""
+    """Searches, and explains the answer. Takes longer than a search."""
 
     def __init__(
         self,
@@ -35,142 +35,144 @@ class Explainer:
         semantic: SemanticLeg | None = None,
     ) -> None:
         self._workspace, self._reader, self._semantic = workspace, reader, semantic
-        self._asked = SearchRun(workspace, reader, question)
-        self.answer: Answer = build_answer(self._asked, semantic)
-        self._order = self._asked.order()
+        self._run = SearchRun(workspace, reader, question)
+        self.answer: Answer = build_answer(self._run, semantic)
+        self._order = self._run.order()
         self._deep: dict[str, dict[int, tuple[int, float]]] = {}
 
     def hits(self) -> list[Explanation]:
-        """An explanation for each hit of the answer, in order."""
-        return [self._of_chunk_id(hit.chunk_id, hit.ref) for hit in self.answer.hits]
+        """Explain each hit of the answer, in order."""
+        return [self._explain_hit(hit.chunk_id, hit.ref) for hit in self.answer.hits]
 
     def why(self, ref: Ref) -> Explanation:
-        """What kept a subject, a turn or a chunk out; of several chunks the one that came nearest."""
+        """Explain why a subject, turn or chunk is not a hit, by its chunk that came nearest."""
         entry, chunks = find_passages(self._reader, ref)
         if entry is None:
             reason = explain_missing_entry(self._workspace, ref)
             return Explanation(str(ref), "", None, kept_out=[reason])
         if not chunks:
-            reason = entry.error or "no text of it is indexed"
+            reason = entry.error or "none of its text is indexed"
             return Explanation(str(ref), entry.title, None, kept_out=[reason])
         explained = [self._explain(entry, chunk, str(ref)) for chunk in chunks]
         return min(explained, key=_rank_nearness)
 
-    def _of_chunk_id(self, chunk_id: str, ref: str) -> Explanation:
+    def _explain_hit(self, chunk_id: str, ref: str) -> Explanation:
         found = self._reader.get_chunk(chunk_id)
         entry = self._reader.get_entries({found[1]}).get(found[1]) if found else None
         if found is None or entry is None:
-            return Explanation(ref, "", chunk_id, kept_out=["it is gone since"])
+            return Explanation(ref, "", chunk_id, kept_out=["it no longer exists"])
         return self._explain(entry, found[0], ref)
 
     def _explain(self, entry: Entry, chunk: Chunk, ref: str) -> Explanation:
-        asked = self._asked
+        run = self._run
         number = chunk.number
         rank = self._order.index(number) + 1 if number in self._order else None
-        matches, missing = self._matches(entry, chunk)
+        matches, missing = self._match_terms(entry, chunk)
         explained = Explanation(
             ref=ref,
             title=entry.title,
             chunk_id=chunk.id,
             rank=rank,
-            score=round(asked.scores.get(number, 0.0), 6),
-            lexical=self._standing("lexical", number, "none of its words is in it"),
-            semantic=self._standing("semantic", number, self._no_vector(chunk)),
+            score=round(run.scores.get(number, 0.0), 6),
+            lexical=self._rank_in_leg("lexical", number, "it has none of the words"),
+            semantic=self._rank_in_leg("semantic", number, self._explain_missing_vector(chunk)),
             matches=matches,
             missing=missing,
-            embedded=self._embedded(entry, chunk),
+            embedded=self._describe_embedding(entry, chunk),
         )
         if any(hit.chunk_id == chunk.id for hit in self.answer.hits):
             return explained
-        reasons = list_obstacles(self._workspace, self._reader, asked, entry, chunk)
+        reasons = list_obstacles(self._workspace, self._reader, run, entry, chunk)
         if not reasons:
-            reasons = self._too_far(explained, entry)
+            reasons = self._explain_low_rank(explained, entry)
         return replace(explained, kept_out=reasons)
 
     # the legs
 
-    def _standing(self, leg: str, number: int, absent: str) -> LegRank:
-        asked = self._asked
-        if leg not in asked.legs:
-            return LegRank(note="not asked")
-        ranked = asked.legs[leg]
+    def _rank_in_leg(self, leg: str, number: int, absent: str) -> LegRank:
+        run = self._run
+        if leg not in run.legs:
+            return LegRank(note="not run")
+        ranked = run.legs[leg]
         rank = next((at for at, (other, _) in enumerate(ranked, 1) if other == number), None)
-        part = round(self._gives(leg, rank, number), 6)
+        part = round(self._score_in_leg(leg, rank, number), 6)
         if rank is not None:
             return LegRank(rank, round(ranked[rank - 1][1], 6), part)
-        if number in self._below(leg):
-            rank, score = self._below(leg)[number]
+        if number in self._list_deep_ranks(leg):
+            rank, score = self._list_deep_ranks(leg)[number]
             return LegRank(rank, round(score, 6), part)
         return LegRank(gives=part, note=absent)
 
-    def _gives(self, leg: str, rank: int | None, number: int) -> float:
-        asked = self._asked
-        coverage = asked.coverage if leg == "semantic" else 1.0
-        if leg == "semantic" and number in asked.pending:
+    def _score_in_leg(self, leg: str, rank: int | None, number: int) -> float:
+        run = self._run
+        coverage = run.coverage if leg == "semantic" else 1.0
+        if leg == "semantic" and number in run.pending:
             leg, coverage = "lexical", 1.0
-            rank = next(at for at, (other, _) in enumerate(asked.legs[leg], 1) if other == number)
-        length = len(asked.legs[leg])
-        return score_rank(leg, rank, length, depth=asked.question.depth, coverage=coverage)
+            rank = next(at for at, (other, _) in enumerate(run.legs[leg], 1) if other == number)
+        length = len(run.legs[leg])
+        return score_rank(leg, rank, length, depth=run.question.depth, coverage=coverage)
 
-    def _below(self, leg: str) -> dict[int, tuple[int, float]]:
-        """Rank and score further down, every chunk of an entry counted."""
+    def _list_deep_ranks(self, leg: str) -> dict[int, tuple[int, float]]:
+        """Return rank and score of the chunks of a leg beyond its hits, by number, with every chunk of an entry."""
         if leg not in self._deep:
             ranked: Ranked | None = []
             if leg == "lexical":
-                ranked = self._asked.lexical.ranked(DEEP_RANKS * 10, per_entry=DEEP_RANKS * 10)
-            elif self._semantic is not None and self._asked.legs.get(leg):
-                question = replace(self._asked.question, depth=DEEP_RANKS, per_entry=DEEP_RANKS)
-                begun = self._semantic(self._asked.query.spoken)
+                ranked = self._run.lexical.rank(DEEP_RANKS * 10, per_entry=DEEP_RANKS * 10)
+            elif self._semantic is not None and self._run.legs.get(leg):
+                question = replace(self._run.question, depth=DEEP_RANKS, per_entry=DEEP_RANKS)
+                begun = self._semantic(self._run.query.spoken)
                 ranked = begun(question, self._reader.generation).ranked
             self._deep[leg] = {
                 number: (at, score) for at, (number, score) in enumerate(ranked or [], 1)
             }
         return self._deep[leg]
 
-    def _no_vector(self, chunk: Chunk) -> str:
+    def _explain_missing_vector(self, chunk: Chunk) -> str:
         if not chunk.embed:
-            return "tool calls and results are found by keywords only"
-        if chunk.number in self._asked.pending:
-            return "not embedded yet: it counts as by keywords"
-        return f"not among the first {DEEP_RANKS}, or not embedded yet"
+            return "tool calls and their results have no vectors, only keywords"
+        if chunk.number in self._run.pending:
+            return "not embedded yet: its keyword rank counts twice"
+        return f"not among the best {DEEP_RANKS}, or not embedded yet"
 
-    def _too_far(self, explained: Explanation, entry: Entry) -> list[str]:
-        """Nothing forbids it: others are simply nearer."""
-        asked = self._asked
-        others = [number for number in self._order if asked.owners[number][1] == entry.id]
-        most = asked.question.per_entry
+    def _explain_low_rank(self, explained: Explanation, entry: Entry) -> list[str]:
+        """Explain a rank that is too low to be shown, where nothing else keeps a chunk out."""
+        run = self._run
+        others = [number for number in self._order if run.owners[number][1] == entry.id]
+        most = run.question.per_entry
         if len(others) >= most and explained.chunk_id not in {
-            asked.owners[number][0] for number in others[:most]
+            run.owners[number][0] for number in others[:most]
         }:
-            return [f"{most} other passages of it come first, and more are not shown of one entry"]
+            return [
+                f"{most} better passages of the same entry are shown, which is the limit for one entry"
+            ]
         if explained.rank is not None:
             return [
-                f"it stands at {explained.rank}, and {len(self.answer.hits)} are shown: "
-                "ask for more with --limit, or more precisely"
+                f"its rank is {explained.rank}, and {len(self.answer.hits)} hits are shown: "
+                "raise --limit, or make the query more precise"
             ]
         reasons = []
-        for name, standing in (("keywords", explained.lexical), ("meaning", explained.semantic)):
-            if standing.rank is not None:
+        for name, leg in (("keywords", explained.lexical), ("meaning", explained.semantic)):
+            if leg.rank is not None:
                 reasons.append(
-                    f"by {name} it stands at {standing.rank}, and the first "
-                    f"{asked.question.depth} are looked at"
+                    f"by {name} its rank is {leg.rank}, and only the best "
+                    f"{run.question.depth} count"
                 )
-            elif standing.note != "not asked":
-                reasons.append(f"by {name}: {standing.note}")
+            elif leg.note != "not run":
+                reasons.append(f"by {name}: {leg.note}")
         return reasons
 
     # the terms
 
-    def _matches(self, entry: Entry, chunk: Chunk) -> tuple[list[TermMatch], list[str]]:
-        """The parts of the query that match the chunk, best first, and the words that do not."""
+    def _match_terms(self, entry: Entry, chunk: Chunk) -> tuple[list[TermMatch], list[str]]:
+        """Return the terms of the query that match a chunk, best first, and the words that do not."""
         found: list[TermMatch] = []
         words: dict[str, bool] = {}
-        for side in self._asked.lexical.sides:
-            address = side.address(entry.id, chunk.number)
+        for side in self._run.lexical.sides:
+            address = side.find_address(entry.id, chunk.number)
             if address is None:
                 continue
             for part in side.parts:
-                score = _score(part, side.searcher, address)
+                score = _explain_score(part, side.searcher, address)
                 words[part.word] = words.get(part.word, False) or score > 0
                 if score > 0:
                     found.append(
@@ -179,7 +181,7 @@ class Explainer:
         found.sort(key=lambda match: (-match.score, match.word, match.field))
         return found, [word for word, matched in words.items() if not matched]
 
-    def _embedded(self, entry: Entry, chunk: Chunk) -> EmbeddedText | None:
+    def _describe_embedding(self, entry: Entry, chunk: Chunk) -> EmbeddedText | None:
         if not chunk.embed:
             return None
         from kbtui.index.embedding_queue import NEIGHBOUR_WEIGHT, TITLE_WEIGHT
@@ -198,8 +200,7 @@ class Explainer:
 
 
 def find_passages(reader: IndexReader, ref: Ref) -> tuple[Entry | None, list[Chunk]]:
-    """The entry that a reference names, and those of its chunks that it means; None when the
-    index does not have it."""
+    """Return the entry that a reference names, None if the index lacks it, and the chunks meant."""
     from kbtui.index.models import make_subject_id
 
     if ref.kind == "chunk":
@@ -220,15 +221,15 @@ def find_passages(reader: IndexReader, ref: Ref) -> tuple[Entry | None, list[Chu
     return reader.get_entries({entry_id}).get(entry_id), chunks
 
 
-def _score(part: QueryTerm, searcher: Any, address: Any) -> float:
+def _explain_score(part: QueryTerm, searcher: Any, address: Any) -> float:
     try:
         return float(json.loads(part.query.explain(searcher, address).to_json())["value"])
     except ValueError:
-        return 0.0  # it does not match
+        return 0.0  # the term does not match
 
 
 def _rank_nearness(explained: Explanation) -> tuple[bool, int, int, float]:
-    """Orders explanations: what was shown or came nearest first."""
+    """Return a sort key for explanations: hits first, then by nearness."""
     lexical, semantic = explained.lexical.rank, explained.semantic.rank
     ranks = [rank for rank in (lexical, semantic) if rank is not None]
     return (
@@ -240,12 +241,12 @@ def _rank_nearness(explained: Explanation) -> tuple[bool, int, int, float]:
 
 
 def explain_missing_entry(workspace: Workspace, ref: Ref) -> str:
-    """Why the index has nothing of what a reference names."""
+    """Explain why the index has no entry for a reference."""
     from kbtui.errors import NothingFound
     from kbtui.knowledge import load_knowledge
 
     if ref.kind == "chunk":
-        return "there is no such chunk any more"
+        return "this passage no longer exists"
     if ref.kind == "conversation":
         from kbtui.conversations.repository import find_conversation
 
@@ -253,11 +254,11 @@ def explain_missing_entry(workspace: Workspace, ref: Ref) -> str:
             problem = find_conversation(workspace, ref.conversation or "").problem
         except NothingFound as error:
             return error.message
-        return problem or "it is not indexed yet: `kbtui index` brings the index up to date"
+        return problem or "it is not indexed yet; `kbtui index` brings the index up to date"
     knowledge = load_knowledge(workspace)
     topic = knowledge.topics.get(ref.topic or "")
     if topic is None:
-        return f"there is no topic {ref.topic!r}"
+        return f"unknown topic {ref.topic!r}"
     if not topic.enable:
         return f"the topic {topic.id} is switched off"
     if ref.slug is None:
@@ -266,33 +267,37 @@ def explain_missing_entry(workspace: Workspace, ref: Ref) -> str:
     if subject is None:
         return f"the topic {topic.id} has no subject {ref.slug!r}"
     if subject.disabled:
-        return "the subject is disabled, and so never searched"
-    return "it is not indexed yet: `kbtui index` brings the index up to date"
+        return "the subject is disabled, so searches leave it out"
+    return "it is not indexed yet; `kbtui index` brings the index up to date"
 
 
 def list_obstacles(
-    workspace: Workspace, reader: IndexReader, asked: SearchRun, entry: Entry, chunk: Chunk
+    workspace: Workspace, reader: IndexReader, run: SearchRun, entry: Entry, chunk: Chunk
 ) -> list[str]:
-    """The reasons that hold whatever the rank, in words; [] where there is none."""
-    if asked.mistakes:
-        return [f"the query has a mistake: {asked.mistakes[0]}"]
-    found = list(_list_failed_filters(asked.question, entry, chunk))
-    if not asked.narrowing.allows(entry, chunk):
-        found.append("a filter of the query leaves it out")
-    says = asked.lexical.saying(f"{chunk.text}\n{entry.title}")
-    found += [f"it does not say “{text}”" for text in asked.query.phrases if not says(text)]
-    found += [f"it says “{text}”, which must not be" for text in asked.query.excluded if says(text)]
+    """Return the reasons that exclude a chunk whatever its rank."""
+    if run.mistakes:
+        return [f"the query has a mistake: {run.mistakes[0]}"]
+    found = list(_list_failed_filters(run.question, entry, chunk))
+    if not run.narrowing.allows(entry, chunk):
+        found.append("a filter of the query excludes it")
+    says = run.lexical.make_phrase_matcher(f"{chunk.text}\n{entry.title}")
+    found += [f"it does not contain “{text}”" for text in run.query.phrases if not says(text)]
+    found += [
+        f"it contains “{text}”, which the query excludes"
+        for text in run.query.excluded
+        if says(text)
+    ]
     if not found and FreshnessChecker(workspace, reader).check(entry, chunk) is None:
-        found.append("its text is not in its file any more, or it is disabled since")
+        found.append("its file no longer has this text, or it was disabled in the meantime")
     return found
 
 
 def _list_failed_filters(question: Question, entry: Entry, chunk: Chunk) -> list[str]:
     found = []
     if entry.hidden and not question.hidden:
-        found.append("it is hidden, and hidden subjects were not asked for")
+        found.append("it is hidden; --hidden searches hidden subjects too")
     if entry.archived and not question.archived:
-        found.append("it is archived, and archived conversations were not asked for")
+        found.append("it is archived; --archived searches archived conversations too")
     if question.exclude is not None and entry.conversation == question.exclude:
         found.append("it is the current conversation")
     for name, value, wanted in (
@@ -303,12 +308,12 @@ def _list_failed_filters(question: Question, entry: Entry, chunk: Chunk) -> list
         ("tool", chunk.tool, question.tools),
     ):
         if wanted and value not in wanted:
-            found.append(f"its {name} is {value or 'none'}, searched is {', '.join(wanted)}")
+            found.append(f"its {name} is {value or 'none'}, not {' or '.join(wanted)}")
     if question.entries and entry.id not in question.entries:
-        found.append("its title has not the words asked for")
+        found.append("its title does not have the words of the filter")
     time = chunk.timestamp or entry.changed
     if question.since and time < question.since.timestamp():
-        found.append("it is older than what is searched")
+        found.append("it is older than the searched period")
     if question.until and time >= question.until.timestamp():
-        found.append("it is newer than what is searched")
+        found.append("it is newer than the searched period")
     return found

@@ -1,7 +1,7 @@
-"""The filters: one row for each `key:value` of a search, the library's filter, or the entries'.
+"""The table of filters: one row for each `key:value` of searches, the library and the entries.
 
 The query parser, the completion of queries and the options of `kbtui search` and
-`kbtui entries` all read `FILTERS`: a new filter is a new row.
+`kbtui entries` all read `FILTERS`, so a new filter is a new row.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kbtui.conversations.models import ConversationInfo, ConversationSummary
 
     LibraryCondition = Callable[[ConversationInfo, ConversationSummary, Any], bool]
-    """Whether a conversation has a value: folded text, or a moment for a date."""
+    """Whether a conversation matches a value: case-folded text, or a time for a date."""
     Surface = Literal["search", "library", "entries"]
     ValueKind = Literal["topic", "choice", "term", "title", "argument", "date", "text"]
 
@@ -28,7 +28,7 @@ VALUE_PATTERN = r'(?:"[^"]*(?:"|$)|[^\s",]+)'
 
 
 class FilterError(Exception):
-    """A filter's value that cannot be used: what is wrong, and what to write instead."""
+    """An invalid value of a filter: what is wrong, and what to write instead."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
@@ -36,7 +36,7 @@ class FilterError(Exception):
 
 
 class Filter:
-    """One filter. It applies to each surface for which it has a field or a condition."""
+    """A filter. It applies to each surface for which it has a field or a condition."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Filter:
     ) -> None:
         self.key, self.kind, self.aliases = key, kind, aliases
         self.about = about
-        """What it lets through; also the help of its option."""
+        """What it selects; also the help of its option."""
         self.search = search
         """The field of a `Question` that holds its values; its own key where none does."""
         self.term = term
@@ -70,11 +70,11 @@ class Filter:
         self.needs_summary = needs_summary
         """Whether the library has to read the conversations for it."""
         self.choices = choices or {}
-        """The values that may be written, and what each of them means."""
+        """The valid values, and what each of them means."""
         self.shown_choices = offered or tuple(self.choices)
         """The choices that completion and help name."""
         self.noun = noun or key
-        """What one of its values is called."""
+        """The word for one of its values in errors."""
         self.options = options
         """Its options on the command line."""
         self.metavar = metavar
@@ -87,19 +87,19 @@ class Filter:
 
     @property
     def option_names(self) -> str:
-        """Its options as an error names them."""
+        """Its options as errors name them."""
         return "/".join(self.options)
 
     def read_choice(self, value: str) -> tuple[str, ...]:
-        """What a choice means; raises `FilterError` for an unknown one."""
+        """Return what a choice means; raises `FilterError` for an unknown one."""
         if value.lower() not in self.choices:
-            raise self.unknown(value, self.shown_choices)
+            raise self.make_unknown_error(value, self.shown_choices)
         return self.choices[value.lower()]
 
     def read_date(
         self, value: str, now: datetime | None = None, zone: tzinfo | None = None
     ) -> datetime:
-        """The moment that a date means as this bound; raises `FilterError`."""
+        """Return the time that a date means as this bound; raises `FilterError`."""
         from kbtui.dates import DATE_HINT, parse_moment
 
         moment = parse_moment(value, now, zone, to_end_of_day=self.includes_day)
@@ -107,8 +107,8 @@ class Filter:
             raise FilterError(f"{value!r} is not a date", DATE_HINT)
         return moment
 
-    def unknown(self, value: str, known: Sequence[str]) -> FilterError:
-        """The error for a value that is none of the known ones."""
+    def make_unknown_error(self, value: str, known: Sequence[str]) -> FilterError:
+        """Return the error for a value that is not among the known ones."""
         from difflib import get_close_matches
 
         near = get_close_matches(value.lower(), known, n=3, cutoff=0.6)
@@ -172,7 +172,7 @@ FILTERS: tuple[Filter, ...] = (
     ),
     Filter("title", "only entries with this in their title", "title", search="title", term="entry"),
     Filter(
-        "role", "only what this role said: user, assistant, reasoning, tool, …", "choice",
+        "role", "only text by this role: user, assistant, reasoning, tool, …", "choice",
         search="roles", term="role", options=("--role",), metavar="ROLE",
         choices=_map_to_themselves(*event_kinds.list_search_roles()) | event_kinds.group_search_roles(),
     ),
@@ -219,12 +219,12 @@ FILTERS: tuple[Filter, ...] = (
 
 
 def list_filters(surface: Surface) -> list[Filter]:
-    """The filters of a surface."""
+    """Return the filters of a surface."""
     return [row for row in FILTERS if row.applies_to(surface)]
 
 
 def map_filters(surface: Surface) -> dict[str, Filter]:
-    """The filters of a surface by key and alias."""
+    """Return the filters of a surface by key and alias."""
     return {name: row for row in list_filters(surface) for name in (row.key, *row.aliases)}
 
 

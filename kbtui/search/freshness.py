@@ -1,7 +1,7 @@
-"""Whether a hit still stands in its file: fresh, changed, or gone and then not served.
+"""Checks whether the text of a hit is still in its file: fresh, changed, or gone.
 
-Never a result from a deleted or disabled subject: each hit's file is looked at,
-and when the configuration changed since the index was made, so is its topic.
+No hit may come from a deleted or disabled subject. So the file of each hit is checked, and its
+topic too if the configuration changed after indexing.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 def _stat_file(path: str) -> os.stat_result:
-    # The engine wrote down the path as UTF-8; the locale of this process may be another.
+    # The index has paths in UTF-8; this process may have another locale.
     return os.stat(path.encode("utf-8", "surrogateescape"))  # noqa: PTH116  (cheaper)
 
 
 class FreshnessChecker:
-    """Looks at each entry once; for one answer."""
+    """Checks the hits of one answer; reads each file once."""
 
     def __init__(self, workspace: Workspace, reader: IndexReader) -> None:
         self._workspace = workspace
@@ -35,21 +35,25 @@ class FreshnessChecker:
         self._stats: dict[str, str | None] = {}
         self._texts: dict[str, str | None] = {}
         self._conversations: dict[str, Conversation | None] = {}
-        self._said: dict[tuple[str, int], list[str]] = {}
+        self._turn_texts: dict[tuple[str, int], list[str]] = {}
         self._knowledge: Knowledge | None = None
-        self._moved = self._configuration_moved()
+        self._is_configuration_changed = self._has_configuration_changed()
 
     def check(self, entry: Entry, chunk: Chunk) -> tuple[str, tuple[int, int] | None] | None:
-        """("fresh" or "changed", the lines where it stands now); None when it is gone."""
-        if entry.kind == "subject" and self._moved and not self._served(entry):
+        """Return "fresh" or "changed" and the present lines of a chunk; None if it is gone."""
+        if (
+            entry.kind == "subject"
+            and self._is_configuration_changed
+            and not self._is_visible(entry)
+        ):
             return None
-        if self._stat(entry) == entry.stat and entry.stat:
+        if self._read_state(entry) == entry.stat and entry.stat:
             return "fresh", chunk.lines
         if entry.kind == "subject":
-            return self._in_subject(entry, chunk)
-        return self._in_conversation(entry, chunk)
+            return self._find_in_subject(entry, chunk)
+        return self._find_in_conversation(entry, chunk)
 
-    def _stat(self, entry: Entry) -> str | None:
+    def _read_state(self, entry: Entry) -> str | None:
         if entry.path not in self._stats:
             try:
                 self._stats[entry.path] = format_file_state(_stat_file(entry.path))
@@ -57,7 +61,7 @@ class FreshnessChecker:
                 self._stats[entry.path] = None
         return self._stats[entry.path]
 
-    def _configuration_moved(self) -> bool:
+    def _has_configuration_changed(self) -> bool:
         for path, size, modified in self._reader.get_configuration_state():
             try:
                 status = _stat_file(str(path))
@@ -69,7 +73,7 @@ class FreshnessChecker:
                 return True
         return False
 
-    def _served(self, entry: Entry) -> bool:
+    def _is_visible(self, entry: Entry) -> bool:
         if self._knowledge is None:
             from kbtui.knowledge import load_knowledge
 
@@ -82,7 +86,9 @@ class FreshnessChecker:
             return False
         return not subject.hidden or entry.hidden
 
-    def _in_subject(self, entry: Entry, chunk: Chunk) -> tuple[str, tuple[int, int] | None] | None:
+    def _find_in_subject(
+        self, entry: Entry, chunk: Chunk
+    ) -> tuple[str, tuple[int, int] | None] | None:
         if entry.path not in self._texts:
             self._texts[entry.path] = self._read_subject(entry.path)
         text = self._texts[entry.path]
@@ -92,7 +98,7 @@ class FreshnessChecker:
         if at >= 0:
             first = text.count("\n", 0, at) + 1
             return "changed", (first, first + chunk.text.count("\n"))
-        # Chunks join paragraphs by one empty line; compare without regard to white space.
+        # Chunks join paragraphs by one empty line, so white space may differ.
         return (
             ("changed", chunk.lines)
             if _collapse_spaces(chunk.text) in _collapse_spaces(text)
@@ -100,7 +106,7 @@ class FreshnessChecker:
         )
 
     def _read_subject(self, path: str) -> str | None:
-        """A subject's text; None where there is none any more, or a link that leads elsewhere."""
+        """Read a subject's text; None if the file is gone, too large, or a link out of the workspace."""
         from kbtui.files import read_regular_file
         from kbtui.knowledge.discovery import is_inside
         from kbtui.knowledge.subject_files import explain_excess_size
@@ -115,19 +121,19 @@ class FreshnessChecker:
         except (OSError, UnicodeDecodeError):
             return None
 
-    def _in_conversation(
+    def _find_in_conversation(
         self, entry: Entry, chunk: Chunk
     ) -> tuple[str, tuple[int, int] | None] | None:
         wanted = _collapse_spaces(chunk.text)
-        if any(wanted in text for text in self._said_in(entry, chunk.turn or 0)):
+        if any(wanted in text for text in self._get_turn_texts(entry, chunk.turn or 0)):
             return "changed", None
         return None
 
-    def _said_in(self, entry: Entry, number: int) -> list[str]:
-        """The texts of one turn as they are in the file now; [] where it is gone."""
-        if (entry.id, number) not in self._said:
-            self._said[entry.id, number] = self._read_turn(entry, number)
-        return self._said[entry.id, number]
+    def _get_turn_texts(self, entry: Entry, number: int) -> list[str]:
+        """Return the present texts of one turn; [] if it is gone."""
+        if (entry.id, number) not in self._turn_texts:
+            self._turn_texts[entry.id, number] = self._read_turn(entry, number)
+        return self._turn_texts[entry.id, number]
 
     def _read_turn(self, entry: Entry, number: int) -> list[str]:
         from kbtui.conversations.repository import find_conversation, load_conversation

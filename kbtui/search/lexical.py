@@ -1,7 +1,7 @@
-"""The lexical leg: a question as a tantivy query over the fields of a chunk.
+"""The keyword leg: turns a question into a tantivy query and ranks chunks.
 
-A score is a sum over `QueryTerm`s, each a word in a field with its weight. They are kept, so that an
-explanation can name them.
+A score is the sum of the scores of `QueryTerm`s, each a term in a field with a weight. They are kept
+for explanations.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ MIN_WORTH_SHARE = 0.02
 
 
 class QueryTerm(NamedTuple):
-    """One term of a query: the word it is for, where it is looked for, and what it weighs.
+    """A term of a query: its word, index field and weight.
 
-    Of several terms the best counts; they stand in `term` with bars between them. A pair of
-    words has two, with a space.
+    `term` has several alternatives separated by `|`, of which the best counts, or the two words of
+    a pair separated by a space.
     """
 
     word: str
@@ -51,7 +51,7 @@ class QueryTerm(NamedTuple):
 
     @property
     def is_pair(self) -> bool:
-        """Whether it is for two words that stand together."""
+        """Whether it is for two adjacent words."""
         return " " in self.term and "|" not in self.term
 
 
@@ -77,61 +77,62 @@ def _estimate_worth(part: QueryTerm, searcher: Any) -> float | None:
         chunks = searcher.doc_freq(part.field, term)
         if not chunks:
             return None
-        # As BM25 has it.
+        # The inverse document frequency of BM25.
         total += math.log1p(max(0.0, searcher.num_docs - chunks + 0.5) / (chunks + 0.5))
     return part.weight * total
 
 
 FIELD_WEIGHTS = {"body": 1.0, "context": 1.0, "title": 0.5}
 CODE_WEIGHT = 1.0
-"""Of a compound as a whole, and of a pair of characters of a script without spaces."""
+"""Weight of a whole compound, and of a pair of characters of a script without spaces."""
 PART_WEIGHT = 0.5
-"""Of a word that stands as a part of a camelCase one, on either side."""
+"""Weight of a part of a camelCase word, in the query or in the text."""
 GUESS_WEIGHT = 0.8
-"""Of what a word may have been meant as, or may become."""
+"""Weight of corrections and completions."""
 PAIR_WEIGHT = 0.1
-"""Of two words that stand next to each other, in question and text."""
+"""Weight of two words that are adjacent in the query and in the text."""
 
 
 class QueryTermBuilder:
-    """Makes the parts of a question for one index."""
+    """Builds the terms of a query for one index."""
 
     def __init__(self, schema: Any, searcher: Any, language: Language) -> None:
         self._schema, self._searcher, self._language = schema, searcher, language
 
-    def of_word(self, word: QueryWord) -> Iterable[QueryTerm]:
-        """What a word is looked for as."""
+    def build_word_terms(self, word: QueryWord) -> Iterable[QueryTerm]:
+        """Yield the terms for a word: stems, code forms, corrections and completions."""
         for token in word.tokens:
             body = [("body", token.stem), *token.others]
-            yield self._part(token.plain, FIELD_WEIGHTS["body"] * token.weight, *body)
+            yield self._build_term(token.plain, FIELD_WEIGHTS["body"] * token.weight, *body)
             for field in ("context", "title"):
-                yield self._part(
+                yield self._build_term(
                     token.plain, FIELD_WEIGHTS[field] * token.weight, (field, token.stem)
                 )
             if token.weight == 1.0:
-                yield self._part(token.plain, PART_WEIGHT, ("code", token.plain))
+                yield self._build_term(token.plain, PART_WEIGHT, ("code", token.plain))
             if token.corrected:
                 places = [(field, stem) for stem in token.corrected for field in ("body", "title")]
-                yield self._part(token.plain, GUESS_WEIGHT, *places)
+                yield self._build_term(token.plain, GUESS_WEIGHT, *places)
         wholes = [("code", whole) for whole in word.forms.wholes]
         if wholes:
-            # Squeezed, `utf-8` may stand as the word `utf8`.
+            # A text may have `utf8` for `utf-8`.
             squeezed = [("body", stem) for stem in self._language.stems(word.forms.wholes[-1])[:1]]
             joined = squeezed if word.forms.wholes[-1].isalnum() else []
-            yield self._part(word.text, CODE_WEIGHT, *wholes, *joined)
+            yield self._build_term(word.text, CODE_WEIGHT, *wholes, *joined)
         for part in word.forms.parts:
             stems = [("body", stem) for stem in self._language.stems(part)[:1]]
-            yield self._part(part, PART_WEIGHT, ("code", part), *stems)
+            yield self._build_term(part, PART_WEIGHT, ("code", part), *stems)
         for pair in word.forms.pairs:
             pairs = [pair] if len(pair) > 1 else list_pairs_from(self._searcher, pair) or [pair]
-            yield self._part(pair, CODE_WEIGHT, *[("code", term) for term in pairs])
-        begun = [("body", stem) for stem in word.begun] + [("code", w) for w in word.begun_code]
-        if begun:
-            yield self._part(f"{word.text}…", GUESS_WEIGHT, *begun)
+            yield self._build_term(pair, CODE_WEIGHT, *[("code", term) for term in pairs])
+        completions = [("body", stem) for stem in word.completions] + [
+            ("code", w) for w in word.code_completions
+        ]
+        if completions:
+            yield self._build_term(f"{word.text}…", GUESS_WEIGHT, *completions)
 
-    def of_pairs(self, words: Sequence[QueryWord]) -> Iterable[QueryTerm]:
-        """Words that stand next to each other in the question count a little more where they do so
-        in the text."""
+    def build_pair_terms(self, words: Sequence[QueryWord]) -> Iterable[QueryTerm]:
+        """Yield terms that raise texts in which adjacent words of the query are adjacent too."""
         tokens = [token for word in words for token in word.tokens]
         for first, second in pairwise(tokens):
             if PAIR_WEIGHT and max(first.weight, second.weight) == 1.0:
@@ -141,18 +142,18 @@ class QueryTermBuilder:
                 said = f"{first.plain} {second.plain}"
                 yield QueryTerm(said, "body", " ".join(terms), PAIR_WEIGHT, query)
 
-    def phrase(self, text: str) -> Any:
-        """A query for all of a phrase, in order where the script has spaces."""
+    def build_phrase(self, text: str) -> Any:
+        """Build the query for a phrase: all words, and in order if the script has spaces."""
         text = normalize_text(text)
         needed: list[Any] = []
         stems = self._language.stems(text)
         if has_unspaced_script(text):
             needed += [self._term("code", pair) for pair in dict.fromkeys(extract_cjk_pairs(text))]
             stems = [stem for stem in stems if not has_unspaced_script(stem)]
-            needed += [self._anywhere([stem]) for stem in stems]
+            needed += [self._match_anywhere([stem]) for stem in stems]
         elif stems:
-            needed.append(self._anywhere(stems))
-        # `C++` and `C#` are a mere `c` to the tokenizer.
+            needed.append(self._match_anywhere(stems))
+        # The tokenizer reduces `C++` and `C#` to `c`.
         for word in text.split():
             if word.endswith(("+", "#")):
                 needed += [self._term("code", whole) for whole in extract_marked_words(word)]
@@ -163,8 +164,8 @@ class QueryTermBuilder:
     def _term(self, field: str, term: str) -> Any:
         return tantivy.Query.term_query(self._schema, field, term, "freq")
 
-    def _part(self, word: str, weight: float, *places: tuple[str, str]) -> QueryTerm:
-        """A term, or the best of several."""
+    def _build_term(self, word: str, weight: float, *places: tuple[str, str]) -> QueryTerm:
+        """Build a term with one alternative or several."""
         terms = [self._term(field, term) for field, term in dict.fromkeys(places)]
         query = terms[0] if len(terms) == 1 else tantivy.Query.disjunction_max_query(terms)
         if weight != 1.0:
@@ -172,7 +173,7 @@ class QueryTermBuilder:
         shown = " | ".join(dict.fromkeys(term for _, term in places))
         return QueryTerm(word, places[0][0], shown, weight, query)
 
-    def _anywhere(self, stems: list[str]) -> Any:
+    def _match_anywhere(self, stems: list[str]) -> Any:
         if len(stems) == 1:
             found = [self._term(field, stems[0]) for field in ("body", "title")]
         else:
@@ -184,22 +185,22 @@ class QueryTermBuilder:
 
 
 def extract_marked_words(word: str) -> list[str]:
-    """A word as it is written, where it ends in a sign that is no letter: `c++`, `c#`."""
+    """Return the forms of a word that end in `+` or `#`, such as `c++` and `c#`."""
     return [whole for whole in get_word_forms(word).wholes if whole.endswith(("+", "#"))]
 
 
 OVERFETCH_FACTOR = 5
-"""How many times the limit is looked at before an entry's surplus chunks are left out."""
+"""How many times the limit is fetched, because surplus chunks of an entry are left out afterwards."""
 MAX_FETCHED_CHUNKS = 20_000
 MAX_PAIRED_CHUNKS = 200
-"""Among so many of the best chunks pairs are looked for: each costs a look into the index."""
+"""How many of the best chunks are searched for pairs of words; each costs a lookup."""
 
 Ranked = list[tuple[int, float]]
 """Chunk numbers with their scores, best first."""
 
 
 class LexicalSearch:
-    """A question, ready to be asked of the lexical index, and of the hidden one when it may be."""
+    """A question for the keyword index, and for the one of hidden subjects if it allows them."""
 
     def __init__(
         self, reader: IndexReader, query: ParsedQuery, question: Question, narrowing: ExtraFilters
@@ -215,14 +216,14 @@ class LexicalSearch:
 
     @property
     def words(self) -> list[QueryWord]:
-        """The query's words as each index reads them; corrections can differ."""
+        """The analyzed words of the query for each index; corrections can differ."""
         return [word for side in self.sides for word in side.words]
 
-    def saying(self, text: str) -> Callable[[str], bool]:
-        """Whether a phrase or a word, as it is typed, stands in a text, by the rules of the index."""
+    def make_phrase_matcher(self, text: str) -> Callable[[str], bool]:
+        """Return a function that tells whether a phrase or word is in `text`, by the rules of the index."""
         stems, code = self.language.stems(text), set(extract_code_words(normalize_text(text)))
 
-        def says(wanted: str) -> bool:
+        def contains(wanted: str) -> bool:
             phrase = [stem for stem in self.language.stems(wanted) if not has_unspaced_script(stem)]
             pairs = set(extract_cjk_pairs(normalize_text(wanted)))
             last = len(stems) - len(phrase)
@@ -232,16 +233,16 @@ class LexicalSearch:
                 and any(stems[at : at + len(phrase)] == phrase for at in range(last + 1))
             )
 
-        return says
+        return contains
 
-    def ranked(self, limit: int, per_entry: int | None = None) -> Ranked:
-        """The best chunks by keywords; ties by chunk id.
+    def rank(self, limit: int, per_entry: int | None = None) -> Ranked:
+        """Rank the best chunks by keywords; ties by chunk id.
 
-        At most `per_entry` chunks of one entry, so that a long one does not fill
-        the leg. A question of filters alone has the newest first.
+        Returns at most `per_entry` chunks of one entry, so that a long entry does not fill the leg.
+        For a query with nothing but filters, the newest chunks come first.
         """
         per_entry = per_entry or self._question.per_entry
-        found = [row for side in self.sides for row in side.ranked(limit, per_entry)]
+        found = [row for side in self.sides for row in side.rank(limit, per_entry)]
         tolerance = self.sides[0].tolerance
         return [
             (row.number, row.score)
@@ -250,7 +251,7 @@ class LexicalSearch:
 
 
 class _IndexQuery:
-    """One of the two indexes."""
+    """The query for one of the two indexes."""
 
     def __init__(
         self,
@@ -266,32 +267,32 @@ class _IndexQuery:
             query.words, self.searcher, language, completes_last=question.partial and query.open
         )
         made = QueryTermBuilder(self._schema, self.searcher, language)
-        words = [part for word in self.words for part in made.of_word(word)]
-        self.parts = select_terms([*words, *made.of_pairs(self.words)], self.searcher)
+        words = [part for word in self.words for part in made.build_word_terms(word)]
+        self.parts = select_terms([*words, *made.build_pair_terms(self.words)], self.searcher)
         self._terms = [part for part in self.parts if not part.is_pair]
         self._nearby = [part for part in self.parts if part.is_pair]
-        self.phrases = [(text, made.phrase(text)) for text in query.phrases]
-        self.excluded = [(text, made.phrase(text)) for text in query.excluded]
-        self.limits = list(self._limits(question, narrowing))
+        self.phrases = [(text, made.build_phrase(text)) for text in query.phrases]
+        self.excluded = [(text, made.build_phrase(text)) for text in query.excluded]
+        self.filters = list(self._iter_filters(question, narrowing))
         self.asks = bool(self.parts or self.phrases)
-        self.query = self._whole()
+        self.query = self._build_query()
 
     # asking
 
     @property
     def tolerance(self) -> float:
-        """The share by which scores may differ and still be equal; times are exact."""
+        """The relative difference up to which scores are equal; 0 for order by time."""
         return SCORE_TOLERANCE if self.asks else 0.0
 
-    def ranked(self, limit: int, per_entry: int) -> list[RankedChunk]:
-        """The best `limit` of this index."""
+    def rank(self, limit: int, per_entry: int) -> list[RankedChunk]:
+        """Rank the best `limit` chunks of this index."""
         if self.query is None or not self.searcher.num_docs:
             return []
-        looked_at = limit * OVERFETCH_FACTOR
+        fetched = limit * OVERFETCH_FACTOR
         filled: dict[object, list[RankedChunk]] = {}
         while True:
-            last = looked_at >= MAX_FETCHED_CHUNKS
-            rows, all_found = self.rows(looked_at, without=filled, whole_ties=not last)
+            last = fetched >= MAX_FETCHED_CHUNKS
+            rows, all_found = self.fetch(fetched, without=filled, whole_ties=not last)
             seen: dict[object, list[RankedChunk]] = {}
             for row in rows:
                 if len(held := seen.setdefault(row.owner, [])) < per_entry:
@@ -299,18 +300,18 @@ class _IndexQuery:
             kept = [row for held in (*filled.values(), *seen.values()) for row in held]
             if len(kept) >= limit or all_found or last:
                 return sort_ranked_chunks(kept, tolerance=self.tolerance)[:limit]
-            # Long entries filled all that was looked at: the next look is past them.
+            # Long entries filled the result: fetch again without them.
             filled |= {owner: held for owner, held in seen.items() if len(held) >= per_entry}
-            looked_at *= 2
+            fetched *= 2
 
-    def rows(
+    def fetch(
         self, limit: int, *, without: Iterable[object], whole_ties: bool
     ) -> tuple[list[RankedChunk], bool]:
-        """The first `limit` chunks, best first, none of some owners'; and whether these are all.
+        """Fetch the first `limit` chunks, best first, without some owners; and whether these are all.
 
-        With `whole_ties` those are left out of whose equals only some are among the first.
+        With `whole_ties`, a group of equal scores at the end that may be incomplete is left out.
         """
-        query = self._past(without)
+        query = self._exclude_owners(without)
         order = {} if self.asks else {"order_by_field": "time"}
         hits = self.searcher.search(query, limit=limit, count=False, **order).hits
         addresses = [address for _, address in hits]
@@ -325,15 +326,15 @@ class _IndexQuery:
         all_found = len(hits) < limit
         cut = whole_ties and not all_found
         found = sort_ranked_chunks(found, tolerance=self.tolerance, cut=cut)
-        more = self._pair_scores([row.number for row in found[:MAX_PAIRED_CHUNKS]])
+        more = self._score_pairs([row.number for row in found[:MAX_PAIRED_CHUNKS]])
         paired = [
             row._replace(score=row.score + more[row.number]) if row.number in more else row
             for row in found
         ]
         return sort_ranked_chunks(paired, tolerance=self.tolerance), all_found
 
-    def _past(self, owners: Iterable[Any]) -> Any:
-        """The whole query, past the chunks of some owners."""
+    def _exclude_owners(self, owners: Iterable[Any]) -> Any:
+        """Return the query without the chunks of some owners."""
         left_out = [
             (
                 tantivy.Occur.MustNot,
@@ -347,29 +348,29 @@ class _IndexQuery:
             return self.query
         return tantivy.Query.boolean_query([(tantivy.Occur.Must, self.query), *left_out])
 
-    def _pair_scores(self, numbers: list[int]) -> dict[int, float]:
-        """What pairs of words add to the scores of these chunks.
+    def _score_pairs(self, numbers: list[int]) -> dict[int, float]:
+        """Return what pairs of words add to the scores of these chunks, by number.
 
-        Asked of them alone: within the whole query, pairs would keep tantivy from leaving out what
+        A query of its own: within the main query, pairs would keep tantivy from skipping chunks that
         cannot be among the best, which is most of a large index (docs/performance.md).
         """
         if not numbers or not self._nearby:
             return {}
         should = tantivy.Occur.Should
-        # A term each: a set of terms is looked for by walking the dictionary of every segment.
+        # One term each: tantivy walks the dictionary of every segment for a set of terms.
         terms = [
             tantivy.Query.term_query(self._schema, "chunk", number, "basic") for number in numbers
         ]
         query = _without_score(tantivy.Query.boolean_query([(should, term) for term in terms]))
         for pair in self._nearby:
-            # One within the other: beside each other they would be asked of whole stretches.
+            # Nested: in one flat query, tantivy would score blocks of chunks instead of these alone.
             query = tantivy.Query.boolean_query([(tantivy.Occur.Must, query), (should, pair.query)])
         hits = self.searcher.search(query, limit=len(numbers), count=False).hits
         found = self.searcher.fast_field_values("chunk", [address for _, address in hits])
         return {int(n): float(score) for n, (score, _) in zip(found, hits, strict=True)}
 
-    def address(self, entry_id: str, number: int) -> Any:
-        """Where this index has a chunk, None where it has not; for explanations."""
+    def find_address(self, entry_id: str, number: int) -> Any:
+        """Find the address of a chunk in this index, for explanations; None if it is not there."""
         entry = tantivy.Query.term_query(self._schema, "entry", entry_id, "basic")
         hits = self.searcher.search(entry, limit=MAX_FETCHED_CHUNKS, count=False).hits
         addresses = [address for _, address in hits]
@@ -378,30 +379,30 @@ class _IndexQuery:
 
     # building
 
-    def _whole(self) -> Any:
-        """The whole query, None when nothing is asked for."""
+    def _build_query(self) -> Any:
+        """Build the query; None for a question without words and filters."""
         wanted = [(tantivy.Occur.Should, part.query) for part in self._terms]
         wanted += [(tantivy.Occur.Must, phrase) for _, phrase in self.phrases]
         limits = [(tantivy.Occur.MustNot, phrase) for _, phrase in self.excluded]
-        limits += [(occur, part) for _, occur, part in self.limits]
-        narrowed = any(name != "archived" for name, _, _ in self.limits)
+        limits += [(occur, part) for _, occur, part in self.filters]
+        narrowed = any(name != "archived" for name, _, _ in self.filters)
         if not wanted and not narrowed:
             return None
         if wanted and all(occur == tantivy.Occur.MustNot for occur, _ in limits):
-            # In one piece it is answered without looking at every chunk that has a word of it.
+            # One flat query lets tantivy skip chunks that cannot be among the best.
             return tantivy.Query.boolean_query([*wanted, *limits])
         asked = tantivy.Query.boolean_query(wanted) if wanted else tantivy.Query.all_query()
         if not wanted:
-            # The mark of the last commit is no chunk.
+            # The document that marks the last commit is not a chunk.
             limits.append((tantivy.Occur.Must, self._any("archived", ("yes", "no"))))
         return tantivy.Query.boolean_query([(tantivy.Occur.Must, asked), *limits])
 
     # narrowing
 
-    def _limits(
+    def _iter_filters(
         self, question: Question, narrowing: ExtraFilters
     ) -> Iterable[tuple[str, Any, Any]]:
-        """What narrows before ranking, without a say in the score; each with its name."""
+        """Yield the filters that apply before ranking, each with its name; they do not change scores."""
         wanted: dict[str, tuple[str, ...]] = {
             "topic": question.topics,
             "type": question.types,

@@ -1,4 +1,4 @@
-"""What a question is, and what an answer is."""
+"""`Question`, `Answer` and `Hit`: what a search takes and returns, also as JSON."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -13,26 +13,27 @@ Mode = Literal["hybrid", "lexical", "semantic"]
 Kind = Literal["subject", "conversation"]
 
 MAX_QUERY_CHARACTERS = 1000
-"""A longer query is cut, and the answer says so."""
+"""The length at which a query is cut; the answer then has a notice."""
 DEFAULT_LIMIT, MAX_LIMIT = 20, 100
 LEG_DEPTH = 100
-"""What each leg fetches, whatever the limit, so that the order does not depend on it."""
+"""How many hits each leg fetches, whatever the limit, so that the limit does not change the order."""
 MAX_HITS = 2 * LEG_DEPTH
-"""The most hits that an answer can have: all that the two legs fetch."""
+"""The most hits that an answer can have: all hits of both legs."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """Everything that decides an answer; equal questions have equal rankings on every face.
+    """A query with its options. Equal questions have equal answers in every front end.
 
-    `partial` marks a question that is still being typed: its last word matches
-    as a prefix. `exclude` is a conversation never to be answered with, `entries`
-    are ids of the only entries to answer with, `depth` is how many each leg
-    fetches. `like` is a reference that takes the place of the query, `why` one whose absence is
-    to be explained, `explain` asks for an explanation of each hit. `zone` is the time zone in
-    which dates of the query hold, None for that of this process. Filters in `query` narrow further; they never widen. `worded` is for
-    the semantic leg alone: numbers of the keyword hits, best first; the question
-    leans towards the first of them.
+    `partial` marks a query that is still being typed: its last word matches as a prefix. `since`
+    and `until` bound the time, `until` exclusively. `exclude` is the id of a conversation to leave
+    out, `entries` are the ids of the only entries to search. `per_entry` limits the hits of one
+    entry, `depth` those of each leg. `like` is a reference to search by instead of the query, `why`
+    a reference whose absence to explain, `explain` asks for an explanation of each hit. `zone` is
+    the time zone of dates in the query, None for that of this process. `worded` is for the semantic
+    leg alone: numbers of the keyword hits, best first; the query vector leans towards the first.
+
+    Filters in `query` can narrow these options, but never widen them.
     """
 
     query: str = ""
@@ -59,7 +60,7 @@ class Question:
     zone: str | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """What differs from the defaults, as JSON has it; `question_from_json` reads it."""
+        """Return the fields that differ from their defaults as JSON; `parse_question` reads it."""
         shape: dict[str, Any] = {}
         for one in fields(self):
             value = getattr(self, one.name)
@@ -69,10 +70,10 @@ class Question:
 
 
 def parse_question(shape: dict[str, Any]) -> Question:
-    """The question that `Question.as_json` or a command wrote down; raises `ValueError`.
+    """Parse a question from JSON, as `Question.as_json` or a command writes it.
 
-    The sender is another process of this user: types are checked, so that a mistake there is an
-    error here and not a wrong answer.
+    Raises `ValueError` for an unknown field or a value of the wrong type: the sender is another
+    process, whose mistake must not become a wrong answer.
     """
     values: dict[str, Any] = {}
     for one in fields(Question):
@@ -87,15 +88,15 @@ def parse_question(shape: dict[str, Any]) -> Question:
         elif one.name in {"since", "until"}:
             value = datetime.fromisoformat(value) if value is not None else None
         elif one.name == "mode" and value not in get_args(Mode):
-            raise ValueError(f"{value!r} is no mode")
+            raise ValueError(f"unknown mode {value!r}")
         elif one.default is None:
             if value is not None and not isinstance(value, int if one.name == "exclude" else str):
-                raise ValueError(f"{one.name} is of another type")
+                raise ValueError(f"{one.name} has the wrong type")
         elif type(value) is not type(one.default):
             raise ValueError(f"{one.name} is not a {type(one.default).__name__}")
         values[one.name] = value
     if unknown := set(shape) - values.keys():
-        raise ValueError(f"a question has no {', '.join(sorted(unknown))}")
+        raise ValueError(f"unknown field of a question: {', '.join(sorted(unknown))}")
     return Question(**values)
 
 
@@ -107,11 +108,11 @@ def make_question(
     topics: Sequence[str] = (),
     limit: int = DEFAULT_LIMIT,
 ) -> Question:
-    """The question that a program asks with words; raises `UsageError` for what makes none."""
+    """Make a question from a program's arguments; raises `UsageError` for invalid ones."""
     if isinstance(types, str) or isinstance(topics, str):
         raise UsageError("types and topics are lists of strings")
     if mode not in get_args(Mode):
-        raise UsageError(f"{mode!r} is no mode", where="mode", hint=", ".join(get_args(Mode)))
+        raise UsageError(f"unknown mode {mode!r}", where="mode", hint=", ".join(get_args(Mode)))
     if not query.strip():
         raise UsageError("the query is empty", hint="say what to look for")
     return Question(
@@ -120,8 +121,10 @@ def make_question(
 
 
 class QueryError(NamedTuple):
-    """What is wrong with a part of a query: characters `start` to `end` of it, or -1 twice for an
-    option that is not of the text."""
+    """An error in a query.
+
+    `start` and `end` are its characters in the text, both -1 for an option outside of the text.
+    """
 
     start: int
     end: int
@@ -133,15 +136,15 @@ class QueryError(NamedTuple):
 
     @property
     def notice(self) -> Notice:
-        """The mistake as a notice of the answer."""
+        """The error as a notice of the answer."""
         return Notice("query_mistake", {"detail": str(self)})
 
 
 class Ranking(NamedTuple):
-    """What the semantic leg answers: chunk numbers and scores, best first; None when it is missing.
+    """The result of the semantic leg: chunk numbers with scores, best first; None if it is missing.
 
-    `notice` says what is missing. While vectors are being made `coverage` is the
-    share of chunks that have one, and `pending` are the keyword hits without.
+    `notice` says why it is missing or incomplete. While passages are being embedded, `coverage` is
+    the share of chunks with a vector, and `pending` are the keyword hits without one.
     """
 
     ranked: list[tuple[int, float]] | None
@@ -152,10 +155,11 @@ class Ranking(NamedTuple):
 
 @dataclass
 class Hit:
-    """One answer: a chunk of a subject or of a conversation's turn.
+    """A chunk of a subject or of a conversation's turn that matches a question.
 
-    `matches` are character offsets into `text`; `lines` are 1-based and
-    inclusive; `legs` has the hit's rank in each leg, 1-based, or None.
+    `matches` are character offsets into `text`, `lines` are 1-based and inclusive, `legs` has the
+    hit's 1-based rank in each leg, or None. `freshness` is `changed` if the file no longer has
+    this very text, but still has the entry.
     """
 
     ref: str
@@ -178,11 +182,11 @@ class Hit:
 
     @property
     def target(self) -> Ref:
-        """What `ref` refers to: the lines of a subject, or a conversation's turn or tool call."""
+        """`ref` parsed: the lines of a subject, or a conversation's turn or tool call."""
         return parse_ref(self.ref, lambda topic, slug: (topic, slug) == (self.topic, self.slug))
 
     def as_json(self) -> dict[str, Any]:
-        """The documented shape; what does not apply to the kind is left out."""
+        """Return the hit as documented JSON, without the fields of the other kind."""
         shape: dict[str, Any] = {
             "ref": self.ref,
             "kind": self.kind,
@@ -206,7 +210,7 @@ class Hit:
 
     @classmethod
     def from_json(cls, shape: dict[str, Any]) -> "Hit":
-        """The hit that `as_json` wrote down."""
+        """Parse what `as_json` returns."""
         values = {one.name: shape[one.name] for one in fields(cls) if one.name in shape}
         values["matches"] = [(first, last) for first, last in shape["matches"]]
         if lines := shape.get("lines"):
@@ -218,11 +222,10 @@ class Hit:
 
 @dataclass(frozen=True)
 class LegRank:
-    """Where a chunk stands in a leg.
+    """The rank of a chunk in one leg.
 
-    `rank` is 1-based and may lie beyond what the leg fetches, `score` is the
-    leg's own (BM25 or cosine), `gives` its part of the fused score. `note` says
-    why there is no rank.
+    `rank` is 1-based and may be deeper than the leg fetches. `score` is the leg's own (BM25 or
+    cosine), `gives` is its part of the fused score. `note` says why there is no rank.
     """
 
     rank: int | None = None
@@ -233,7 +236,7 @@ class LegRank:
 
 @dataclass(frozen=True)
 class TermMatch:
-    """A term that matched: the word asked for, field and term, its weight and its part of the score."""
+    """A term that matched: the query's word, the index field and term, weight, and part of the score."""
 
     word: str
     field: str
@@ -244,7 +247,7 @@ class TermMatch:
 
 @dataclass(frozen=True)
 class EmbeddedText:
-    """What a chunk's vector is made from: its text, and others at their weight."""
+    """The texts behind a chunk's vector, with the weights of title and neighbours."""
 
     text: str
     title: str
@@ -255,8 +258,10 @@ class EmbeddedText:
 
 @dataclass(frozen=True)
 class Explanation:
-    """One chunk explained. `rank` is its place among all hits, None where it is none; `kept_out`
-    says what keeps it from being shown, in the order in which it would have to be undone.
+    """Why a chunk has its rank, or why it is not a hit.
+
+    `rank` is its 1-based place among all hits, None if it is not a hit. `missing` are words of the
+    query that it lacks. `kept_out` lists what excludes it, in the order in which to fix it.
     """
 
     ref: str
@@ -272,12 +277,12 @@ class Explanation:
     kept_out: list[str] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
-        """Everything, with the names of the fields."""
+        """Return all fields as JSON."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, shape: dict[str, Any]) -> "Explanation":
-        """The explanation that `as_json` wrote down."""
+        """Parse what `as_json` returns."""
         embedded = shape["embedded"]
         return cls(**shape | {
             "lexical": LegRank(**shape["lexical"]),
@@ -289,15 +294,14 @@ class Explanation:
 
 @dataclass
 class Answer:
-    """The hits of a question, and `notices` of what is missing or was done differently.
+    """The hits of a question, with `notices` of what is missing or was done differently.
 
-    `total` counts all hits found before the limit, `omitted` those not served
-    because their text or file is gone. With `mistakes` nothing was searched:
-    they say where the query is wrong; a notice then has the first of them.
-    `empty` says that there was nothing to search: other words would not find more.
-    For the query log: `filters` are what narrowed the search, as a query spells them, and
-    `is_gap` says that what was asked for seems to be missing (`search.gaps`). `explanations` has
-    one for each hit, and `why` that of what was named, where the question asks for them.
+    `total` counts the hits before the limit, `omitted` those left out because their text or file
+    is gone. With `mistakes` nothing was searched; the first of them is also a notice. `empty` says
+    that the index has nothing to search, whatever the words. `explanations` has one for each hit,
+    and `why` explains the reference of `Question.why`, if the question asks for them. For the
+    query log, `filters` are the filters in effect, as a query spells them, and `is_gap` says that
+    what was asked for seems to be missing.
     """
 
     query: str
@@ -316,7 +320,7 @@ class Answer:
 
     @property
     def degraded(self) -> str | None:
-        """The notices in one phrase, None where there is none."""
+        """The notices in one phrase; None if there are none."""
         return format_notices(self.notices)
 
     def has_notice(self, code: NoticeCode) -> bool:
@@ -324,7 +328,7 @@ class Answer:
         return any(notice.code == code for notice in self.notices)
 
     def as_json(self) -> dict[str, Any]:
-        """The documented shape."""
+        """Return the answer as documented JSON."""
         hits = [hit.as_json() for hit in self.hits]
         for hit, explained in zip(hits, self.explanations, strict=False):
             hit["explanation"] = explained.as_json()
@@ -339,7 +343,7 @@ class Answer:
         return shape | ({"why": self.why.as_json()} if self.why else {})
 
     def as_message(self) -> dict[str, Any]:
-        """The whole answer for another process: the documented shape, and `details` beside it."""
+        """Return the answer for another process: the documented JSON, and `details`."""
         details = {
             "notices": [[notice.code, notice.values] for notice in self.notices],
             "mistakes": [list(mistake) for mistake in self.mistakes],
@@ -352,7 +356,7 @@ class Answer:
 
     @classmethod
     def from_message(cls, shape: dict[str, Any]) -> "Answer":
-        """The answer that `as_message` wrote down."""
+        """Parse what `as_message` returns."""
         details = shape["details"]
         answered = cls(
             shape["query"],

@@ -1,7 +1,7 @@
-"""More like this: what is near to a subject or a turn, of both kinds.
+"""More like this: finds passages like a subject or a turn.
 
-Keywords: the words that are frequent in it and rare elsewhere. Meaning: its own
-words as a question. The two are fused as ever.
+The keyword leg searches the words that are frequent in it and rare elsewhere (tf-idf), the semantic
+leg its title and prose as a query.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 MAX_KEYWORDS = 25
 MAX_PROSE_CHARACTERS = 600
-"""So many terms stand for a text, and so many of its characters are its question."""
+"""How many terms represent a text, and how many of its characters are embedded as the query."""
 
 
 def find_similar(
@@ -36,15 +36,16 @@ def find_similar(
     semantic: SemanticLeg | None = None,
     question: Question | None = None,
 ) -> Answer:
-    """The nearest passages of other entries, best first; raises `NothingFound` for what is not indexed.
+    """Find the passages of other entries that are most like a reference, best first.
 
-    `question` narrows and limits as in a search; its query is not looked at.
+    `question` has filters and limit; its query is ignored. Raises `NothingFound` if the reference
+    has no indexed text.
     """
     from kbtui.search.explain import find_passages
 
     entry, chunks = find_passages(reader, ref)
     if entry is None or not chunks:
-        raise NothingFound("nothing of it is indexed", where=str(ref))
+        raise NothingFound("it has no indexed text", where=str(ref))
     question = question or Question("", per_entry=1)
     asked = _MoreLikeThisRun(
         workspace, reader, replace(question, query=_compose_query(entry, chunks)), entry, chunks
@@ -53,15 +54,15 @@ def find_similar(
 
 
 def _compose_query(entry: Entry, chunks: list[Chunk]) -> str:
-    """What it says, as a question: its title and the start of its own prose."""
+    """Return a text's title and the start of its prose as a query."""
     prose = " ".join(chunk.text for chunk in chunks if chunk.embed) or chunks[0].text
     words = " ".join(f"{entry.title}. {prose}".split())[:MAX_PROSE_CHARACTERS]
-    # Nothing in it is meant as grammar.
+    # The text must not be parsed as query grammar.
     return words.replace('"', " ").replace(":", " ").replace(" -", " ")[:MAX_QUERY_CHARACTERS]
 
 
 class _MoreLikeThisRun(SearchRun):
-    """A question made of a text; everything but the entry itself."""
+    """A search for a text's keywords in all entries but its own."""
 
     def __init__(
         self,
@@ -80,14 +81,13 @@ class _MoreLikeThisRun(SearchRun):
         )
         spoken = self.query.spoken
         self.query = self.query._replace(words=tuple(words), phrases=(), excluded=(), spoken=spoken)
-        del self.lexical  # it read the question as it was typed
+        del self.lexical  # it was built from the typed query
 
 
 def select_keywords(
     chunks: list[Chunk], entry: Entry, searcher: Any, language: Language
 ) -> list[str]:
-    """The words that stand for a text: those with the greatest weight, frequent here and rare
-    elsewhere."""
+    """Return the words with the greatest tf-idf weight: frequent in the text, rare in the index."""
     text = f"{entry.title}\n" + "\n".join(chunk.text for chunk in chunks)
     counts: Counter[str] = Counter()
     shown: dict[str, str] = {}

@@ -48,42 +48,41 @@ def search_index(
     question: Question,
     semantic: SemanticLeg | None = None,
 ) -> Answer:
-    """Ask both legs, or the one that the mode names, and fuse them.
+    """Search with the legs of the question's mode, and fuse their rankings.
 
-    Without `semantic`, or when it gives a reason instead of a ranking, the
-    answer has keyword hits only, and a notice says why. A query with a
-    mistake is not asked; `mistakes` say where it is wrong.
+    Without `semantic`, or if it has no ranking, the answer has only keyword hits and a notice. A
+    query with mistakes is not searched; `Answer.mistakes` lists them.
     """
     return build_answer(SearchRun(workspace, reader, question), semantic)
 
 
-def build_answer(asked: SearchRun, semantic: SemanticLeg | None = None) -> Answer:
-    """The answer to a question that was read; `asked` keeps what the legs said."""
+def build_answer(run: SearchRun, semantic: SemanticLeg | None = None) -> Answer:
+    """Run a search and build its answer; `run` keeps the rankings of the legs for explanations."""
     result = Answer(
-        query=asked.query.text,
-        mode=asked.question.mode,
+        query=run.query.text,
+        mode=run.question.mode,
         hits=[],
-        partial=asked.question.partial,
-        mistakes=tuple(asked.mistakes),
+        partial=run.question.partial,
+        mistakes=tuple(run.mistakes),
     )
-    if not asked.mistakes:
-        asked.ask(semantic)
-        _fill_hits(result, asked)
-        is_typed = asked.question.mode == "hybrid" and asked.question.like is None
-        if is_typed and result.hits and not asked.legs["lexical"]:
-            asked.notices.insert(0, Notice("meaning_only"))
-        result.filters = format_filters(asked.question, asked.query)
+    if not run.mistakes:
+        run.run_legs(semantic)
+        _fill_hits(result, run)
+        is_typed = run.question.mode == "hybrid" and run.question.like is None
+        if is_typed and result.hits and not run.legs["lexical"]:
+            run.notices.insert(0, Notice("meaning_only"))
+        result.filters = format_filters(run.question, run.query)
         best = result.hits[0] if result.hits else None
-        similarity = asked.similarity(best.chunk_id) if best else 0.0
-        result.is_gap = is_gap(asked.query, asked.lexical, best, similarity)
-        # What is hidden is hidden here too: that something is must not show in what is said.
-        result.empty = not asked.scores and asked.reader.is_empty(hidden=asked.question.hidden)
-    result.notices = asked.notices
+        similarity = run.similarity(best.chunk_id) if best else 0.0
+        result.is_gap = is_gap(run.query, run.lexical, best, similarity)
+        # Even the existence of hidden subjects must not show.
+        result.empty = not run.scores and run.reader.is_empty(hidden=run.question.hidden)
+    result.notices = run.notices
     return result
 
 
 class SearchRun:
-    """A question read against an index, and what the legs ranked."""
+    """A parsed question against one index, with the rankings of its legs and the fused scores."""
 
     def __init__(self, workspace: Workspace, reader: IndexReader, question: Question) -> None:
         self.notices: list[Notice] = []
@@ -105,23 +104,23 @@ class SearchRun:
 
     @cached_property
     def lexical(self) -> LexicalSearch:
-        """The lexical leg; also what knows which words are highlighted."""
+        """The keyword leg, which also knows the words to highlight."""
         from kbtui.search.lexical import LexicalSearch
 
         return LexicalSearch(self.reader, self.query, self.question, self.narrowing)
 
     @cached_property
     def owners(self) -> dict[int, tuple[str, str]]:
-        """The ids of the chunks that a leg ranked, each with its entry's; texts are read later."""
+        """The ids of the ranked chunks, each with its entry's id, by chunk number."""
         return self.reader.get_chunk_owners(list(self.scores))
 
     @cached_property
     def entries(self) -> dict[str, Entry]:
-        """The entries of these chunks."""
+        """The entries of the ranked chunks by id."""
         return self.reader.get_entries({entry_id for _, entry_id in self.owners.values()})
 
     def similarity(self, chunk_id: str) -> float:
-        """How similar the semantic leg found a chunk; 0 where it did not rank it."""
+        """Return the cosine of a chunk in the semantic leg; 0 if that did not rank it."""
         return next(
             (
                 score
@@ -132,10 +131,10 @@ class SearchRun:
         )
 
     def order(self) -> list[int]:
-        """The chunks that are still in the catalog, best first; ties by chunk id.
+        """Return the numbers of the chunks that are still in the catalog, best first, ties by id.
 
-        Vectors follow the catalog with some delay, so that what was hidden or
-        archived meanwhile is left out here.
+        Vectors lag behind the catalog, so chunks that were hidden or archived in the meantime are
+        left out here.
         """
         known = [
             number
@@ -152,17 +151,17 @@ class SearchRun:
             and (self.question.archived or not entry.archived)
         )
 
-    def ask(self, semantic: SemanticLeg | None) -> None:
-        """Fill `legs` and fuse them into `scores`."""
+    def run_legs(self, semantic: SemanticLeg | None) -> None:
+        """Run the legs, and fuse `legs` into `scores`."""
         question = self.question
-        # The question is embedded while its words are looked for.
+        # Embedding runs in parallel to the keyword search.
         begun = self._begin(semantic)
         if question.mode != "semantic":
-            self.legs["lexical"] = self.lexical.ranked(question.depth)
+            self.legs["lexical"] = self.lexical.rank(question.depth)
         if begun is not None:
             self._ask_semantic(begun)
         if question.mode == "semantic" and "semantic" not in self.legs:
-            self.legs["lexical"] = self.lexical.ranked(question.depth)
+            self.legs["lexical"] = self.lexical.rank(question.depth)
         if "lexical" in self.legs and not self.query.words and not self.query.phrases:
             has_query = self.lexical.sides[0].query is not None
             self.notices.append(Notice("newest_first" if has_query else "nothing_to_look_for"))
@@ -177,7 +176,7 @@ class SearchRun:
         if self.question.mode == "lexical" or semantic is None or not self.query.spoken:
             return None
         if self.question.tools or self.narrowing.args:
-            return _rank_nothing  # tool calls and results have no vectors
+            return _rank_nothing  # tool calls and their results have no vectors
         return semantic(self.query.spoken)
 
     def _ask_semantic(self, begun: SemanticRanker) -> None:
@@ -188,7 +187,7 @@ class SearchRun:
             self.notices.insert(0, found.notice)
         if ranked is not None:
             self.coverage, self.pending = found.coverage, found.pending
-            # What the grammar demands holds for both legs.
+            # Phrases, exclusions and excluding filters hold for both legs.
             demands = self.query.phrases or self.query.excluded or self.narrowing.without
             self.legs["semantic"] = self._allowed(ranked) if demands else ranked
 
@@ -201,39 +200,41 @@ class SearchRun:
             entry = entries.get(entry_id)
             if chunk is None or entry is None or not self.narrowing.allows(entry, chunk):
                 continue
-            says = self.lexical.saying(f"{chunk.text}\n{entry.title}")
-            if all(map(says, self.query.phrases)) and not any(map(says, self.query.excluded)):
+            contains = self.lexical.make_phrase_matcher(f"{chunk.text}\n{entry.title}")
+            if all(map(contains, self.query.phrases)) and not any(
+                map(contains, self.query.excluded)
+            ):
                 kept.append((number, score))
         return kept
 
 
-def _fill_hits(result: Answer, asked: SearchRun) -> None:
-    """Texts from the catalog, each checked against its file; the best `limit` become hits."""
-    question = asked.question
-    entries = asked.entries
+def _fill_hits(result: Answer, run: SearchRun) -> None:
+    """Make hits of the best `limit` chunks whose text their file still has, and count the rest."""
+    question = run.question
+    entries = run.entries
     ranks = {
         name: {number: at for at, (number, _) in enumerate(ranked, 1)}
-        for name, ranked in asked.legs.items()
+        for name, ranked in run.legs.items()
     }
     limit = max(1, min(MAX_HITS, question.limit))
-    freshness = FreshnessChecker(asked.workspace, asked.reader)
-    marker = Highlighter(asked.lexical.words, asked.query.phrases, asked.lexical.language)
-    order = asked.order()
+    freshness = FreshnessChecker(run.workspace, run.reader)
+    marker = Highlighter(run.lexical.words, run.query.phrases, run.lexical.language)
+    order = run.order()
     chunks: dict[int, tuple[Chunk, str]] = {}
     per_entry: Counter[str] = Counter()
     for at, number in enumerate(order):
-        entry_id = asked.owners[number][1]
+        entry_id = run.owners[number][1]
         if per_entry[entry_id] >= question.per_entry:
             continue
         if len(result.hits) < limit:
             if number not in chunks:
-                chunks |= asked.reader.get_chunks(order[at : at + limit])
+                chunks |= run.reader.get_chunks(order[at : at + limit])
             chunk = chunks[number][0] if number in chunks else None
             state = freshness.check(entries[entry_id], chunk) if chunk else None
             if chunk is None or state is None:
                 result.omitted += 1
                 continue
-            hit = _make_hit(entries[entry_id], chunk, asked.scores[number], state)
+            hit = _make_hit(entries[entry_id], chunk, run.scores[number], state)
             hit.matches = marker.find(chunk.text)
             hit.legs = {name: ranks.get(name, {}).get(number) for name in ("lexical", "semantic")}
             result.hits.append(hit)
@@ -242,7 +243,7 @@ def _fill_hits(result: Answer, asked: SearchRun) -> None:
 
 
 def _rank_nothing(question: Question, generation: str) -> Ranking:
-    """A leg that has no hit."""
+    """Rank nothing, for questions that vectors cannot answer."""
     return Ranking([])
 
 
@@ -274,7 +275,7 @@ def _make_hit(
 
 
 def make_vector_filters(question: Question) -> dict[str, Any]:
-    """What the question leaves of the vectors, as the engine takes it."""
+    """Return the filters of a question as arguments of `index.vectors.condition`."""
     return {
         "hidden": question.hidden,
         "archived": question.archived,
@@ -290,7 +291,7 @@ def make_vector_filters(question: Question) -> dict[str, Any]:
 
 
 def parse_ranking(reply: dict[str, Any]) -> Ranking:
-    """The engine's reply as a leg; its `cause` where it could not rank."""
+    """Parse the embedding worker's reply; it has a `cause` if it could not rank."""
     if "ranked" not in reply:
         return Ranking(None, make_keywords_only_notice(reply["cause"], reply.get("detail") or ""))
     ranked = [(int(number), float(score)) for number, score in reply["ranked"]]
@@ -307,7 +308,7 @@ def parse_ranking(reply: dict[str, Any]) -> Ranking:
 
 RANK_CONSTANT = 15
 LEG_WEIGHTS = {"lexical": 1.0, "semantic": 1.0}
-"""Measured (docs/search-quality.md); the documented baseline is k = 60."""
+"""Constants of reciprocal rank fusion (Cormack, Clarke and Büttcher 2009, k = 60), chosen by measurement (docs/search-quality.md)."""
 
 
 def score_rank(
@@ -320,9 +321,12 @@ def score_rank(
     depth: int = LEG_DEPTH,
     coverage: float = 1.0,
 ) -> float:
-    """What a leg of `length` gives to the score of a hit at `rank`, or to one that it lacks.
+    """Return a leg's part of a hit's score: weight / (k + rank), ranks from 1.
 
-    `coverage` is the share of chunks, over 0 and up to 1, that the leg could rank at all.
+    A hit that the leg lacks (`rank` is None or over `length`) counts as just after the leg's last
+    one if the leg is filled to its depth, else 0. `coverage` is the share of chunks, over 0 and up
+    to 1, that the leg can rank: a rank in such a sample is divided by it, which gives the expected
+    rank among all.
     """
     if rank is None or rank > length:
         if length < depth:
@@ -340,9 +344,11 @@ def fuse_rankings(
     coverage: float = 1.0,
     pending: Collection[int] = (),
 ) -> dict[int, float]:
-    """The score of every chunk number that a leg ranked.
+    """Return the score of every ranked chunk number: the sum of its parts from each leg.
 
-    `coverage` is the share of chunks that have a vector, `pending` are keyword hits without one.
+    `legs` are chunk numbers, best first. `coverage` is the share of chunks with a vector, `pending`
+    are the keyword hits without one. A pending hit takes its keyword rank for the semantic leg too,
+    so that the order of embedding gives no advantage.
     """
     held = {
         name: {number: at for at, number in enumerate(ranked, 1)} for name, ranked in legs.items()
@@ -364,13 +370,13 @@ def fuse_rankings(
 
 
 RARE_SHARE = 0.05
-"""A word that at most this share of all passages has is rare."""
+"""A word is rare if at most this share of all passages has it."""
 MIN_SIMILARITY = 0.4
-"""The least similarity (cosine) of a passage that is about what was asked for (docs/search-quality.md)."""
+"""The least cosine of a passage that fits a query without its rare words (docs/search-quality.md)."""
 
 
 def format_filters(question: Question, query: ParsedQuery) -> str:
-    """What narrowed the search, by its query or its options, as a query spells it."""
+    """Return the filters of a search, from its query and its options, as a query spells them."""
     return " ".join(_iter_filters(question, query))
 
 
@@ -392,7 +398,11 @@ def _quote_value(text: str) -> str:
 
 
 def is_gap(query: ParsedQuery, lexical: LexicalSearch, best: Hit | None, similarity: float) -> bool:
-    """Whether what was asked for seems to be missing, by the best hit and its similarity."""
+    """Whether what was asked for seems to be missing: the insights list such queries.
+
+    Search by meaning always has a nearest passage, and nearly every passage has a common word of
+    the query. So an answer fits if its best hit has a rare word of the query or is similar to it.
+    """
     if best is None:
         return True
     rare = _find_rare_words(query, lexical)
@@ -402,13 +412,13 @@ def is_gap(query: ParsedQuery, lexical: LexicalSearch, best: Hit | None, similar
 
 
 def _find_rare_words(query: ParsedQuery, lexical: LexicalSearch) -> list[QueryWord]:
-    """The rare words of the question, function words aside; where none is rare, all of them.
+    """Return the rare words of a query without function words; if none is rare, all of them.
 
-    None of a question with a phrase: its hits have that.
+    Returns none for a query with a phrase, because all of its hits contain the phrase.
     """
     if query.phrases:
         return []
-    # Hidden subjects have an index of their own, too small to say what is rare.
+    # The index of hidden subjects is too small to tell which words are rare.
     side = lexical.sides[0]
     words = [word for word in side.words if _is_content_word(word)]
     most = max(1, RARE_SHARE * side.searcher.num_docs)
@@ -420,7 +430,7 @@ def _is_content_word(word: QueryWord) -> bool:
 
 
 def _count_passages(word: QueryWord, searcher: Any) -> int:
-    """How many passages have the word, by the rarest of its parts that tell something."""
+    """Return how many passages have a word, by the rarest of its tokens that are no function words."""
     return min(
         (
             max(

@@ -28,9 +28,9 @@ _FILTER_LIKE = re.compile(r"([a-z]{2,8}):(?![:/\\])\S")
 
 
 class QueryFilter(NamedTuple):
-    """One `key:value,value`; `start` and `end` are its place in the text.
+    """A filter `key:value,value` at `start` to `end` of the text.
 
-    `unfinished` says that it may still be typed on: what is wrong with it is no mistake yet.
+    `unfinished` marks one that is still being typed, whose errors are not reported yet.
     """
 
     key: str
@@ -42,7 +42,7 @@ class QueryFilter(NamedTuple):
 
 
 class FilterLikeWord(NamedTuple):
-    """A word that looks like a filter and is none, at `start` to `end` of the text."""
+    """A word at `start` to `end` of the text that looks like a filter but is not one."""
 
     start: int
     end: int
@@ -50,10 +50,10 @@ class FilterLikeWord(NamedTuple):
 
 
 class ParsedQuery(NamedTuple):
-    """A query, read: what should be there, what must, what must not, and what narrows.
+    """A parsed query: words (any of them), phrases (all), excluded texts and filters.
 
-    `open` says that the text ends in a word that may still be typed on, `spoken`
-    is the question for the semantic leg: words and phrases as they were typed.
+    `spoken` is the text for the semantic leg: words and phrases as typed. `open` says that the text
+    ends in a word that may still be continued.
     """
 
     text: str
@@ -67,7 +67,7 @@ class ParsedQuery(NamedTuple):
 
     @property
     def notices(self) -> tuple[Notice, ...]:
-        """What to say of the words that look like filters."""
+        """The notices about words that look like filters."""
         return tuple(word.notice for word in self.almost_filters)
 
 
@@ -82,7 +82,7 @@ class _ParsedParts:
 
 
 def _compile_part_pattern(names: Iterable[str]) -> re.Pattern[str]:
-    """The pattern of one part of a query; `re` keeps it compiled."""
+    """Return the pattern of one part of a query; `re` caches it."""
     return re.compile(
         r"(?P<no>(?<!\S)-(?=[^\s-]))?"
         rf"(?:(?P<key>(?<![^\s-])(?:{'|'.join(names)})):(?P<values>{VALUE_PATTERN}(?:,{VALUE_PATTERN})*)"
@@ -92,13 +92,15 @@ def _compile_part_pattern(names: Iterable[str]) -> re.Pattern[str]:
 
 
 def parse_query(text: str, *, partial: bool = False, surface: Surface = "search") -> ParsedQuery:
-    """Read a query, with a surface's filters; every text is one.
+    """Parse a query with the filters of a surface. Every text is a valid query.
 
-    `partial` says that it is being typed: a filter that ends it may be unfinished.
+    An unclosed quotation mark opens a phrase up to the end, a lone `-` is ignored, `--flag` is a
+    word, and an unknown key is text. No text reaches tantivy's own query parser. With `partial` the
+    query is still being typed, so a filter at its end may be unfinished.
     """
     found = _ParsedParts()
     known = map_filters(surface)
-    # What is no Unicode text could be in no document, and tantivy does not take it.
+    # Surrogates are in no document, and tantivy rejects them.
     text = _SURROGATES.sub("\ufffd", text)
     for match in _compile_part_pattern(known).finditer(text):
         typing = partial and match.end() == len(text)
@@ -120,7 +122,7 @@ def parse_query(text: str, *, partial: bool = False, surface: Surface = "search"
             found.phrases.append(part)
         else:
             is_bare = part.endswith(":") and part[:-1].lower() in known
-            # A search looks for every word; a filter line ignores a key that waits for its value.
+            # A search includes every word; the other surfaces ignore a key without a value.
             if surface == "search" or not is_bare:
                 found.words.append(part)
             if not typing and (notice := _notice_almost_filter(part, known)):
@@ -139,7 +141,7 @@ def parse_query(text: str, *, partial: bool = False, surface: Surface = "search"
 
 
 def _notice_almost_filter(word: str, known: Iterable[str]) -> Notice | None:
-    """What to say of a word that looks like a filter and is none."""
+    """Return the notice about a word that looks like a filter; None for other words."""
     if word.endswith(":") and word[:-1].lower() in known:
         return Notice("filter_without_value", {"word": word})
     if match := _FILTER_LIKE.match(word.lower()):
@@ -151,21 +153,21 @@ def _notice_almost_filter(word: str, known: Iterable[str]) -> Notice | None:
 
 
 MAX_TITLED_ENTRIES = 2000
-"""So many entries a title may name; the rest is left out."""
+"""How many entries a `title:` filter selects at most; the rest is left out."""
 
 
 class ExtraFilters(NamedTuple):
-    """What no field of a `Question` holds: arguments of calls, and what is left out.
+    """Filters without a field in `Question`: arguments of tool calls, and exclusions.
 
-    `args` has for each `arg:` the terms of which one must be there; `without`
-    has fields of the lexical index with values that must not.
+    `args` has a tuple of terms for each `arg:`, one of which must match. `without` has fields of the
+    keyword index with excluded values.
     """
 
     args: tuple[tuple[str, ...], ...] = ()
     without: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def allows(self, entry: Entry, chunk: Chunk) -> bool:
-        """Whether a chunk passes; for the leg whose store cannot be asked."""
+        """Whether a chunk passes, for the semantic leg, whose table lacks these fields."""
         return all(set(terms) & _list_argument_terms(chunk) for terms in self.args) and not any(
             set(values) & _get_field_values(name, entry, chunk) for name, values in self.without
         )
@@ -203,13 +205,19 @@ def apply_filters(
     question: Question,
     now: datetime | None = None,
 ) -> tuple[Question, ExtraFilters, list[QueryError]]:
-    """The question with the query's filters in it; a mistake for each that cannot be obeyed."""
+    """Return the question with the query's filters applied, further filters, and the errors.
+
+    Filters narrow the options of the question, they never widen them. `now` is the time that
+    relative dates count from.
+    """
     if not (query.filters or question.topics or question.roles or question.types):
         return question, ExtraFilters(), []
-    return _FilterApplication(workspace, reader, question, now).narrow(query)
+    return _FilterApplication(workspace, reader, question, now).apply(query)
 
 
 class _FilterApplication:
+    """Applies the filters of one query to its question."""
+
     def __init__(
         self,
         workspace: Workspace,
@@ -227,18 +235,18 @@ class _FilterApplication:
         self._without: list[tuple[str, tuple[str, ...]]] = []
         self._entries: set[str] | None = None
 
-    def narrow(self, query: ParsedQuery) -> tuple[Question, ExtraFilters, list[QueryError]]:
-        self._options()
+    def apply(self, query: ParsedQuery) -> tuple[Question, ExtraFilters, list[QueryError]]:
+        self._resolve_options()
         for part in query.filters:
             try:
-                self._take(part)
+                self._apply_filter(part)
             except FilterError as wrong:
                 if not part.unfinished:
                     self._mistakes.append(
                         QueryError(part.start, part.end, f"{part.key}: {wrong.message}", wrong.hint)
                     )
         for field in self._wanted:
-            self._merge(field)
+            self._intersect_field(field)
         if self._entries is not None:
             held = self._question.entries
             entries = self._entries & set(held) if held else self._entries
@@ -249,8 +257,8 @@ class _FilterApplication:
             self._mistakes,
         )
 
-    def _options(self) -> None:
-        """Topics of the question may be named by title; unknown values are mistakes too."""
+    def _resolve_options(self) -> None:
+        """Resolve the question's own topics, roles and types; unknown values are errors."""
         for key in ("topic", "role", "type"):
             row = map_filters("search")[key]
             field = row.search
@@ -258,28 +266,28 @@ class _FilterApplication:
             mistakes: list[QueryError] = []
             for value in getattr(self._question, field):
                 try:
-                    values += self._read(row, value)
+                    values += self._resolve_value(row, value)
                 except FilterError as wrong:
                     mistakes.append(QueryError(-1, -1, wrong.message, wrong.hint))
-            # Types are open: a program may ask for some that only other workspaces have.
+            # A program may name types that only other workspaces have.
             if field != "types" or not values:
                 self._mistakes += mistakes
-            self._set(field, tuple(dict.fromkeys(values)))
+            self._set_field(field, tuple(dict.fromkeys(values)))
 
-    def _set(self, field: str, values: tuple[str, ...]) -> None:
+    def _set_field(self, field: str, values: tuple[str, ...]) -> None:
         changed: dict[str, Any] = {field: values}
         self._question = replace(self._question, **changed)
 
-    def _take(self, part: QueryFilter) -> None:
+    def _apply_filter(self, part: QueryFilter) -> None:
         row = map_filters("search")[part.key]
         values = [value for value in part.values if value]
         if not values:
             raise FilterError("needs a value", row.about)
         if row.kind == "date":
             for value in values:
-                self._bound(row, part, row.read_date(value, self._now, self._zone))
+                self._apply_date(row, part, row.read_date(value, self._now, self._zone))
         elif row.kind == "title":
-            found = set().union(*(self._titled(value) for value in values))
+            found = set().union(*(self._find_titled(value) for value in values))
             if part.excluded:
                 self._without.append((row.term, tuple(sorted(found))))
             else:
@@ -291,15 +299,15 @@ class _FilterApplication:
             else:
                 self._args.append(terms)
         else:
-            meant = [one for value in values for one in self._read(row, value)]
+            meant = [one for value in values for one in self._resolve_value(row, value)]
             if part.excluded:
                 self._without.append((row.term, tuple(meant)))
             else:
                 self._wanted.setdefault(row.search, []).extend(meant)
                 self._places[row.search] = part
 
-    def _merge(self, field: str) -> None:
-        """Hold what was typed together with the question's own options."""
+    def _intersect_field(self, field: str) -> None:
+        """Intersect the typed values of a field with those of the question."""
         wanted = tuple(dict.fromkeys(self._wanted[field]))
         held: Sequence[str] = getattr(self._question, field)
         if held:
@@ -310,18 +318,18 @@ class _FilterApplication:
                     QueryError(
                         part.start,
                         part.end,
-                        f"{part.key}: {', '.join(wanted)} is outside of what is searched",
-                        f"searched is {', '.join(held)}",
+                        f"{part.key}: {', '.join(wanted)} is outside of the searched part",
+                        f"the search is limited to {', '.join(held)}",
                     )
                 )
             wanted = both
-        self._set(field, wanted)
+        self._set_field(field, wanted)
 
     # one value each
 
-    def _bound(self, row: Filter, part: QueryFilter, moment: datetime) -> None:
+    def _apply_date(self, row: Filter, part: QueryFilter, moment: datetime) -> None:
         question = self._question
-        # Not before a day is after it.
+        # `-before:` means after.
         if (row.search == "since") != part.excluded:
             since = max(moment, question.since) if question.since else moment
             self._question = replace(question, since=since)
@@ -329,21 +337,21 @@ class _FilterApplication:
             until = min(moment, question.until) if question.until else moment
             self._question = replace(question, until=until)
 
-    def _read(self, row: Filter, value: str) -> Sequence[str]:
-        """What a value means; raises `FilterError` for one that does not exist."""
+    def _resolve_value(self, row: Filter, value: str) -> Sequence[str]:
+        """Return the terms that a value means; raises `FilterError` for an unknown one."""
         if row.kind == "choice":
             return row.read_choice(value)
-        if self._known(row.term, value):
+        if self._is_indexed(row.term, value):
             return [value]
         if row.kind == "topic":
-            return [self._topic(row, value)]
-        known = self._terms(row.term)
+            return [self._resolve_topic(row, value)]
+        known = self._list_indexed_terms(row.term)
         for term in known:
             if term.lower() == value.lower():
                 return [term]
-        raise row.unknown(value, known)
+        raise row.make_unknown_error(value, known)
 
-    def _topic(self, row: Filter, value: str) -> str:
+    def _resolve_topic(self, row: Filter, value: str) -> str:
         from kbtui.errors import NothingFound
         from kbtui.knowledge import load_knowledge
 
@@ -352,12 +360,12 @@ class _FilterApplication:
             return knowledge.resolve_topic(value).id
         except NothingFound:
             topics = [topic.id for topic in knowledge.topics.values() if topic.enable]
-            raise row.unknown(value, topics) from None
+            raise row.make_unknown_error(value, topics) from None
 
-    def _known(self, field: str, value: str) -> bool:
+    def _is_indexed(self, field: str, value: str) -> bool:
         return any(searcher.doc_freq(field, value) for searcher in self._searchers() if value)
 
-    def _terms(self, field: str) -> list[str]:
+    def _list_indexed_terms(self, field: str) -> list[str]:
         found: dict[str, int] = {}
         for searcher in self._searchers():
             for term, count in searcher.terms_with_prefix(field, "", limit=200):
@@ -368,8 +376,8 @@ class _FilterApplication:
         for hidden in (False, True) if self._question.hidden else (False,):
             yield self._reader.open_keyword_index(hidden=hidden).searcher()
 
-    def _titled(self, value: str) -> set[str]:
-        """The entries whose title has all words of `value`."""
+    def _find_titled(self, value: str) -> set[str]:
+        """Return the ids of the entries whose title has all words of `value`."""
         return _find_titles(
             self._reader, value, hidden=self._question.hidden, most=MAX_TITLED_ENTRIES
         )
@@ -409,7 +417,7 @@ def _find_titles(reader: IndexReader, text: str, *, hidden: bool, most: int) -> 
     owned = {entry_id for _, entry_id in reader.get_chunks(list(found.values())).values()}
     if not unspaced:
         return owned
-    # Pairs are of the text as well: look at the titles themselves.
+    # Pairs come from the text as well, so compare the titles themselves.
     wanted = "".join(text.lower().split())
     return {
         entry.id

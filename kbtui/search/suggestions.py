@@ -1,4 +1,4 @@
-"""What may be typed next in a query: keys, and the values that each of them can have here."""
+"""Completions of a query that is being typed: filter keys, and their values in this workspace."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _TYPED_PART = (
 
 @dataclass(frozen=True)
 class QuerySuggestion:
-    """Put `text` in place of characters `start` to `end`; `note` says what it is."""
+    """Replaces characters `start` to `end` with `text`; `note` describes it."""
 
     start: int
     end: int
@@ -43,10 +43,10 @@ class QuerySuggestion:
 def complete_query(
     text: str, cursor: int, knowledge: Knowledge, reader: IndexReader | None = None
 ) -> list[QuerySuggestion]:
-    """Suggestions for the word before the cursor, the likeliest first; at most `MOST`.
+    """Return up to `MAX_SUGGESTIONS` completions of the word before the cursor, likeliest first.
 
-    Types, tools and arguments come from the index, where there is one. Nothing
-    hidden or disabled is suggested.
+    Types, tools and arguments come from the index, if there is one. Hidden and disabled subjects
+    are never suggested.
     """
     known = map_filters("search")
     match = re.search(_TYPED_PART.format("|".join(known)), text[:cursor], re.IGNORECASE)

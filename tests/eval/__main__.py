@@ -42,7 +42,7 @@ Task = tuple[str, str, "Callable[[list[Hit]], list[str]]", "Mapping[str, float]"
 class PlainFusion(SearchRun):
     """The baseline: reciprocal rank fusion with k = 60 and equal weights."""
 
-    def ask(self, semantic: SemanticLeg | None) -> None:
+    def run_legs(self, semantic: SemanticLeg | None) -> None:
         """Fuse both rankings without kbtui's additions."""
         assert semantic is not None
 
@@ -50,7 +50,7 @@ class PlainFusion(SearchRun):
             begun = semantic(text)
             return lambda question, mark: begun(replace(question, worded=()), mark)
 
-        super().ask(begin)
+        super().run_legs(begin)
         legs = {name: [number for number, _ in ranked] for name, ranked in self.legs.items()}
         self.scores = fuse_rankings(legs, k=60, weights={}, depth=1_000_000)
 

@@ -91,7 +91,7 @@ def test_a_new_row_is_a_filter_of_search_library_entries_options_and_completion(
             main([command, "--help"])
         assert "--area AREA" in capfd.readouterr().out
         assert "--area\tonly this area" in complete_line(f"kbtui {command} --a").splitlines()
-    offered = suggestions.complete("ar", 2, load_knowledge(built.workspace))
+    offered = suggestions.complete_query("ar", 2, load_knowledge(built.workspace))
     assert ("area:", "only this area") in [(one.text, one.note) for one in offered]
 
 

@@ -252,15 +252,15 @@ def test_a_hit_is_explained_by_rank_score_and_terms(held: tuple[Builder, IndexRe
 @pytest.mark.parametrize(
     ("query", "ref", "reason"),
     [
-        ("zebra", "guide/start", "none of its words"),
+        ("zebra", "guide/start", "none of the words"),
         ("engine", "notes/inner", "hidden"),
         ("engine", "notes/off", "disabled"),
         ("engine", "notes/gone", "no subject"),
         ("engine", "jp-c1", "no conversation"),
         ("engine role:user", "guide/start", "role"),
         ("engine -type:note", "guide/start", "filter"),
-        ("engine -fragments", "guide/start", "must not be"),
-        ('"engine engine"', "guide/start", "does not say"),
+        ("engine -fragments", "guide/start", "which the query excludes"),
+        ('"engine engine"', "guide/start", "does not contain"),
         ("engine before:2000", "guide/start", "newer"),
         ("engine title:table", "guide/start", "title"),
     ],
@@ -284,7 +284,7 @@ def test_what_stands_below_the_limit_says_where(held: tuple[Builder, IndexReader
     explained = explainer.why(parse_ref(other))
     assert explained.rank
     assert explained.rank > 1
-    assert f"stands at {explained.rank}" in explained.kept_out[0]
+    assert f"rank is {explained.rank}" in explained.kept_out[0]
 
 
 # more like this
