@@ -342,17 +342,17 @@ class FormDialog(StyledScreen):
     def _find_field(self, name: str) -> Widget:
         return self.query_one(f"#field-{name}")
 
-    def value(self, name: str) -> str:
+    def get_value(self, name: str) -> str:
         """Return the value of a field, without surrounding spaces."""
         widget = self._find_field(name)
         return widget.value.strip() if isinstance(widget, ChoiceField | Input) else ""
 
-    def values(self) -> FormValues:
+    def get_values(self) -> FormValues:
         """Return the values of the shown fields."""
-        return {name: self.value(name) for name in self._list_shown_fields()}
+        return {name: self.get_value(name) for name in self._list_shown_fields()}
 
     def _list_shown_fields(self) -> list[str]:
-        everything = {name: self.value(name) for name in self._fields}
+        everything = {name: self.get_value(name) for name in self._fields}
         return [name for name, field in self._fields.items() if field.is_shown(everything)]
 
     def update_shown_fields(self) -> None:
@@ -389,7 +389,7 @@ class FormDialog(StyledScreen):
 
     def _submit_values(self) -> None:
         self.message.set_message("…", "dim")
-        values = self.values()
+        values = self.get_values()
         self._save_worker.submit(
             lambda: self._save(values), self._close_with_result, self._show_save_error
         )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         Callable[[Any], None],
         Callable[[Exception], None],
     ]
-    Tell = Callable[[Any], None]
+    ReportProgress = Callable[[Any], None]
 
 
 class Cancellable(Protocol):
@@ -71,14 +71,14 @@ class LatestOnlyWorker:
     def submit(
         self,
         work: Callable[[], T],
-        done: Callable[[T], None],
-        failed: Callable[[Exception], None],
+        on_done: Callable[[T], None],
+        on_error: Callable[[Exception], None],
     ) -> None:
-        """Run `work` in a thread, then call `done` with its result or `failed` with its exception."""
+        """Run `work` in a thread, then call `on_done` with its result or `on_error` with its exception."""
         with self._lock:
             self._start_generation()
             self.has_pending_result = True
-            job: Job = (self._generation, self._newest or nullcontext(), work, done, failed)
+            job: Job = (self._generation, self._newest or nullcontext(), work, on_done, on_error)
             if self._running_count >= self._limit:
                 self._waiting_job = job
                 return
@@ -89,44 +89,46 @@ class LatestOnlyWorker:
 
     def submit_with_progress(
         self,
-        work: Callable[[Tell], T],
-        told: Callable[[Any], None],
-        done: Callable[[T], None],
-        failed: Callable[[Exception], None],
+        work: Callable[[ReportProgress], T],
+        on_progress: Callable[[Any], None],
+        on_done: Callable[[T], None],
+        on_error: Callable[[Exception], None],
     ) -> None:
-        """Like `submit`, but `work` gets a function that delivers intermediate values to `told`."""
+        """Like `submit`, but `work` gets a function that delivers intermediate values to `on_progress`."""
         generation = self._generation + 1
 
-        def tell(value: Any) -> None:
-            self._owner.call_later(self._deliver_progress, generation, told, value)
+        def report(value: Any) -> None:
+            self._owner.call_later(self._deliver_progress, generation, on_progress, value)
 
-        self.submit(lambda: work(tell), done, failed)
+        self.submit(lambda: work(report), on_done, on_error)
 
     def _run_jobs(self, job: Job | None) -> None:
         while job is not None:
-            generation, call, work, done, failed = job
+            generation, call, work, on_done, on_error = job
             try:
                 with call:
                     answer = work()
             except Exception as error:
-                self._owner.call_later(self._deliver_result, generation, failed, error)
+                self._owner.call_later(self._deliver_result, generation, on_error, error)
             else:
-                self._owner.call_later(self._deliver_result, generation, done, answer)
+                self._owner.call_later(self._deliver_result, generation, on_done, answer)
             with self._lock:
                 job, self._waiting_job = self._waiting_job, None
                 if job is None:
                     self._running_count -= 1
 
-    def _deliver_result(self, generation: int, tell: Callable[[Any], None], value: Any) -> None:
+    def _deliver_result(self, generation: int, deliver: Callable[[Any], None], value: Any) -> None:
         if generation == self._generation:
             self.has_pending_result = False
-            tell(value)
+            deliver(value)
         else:
             self._drop(value)
 
-    def _deliver_progress(self, generation: int, tell: Callable[[Any], None], value: Any) -> None:
+    def _deliver_progress(
+        self, generation: int, deliver: Callable[[Any], None], value: Any
+    ) -> None:
         if generation == self._generation:
-            tell(value)
+            deliver(value)
 
     def discard_results(self) -> None:
         """Discard all results that have not been delivered."""

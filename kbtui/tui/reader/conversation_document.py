@@ -150,7 +150,7 @@ def find_compacted_turns(conversation: Conversation) -> dict[int, CompactedTurn]
                 reasoning[turn] = compaction
             if compaction.tool_calls:
                 calls[turn] = compaction
-    left: dict[int, CompactedTurn] = {}
+    compacted: dict[int, CompactedTurn] = {}
     for turn in sorted({*summaries, *reasoning, *calls}):
         summary = summaries.get(turn)
         if summary is not None:
@@ -159,16 +159,16 @@ def find_compacted_turns(conversation: Conversation) -> dict[int, CompactedTurn]
                 first -= 1
             while summaries.get(last + 1) is summary:
                 last += 1
-            left[turn] = CompactedTurn(summary, first, last)
+            compacted[turn] = CompactedTurn(summary, first, last)
             continue
         policy = (calls[turn].tool_calls if turn in calls else None) or ""
-        left[turn] = CompactedTurn(
+        compacted[turn] = CompactedTurn(
             lacks_reasoning=turn in reasoning,
             lacks_calls=policy == "omit",
             lacks_arguments=policy in ("strip", "strip-request"),
             lacks_results=policy in ("strip", "strip-response"),
         )
-    return left
+    return compacted
 
 
 PRESENCE_LABELS = {
@@ -317,6 +317,8 @@ MAX_SCANNED_PER_TEXT, MAX_SCANNED_TOTAL = 20_000, 2_000_000
 
 
 class _ConversationBuilder:
+    """Builds the blocks of a conversation event by event, and collects the places of requests and errors."""
+
     def __init__(self, conversation: Conversation, present: datetime) -> None:
         self.conversation = conversation
         self.present = present
@@ -334,6 +336,7 @@ class _ConversationBuilder:
         self.unscanned_characters = MAX_SCANNED_TOTAL
 
     def build_blocks(self) -> list[Block]:
+        """Build the blocks of the whole conversation."""
         self._add_facts()
         begin: dict[int, list[tuple[int, Compaction]]] = {}
         for number, compaction in enumerate(self.conversation.compactions):
@@ -403,17 +406,17 @@ class _ConversationBuilder:
             self._add_markdown(key, compaction.summary, lead=_FOLD_LEAD, fold=key)
         self.view = ""
 
-    def _add_summary(self, left: CompactedTurn) -> None:
+    def _add_summary(self, compacted: CompactedTurn) -> None:
         """Add the summary that the model sees instead of some turns."""
         self.view = "model"
-        assert left.summary is not None
-        key = f"summary:{left.first}"
+        assert compacted.summary is not None
+        key = f"summary:{compacted.first}"
         words: Spans = [("≡ ", "accent"), ("summary ", "accent")]
-        words.append((f"in place of {format_turn_range(left.first, left.last)}", "dim"))
-        when: Spans = [(self._format_time(left.summary.timestamp), "dim")]
+        words.append((f"in place of {format_turn_range(compacted.first, compacted.last)}", "dim"))
+        when: Spans = [(self._format_time(compacted.summary.timestamp), "dim")]
         self._add_blocks(HeadBlock(key, words, when, rule=True, above=1))
         self.space_above = 0
-        self._add_markdown(key, left.summary.summary or "")
+        self._add_markdown(key, compacted.summary.summary or "")
         self.view = ""
 
     def _add_turn(self, turn: Turn) -> None:
@@ -421,10 +424,10 @@ class _ConversationBuilder:
         model = f"{one_line(turn.model).rsplit('/', 1)[-1]} · " if turn.model else ""
         self.last_time = None
         self._format_time_change(turn.started_at)
-        left = self.compacted_turns.get(turn.number)
-        if left and left.summary and left.first == turn.number:
-            self._add_summary(left)
-        self.view = "person" if left and left.summary else ""
+        compacted = self.compacted_turns.get(turn.number)
+        if compacted and compacted.summary and compacted.first == turn.number:
+            self._add_summary(compacted)
+        self.view = "person" if compacted and compacted.summary else ""
         head: Spans = [("─ ", "rule"), (f"turn {turn.number} ", "turn")]
         when: Spans = [(f"{model}{self._format_time(turn.started_at)}", "dim")]
         self._add_blocks(HeadBlock(f"turn:{turn.number}", head, when, rule=True, above=1))
@@ -432,14 +435,14 @@ class _ConversationBuilder:
             self._add_blocks(NoteBlock(f"empty:{turn.number}", [("Empty turn", "dim")]))
         for event in turn.events:
             if event.kind != "tool_call_response" or event.request is None:
-                self._add_event(event, left)
+                self._add_event(event, compacted)
         self.view = ""
 
-    def _add_event(self, event: Event, left: CompactedTurn | None) -> None:
+    def _add_event(self, event: Event, compacted: CompactedTurn | None) -> None:
         before, key = self.view, f"{self.turn}.{event.index}"
-        if left and not left.summary and _is_removed(event, left):
+        if compacted and not compacted.summary and _is_removed(event, compacted):
             self.view = "person"
-        self._render_event(key, event, left)
+        self._render_event(key, event, compacted)
         if event.problem:
             self._add_blocks(
                 NoteBlock(f"{key}:problem", [(f"! {one_line(event.problem)}", "error")])
@@ -456,9 +459,9 @@ class _ConversationBuilder:
         if said := describe_secrets(text):
             self._add_blocks(NoteBlock(f"{key}:secret", [(f"! {said}", "warning")]))
 
-    def _render_event(self, key: str, event: Event, left: CompactedTurn | None) -> None:
+    def _render_event(self, key: str, event: Event, compacted: CompactedTurn | None) -> None:
         render = _RENDERERS.get(event.kind, _ConversationBuilder._add_folded_text)
-        render(self, key, event, left or CompactedTurn())
+        render(self, key, event, compacted or CompactedTurn())
 
     def _add_request(self, key: str, event: Event, _: CompactedTurn) -> None:
         self.requests.append(len(self.blocks))
@@ -521,7 +524,7 @@ class _ConversationBuilder:
     def _add_source(self, key: str, text: str, **fields: Any) -> None:
         self._add_blocks(*make_source_blocks(key, strip_before_cutting(text), **fields))
 
-    def _add_tool_call(self, _: str, event: Event, left: CompactedTurn) -> None:
+    def _add_tool_call(self, _: str, event: Event, compacted: CompactedTurn) -> None:
         key = f"call:{self.turn}.{event.call}" if event.call else f"{self.turn}.{event.index}"
         result = event.result
         failed = bool(result and result.is_error)
@@ -537,13 +540,13 @@ class _ConversationBuilder:
         )
         before = self.view
         if event.arguments:
-            self.view = "person" if left.lacks_arguments else before
+            self.view = "person" if compacted.lacks_arguments else before
             text = format_value(event.arguments)
             self._add_source(f"{key}:arguments", text, lead=_FOLD_LEAD, fold=key, call=event.call)
         if result is not None:
-            self.view = "person" if left.lacks_results else before
+            self.view = "person" if compacted.lacks_results else before
             self._add_tool_result(key, event, result)
-            if left.lacks_results and not before:
+            if compacted.lacks_results and not before:
                 self.view = "model"
                 words = [(f"[compacted] {one_line(event.name or '')}: ", "dim")]
                 words.append(("error" if failed else "success", "dim"))
@@ -575,8 +578,8 @@ class _ConversationBuilder:
         self._add_fold(key, "tool", words, [(format_length(event.text), "dim")])
         self._add_source(key, event.text, lead=_FOLD_LEAD, fold=key, language="json")
 
-    def _add_inquiry(self, key: str, event: Event, left: CompactedTurn) -> None:
-        self._add_folded_text(key, event, left, "asks")
+    def _add_inquiry(self, key: str, event: Event, compacted: CompactedTurn) -> None:
+        self._add_folded_text(key, event, compacted, "asks")
 
     def _add_folded_text(
         self, key: str, event: Event, _: CompactedTurn, word: str | None = None
@@ -601,8 +604,8 @@ _RENDERERS: dict[str, Callable[[_ConversationBuilder, str, Event, CompactedTurn]
 """Renderers by kind of event; other kinds are folded below their label."""
 
 
-def _is_removed(event: Event, left: CompactedTurn) -> bool:
+def _is_removed(event: Event, compacted: CompactedTurn) -> bool:
     """Return whether compaction removed an event completely."""
     if event.kind == "reasoning":
-        return left.lacks_reasoning
-    return left.lacks_calls and event.kind in ("tool_call_request", "tool_call_response")
+        return compacted.lacks_reasoning
+    return compacted.lacks_calls and event.kind in ("tool_call_request", "tool_call_response")

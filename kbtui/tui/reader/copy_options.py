@@ -29,21 +29,21 @@ class CopyOption:
     get_text: Callable[[], str]
 
 
-def list_copy_options(port: Viewport, reference: str | None) -> list[CopyOption]:
+def list_copy_options(viewport: Viewport, reference: str | None) -> list[CopyOption]:
     """Return what can be copied at the current line, the smallest first."""
     found: list[CopyOption] = []
-    document, line = port.document, port.current_line
+    document, line = viewport.document, viewport.current_line
     if line is not None and document.blocks:
         words = (line.full_text or line.plain).strip()
         found.append(CopyOption("l", "the line", cut_to_width(words, PREVIEW_WIDTH), lambda: words))
-        text = _find_source_block(document.blocks[port.cursor.block], line.source_line)
+        text = _find_source_block(document.blocks[viewport.cursor.block], line.source_line)
         found.append(
             CopyOption(
                 "b", "the block", cut_to_width(one_line(text[:200]), PREVIEW_WIDTH), lambda: text
             )
         )
-        if port.current_turn is not None:
-            turn = port.current_turn
+        if viewport.current_turn is not None:
+            turn = viewport.current_turn
             found.append(
                 CopyOption(
                     "t", f"turn {turn}", "", lambda: "\n\n".join(_list_turn_texts(document, turn))

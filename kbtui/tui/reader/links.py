@@ -71,12 +71,12 @@ def _find_bare_addresses(text: str) -> list[Link]:
     return [Link(address, address) for address in addresses]
 
 
-def find_links_at_cursor(port: Viewport) -> list[Link]:
+def find_links_at_cursor(viewport: Viewport) -> list[Link]:
     """Return the links on the current line, or else those of its paragraph."""
-    document, line = port.document, port.current_line
+    document, line = viewport.document, viewport.current_line
     if not document.blocks or line is None:
         return []
-    block = document.blocks[port.cursor.block]
+    block = document.blocks[viewport.cursor.block]
     if not isinstance(block, TextBlock):
         return _find_bare_addresses(strip_escape_sequences(block.search_text()))
     if not line.source_line or not block.first_line:

@@ -125,6 +125,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         super().__init__(id="reader", classes="pane")
         self.border_title = "Reader"
         self.document_view = DocumentView()
+        self.viewport = self.document_view.viewport
         self.find_bar = LabeledInput("find", "find")
         self.place: NavigationTarget | None = None
         self.matches: list[tuple[int, int]] = []
@@ -155,19 +156,15 @@ class ReaderPane(BorderOnlyPane, Vertical):
         again = (
             self.place is not None
             and self.place.is_same_document(place)
-            and self.document_view.document.key
+            and self.viewport.document.key
         )
         self.place = place
-        if (
-            again
-            and document.record is None
-            and document.blocks == self.document_view.document.blocks
-        ):
-            document = self.document_view.document
+        if again and document.record is None and document.blocks == self.viewport.document.blocks:
+            document = self.viewport.document
         self.stop_find()
         self.facts_bar.set_paragraphs([])
-        self.document_view.viewport.set_pattern(compile_finder(list(place.words)))
-        before = self.document_view.document
+        self.viewport.set_pattern(compile_finder(list(place.words)))
+        before = self.viewport.document
         self._new_event_count = 0
         self.document_view.show_document(document, place.mark)
         self.release_document(before)
@@ -178,12 +175,12 @@ class ReaderPane(BorderOnlyPane, Vertical):
         """Go to another place in the document."""
         self.place = place
         self.stop_find()
-        self.document_view.viewport.set_pattern(compile_finder(list(place.words)))
-        self._find_start(self.document_view.document, place)
+        self.viewport.set_pattern(compile_finder(list(place.words)))
+        self._find_start(self.viewport.document, place)
 
     def reload_document(self, document: Document) -> None:
         """Replace the document by its new version at the same place."""
-        before = self.document_view.document
+        before = self.viewport.document
         if not before.is_partial:
             self._new_event_count += max(0, _count_events(document) - _count_events(before))
         self.document_view.reload_document(document)
@@ -196,7 +193,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
 
     def release_document(self, document: Document) -> None:
         """Free a large document in the background, unless it is shown."""
-        if document is self.document_view.document:
+        if document is self.viewport.document:
             return
         self._request_texts = {}
         if document.chunk_weights or document.is_partial:
@@ -218,19 +215,19 @@ class ReaderPane(BorderOnlyPane, Vertical):
         )
 
     def _go_to_start(self, place: NavigationTarget, start: tuple[int, int] | None) -> None:
-        document = self.document_view.document
+        document = self.viewport.document
         if start is not None and start[0] < len(document.blocks):
             block, count = start
             if count >= 0:
-                self.document_view.viewport.go_to_match(block, count)
+                self.viewport.go_to_match(block, count)
             else:
-                self.document_view.viewport.go_to(block, document.blocks[block].above, lead=0)
+                self.viewport.go_to(block, document.blocks[block].above, lead=0)
                 if place.ref and place.ref.call:
-                    self.document_view.viewport.open_fold(document.blocks[block].key)
+                    self.viewport.open_fold(document.blocks[block].key)
         self.document_view.update_view()
 
     def _update_title(self) -> None:
-        document = self.document_view.document
+        document = self.viewport.document
         self.border_title = plain_content(document.title or "Reader")
 
     # the header
@@ -243,18 +240,18 @@ class ReaderPane(BorderOnlyPane, Vertical):
 
     def refresh_header(self) -> None:
         """Update the header and the reference in the border."""
-        port, document = self.document_view.viewport, self.document_view.document
+        viewport, document = self.viewport, self.viewport.document
         left: Spans = []
-        if document.turns_total and port.current_turn is not None:
+        if document.turns_total and viewport.current_turn is not None:
             left = [
                 ("turn ", "dim"),
-                (f"{port.current_turn:,}", "turn"),
+                (f"{viewport.current_turn:,}", "turn"),
                 (
                     f" of {document.turns_total:,}{' or more' if document.is_partial else ''}  ",
                     "dim",
                 ),
             ]
-            left.append((self._summarize_request(port.current_turn), ""))
+            left.append((self._summarize_request(viewport.current_turn), ""))
         elif document.turns_total:
             left = [(format_count(document.turns_total, "turn"), "dim")]
         elif len(document.views) > 1:
@@ -262,31 +259,31 @@ class ReaderPane(BorderOnlyPane, Vertical):
                 left += [(view, "key" if view == document.view else "dim"), (" ", "")]
         elif document.view in ("learn", "prompt"):
             left = [("as the assistant gets it", "dim")]
-        right: Spans = [("● as the model sees it", "accent")] if port.is_model_view else []
+        right: Spans = [("● as the model sees it", "accent")] if viewport.is_model_view else []
         for badge in document.badges:
             right += [("● " if not right else " ● ", badge[1]), badge]
         if document.size:
             right += [("  " if right else "", ""), (document.size, "dim")]
-        if self._new_event_count and port.is_at_end:
+        if self._new_event_count and viewport.is_at_end:
             self._new_event_count = 0
         if self._new_event_count:
             right = [(f"↓ {format_count(self._new_event_count, 'new event')}", "found")]
         if self.is_finding:
             right = [(self.match_position, "found" if self.matches else "warning")]
         self.query_one("#where", TextLine).set_text(left, right)
-        reference = port.current_reference
+        reference = viewport.current_reference
         self.set_border_subtitle(plain_content(reference) if reference else "")
 
     @on(Header.PartClicked)
     def _show_clicked_view(self, event: Header.PartClicked) -> None:
         """Show the view whose name was clicked."""
         event.stop()
-        if event.text in self.document_view.document.views:
+        if event.text in self.viewport.document.views:
             self.post_message(self.ViewRequested(event.text))
 
     def _summarize_request(self, turn: int) -> str:
         """Return the beginning of a turn's request."""
-        document = self.document_view.document
+        document = self.viewport.document
         if turn not in self._request_texts:
             from kbtui.tui.reader.markdown import strip_markdown
 
@@ -301,11 +298,13 @@ class ReaderPane(BorderOnlyPane, Vertical):
 
     def action_fold(self) -> None:
         """Open or close the fold at the cursor, or open the line's target."""
-        port = self.document_view.viewport
-        if port.document.blocks and (link := port.document.blocks[port.cursor.block].link):
+        viewport = self.viewport
+        if viewport.document.blocks and (
+            link := viewport.document.blocks[viewport.cursor.block].link
+        ):
             self.post_message(self.OpenRequested(make_target(parse_ref(link))))
-        if fold := port.find_fold_at_cursor():
-            port.toggle_fold(fold)
+        if fold := viewport.find_fold_at_cursor():
+            viewport.toggle_fold(fold)
             self.document_view.update_view()
 
     def action_tools(self) -> None:
@@ -318,11 +317,11 @@ class ReaderPane(BorderOnlyPane, Vertical):
 
     def _toggle_folds(self, kind: str, name: str) -> None:
         """Open or close all folds of a kind, also in documents shown later."""
-        document = self.document_view.document
+        document = self.viewport.document
         if kind not in document.fold_kinds.values() and not document.is_partial:
             self._post_status(f"No {name} here.", "dim")
             return
-        self.document_view.viewport.toggle_kind(kind)
+        self.viewport.toggle_kind(kind)
         self.document_view.update_view()
 
     def action_next(self) -> None:
@@ -347,21 +346,21 @@ class ReaderPane(BorderOnlyPane, Vertical):
 
     def _go_to_landmark(self, kind: str, step: int) -> bool:
         """Go to the next landmark of a kind that is in the view; return whether there is one."""
-        port = self.document_view.viewport
-        marks = self.document_view.document.landmarks.get(kind, [])
-        here = port.cursor.block
+        viewport = self.viewport
+        marks = self.viewport.document.landmarks.get(kind, [])
+        here = viewport.cursor.block
         at = bisect_right(marks, here) if step > 0 else bisect_left(marks, here) - 1
-        while 0 <= at < len(marks) and not port.is_in_view(marks[at]):
+        while 0 <= at < len(marks) and not viewport.is_in_view(marks[at]):
             at += step
         if not 0 <= at < len(marks):
             return False
-        port.go_to(marks[at], self.document_view.document.blocks[marks[at]].above, lead=0)
+        viewport.go_to(marks[at], self.viewport.document.blocks[marks[at]].above, lead=0)
         self.document_view.update_view()
         return True
 
     def go_to_turn(self, text: str) -> bool:
         """Go to a turn, or a call in it; return False if `text` is not such a number."""
-        document = self.document_view.document
+        document = self.viewport.document
         match = re.fullmatch(r"(-?\d{1,9})(?:\.(\d{1,9}))?", text.strip())
         if match is None or not document.turns_total:
             return False
@@ -374,11 +373,11 @@ class ReaderPane(BorderOnlyPane, Vertical):
                 "warning",
             )
             return True
-        if not self.document_view.viewport.is_in_view(block):
-            self.document_view.viewport.show_as_model(False)
-        self.document_view.viewport.go_to(block, document.blocks[block].above, lead=0)
+        if not self.viewport.is_in_view(block):
+            self.viewport.show_as_model(False)
+        self.viewport.go_to(block, document.blocks[block].above, lead=0)
         if match[2] and document.blocks[block].key in document.fold_kinds:
-            self.document_view.viewport.open_fold(document.blocks[block].key)
+            self.viewport.open_fold(document.blocks[block].key)
         self.document_view.update_view()
         return True
 
@@ -398,15 +397,15 @@ class ReaderPane(BorderOnlyPane, Vertical):
             self._post_status("No details for this.", "dim")
 
     def _update_facts(self) -> None:
-        self.facts_bar.set_facts(self.document_view.document.facts)
+        self.facts_bar.set_facts(self.viewport.document.facts)
 
     def action_compacted(self) -> None:
         """Show what the model sees after compaction, or everything."""
-        port = self.document_view.viewport
-        if not port.is_model_view and not self.document_view.document.is_compacted:
+        viewport = self.viewport
+        if not viewport.is_model_view and not self.viewport.document.is_compacted:
             self._post_status("Nothing was compacted; the model sees everything.", "dim")
             return
-        port.show_as_model(not port.is_model_view)
+        viewport.show_as_model(not viewport.is_model_view)
         self.document_view.update_view()
         if self.is_finding:
             self.find_text(self.find_bar.input.value, jump=False)
@@ -418,27 +417,29 @@ class ReaderPane(BorderOnlyPane, Vertical):
 
     def action_wrap(self) -> None:
         """Wrap wide code, or make it scrollable."""
-        wrapped = self.document_view.viewport.code_offset is None
-        self.document_view.viewport.set_code_offset(0 if wrapped else None)
+        wrapped = self.viewport.code_offset is None
+        self.viewport.set_code_offset(0 if wrapped else None)
         self.document_view.update_view()
         said = "Code not wrapped; ←/→ scroll." if wrapped else "Code wrapped."
         self._post_status(said, "strong")
 
     def action_sideways(self, way: int) -> None:
         """Scroll wide code by a third of the reader's width."""
-        port = self.document_view.viewport
-        step = max(8, port.width // 3)
+        viewport = self.viewport
+        step = max(8, viewport.width // 3)
         if (
             way > 0
-            and port.code_offset is not None
-            and not any(line.continues_right for _, line in port.rows)
+            and viewport.code_offset is not None
+            and not any(line.continues_right for _, line in viewport.rows)
         ):
             self._post_status("Nothing further to the right.", "dim")
             return
-        if way < 0 and not port.code_offset:
+        if way < 0 and not viewport.code_offset:
             return
-        port.set_code_offset(
-            max(0, (port.code_offset or 0) + way * step) if port.code_offset is not None else 0
+        viewport.set_code_offset(
+            max(0, (viewport.code_offset or 0) + way * step)
+            if viewport.code_offset is not None
+            else 0
         )
         self.document_view.update_view()
 
@@ -477,8 +478,8 @@ class ReaderPane(BorderOnlyPane, Vertical):
     def find_text(self, words: str, *, jump: bool) -> None:
         """Find words; with `jump` go to the first match after the cursor."""
         pattern = compile_finder([words])
-        document, as_model = self.document_view.document, self.document_view.viewport.is_model_view
-        self.document_view.viewport.set_pattern(pattern)
+        document, as_model = self.viewport.document, self.viewport.is_model_view
+        self.viewport.set_pattern(pattern)
         self.document_view.update_view()
         if pattern is None:
             self._set_matches([], jump=False)
@@ -496,7 +497,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.matches = matches
         self.match_index = -1
         if matches:
-            here = self.document_view.viewport.cursor.block
+            here = self.viewport.cursor.block
             at = next((n for n, (block, _) in enumerate(matches) if block >= here), 0)
             if jump:
                 self.go_to_match(at)
@@ -508,7 +509,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         """Go to match number `match`; the first follows the last."""
         if self.matches:
             self.match_index = match % len(self.matches)
-            self.document_view.viewport.go_to_match(*self.matches[self.match_index])
+            self.viewport.go_to_match(*self.matches[self.match_index])
             self.document_view.update_view()
 
     @on(PaneInput.EscapePressed)
@@ -519,7 +520,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
     def action_clear(self) -> None:
         """Stop finding and clear the highlights."""
         self.stop_find()
-        self.document_view.viewport.set_pattern(None)
+        self.viewport.set_pattern(None)
         if self.place:
             self.place = self.place._replace(words=())
         self.screen.clear_selection()
@@ -535,7 +536,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
 
     def action_view(self) -> None:
         """Request the next view of the document."""
-        if len(self.document_view.document.views) > 1:
+        if len(self.viewport.document.views) > 1:
             self.post_message(self.ViewRequested())
 
 
