@@ -181,12 +181,12 @@ def run_serve(args: Namespace) -> int:
 
     from kbtui.errors import UsageError
     from kbtui.library import open_workspace
-    from kbtui.serve.access_control import address
+    from kbtui.serve.access_control import choose_address
 
     if not 6 <= args.font_size <= 72:
         raise UsageError("must be from 6 to 72", where="--font-size")
     library = open_workspace(args.workspace)
-    host = address(args.host, args.allow_network)
+    host = choose_address(args.host, args.allow_network)
     listening = _open_listener(host, args.port)
     from kbtui.serve.server import BrowserServer, serve
 

@@ -1,1 +1,1 @@
-"""The screen in a browser: textual-serve's sessions behind a server that checks who asks."""
+"""The TUI in a browser: textual-serve's sessions behind a server that checks each request."""

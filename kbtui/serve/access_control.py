@@ -1,8 +1,9 @@
-"""Who may talk to the server: what a request says about where it comes from.
+"""Checks which requests the server answers.
 
-Two attacks decide this. A page elsewhere opens a WebSocket to 127.0.0.1, which browsers
-allow: its Origin gives it away. A page whose own name is made to mean 127.0.0.1 (DNS
-rebinding) is same-origin to the browser: the Host that it asks for gives it away.
+The checks stop two attacks by pages of other sites. Such a page may open a WebSocket to
+127.0.0.1, which browsers allow; the Origin header shows it. Or it may make its own host name
+resolve to 127.0.0.1 (DNS rebinding), so that the browser sees the same origin; the Host header
+shows it.
 """
 
 from __future__ import annotations
@@ -30,21 +31,21 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
-"""What every answer carries: nothing from elsewhere is loaded, and nobody may frame it.
+"""Headers of every response: pages load nothing from other sites and cannot be framed.
 
-Styles are inline because the terminal in the page makes its own.
+Inline styles are allowed because the terminal in the page creates its own.
 """
 
 
-class Hosts:
-    """The names under which the server may be asked for."""
+class AllowedHosts:
+    """The values of the Host header that the server accepts."""
 
     def __init__(self, host: str, port: int) -> None:
-        names = {"127.0.0.1", "localhost", "[::1]", _bracketed(host)}
+        names = {"127.0.0.1", "localhost", "[::1]", _bracket_ipv6(host)}
         self._names = {f"{name}:{port}" for name in names}
         if port == 80:
             self._names |= names
-        # Bound to every address, whatever address it is asked by is its own. A name is not.
+        # A server on all interfaces accepts every IP address, but no other names.
         self._port = port if host in {"0.0.0.0", "::"} else None
 
     def __contains__(self, host: str) -> bool:
@@ -60,51 +61,57 @@ class Hosts:
         return port == str(self._port)
 
 
-def refusal(headers: CIMultiDictProxy[str], hosts: Hosts, kind: str) -> str | None:
-    """Why a request is refused, None when it is not; `kind` is "page", "file" or "socket"."""
+def find_refusal(headers: CIMultiDictProxy[str], hosts: AllowedHosts, kind: str) -> str | None:
+    """Return why to refuse a request, None to accept it; `kind` is "page", "file" or "socket"."""
     named = headers.getall("Host", [])
     if len(named) != 1 or named[0].lower() not in hosts:
-        return "this server has no such name"
+        return "unknown host name"
     origins = headers.getall("Origin", [])
     if kind == "socket" and not origins:
-        return "a connection must say where it comes from"
+        return "the Origin header is missing"
     if origins and (len(origins) > 1 or origins[0].lower() != f"http://{named[0].lower()}"):
-        return "requests from other places are not answered"
+        return "requests from other sites are refused"
     site = headers.get("Sec-Fetch-Site", "none")
     if kind != "page" and site not in {"none", "same-origin"}:
-        return "requests from other places are not answered"
+        return "requests from other sites are refused"
     if kind == "page" and headers.get("Sec-Fetch-Dest", "document") != "document":
-        return "the page stands by itself"
+        return "the page cannot be embedded in another page"
     return None
 
 
-def knows(given: str | None, token: str) -> bool:
-    """Whether this is the token, in time that does not depend on how much of it is right."""
+def is_token(given: str | None, token: str) -> bool:
+    """Whether a value is the token; takes the same time for every wrong value."""
     return hmac.compare_digest((given or "").encode("utf-8", "replace"), token.encode())
 
 
-def address(host: str, allow_network: bool) -> str:
-    """The address to listen on; raises `UsageError` for one that others reach, unless allowed."""
+def choose_address(host: str, allow_network: bool) -> str:
+    """Return the IP address to listen on for a host name or address.
+
+    Raises `UsageError` for an unknown one, and without `allow_network` for one that other
+    computers can reach.
+    """
     try:
         found = {
             str(info[4][0]) for info in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
         }
     except UnicodeError as error:
-        raise UsageError("is no address", where=host) from error
+        raise UsageError("not a valid address", where=host) from error
     except OSError as error:
-        raise UsageError(f"is no address of this machine: {error.strerror}", where=host) from error
+        raise UsageError(
+            f"not an address of this computer: {error.strerror}", where=host
+        ) from error
     if host == "localhost":
         return "127.0.0.1" if "127.0.0.1" in found else "::1"
     if all(ipaddress.ip_address(one.partition("%")[0]).is_loopback for one in found):
         return sorted(found)[0]
     if not allow_network:
         raise UsageError(
-            "other machines would reach the workspace there, unencrypted",
+            "other computers could reach the workspace there, unencrypted",
             where=f"--host {host}",
-            hint="an ssh tunnel is safer; if you mean it, say --allow-network too",
+            hint="use an SSH tunnel, or add --allow-network to allow it",
         )
     return host if host in {"0.0.0.0", "::"} else sorted(found)[0]
 
 
-def _bracketed(host: str) -> str:
+def _bracket_ipv6(host: str) -> str:
     return f"[{host}]" if ":" in host else host

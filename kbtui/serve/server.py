@@ -1,8 +1,8 @@
-"""The server: one page, the files that it needs, and a WebSocket a tab.
+"""The web server: one page, its static files, and a WebSocket for each tab.
 
-textual-serve gives the sessions and the terminal in the page. Its own server checks neither
-Host nor Origin, runs its command through a shell and loads a font from the internet; this
-one takes its place.
+textual-serve provides the sessions and the terminal in the page. Its own server is not used,
+because it checks neither Host nor Origin, runs its command through a shell and loads a font from
+the internet.
 """
 
 from __future__ import annotations
@@ -18,74 +18,74 @@ from typing import TYPE_CHECKING
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
-from kbtui.serve.access_control import HEADERS, Hosts, knows, refusal
-from kbtui.serve.session import BrowserSession, size
+from kbtui.serve.access_control import HEADERS, AllowedHosts, find_refusal, is_token
+from kbtui.serve.session import BrowserSession, limit_size
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Awaitable, Callable
 
 SESSIONS_MOST = 8
-"""Tabs at a time; each is a process."""
+"""Tabs at the same time; each has a process."""
 MESSAGE_MOST = 1 << 20
-"""Bytes of one message from a page: a paste, at most."""
-OWN = Path(__file__).parent / "static"
+"""Bytes of a message from a page; the largest is a paste."""
+STATIC_DIRECTORY = Path(__file__).parent / "static"
 
 
 class BrowserServer:
-    """Serves the screen of one workspace to whoever knows the token."""
+    """Serves the TUI of one workspace to browsers that send the token."""
 
     def __init__(self, root: Path, host: str, port: int, token: str, font_size: int = 16) -> None:
-        self._words = [sys.executable, "-P", "-m", "kbtui.serve.session", str(root)]
+        self._command = [sys.executable, "-P", "-m", "kbtui.serve.session", str(root)]
         self._name = root.name or str(root)
-        self._hosts = Hosts(host, port)
+        self._hosts = AllowedHosts(host, port)
         self._cookie = f"kbtui-{port}"
         self._token = token
         self._font_size = font_size
         self._sessions: set[BrowserSession] = set()
 
     def application(self) -> web.Application:
-        """What answers; every answer passes the checks first."""
-        app = web.Application(middlewares=[self._check], client_max_size=1024)
+        """Return the aiohttp application; it checks every request first."""
+        app = web.Application(middlewares=[self._check_request], client_max_size=1024)
         app.add_routes(
             [
-                web.get("/", self._page, name="page"),
-                web.get("/ws", self._socket, name="socket"),
-                web.static("/own", OWN, name="own"),
+                web.get("/", self._send_page, name="page"),
+                web.get("/ws", self._handle_socket, name="socket"),
+                web.static("/own", STATIC_DIRECTORY, name="own"),
                 web.static("/static", str(files("textual_serve") / "static"), name="static"),
             ]
         )
-        app.on_response_prepare.append(self._mark)
-        app.on_shutdown.append(self._end)
+        app.on_response_prepare.append(self._add_headers)
+        app.on_shutdown.append(self._stop_sessions)
         return app
 
     @web.middleware
-    async def _check(
+    async def _check_request(
         self,
         request: web.Request,
         handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
     ) -> web.StreamResponse:
         kind = {"/": "page", "/ws": "socket"}.get(request.path, "file")
         if not request.raw_path.startswith("/"):
-            raise web.HTTPBadRequest(text="only paths of this server are answered\n")
-        reason = refusal(request.headers, self._hosts, kind)
+            raise web.HTTPBadRequest(text="only paths of this server are accepted\n")
+        reason = find_refusal(request.headers, self._hosts, kind)
         if reason is None and not (
-            knows(request.cookies.get(self._cookie), self._token)
-            or (kind == "page" and knows(request.query.get("token"), self._token))
+            is_token(request.cookies.get(self._cookie), self._token)
+            or (kind == "page" and is_token(request.query.get("token"), self._token))
         ):
-            reason = "open the address that `kbtui serve` printed, with its token"
+            reason = "open the address that `kbtui serve` printed; it contains a token"
         if reason is not None:
             raise web.HTTPForbidden(text=f"kbtui: {reason}\n")
         return await handler(request)
 
-    async def _mark(self, request: web.Request, response: web.StreamResponse) -> None:
+    async def _add_headers(self, request: web.Request, response: web.StreamResponse) -> None:
         socket = f"ws://{request.host}" if request.host.lower() in self._hosts else ""
         for name, value in HEADERS.items():
             response.headers[name] = value.replace("{socket}", socket)
         response.headers.pop("Server", None)
 
-    async def _page(self, request: web.Request) -> web.Response:
-        template = Template((OWN / "page.html").read_text("utf-8"))
+    async def _send_page(self, request: web.Request) -> web.Response:
+        template = Template((STATIC_DIRECTORY / "page.html").read_text("utf-8"))
         text = template.substitute(
             name=html.escape(self._name),
             socket=html.escape(f"ws://{request.host}/ws"),
@@ -95,21 +95,23 @@ class BrowserServer:
         response.set_cookie(self._cookie, self._token, httponly=True, samesite="Strict", path="/")
         return response
 
-    async def _socket(self, request: web.Request) -> web.WebSocketResponse:
+    async def _handle_socket(self, request: web.Request) -> web.WebSocketResponse:
         websocket = web.WebSocketResponse(heartbeat=15, max_msg_size=MESSAGE_MOST)
         await websocket.prepare(request)
         if len(self._sessions) >= SESSIONS_MOST:
-            # A browser hides the answer to a refused handshake, but gives the page this reason.
-            reason = f"{SESSIONS_MOST} tabs are open, the most that kbtui serves: close one first."
+            # A browser hides the response to a refused handshake, but shows the page this reason.
+            reason = f"{SESSIONS_MOST} tabs are open, the maximum; close one first."
             await websocket.close(code=WSCloseCode.TRY_AGAIN_LATER, message=reason.encode())
             return websocket
-        session = BrowserSession(self._words, websocket)
+        session = BrowserSession(self._command, websocket)
         self._sessions.add(session)
         try:
-            await session.start(*size(request.query.get("width"), request.query.get("height")))
+            await session.start(
+                *limit_size(request.query.get("width"), request.query.get("height"))
+            )
             async for message in websocket:
                 if message.type == WSMsgType.TEXT:
-                    await session.take(message.data)
+                    await session.handle_message(message.data)
         except (ValueError, RecursionError, ConnectionError):
             await websocket.close(code=1008)
         finally:
@@ -117,14 +119,16 @@ class BrowserServer:
             await session.stop()
         return websocket
 
-    async def _end(self, app: web.Application) -> None:
+    async def _stop_sessions(self, app: web.Application) -> None:
         await asyncio.gather(
             *(session.stop() for session in self._sessions), return_exceptions=True
         )
 
 
-async def serve(server: BrowserServer, listening: socket.socket, ready: Callable[[], None]) -> int:
-    """Answer until interrupted; gives the signal that ended it."""
+async def serve(
+    server: BrowserServer, listening: socket.socket, on_ready: Callable[[], None]
+) -> int:
+    """Serve until a signal ends it; return the number of the signal."""
     runner = web.AppRunner(server.application(), access_log=None, shutdown_timeout=2.0)
     await runner.setup()
     await web.SockSite(runner, listening).start()
@@ -137,7 +141,7 @@ async def serve(server: BrowserServer, listening: socket.socket, ready: Callable
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, end, number)
-    ready()
+    on_ready()
     try:
         return await ended
     finally:

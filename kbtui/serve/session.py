@@ -1,4 +1,4 @@
-"""One tab of a browser: the process that draws for it, as textual-serve runs it."""
+"""One browser tab: the process that runs the TUI for it, driven by textual-serve."""
 
 from __future__ import annotations
 
@@ -19,72 +19,71 @@ if TYPE_CHECKING:
     from aiohttp.web import WebSocketResponse
 
 QUIT_SECONDS = 5.0
-"""How long a screen may take to leave by itself."""
+"""How long the TUI may take to quit before it is terminated."""
 SMALLEST, LARGEST = (20, 5), (500, 300)
-"""Columns and rows that a browser may ask for."""
-PAINTED = 400
-"""Bytes of output that only a painted screen has; what comes before are modes and questions."""
-LINKS = ("http://", "https://", "mailto:")
+"""The smallest and largest size in columns and rows that a browser may request."""
+FIRST_PAINT_BYTES = 400
+"""Output of at least this size is a painted screen; terminal modes and queries are shorter."""
+LINK_SCHEMES = ("http://", "https://", "mailto:")
 
 
 class BrowserSession(AppService):
-    """A process with the screen, and the WebSocket that shows it.
+    """A process that runs the TUI, and the WebSocket of the tab that shows it.
 
-    Started without a shell, so nothing in a path is ever read as a command.
+    The process is started without a shell, so nothing in a path is interpreted as a command.
     """
 
-    def __init__(self, words: list[str], websocket: WebSocketResponse) -> None:
+    def __init__(self, command: list[str], websocket: WebSocketResponse) -> None:
         super().__init__(
             "",
             write_bytes=websocket.send_bytes,
             write_str=websocket.send_str,
-            close=self._close,
+            close=self._close_socket,
             download_manager=DownloadManager(),
         )
-        self._words = words
+        self._command = command
         self._websocket = websocket
         self._size = (0, 0)
-        self._wanted: tuple[int, int] | None = None
-        self._painted = False
+        self._requested_size: tuple[int, int] | None = None
+        self._is_painted = False
 
-    async def _close(self) -> None:
+    async def _close_socket(self) -> None:
         await self._websocket.close()
 
     async def _open_app_process(self, width: int = 80, height: int = 24) -> Process:
         self._size = (width, height)
         self._process = process = await asyncio.create_subprocess_exec(
-            *self._words,
+            *self._command,
             stdin=PIPE,
             stdout=PIPE,
             stderr=PIPE,
             env=self._build_environment(width, height) | {"TERM": "xterm-256color"},
-            start_new_session=True,  # Ctrl+C is for the server, which then ends it in order
+            start_new_session=True,  # Ctrl+C reaches only the server, which then stops the process
         )
         assert process.stdin is not None
         self._stdin = process.stdin
         return process
 
     async def set_terminal_size(self, width: int, height: int) -> None:
-        """Pass on a size that is new, once there is a screen.
+        """Forward a new size, but not before the first paint.
 
-        Textual goes from one size to the other for ever when the second comes while it
-        prepares its first layout.
+        Textual switches between two sizes forever if the second arrives during its first layout.
         """
-        self._wanted = (width, height)
-        if self._painted and self._wanted != self._size:
-            self._size = self._wanted
+        self._requested_size = (width, height)
+        if self._is_painted and self._requested_size != self._size:
+            self._size = self._requested_size
             await super().set_terminal_size(width, height)
 
     async def on_data(self, payload: bytes) -> None:
-        """Show what was drawn; the first of it means that a size may follow."""
+        """Forward output to the tab; the first paint releases a waiting size."""
         await super().on_data(payload)
-        if not self._painted and len(payload) >= PAINTED:
-            self._painted = True
-            if self._wanted is not None:
-                await self.set_terminal_size(*self._wanted)
+        if not self._is_painted and len(payload) >= FIRST_PAINT_BYTES:
+            self._is_painted = True
+            if self._requested_size is not None:
+                await self.set_terminal_size(*self._requested_size)
 
-    async def take(self, text: str) -> None:
-        """Pass on what the page sent; raises `ValueError` for what no page of ours sends."""
+    async def handle_message(self, text: str) -> None:
+        """Forward a message of the page. Raises `ValueError` for a message that the page never sends."""
         message = json.loads(text)
         if not isinstance(message, list) or not message:
             raise ValueError("not a message")
@@ -92,33 +91,33 @@ class BrowserSession(AppService):
         if kind == "stdin" and isinstance(data, str):
             await self.send_bytes(data.encode("utf-8", "replace"))
         elif kind == "resize" and isinstance(data, dict):
-            await self.set_terminal_size(*size(data.get("width"), data.get("height")))
+            await self.set_terminal_size(*limit_size(data.get("width"), data.get("height")))
         elif kind == "ping":
             await self.remote_write_str(json.dumps(["pong", str(data)[:32]]))
         elif kind in {"focus", "blur"}:
             await (self.focus() if kind == "focus" else self.blur())
         else:
-            raise ValueError("no message of this kind")
+            raise ValueError("unknown kind of message")
 
     async def on_meta(self, data: bytes) -> None:
-        """What the screen asks of the page: to open a link in a new tab, or to end."""
-        asked = json.loads(data)
-        if asked.get("type") == "exit":
-            await self._close()
-        elif asked.get("type") == "open_url" and str(asked.get("url")).startswith(LINKS):
-            link = {"url": asked["url"], "new_tab": True}
+        """Handle a request of the TUI: open a link in a new tab, or close the tab's socket."""
+        request = json.loads(data)
+        if request.get("type") == "exit":
+            await self._close_socket()
+        elif request.get("type") == "open_url" and str(request.get("url")).startswith(LINK_SCHEMES):
+            link = {"url": request["url"], "new_tab": True}
             await self.remote_write_str(json.dumps(["open_url", link]))
 
     async def stop(self) -> None:
-        """Have the screen leave, and make sure that it did."""
+        """Ask the TUI to quit, and terminate it if it does not."""
         process, task = self._process, self._task
         self._task = None
         if process is None or task is None:
             return
         await self.send_meta({"type": "quit"})
-        for end in (None, signal.SIGTERM, signal.SIGKILL):
-            if end is not None and process.returncode is None:
-                process.send_signal(end)
+        for ending in (None, signal.SIGTERM, signal.SIGKILL):
+            if ending is not None and process.returncode is None:
+                process.send_signal(ending)
             try:
                 await asyncio.wait_for(process.wait(), QUIT_SECONDS)
                 break
@@ -128,8 +127,8 @@ class BrowserSession(AppService):
         await asyncio.gather(task, return_exceptions=True)
 
 
-def size(width: Any, height: Any) -> tuple[int, int]:
-    """Columns and rows within bounds, whatever was asked for."""
+def limit_size(width: Any, height: Any) -> tuple[int, int]:
+    """Return columns and rows within bounds for any values from a browser."""
     found = []
     for value, usual, least, most in zip((width, height), (80, 24), SMALLEST, LARGEST, strict=True):
         try:
@@ -141,14 +140,14 @@ def size(width: Any, height: Any) -> tuple[int, int]:
 
 
 def main(root: str) -> int:
-    """The process of a session: the screen on the workspace, drawn for the server."""
+    """Run the TUI of a workspace in the process of a session; return its exit code."""
     from pathlib import Path
 
     from kbtui.library import Library
     from kbtui.tui.app import run_tui
     from kbtui.workspace import load_settings, open_root
 
-    _follow(os.getppid())
+    _quit_with_parent(os.getppid())
     library = Library(open_root(Path(root)), load_settings())
     try:
         return run_tui(library, None)
@@ -156,8 +155,8 @@ def main(root: str) -> int:
         library.close()
 
 
-def _follow(parent: int) -> None:
-    """Leave when the server is gone: the driver does not notice that nobody listens."""
+def _quit_with_parent(parent: int) -> None:
+    """Quit when the server is gone; Textual's web driver does not notice that by itself."""
     import threading
     import time
 
@@ -168,7 +167,7 @@ def _follow(parent: int) -> None:
         time.sleep(QUIT_SECONDS)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    threading.Thread(target=watch, name="follow", daemon=True).start()
+    threading.Thread(target=watch, name="watch-parent", daemon=True).start()
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ class Indexed(WithoutEngine):
         """Take in what changed."""
         self._index.refresh()
 
-    def retry(self, wait: float = 30.0) -> None:
+    def retry_embedding(self, wait: float = 30.0) -> None:
         """As the engine does."""
         self._index.refresh(retry=True)
 
