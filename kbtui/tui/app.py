@@ -1,4 +1,4 @@
-"""The application: themes, the terminal, and the screen to begin with."""
+"""The application: themes, keys, the terminal, and the first screen."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from kbtui.tui.framework.gc_tuning import IdleCollector, start_gc
 from kbtui.tui.framework.key_queue import KeyFollowUp, KeyQueue
 from kbtui.tui.framework.styled_widget import StyledScreen
 from kbtui.tui.main.screen import MainScreen
-from kbtui.tui.terminal import StderrRedirect, end_with_terminal, leave_when_told
-from kbtui.tui.theme import DARK, LIGHT, THEMES, blended, partner
+from kbtui.tui.terminal import StderrRedirect, exit_on_hangup, exit_on_sigterm
+from kbtui.tui.theme import DARK, LIGHT, THEMES, derive_colors, get_counterpart
 from kbtui.workspace.paths import config_home
 
 if TYPE_CHECKING:
@@ -39,15 +39,16 @@ if TYPE_CHECKING:
     from kbtui.refs import Ref
 
 
-TWICE_SECONDS = 2.0
+DOUBLE_PRESS_SECONDS = 2.0
+"""Seconds within which a second ctrl+c quits."""
 
 
 class Start(NamedTuple):
-    """How to begin.
+    """How the TUI starts.
 
-    `first` is shown where no session is remembered; `fresh` does not reopen one; `plain` draws
-    for a screen reader. `dark` is whether the terminal's background is, None when nobody knows;
-    `typed` is what came in while that was asked.
+    `first` is opened if there is no saved session; `fresh` ignores a saved session; `plain` is
+    for screen readers. `dark` says whether the terminal's background is dark, None if unknown;
+    `typed` is what the user typed while the terminal was asked for it.
     """
 
     first: Ref | None = None
@@ -69,7 +70,7 @@ class KbApp(App[None]):
         library: Library,
         open_ref: Ref | None = None,
         clock: Clock = get_local_time,
-        guard: StderrRedirect | None = None,
+        redirect: StderrRedirect | None = None,
         start: Start | None = None,
     ) -> None:
         self.library = library
@@ -77,28 +78,28 @@ class KbApp(App[None]):
         self.start = start or Start()
         self.plain = self.start.plain or library.settings.plain
         self.problems: list[str] = []
-        """What is wrong with the person's own keys and themes, for the home page."""
+        """What is wrong with the user's keys and themes, for the home page."""
         self._own_themes = {theme.name: theme for theme in THEMES}
         self._variables: dict[str, dict[str, str]] = {}
-        self._replaces: dict[str, bool] = {}
-        """Theme -> whether it has any of the terminal's own colours."""
-        # Chosen before anything is made with another one's colours, and made again.
+        self._has_ansi_colors: dict[str, bool] = {}
+        """Theme -> whether it uses any colour of the terminal's palette."""
+        # Before `super().__init__`, so that nothing is styled twice.
         self.set_reactive(App.theme, self._choose_theme())
         super().__init__()
         for theme in self._own_themes.values():
             self.register_theme(theme)
-        self._ahead = KeyQueue(self)
-        self._rests = IdleCollector(self)
-        self._guard = guard
+        self._key_queue = KeyQueue(self)
+        self._idle_collector = IdleCollector(self)
+        self._stderr_redirect = redirect
         self._open_ref = open_ref
         self._last_quit = 0.0
         self.keys: dict[str, str] = {}
-        self._take_keys()
+        self._apply_own_keys()
         if self.plain:
             self.animation_level = "none"
 
-    def _take_keys(self) -> None:
-        """Use the keys of the configuration, as far as they can be used."""
+    def _apply_own_keys(self) -> None:
+        """Use the keys of the settings, except those with mistakes."""
         if table := self.library.settings.keys:
             from kbtui.tui.commands import read_keymap
 
@@ -108,12 +109,12 @@ class KbApp(App[None]):
             self.problems += [f"keys: {problem}" for problem in keymap.problems]
 
     def _choose_theme(self) -> str:
-        """Read the person's own themes; gives the name of the one to begin with."""
+        """Load the user's themes, and return the name of the theme to use."""
         directory = Path(config_home(), "themes")
         if directory.is_dir():
-            from kbtui.tui.theme import user_themes
+            from kbtui.tui.theme import load_user_themes
 
-            themes, problems = user_themes(directory)
+            themes, problems = load_user_themes(directory)
             self._own_themes |= {theme.name: theme for theme in themes}
             self.problems += problems
         wanted = self.library.settings.theme
@@ -123,39 +124,36 @@ class KbApp(App[None]):
 
             near = get_close_matches(wanted, known, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
-            self.problems.append(f"there is no theme {wanted!r}{hint}")
+            self.problems.append(f"unknown theme {wanted!r}{hint}")
             wanted = ""
         return wanted or (LIGHT if self.start.dark is False else DARK)
 
     def get_theme(self, theme_name: str) -> Theme | None:
-        """The theme of that name: asked for with every line that is drawn, so no list is made."""
+        """Return a theme by name; called for every line drawn, so it copies no dictionary."""
         return self._own_themes.get(theme_name) or super().get_theme(theme_name)
 
     def get_css_variables(self) -> dict[str, str]:
-        """The theme's colours, and those of ours that are made of them."""
+        """Return the theme's colours and those that kbtui derives from them."""
         found = self._variables.get(self.theme)
         if found is None:
             variables = super().get_css_variables()
-            found = self._variables[self.theme] = {**blended(variables), **variables}
+            found = self._variables[self.theme] = {**derive_colors(variables), **variables}
         self.theme_variables = found
         return found
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """What every line passes before it is drawn.
-
-        A theme of colours has none of the terminal's own, so none is looked for.
-        """
+        """Return the filters of every line; without the one for ANSI colours if the theme has none."""
         filters = super().get_line_filters()
-        replaces = self._replaces.get(self.theme)
-        if replaces is None:
+        has_ansi = self._has_ansi_colors.get(self.theme)
+        if has_ansi is None:
             values = self.get_css_variables().values()
-            replaces = self._replaces[self.theme] = any("ansi" in value for value in values)
-        if replaces:
+            has_ansi = self._has_ansi_colors[self.theme] = any("ansi" in value for value in values)
+        if has_ansi:
             return filters
         return [one for one in filters if not isinstance(one, ANSIToTruecolor)]
 
     def get_default_screen(self) -> MainScreen:
-        """The screen to begin with."""
+        """Return the main screen."""
         start = self.start
         screen = MainScreen(
             self.library, self.clock, self._open_ref, start.first, start.fresh, self.plain
@@ -164,17 +162,17 @@ class KbApp(App[None]):
         return screen
 
     async def on_event(self, event: events.Event) -> None:
-        """Hand out one key after another: see `Ahead`."""
+        """Handle an event, or hold it back: keys are delivered one after another (`KeyQueue`)."""
         if isinstance(event, InputEvent):
-            self._rests.note_activity()
-            event = self._entered(event)
-        if not self._ahead.try_hold(event):
+            self._idle_collector.note_activity()
+            event = self._convert_line_feed(event)
+        if not self._key_queue.try_hold(event):
             await super().on_event(event)
 
-    def _entered(self, event: InputEvent) -> InputEvent:
-        """Enter for the line feed that a terminal made of it before the screen was there.
+    def _convert_line_feed(self, event: InputEvent) -> InputEvent:
+        """Return Enter for a line feed, which is what Enter gave before the TUI took the terminal.
 
-        So `ctrl+j` is Enter, as in a shell, unless the configuration gives it to a command.
+        So `ctrl+j` is Enter, as in a shell, unless the settings assign it to a command.
         """
         if not isinstance(event, Key) or event.key != "ctrl+j":
             return event
@@ -182,19 +180,19 @@ class KbApp(App[None]):
         return event if own else Key("enter", "\r")
 
     def on_key_follow_up(self, event: KeyFollowUp) -> None:
-        """What a key set off has happened."""
-        self._ahead.handle_follow_up(event)
+        """Deliver the next key, because what the last one started has happened."""
+        self._key_queue.handle_follow_up(event)
 
     def pop_screen(self) -> AwaitComplete:
-        """Close the screen on top; what was typed since goes to the one below."""
+        """Close the top screen; keys typed since then go to the one below."""
         closed = super().pop_screen()
-        self._ahead.handle_closed_screen()
+        self._key_queue.handle_closed_screen()
         return closed
 
     def on_ready(self) -> None:
-        """Hand out what was typed before the screen was there."""
+        """Deliver what was typed before the TUI took the terminal."""
         start_gc()
-        leave_when_told(lambda: self.exit(return_code=128 + signal.SIGTERM))
+        exit_on_sigterm(lambda: self.exit(return_code=128 + signal.SIGTERM))
         if self.start.typed:
             from textual._xterm_parser import XTermParser
 
@@ -202,7 +200,7 @@ class KbApp(App[None]):
                 self.post_message(message)
 
     async def action_quit(self) -> None:
-        """Leave, unless a screen asks first; whatever stands over that one is closed."""
+        """Quit, unless a screen wants to ask first; screens above that one are closed."""
         for screen in reversed(self.screen_stack):
             if isinstance(screen, StyledScreen) and not screen.can_leave():
                 while self.screen is not screen:
@@ -211,69 +209,69 @@ class KbApp(App[None]):
         await super().action_quit()
 
     def action_help_quit(self) -> None:
-        """ctrl+c copies what is selected; with nothing selected it leaves when pressed twice."""
-        if monotonic() - self._last_quit < TWICE_SECONDS:
+        """Quit if ctrl+c was pressed twice; with a selection, ctrl+c copies and does not get here."""
+        if monotonic() - self._last_quit < DOUBLE_PRESS_SECONDS:
             self.call_later(self.action_quit)
             return
         self._last_quit = monotonic()
         main = next((one for one in self.screen_stack if isinstance(one, MainScreen)), None)
         if main is not None:
-            main.status.flash("nothing is selected to copy; ctrl+c again leaves kbtui, as q does")
+            main.status.flash("Nothing selected. Ctrl+C again quits (or q).")
 
     def action_theme(self) -> None:
-        """Change between the dark and the light theme."""
-        self.theme = partner(self.theme, self.current_theme.dark)
+        """Switch between the dark and the light theme."""
+        self.theme = get_counterpart(self.theme, self.current_theme.dark)
 
     def _fatal_error(self) -> None:
-        """End over a mistake of kbtui's: the log gets where, without the texts that were at hand."""
+        """End after a bug; the log gets the stack without local variables, which contain texts."""
         from traceback import format_exc
 
-        # Standard error is Textual's to draw on, and what is printed is Textual's too.
+        # Not `print` or `sys.stderr`: Textual draws on those. Descriptor 2 is the log.
         with suppress(OSError):
             os.write(2, sanitize(format_exc(), "strip").encode("utf-8", "replace"))
         self._close_messages_no_wait()
 
     @contextmanager
     def suspend(self) -> Iterator[None]:
-        """Lend the terminal to another program, with a standard error of its own."""
-        guard = self._guard
+        """Lend the terminal, with its standard error, to another program."""
+        redirect = self._stderr_redirect
         with super().suspend():
-            if guard is None:
+            if redirect is None:
                 yield
                 return
-            with guard.aside():
+            with redirect.suspend():
                 yield
 
 
 def run_tui(library: Library, open_ref: Ref | None = None, start: Start | None = None) -> int:
-    """Run the TUI until one leaves; gives the exit code.
+    """Run the TUI until the user quits, and return the exit code.
 
-    Raises `KbtuiError` where it ended over a mistake of kbtui's own.
+    Raises `KbtuiError` if a bug ended it.
     """
     if library.settings.terminal_text != "strip":
-        # "off" is for what commands print: sequences in a file would tear the screen.
+        # "off" is for the output of commands; here, escape sequences in a file would break the screen.
         set_policy("visualize")
     start = start or Start()
     if not library.settings.theme:
-        from kbtui.tui.terminal import ask_background
+        from kbtui.tui.terminal import detect_background
 
-        found = ask_background()
+        found = detect_background()
         start = start._replace(dark=found.dark, typed=found.typed)
     if sys.stdout.isatty():
-        # The size is the terminal's, which changes; these would stay as they were when exported.
+        # Exported sizes would be used in place of the terminal's, also after a resize.
         for name in ("COLUMNS", "LINES"):
             os.environ.pop(name, None)
-    guard = StderrRedirect(library.workspace.log_file.with_name("tui.log"))
-    app = KbApp(library, open_ref, guard=guard, start=start)
-    guard.set()
-    end_with_terminal()
+    redirect = StderrRedirect(library.workspace.log_file.with_name("tui.log"))
+    app = KbApp(library, open_ref, redirect=redirect, start=start)
+    redirect.start()
+    exit_on_hangup()
     try:
         app.run()
     finally:
-        guard.lift()
+        redirect.stop()
     if error := app._exception:
         raise KbtuiError(
-            f"the screen ended over a mistake of kbtui's own: {type(error).__name__}: {cut_to_width(one_line(str(error)), 200)}",
-            hint="nothing of yours is lost; `kbtui log` prints what a report needs",
+            f"kbtui crashed: {type(error).__name__}: {cut_to_width(one_line(str(error)), 200)}",
+            hint="your files are safe; `kbtui log` prints what a bug report needs",
         ) from error
     return app.return_code or 0

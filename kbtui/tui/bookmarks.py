@@ -1,4 +1,4 @@
-"""The bookmarks: a list to open one from, to change its note, to take one away."""
+"""The list of bookmarks: open one, change its note, remove it."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.navigation_target import make_target
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
     from kbtui.library import Library
     from kbtui.userdata.userdata import Bookmark
 
-NONE = "No bookmarks yet. {} makes one of what is selected or being read."
-
 
 class BookmarksScreen(StyledScreen):
-    """Gives back the place that one chose."""
+    """Returns the target of the bookmark that the user opens."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,apostrophe", "dismiss", show=False),
@@ -45,93 +45,92 @@ class BookmarksScreen(StyledScreen):
         super().__init__()
         from kbtui.userdata import UserData
 
-        self._journal = UserData(library.workspace)
-        self._lane = LatestOnlyWorker(self)
+        self._userdata = UserData(library.workspace)
+        self._worker = LatestOnlyWorker(self)
         self._removed: Bookmark | None = None
         self.list = RowList("bookmarks-list")
-        self._says = TextLine()
+        self._hints = TextLine()
 
     def compose(self) -> ComposeResult:
-        """The list, and its keys."""
+        """Return the list, and the hints below it."""
         with Vertical(id="palette", classes="pane") as pane:
             pane.border_title = "Bookmarks"
             yield self.list
-            yield self._says
+            yield self._hints
 
     def on_mount(self) -> None:
-        """Read them."""
+        """Read the bookmarks."""
         self.list.focus()
         self.list.set_rows([], [("Reading …", "dim")])
-        self._hints()
-        self._read()
+        self._update_hints()
+        self._worker.submit(self._userdata.list_bookmarks, self._show_bookmarks, self._show_error)
 
-    def _hints(self) -> None:
-        pairs = [("Enter", "open"), ("e", "note"), ("d", "remove"), ("Esc", "close")]
+    def _update_hints(self) -> None:
+        pairs = [("Enter", "open"), ("e", "note"), ("d", "remove"), ("Esc", "back")]
         if self._removed:
-            pairs.insert(0, ("u", f"undo: {self._removed.ref} is removed"))
-        self._says.set_text(format_key_hints(pairs))
+            pairs.insert(0, ("u", f"undo: {self._removed.ref} removed"))
+        self._hints.set_text(format_key_hints(pairs))
 
     def should_key_wait(self, key: str) -> bool:
-        """Whether the bookmarks are still being read or changed."""
-        return self._lane.has_pending_result and key != "escape"
+        """Return whether the bookmarks are still being read or changed."""
+        return self._worker.has_pending_result and key != "escape"
 
-    def _read(self) -> None:
-        self._lane.submit(self._journal.list_bookmarks, self._show, self._failed)
+    def _show_bookmarks(self, bookmarks: list[Bookmark]) -> None:
+        key = own_key("bookmark", self.configured_keys)
+        how = f" Press {key} to bookmark what is selected or open." if key else ""
+        rows = [_make_row(bookmark) for bookmark in bookmarks]
+        self.list.set_rows(rows, [(f"No bookmarks yet.{how}", "dim")])
 
-    def _show(self, found: list[Bookmark]) -> None:
-        none = NONE.format(own_key("bookmark", self.configured_keys) or "The palette")
-        self.list.set_rows([_row(one) for one in found], [(none, "dim")])
-
-    def _failed(self, error: Exception) -> None:
+    def _show_error(self, error: Exception) -> None:
         self.list.set_rows([], [(f"! {one_line(str(error))}", "error")])
 
     @on(RowList.RowClicked)
-    def _clicked(self, event: RowList.RowClicked) -> None:
+    def _open_row(self, event: RowList.RowClicked) -> None:
         event.stop()
         self.action_open()
 
     def action_open(self) -> None:
-        """Open the selected one."""
+        """Open the selected bookmark."""
         if row := self.list.selected:
             try:
                 self.dismiss(make_target(parse_ref(row.data.ref)))
             except KbtuiError as error:
-                self._failed(error)
+                self._show_error(error)
 
     def action_note(self) -> None:
-        """Change its note."""
+        """Change the note of the selected bookmark."""
         if row := self.list.selected:
             mark: Bookmark = row.data
 
-            def typed(note: str | None) -> None:
+            def save(note: str | None) -> None:
                 if note is not None:
-                    self._change(lambda: self._journal.save_bookmark(mark.ref, mark.title, note))
+                    self._change(lambda: self._userdata.save_bookmark(mark.ref, mark.title, note))
 
-            self.app.push_screen(LineDialog(f"Note on {mark.ref}", mark.note), typed)
+            self.app.push_screen(LineDialog(f"Note on {mark.ref}", mark.note), save)
 
     def action_remove(self) -> None:
-        """Take it away."""
+        """Remove the selected bookmark."""
         if row := self.list.selected:
             self._removed = row.data
-            self._hints()
-            self._change(lambda: self._journal.remove_bookmark(row.data.ref))
+            self._update_hints()
+            self._change(lambda: self._userdata.remove_bookmark(row.data.ref))
 
     def action_undo(self) -> None:
-        """Bring back what was removed last."""
+        """Restore the bookmark that was removed last."""
         mark, self._removed = self._removed, None
         if mark is not None:
-            self._hints()
-            self._change(lambda: self._journal.save_bookmark(mark.ref, mark.title, mark.note))
+            self._update_hints()
+            self._change(lambda: self._userdata.save_bookmark(mark.ref, mark.title, mark.note))
 
-    def _change(self, what: object) -> None:
-        def work() -> list[Bookmark]:
-            what()  # type: ignore[operator]
-            return self._journal.list_bookmarks()
+    def _change(self, change: Callable[[], object]) -> None:
+        def change_and_read() -> list[Bookmark]:
+            change()
+            return self._userdata.list_bookmarks()
 
-        self._lane.submit(work, self._show, self._failed)
+        self._worker.submit(change_and_read, self._show_bookmarks, self._show_error)
 
 
-def _row(mark: Bookmark) -> ListRow:
+def _make_row(mark: Bookmark) -> ListRow:
     title = one_line(mark.title) or mark.ref
     below = [[("  ", ""), (one_line(mark.note), "")]] if mark.note else []
     return ListRow(

@@ -35,24 +35,24 @@ if TYPE_CHECKING:
     from kbtui.tui.reader.document_view import DocumentView
 
 
-WAYS = {
+USE_NAMES = {
     "learn": "learned",
     "search": "found",
-    "file": "read as a file",
+    "file": "file",
     "read": "read",
     "grep": "found",
 }
 
 
-class Sidebar(NamedTuple):
-    """What the pane shows: what turn `turn` used, and the turns that used what is read.
+class CitationsContent(NamedTuple):
+    """What the pane shows: what a turn used, and which turns used what is being read.
 
-    None leaves a part out; an empty list is explained by `why_none` and `why_not_used`.
-    `reason` is said when there are neither. `ref` is the reference of what is shown.
+    A list that is None is left out; `why_not_using` and `why_not_used` explain empty lists.
+    `reason` is shown if both are left out. `ref` is the reference of what is being read.
     """
 
     used: list[Citation] | None = None
-    why_none: str = ""
+    why_not_using: str = ""
     turn: int = 0
     using: list[Citation] | None = None
     why_not_used: str = ""
@@ -61,19 +61,19 @@ class Sidebar(NamedTuple):
 
 
 class CitationsPane(BorderOnlyPane, Vertical):
-    """Lists both ends of citations; says which one is to be opened."""
+    """Lists citations in both directions; posts what the user opens."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("citations")]
 
     class Open(Message):
-        """A place is to be opened."""
+        """The user opened a citation."""
 
         def __init__(self, place: NavigationTarget) -> None:
             super().__init__()
             self.place = place
 
     class CopyRequested(Message):
-        """A text is to be copied; `name` says what it is."""
+        """A text is to be copied; `name` describes it in the status line."""
 
         def __init__(self, text: str, name: str) -> None:
             super().__init__()
@@ -83,64 +83,66 @@ class CitationsPane(BorderOnlyPane, Vertical):
         super().__init__(id="citations", classes="pane")
         self.border_title = "Citations"
         self.list = RowList("citations-list")
-        self._shown = Sidebar()
+        self._content = CitationsContent()
         self._clock = clock
 
     def compose(self) -> ComposeResult:
-        """The list."""
+        """Return the list."""
         yield self.list
 
     def say(self, text: str) -> None:
-        """Show nothing but a reason."""
-        self._shown = Sidebar(reason=text)
-        self._fill()
+        """Show a text in place of citations."""
+        self._content = CitationsContent(reason=text)
+        self._update_rows()
 
-    def show(self, sidebar: Sidebar) -> None:
-        """Show both ends."""
-        self._shown = sidebar
-        self._fill()
+    def show(self, sidebar: CitationsContent) -> None:
+        """Show citations."""
+        self._content = sidebar
+        self._update_rows()
 
     def on_resize(self) -> None:
-        """Wrap reasons for the new width."""
-        self._fill()
+        """Wrap texts for the new width."""
+        self._update_rows()
 
-    def _fill(self) -> None:
-        shown = self._shown
+    def _update_rows(self) -> None:
+        shown = self._content
         rows: list[ListRow] = []
         if shown.used is not None:
-            rows.append(_heading("used", f"TURN {shown.turn} USED"))
-            rows += [self._used(number, cite) for number, cite in enumerate(shown.used, 1)]
+            rows.append(_make_heading_row("used", f"TURN {shown.turn} USED"))
+            rows += [self._make_used_row(number, cite) for number, cite in enumerate(shown.used, 1)]
             if not shown.used:
-                rows += self._reason("used", shown.why_none)
+                rows += self._make_text_rows("used", shown.why_not_using)
         if shown.using is not None:
             if rows:
                 rows.append(ListRow("blank", [], selectable=False))
             turns: dict[str, list[Citation]] = {}
             for cite in shown.using:
                 turns.setdefault(cite.source, []).append(cite)
-            rows.append(_heading("using", "USED BY", str(len(turns) or "")))
-            rows += [self._using(number, cites) for number, cites in enumerate(turns.values())]
+            rows.append(_make_heading_row("using", "USED BY", str(len(turns) or "")))
+            rows += [
+                self._make_using_row(number, cites) for number, cites in enumerate(turns.values())
+            ]
             if not shown.using:
-                rows += self._reason("using", shown.why_not_used)
+                rows += self._make_text_rows("using", shown.why_not_used)
         self.list.set_rows(rows, [(shown.reason, "dim")])
 
-    def _reason(self, key: str, text: str) -> list[ListRow]:
+    def _make_text_rows(self, key: str, text: str) -> list[ListRow]:
         width = max(12, self.list.scrollable_content_region.width - 2)
         lines = wrap_spans([(text, "dim")], width)
         return [
             ListRow(f"note:{key}:{n}", line.spans, selectable=False) for n, line in enumerate(lines)
         ]
 
-    def _used(self, number: int, cite: Citation) -> ListRow:
-        # A file that is no subject is shown where it was read, in the tool call, gone or not.
-        place = _target(cite)
+    def _make_used_row(self, number: int, cite: Citation) -> ListRow:
+        # Other files than subjects are shown in the tool call that read them, even if deleted.
+        place = _get_target(cite)
         if cite.kind == "file" or (place is None and not cite.gone):
             place = make_target(make_conversation_ref(cite.conversation, cite.turn, cite.call))
         if place is not None and cite.quote:
-            # The passage itself: its chunk may have been cut another way since.
-            place = place._replace(text=cite.quote, words=_phrase(cite.quote))
+            # Go to the passage itself, because its chunk may no longer exist.
+            place = place._replace(text=cite.quote, words=_find_phrase(cite.quote))
         name: Spans = [(one_line(cite.title or cite.target), "dim struck" if cite.gone else "")]
-        how = WAYS.get(cite.how, cite.how)
+        how = USE_NAMES.get(cite.how, cite.how)
         below: Spans = [("    ", "")]
         if cite.gone:
             below.append(("gone  ", "warning"))
@@ -150,13 +152,13 @@ class CitationsPane(BorderOnlyPane, Vertical):
         key = f"used:{cite.target}:{cite.how}:{cite.call}:{cite.chunk}"
         return ListRow(key, [(f"[{number}] ", "note"), *name], below=[below], data=place)
 
-    def _using(self, number: int, cites: list[Citation]) -> ListRow:
-        """A turn that used it, in however many ways."""
+    def _make_using_row(self, number: int, cites: list[Citation]) -> ListRow:
+        """Return the row of a turn that used what is being read, possibly in several ways."""
         cite = cites[0]
         ref = parse_ref(cite.source)
         when = format_time_or_date(cite.timestamp, self._clock()) if cite.timestamp else ""
-        how = ", ".join(dict.fromkeys(WAYS.get(one.how, one.how) for one in cites))
-        # The date stands below, so that the title has the whole width.
+        how = ", ".join(dict.fromkeys(USE_NAMES.get(one.how, one.how) for one in cites))
+        # The date is below, so that the title has the whole width.
         parts = [f"turn {cite.turn}", *([when] if when else []), how]
         below: Spans = [("  ", ""), (" · ".join(parts), "dim")]
         name = one_line(cite.source_title or cite.source)
@@ -165,15 +167,15 @@ class CitationsPane(BorderOnlyPane, Vertical):
         )
 
     @on(RowList.RowClicked)
-    def _clicked(self, event: RowList.RowClicked) -> None:
+    def _open_row(self, event: RowList.RowClicked) -> None:
         event.stop()
         self.action_open()
 
     def action_copy_as(self, form: str) -> None:
-        """Copy both ends as Markdown or JSON."""
+        """Copy the citations in both directions as `markdown` or `json`."""
         from kbtui.citations.export import format_citations_json, format_citations_markdown
 
-        shown = self._shown
+        shown = self._content
         used, using = shown.used or [], shown.using or []
         ref = used[0].source if used else shown.ref
         if ref:
@@ -184,24 +186,24 @@ class CitationsPane(BorderOnlyPane, Vertical):
             self.post_message(self.CopyRequested(text, name))
 
     def action_open(self) -> None:
-        """Open the selected end."""
+        """Open the selected citation."""
         row = self.list.selected
         if row and isinstance(row.data, NavigationTarget):
             self.post_message(self.Open(row.data))
 
 
-def _phrase(quote: str) -> tuple[str, ...]:
-    """The first words of a passage that stand in it as they are drawn, to go to and to mark."""
+def _find_phrase(quote: str) -> tuple[str, ...]:
+    """Return a phrase of a passage that looks the same when drawn, to go to and to highlight."""
     for pattern in (r"\w+(?: \w+){2,7}", r"\w{5,20}"):
         for line in quote.split("\n"):
-            # Headings are often repeated; what follows them seldom.
+            # Not headings, because they are often repeated.
             if not line.startswith("#") and (found := re.search(pattern, line)):
                 return (found[0],)
     return ()
 
 
-def _target(cite: Citation) -> NavigationTarget | None:
-    """Where a citation leads; None for what is gone, and for what has no place of its own."""
+def _get_target(cite: Citation) -> NavigationTarget | None:
+    """Return where a citation leads, None if that is gone or cannot be opened by itself."""
     if cite.gone or cite.kind == "file":
         return None
     try:
@@ -211,25 +213,25 @@ def _target(cite: Citation) -> NavigationTarget | None:
     return None if ref.kind == "chunk" else make_target(ref)
 
 
-def _heading(key: str, text: str, right: str = "") -> ListRow:
+def _make_heading_row(key: str, text: str, right: str = "") -> ListRow:
     return ListRow(f"head:{key}", [(text, "section")], [(right, "dim")], selectable=False)
 
 
-LOOKS_UP = {
+LOOKUP_TOOLS = {
     "learn",
     "knowledge_search",
     "conversation_list",
     "conversation_grep",
     "conversation_read",
 }
-WAITING = "asking the index …"
+WAITING = "looking it up in the index …"
 NOTHING_TO_CITE = "Open a conversation or a subject to see its citations."
-TURNING_SECONDS = 0.06
-"""From one turn to the next while a key is held."""
+TURN_DELAY_SECONDS = 0.06
+"""Seconds from reaching a turn until its citations are shown, so that a held key skips turns."""
 
 
 class CitationsController:
-    """Asks for both ends of the citations of what is shown, in threads."""
+    """Looks up the citations of what is being read, in threads, and shows them."""
 
     def __init__(
         self,
@@ -240,26 +242,26 @@ class CitationsController:
         self._library = library
         self._pane = pane
         self._reader = reader
-        self._used_lane = LatestOnlyWorker(pane)
-        self._using_lane = LatestOnlyWorker(pane)
+        self._used_worker = LatestOnlyWorker(pane)
+        self._using_worker = LatestOnlyWorker(pane)
         self._conversation: Conversation | None = None
         self._used: dict[int, list[Citation]] | None = None
         self._using: list[Citation] = []
         self._why_not_used = ""
         self._target: Ref | None = None
         self._turn: int | None = None
-        self._turning: Timer | None = None
+        self._turn_timer: Timer | None = None
 
     @property
     def is_loading(self) -> bool:
-        """Whether nothing is known yet of one end of what is shown, or it is another turn's."""
-        if self._turning is not None:
+        """Whether the citations of what is being read are not known yet, or not shown yet."""
+        if self._turn_timer is not None:
             return True
         unknown = self._used is None and self._conversation is not None
         return self._target is not None and (unknown or self._why_not_used == WAITING)
 
     def show_document(self, document: Document, place: NavigationTarget) -> None:
-        """Show the citations of a document; what is known of the same one stays until asked again."""
+        """Show the citations of a document; those of the same one stay until new ones are known."""
         before, known = self._target, self._conversation
         ref, record = place.ref, document.record
         self._target = self._conversation = None
@@ -269,71 +271,73 @@ class CitationsController:
         elif ref is not None and record is not None and ref.kind == "subject":
             self._target = make_subject_ref(record.topic, record.slug)
         if self._target is None or self._target != before:
-            self._used_lane.discard_results()
-            self._using_lane.discard_results()
+            self._used_worker.discard_results()
+            self._using_worker.discard_results()
             self._used, self._using, self._why_not_used = None, [], WAITING
         if self._target is None:
             self._pane.say(NOTHING_TO_CITE)
             return
         if self._conversation is not None and self._conversation is not known:
-            self._used_lane.submit(
-                lambda: self._library.extract_citations(record), self._cited, self._no_used
+            self._used_worker.submit(
+                lambda: self._library.extract_citations(record), self._receive_used, self._fail_used
             )
         self.load_using()
-        self._show()
+        self._show_content()
 
     def load_using(self) -> None:
-        """Ask the index who used what is shown; again, when it has changed."""
+        """Look up in the index which turns used what is being read."""
         target = self._target
         if target is not None:
-            self._using_lane.submit(
-                lambda: self._library.find_citing_turns(target), self._citing, self._no_using
+            self._using_worker.submit(
+                lambda: self._library.find_citing_turns(target),
+                self._receive_using,
+                self._fail_using,
             )
 
     def follow_cursor(self) -> None:
-        """Another line is read, perhaps in another turn: shown when one stays in it."""
-        if self._turning is not None:
-            self._turning.stop()
-            self._turning = None
+        """Show the citations of the turn at the cursor, after a short delay."""
+        if self._turn_timer is not None:
+            self._turn_timer.stop()
+            self._turn_timer = None
         if self._reader.viewport.current_turn != self._turn:
-            self._turning = self._pane.set_timer(TURNING_SECONDS, self._show)
+            self._turn_timer = self._pane.set_timer(TURN_DELAY_SECONDS, self._show_content)
 
-    def _cited(self, citations: list[Citation]) -> None:
+    def _receive_used(self, citations: list[Citation]) -> None:
         self._used = {}
         for cite in citations:
             self._used.setdefault(cite.turn, []).append(cite)
-        self._show()
+        self._show_content()
 
-    def _no_used(self, error: Exception) -> None:
+    def _fail_used(self, error: Exception) -> None:
         self._used = {}
-        self._show()
+        self._show_content()
 
-    def _citing(self, citations: list[Citation]) -> None:
+    def _receive_using(self, citations: list[Citation]) -> None:
         self._using = citations
-        # Beside what one turn used, "it" could be that.
-        what = "it" if self._conversation is None else "this conversation"
-        self._why_not_used = f"No turn has used {what}."
-        self._show()
+        self._why_not_used = "Not used by any turn yet."
+        self._show_content()
 
-    def _no_using(self, error: Exception) -> None:
-        self._why_not_used = f"Not known: {error}"
-        self._show()
+    def _fail_using(self, error: Exception) -> None:
+        self._why_not_used = f"Could not look this up: {error}"
+        self._show_content()
 
-    def _show(self) -> None:
-        self._turning = None
+    def _show_content(self) -> None:
+        self._turn_timer = None
         if self._target is None:
             return
         self._turn = self._reader.viewport.current_turn
         if self._conversation is None:
             self._pane.show(
-                Sidebar(using=self._using, why_not_used=self._why_not_used, ref=str(self._target))
+                CitationsContent(
+                    using=self._using, why_not_used=self._why_not_used, ref=str(self._target)
+                )
             )
             return
         turn = self._turn or (1 if self._conversation.turns else 0)
         used = (self._used or {}).get(turn, [])
-        why = WAITING if self._used is None else self._why_none(turn)
+        why = WAITING if self._used is None else self._explain_no_use(turn)
         ref = f"{self._target}:{turn}" if turn else str(self._target)
-        self._pane.show(Sidebar(used, why, turn, self._using, self._why_not_used, ref=ref))
+        self._pane.show(CitationsContent(used, why, turn, self._using, self._why_not_used, ref=ref))
         notes = {
             f"call:{turn}.{cite.call}": number
             for number, cite in reversed(list(enumerate(used, 1)))
@@ -342,17 +346,18 @@ class CitationsController:
         if notes and self._reader.viewport.set_citation_numbers(notes):
             self._reader._repaint_changes()
 
-    def _why_none(self, turn: int) -> str:
+    def _explain_no_use(self, turn: int) -> str:
         found = self._conversation.turn(turn) if self._conversation else None
         calls = (
             [event.name for event in found.events if event.kind == "tool_call_request"]
             if found
             else []
         )
-        looked_up = sum(name in LOOKS_UP for name in calls)
+        looked_up = sum(name in LOOKUP_TOOLS for name in calls)
         if looked_up:
-            return "It looked things up, and found nothing."
+            return "Looked things up; found nothing."
         if calls:
-            many = f"Its {len(calls)} tool calls" if len(calls) > 1 else "Its tool call"
-            return f"{many} read no subject, file or conversation."
-        return "It searched nothing and called no tools."
+            if len(calls) == 1:
+                return "The tool call read no subject, file or conversation."
+            return f"{len(calls):,} tool calls, none read a subject, file or conversation."
+        return "No searches or tool calls in this turn."

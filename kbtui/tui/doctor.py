@@ -1,4 +1,4 @@
-"""The doctor: what is wrong with knowledge, conversations, index, engine and model."""
+"""The doctor screen: problems with knowledge, conversations, index, engine and model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kbtui.text import one_line
 from kbtui.tui.commands import bindings
 from kbtui.tui.feature_screen import FeatureScreen
 from kbtui.tui.reader.blocks import HeadBlock, NoteBlock
-from kbtui.tui.reader.document import Document
+from kbtui.tui.reader.document import Document, format_count
 
 if TYPE_CHECKING:
     from textual.binding import BindingType
@@ -22,131 +22,132 @@ if TYPE_CHECKING:
     from kbtui.tui.framework.styled_text import Spans, StyledLine, TextMatches
     from kbtui.tui.reader.blocks import Block
 
-SIGNS = {"ok": ("✓ ", "inserted"), "note": ("· ", "warning"), "wrong": ("! ", "error")}
-"""What stands before a finding; the words of the bottom line explain them."""
+STATE_SIGNS = {"ok": ("✓ ", "inserted"), "note": ("· ", "warning"), "wrong": ("! ", "error")}
+STATE_NOUNS = {"wrong": "error", "note": "note"}
 
 
 @dataclass(slots=True, eq=False)
 class FindingBlock(NoteBlock):
-    """A finding: its sign, and its words beside it on as many lines as they need."""
+    """A finding: the sign of its state, and its text."""
 
     state: FindingState
 
     def layout(self, width: int, found: TextMatches | None, opened: bool) -> list[StyledLine]:
-        """The sign stands in the first line only."""
-        sign = SIGNS[self.state]
-        made = NoteBlock.layout(self, max(8, width - len(sign[0])), found, opened)
-        for number, line in enumerate(made):
+        """Wrap the text, with the sign on the first line and the others indented."""
+        sign = STATE_SIGNS[self.state]
+        lines = NoteBlock.layout(self, max(8, width - len(sign[0])), found, opened)
+        for number, line in enumerate(lines):
             line.spans.insert(0, (" " * len(sign[0]), "") if number else sign)
-        return made
+        return lines
 
 
-def doctor_document(findings: list[Finding], looking: str | None) -> Document:
-    """The findings by area, those that are wrong first; `looking` is the area being looked at."""
+def build_doctor_document(findings: list[Finding], checking: str | None) -> Document:
+    """Return the findings by area, errors first; `checking` is the area being checked now."""
     blocks: list[Block] = []
     for area in AREAS:
         own = [finding for finding in findings if finding.area == area]
-        if not own and area != looking:
+        if not own and area != checking:
             continue
-        above = int(bool(blocks))
-        heading = area.capitalize()
-        blocks.append(HeadBlock(f"head:{area}", [(heading, "h2")], _counts(own), above=above))
+        counts = ", ".join(_format_counts(own))
+        right: Spans = [(counts, "dim")] if counts else []
+        heading: Spans = [(area.capitalize(), "h2")]
+        blocks.append(HeadBlock(f"head:{area}", heading, right, above=int(bool(blocks))))
         own.sort(key=lambda finding: ("ok", "wrong", "note").index(finding.state))
         for finding in own:
             spans: Spans = [(one_line(finding.message), "dim" if finding.state == "ok" else "")]
             key = f"{area}:{finding.message}"
             blocks.append(FindingBlock(key, spans, finding.state, link=finding.ref))
-        if area == looking:
-            blocks.append(NoteBlock(f"looking:{area}", [("… looking", "dim")]))
+        if area == checking:
+            blocks.append(NoteBlock(f"checking:{area}", [("… checking", "dim")]))
     return Document("doctor", "Doctor", blocks)
 
 
-def _counts(findings: list[Finding]) -> Spans:
-    words = []
-    for state, noun in (("wrong", "wrong"), ("note", "to look at")):
-        count = sum(finding.state == state for finding in findings)
-        if count:
-            words.append(f"{count:,} {noun}")
-    return [(", ".join(words), "dim")] if words else []
+def _format_counts(findings: list[Finding]) -> list[str]:
+    counts = {state: sum(f.state == state for f in findings) for state in STATE_NOUNS}
+    return [format_count(count, STATE_NOUNS[state]) for state, count in counts.items() if count]
 
 
 class DoctorScreen(FeatureScreen):
-    """A page that fills while it is looked; gives back the reference that one chose to open."""
+    """Shows findings while the checks run; returns the reference that the user opens."""
 
     HEADING = "Doctor"
     SCOPE = "doctor"
-    NOTES = ("✓ in order, · to be looked at, ! wrong.",)
+    NOTES = ("✓ OK, · note, ! error.",)
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("doctor", "moving")]
 
     def __init__(self, library: Library) -> None:
         super().__init__(library)
         self.findings: list[Finding] = []
-        self.looking: str | None = AREAS[0]
-        self._round = 0
-        # Whatever goes wrong is a finding.
+        self.checking: str | None = AREAS[0]
+        """The area being checked, None when all checks are done."""
+        self._run = 0
+        # No message line: whatever fails is a finding.
         self.message_line.display = False
 
     def on_mount(self) -> None:
-        """Begin to look, once something is on the screen."""
+        """Start the checks after the first paint."""
         self.reader.focus()
-        self.call_after_refresh(self.action_look)
+        self.call_after_refresh(self.action_check)
 
     def on_unmount(self) -> None:
-        """Look no further."""
-        self._round += 1
+        """Stop the checks."""
+        self._run += 1
 
-    def action_look(self) -> None:
-        """Look at everything again."""
-        self._round += 1
-        self.findings, self.looking = [], AREAS[0]
-        self._show_findings(doctor_document([], self.looking))
-        args = (self._round,)
-        threading.Thread(target=self._look, args=args, name="kbtui-doctor", daemon=True).start()
+    def action_check(self) -> None:
+        """Check everything again."""
+        self._run += 1
+        self._show_findings(self._run, [], AREAS[0], build_doctor_document([], AREAS[0]))
+        args = (self._run,)
+        threading.Thread(
+            target=self._run_checks, args=args, name="kbtui-doctor", daemon=True
+        ).start()
 
-    def _look(self, number: int) -> None:
-        """Collect findings in a thread and show them in growing batches."""
-        found: list[Finding] = []
-        looking, next_time = AREAS[0], 1
+    def _run_checks(self, run: int) -> None:
+        """Collect findings in a thread, and show them in growing batches."""
+        findings: list[Finding] = []
+        area, next_count = AREAS[0], 1
+
+        def show(checking: str | None) -> None:
+            document = build_doctor_document(findings, checking)
+            self.call_later(self._show_findings, run, list(findings), checking, document)
+
         try:
             for finding in run_diagnostics(self.library):
-                if number != self._round:
+                if run != self._run:
                     return
-                if finding.area != looking:
-                    looking, next_time = finding.area, 0
-                found.append(finding)
-                # Each area's first at once: the next may take seconds. Then ever more at a time.
-                if len(found) >= next_time:
-                    next_time = 2 * len(found)
-                    self._tell(number, found, looking)
+                if finding.area != area:
+                    area, next_count = finding.area, 0
+                findings.append(finding)
+                # The first of each area at once, because the next may take seconds; later ones in
+                # batches that double, because each batch lays out the page again.
+                if len(findings) >= next_count:
+                    next_count = 2 * len(findings)
+                    show(area)
         except Exception as error:
-            message = f"cannot be looked at: {type(error).__name__}: {error}"
-            found.append(Finding(looking, "wrong", message))
-        self._tell(number, found, None)
+            message = f"cannot be checked: {type(error).__name__}: {error}"
+            findings.append(Finding(area, "wrong", message))
+        show(None)
 
-    def _tell(self, number: int, found: list[Finding], looking: str | None) -> None:
-        document = doctor_document(found, looking)
-        self.call_later(self._told, number, list(found), looking, document)
-
-    def _told(
-        self, number: int, found: list[Finding], looking: str | None, document: Document
+    def _show_findings(
+        self, run: int, findings: list[Finding], checking: str | None, document: Document
     ) -> None:
-        if number == self._round:
-            self.findings, self.looking = found, looking
-            self._show_findings(document)
-
-    def _show_findings(self, document: Document) -> None:
+        if run != self._run:
+            return
+        self.findings, self.checking = findings, checking
         self.show_document(document)
-        counts = [sum(f.state == state for f in self.findings) for state in ("wrong", "note")]
-        left: Spans = [("! ", "error"), (f"{counts[0]:,} wrong", "strong")] if counts[0] else []
-        if not counts[0] and self.looking is None:
-            left = [("✓ ", "inserted"), ("nothing is wrong", "strong")]
+        counts = [sum(f.state == state for f in findings) for state in ("wrong", "note")]
+        left: Spans = []
+        if counts[0]:
+            left = [STATE_SIGNS["wrong"], (format_count(counts[0], "error"), "strong")]
+        elif checking is None:
+            left = [STATE_SIGNS["ok"], ("No errors", "strong")]
         if counts[1]:
-            left += [("  · ", "warning"), (f"{counts[1]:,} to look at", "strong")]
-        right: Spans = [(f"looking at {self.looking} …", "dim")] if self.looking else []
+            left += [("  · ", "warning"), (format_count(counts[1], "note"), "strong")]
+        right: Spans = [(f"checking {checking} …", "dim")] if checking else []
         self.show_totals(left, right)
 
     def action_next(self, step: int) -> None:
-        """Go to the next finding that is wrong or to be looked at."""
+        """Go to the next error or note, or with a negative `step` to the previous one."""
         self.go_to_block(
             step, lambda block: isinstance(block, FindingBlock) and block.state != "ok"
         )
@@ -156,5 +157,5 @@ class DoctorScreen(FeatureScreen):
         port = self.reader.viewport
         blocks = port.document.blocks
         if blocks and (link := blocks[port.cursor.block].link):
-            # It existed when it was found; opening it reports if it is gone by now.
+            # It existed when it was found; if it is gone by now, opening it reports that.
             self.dismiss(parse_ref(link, lambda topic, slug: True))

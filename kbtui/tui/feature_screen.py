@@ -14,7 +14,7 @@ from kbtui.tui.framework.dialogs import ConfirmDialog
 from kbtui.tui.framework.styled_widget import ALWAYS_AVAILABLE_ACTIONS, StyledScreen, plain_content
 from kbtui.tui.framework.text_widgets import MessageLine, TextLine
 from kbtui.tui.framework.workers import LatestOnlyWorker
-from kbtui.tui.pages import screen_help_document
+from kbtui.tui.pages import build_screen_help_document
 from kbtui.tui.reader.document_view import DocumentView, PageScreen
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class FeatureScreen(StyledScreen):
     def action_help(self) -> None:
         """Show the help page."""
         blocks, notes = self.help_blocks(), self.help_notes()
-        page = screen_help_document(self.SCOPE, notes, self.configured_keys, blocks)
+        page = build_screen_help_document(self.SCOPE, notes, self.configured_keys, blocks)
         self.app.push_screen(PageScreen("Help", page))
 
     # messages

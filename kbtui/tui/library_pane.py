@@ -23,7 +23,7 @@ from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_widget import BorderOnlyPane
 from kbtui.tui.framework.text_widgets import LabeledInput, MultilineText, PaneInput
 from kbtui.tui.framework.workers import LatestOnlyWorker
-from kbtui.tui.library_snapshot import activity, by_activity
+from kbtui.tui.library_snapshot import get_activity_key, get_last_activity
 from kbtui.tui.navigation_target import NavigationTarget
 from kbtui.tui.reader.document import format_count
 
@@ -44,24 +44,27 @@ if TYPE_CHECKING:
 
 
 class FilterCondition(NamedTuple):
-    """One condition on conversations: one of the values must hold."""
+    """A condition on conversations: one of the values must match, or none if `excluded`."""
 
     filter: Filter
     values: tuple[Any, ...]
     excluded: bool
 
-    def holds(self, info: ConversationInfo, summary: ConversationSummary | None) -> bool:
-        """Whether a conversation meets it; one that was not read meets no tool and no model."""
+    def is_met(self, info: ConversationInfo, summary: ConversationSummary | None) -> bool:
+        """Return whether a conversation meets the condition; without a summary, none about tools does."""
         condition = self.filter.library
         if condition is None or (summary is None and self.filter.needs_summary):
             return False
-        # A condition that needs no summary does not look at it.
+        # `summary` may be None here only for conditions that do not use it.
         found = any(condition(info, summary, value) for value in self.values)  # type: ignore[arg-type]
         return found != self.excluded
 
 
 class LibraryFilter(NamedTuple):
-    """A filter, read. `words` must stand in a title or slug, `without` must not."""
+    """A parsed filter: `words` must be in a title or slug, `without` must not.
+
+    `errors` are mistakes in the text with their positions; the rest of the filter works anyway.
+    """
 
     words: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
@@ -73,31 +76,34 @@ class LibraryFilter(NamedTuple):
 
     @property
     def needs_summaries(self) -> bool:
-        """Whether it asks for what only reading the conversations tells."""
+        """Whether a condition needs summaries, for which conversations must be read."""
         return any(part.filter.needs_summary for part in self.parts)
 
     def matches_title(self, text: str) -> bool:
-        """Whether a title or slug has the words."""
+        """Return whether a title or slug matches the words."""
         folded = text.casefold()
         return all(word in folded for word in self.words) and not any(
             word in folded for word in self.without
         )
 
     def matches(self, info: ConversationInfo, summary: ConversationSummary | None) -> bool:
-        """Whether a conversation is shown; without its summary, not by tool or model."""
+        """Return whether a conversation matches; without its summary, not by tool or model."""
         return self.matches_title(info.name) and all(
-            part.holds(info, summary) for part in self.parts
+            part.is_met(info, summary) for part in self.parts
         )
 
 
 def parse_library_filter(text: str, now: datetime, *, partial: bool = False) -> LibraryFilter:
-    """Read a filter; while it is being typed, its last part may be unfinished and is no error."""
+    """Parse the text of the filter line; never raises.
+
+    With `partial`, the text is still being typed, and its last part may be unfinished.
+    """
     query = parse_query(text, partial=partial, surface="library")
     parts: list[FilterCondition] = []
-    errors = [_error_in(word) for word in query.almost_filters]
+    errors = [_make_query_error(word) for word in query.almost_filters]
     for part in query.filters:
         try:
-            parts.append(_condition(part, now))
+            parts.append(_parse_condition(part, now))
         except FilterError as error:
             if not part.unfinished:
                 errors.append(QueryError(part.start, part.end, error.message, error.hint))
@@ -109,7 +115,7 @@ def parse_library_filter(text: str, now: datetime, *, partial: bool = False) -> 
     )
 
 
-def _error_in(word: FilterLikeWord) -> QueryError:
+def _make_query_error(word: FilterLikeWord) -> QueryError:
     if word.notice.code == "filter_without_value":
         key = str(word.notice.values["word"])[:-1].lower()
         about = map_filters("library")[key].about
@@ -117,7 +123,7 @@ def _error_in(word: FilterLikeWord) -> QueryError:
     return QueryError(word.start, word.end, format_notice(word.notice), "")
 
 
-def _condition(part: QueryFilter, now: datetime) -> FilterCondition:
+def _parse_condition(part: QueryFilter, now: datetime) -> FilterCondition:
     row = map_filters("library")[part.key]
     given = [value for value in part.values if value]
     values: list[Any] = []
@@ -139,19 +145,19 @@ MARKS = {
     "disabled": ("✕ ", "warning"),
     "damaged": ("! ", "error"),
     "archived": ("▫ ", "dim"),
-    "only on this machine": ("⌂ ", "dim"),
-    "in the workspace alone": ("⇣ ", "dim"),
+    "local only": ("⌂ ", "dim"),
+    "workspace only": ("⇣ ", "dim"),
 }
-"""What stands before an entry; the help screen explains them in these words."""
+"""The sign of each mark and its role; the names are those of the help page."""
 
 
 SORTS = ("activity", "created", "updated", "title", "turns")
-"""What conversations can be sorted by; titles from a to z, all else from new or much to old."""
+"""Sort orders of conversations: titles from a to z, all others from the newest or largest."""
 
 
 @dataclass
 class LibraryState:
-    """What one chose to see of the library."""
+    """How the user set the library: unfolded rows (by key), hidden subjects, filter, sort order."""
 
     expanded: set[str] = field(default_factory=set)
     hidden: bool = False
@@ -159,65 +165,65 @@ class LibraryState:
     sort: str = "activity"
 
 
-def library_rows(
+def make_library_rows(
     contents: LibrarySnapshot, state: LibraryState, present: datetime
 ) -> list[ListRow]:
-    """All rows, in order."""
+    """Return all rows, in order."""
     rows: list[ListRow] = []
     if not state.filter.parts:
-        # A subject has no labels, tools or models.
-        rows += topic_rows(contents, state)
-    return rows + conversation_rows(contents, state, present)
+        # Conditions are about labels, tools and models, which subjects do not have.
+        rows += make_topic_rows(contents, state)
+    return rows + make_conversation_rows(contents, state, present)
 
 
-def _heading(key: str, text: str, right: str = "") -> ListRow:
+def _make_heading_row(key: str, text: str, right: str = "") -> ListRow:
     return ListRow(f"head:{key}", [(text, "section")], [(right, "dim")], selectable=False)
 
 
-def _blank(key: str) -> ListRow:
+def _make_blank_row(key: str) -> ListRow:
     return ListRow(f"blank:{key}", [], selectable=False)
 
 
-def _note(key: str, text: str, role: str = "dim", indent: str = "") -> ListRow:
+def _make_note_row(key: str, text: str, role: str = "dim", indent: str = "") -> ListRow:
     return ListRow(f"note:{key}", [(f"{indent}{text}", role)], selectable=False)
 
 
-def topic_rows(contents: LibrarySnapshot, state: LibraryState) -> list[ListRow]:
-    """The rows of topics and subjects."""
-    return list(_topic_section(contents, state))
+def make_topic_rows(contents: LibrarySnapshot, state: LibraryState) -> list[ListRow]:
+    """Return the rows of topics and subjects."""
+    return list(_make_topic_section(contents, state))
 
 
-def _topic_section(contents: LibrarySnapshot, state: LibraryState) -> Iterator[ListRow]:
-    yield _heading("topics", "TOPICS")
+def _make_topic_section(contents: LibrarySnapshot, state: LibraryState) -> Iterator[ListRow]:
+    yield _make_heading_row("topics", "TOPICS")
     failures = [line for line in contents.failures if line.startswith("topics")]
     for number, line in enumerate(failures):
-        yield _problem(f"kb:{number}", one_line(line))
+        yield _make_problem_row(f"kb:{number}", one_line(line))
     for number, problem in enumerate(contents.problems, len(failures)):
-        # What is wrong with a key stands before the key: in a narrow pane the rest is cut.
+        # The message before the key, because a narrow pane cuts the rest.
         said = problem.message if problem.key else str(problem)
-        row = _problem(f"kb:{number}", one_line(said), whole=str(problem))
+        row = _make_problem_row(f"kb:{number}", one_line(said), whole=str(problem))
         if problem.key:
             row.below = [[("  ", ""), (one_line(problem.key), "dim")]]
         yield row
     if not contents.listings and not failures and not contents.problems:
-        yield _note("no-topics", "none yet")
+        yield _make_note_row("no-topics", "none yet")
     shown = False
     for listing in contents.listings:
-        rows = list(_topic_rows_of(listing, state))
+        rows = list(_make_listing_rows(listing, state))
         shown = shown or bool(rows)
         yield from rows
     if state.filter and contents.listings and not shown:
-        yield _note("no-subject", "nothing matches")
-    yield _blank("topics")
+        yield _make_note_row("no-subject", "nothing matches")
+    yield _make_blank_row("topics")
 
 
-def _problem(key: str, text: str, indent: str = "", whole: str = "") -> ListRow:
-    """A row that says what is wrong; opened, it says `whole`, with where and what to do."""
+def _make_problem_row(key: str, text: str, indent: str = "", whole: str = "") -> ListRow:
+    """Return a row with a short problem; opening it shows `whole`, with location and hint."""
     place = NavigationTarget(f"problem:{key}", text=whole or text)
     return ListRow(f"problem:{key}", [(f"{indent}! ", "error"), (text, "error")], data=place)
 
 
-def _topic_rows_of(listing: TopicListing, state: LibraryState) -> Iterator[ListRow]:
+def _make_listing_rows(listing: TopicListing, state: LibraryState) -> Iterator[ListRow]:
     topic = listing.topic
     subjects = [s for s in listing.subjects if state.hidden or not s.hidden]
     if state.filter:
@@ -235,15 +241,17 @@ def _topic_rows_of(listing: TopicListing, state: LibraryState) -> Iterator[ListR
     yield ListRow(key, name, count, data=place)
     for number, problem in enumerate(listing.problems):
         message = one_line(problem.message)
-        yield _problem(f"{topic.id}:{number}", message, "  ", whole=str(problem))
+        yield _make_problem_row(f"{topic.id}:{number}", message, "  ", whole=str(problem))
     if opened:
-        yield from _folder(topic.id, subjects, state)
+        yield from _make_folder_rows(topic.id, subjects, state)
 
 
-def _folder(topic: str, subjects: list[Subject], state: LibraryState) -> Iterator[ListRow]:
-    """Subjects, those in directories below a row for each directory."""
+def _make_folder_rows(
+    topic: str, subjects: list[Subject], state: LibraryState
+) -> Iterator[ListRow]:
+    """Yield subjects, with a row before the first of each directory."""
     shown: list[str] = []
-    for subject in sorted(subjects, key=_tree_order):
+    for subject in sorted(subjects, key=_get_tree_order):
         parts = subject.slug.split("/")[:-1]
         common = 0
         while common < min(len(parts), len(shown)) and parts[common] == shown[common]:
@@ -262,16 +270,16 @@ def _folder(topic: str, subjects: list[Subject], state: LibraryState) -> Iterato
                 closed = True
                 break
         if not closed:
-            yield _subject(subject, len(parts))
+            yield _make_subject_row(subject, len(parts))
 
 
-def _tree_order(subject: Subject) -> list[tuple[bool, str]]:
-    """Files of a directory before the directories in it, both by name."""
+def _get_tree_order(subject: Subject) -> list[tuple[bool, str]]:
+    """Return a sort key: files of a directory before its directories, both by name."""
     parts = subject.slug.split("/")
     return [(depth < len(parts) - 1, part) for depth, part in enumerate(parts)]
 
 
-def _subject(subject: Subject, depth: int) -> ListRow:
+def _make_subject_row(subject: Subject, depth: int) -> ListRow:
     mark, role = "  ", ""
     for name, is_so in (
         ("pre-loaded", subject.learned),
@@ -289,14 +297,14 @@ def _subject(subject: Subject, depth: int) -> ListRow:
     return ListRow(str(ref), spans, data=NavigationTarget(str(ref), ref=ref))
 
 
-def conversation_rows(
+def make_conversation_rows(
     contents: LibrarySnapshot, state: LibraryState, present: datetime
 ) -> list[ListRow]:
-    """The rows of conversations: pinned, then live, then archived ones."""
-    return list(_conversation_section(contents, state, present))
+    """Return the rows of conversations: pinned, then live, then archived."""
+    return list(_make_conversation_section(contents, state, present))
 
 
-def _conversation_section(
+def _make_conversation_section(
     contents: LibrarySnapshot, state: LibraryState, present: datetime
 ) -> Iterator[ListRow]:
     summaries = contents.summaries
@@ -305,37 +313,37 @@ def _conversation_section(
         for info in contents.conversations
         if state.filter.matches(info, summaries.get(info.id))
     ]
-    infos.sort(key=_order(state.sort, contents))
-    yield _heading("conversations", "CONVERSATIONS", f"by {state.sort}")
+    infos.sort(key=_get_sort_key(state.sort, contents))
+    yield _make_heading_row("conversations", "CONVERSATIONS", f"by {state.sort}")
     for number, line in enumerate(contents.failures):
         if line.startswith("conversations"):
-            yield _problem(f"conversations:{number}", one_line(line))
+            yield _make_problem_row(f"conversations:{number}", one_line(line))
     if not contents.conversations:
-        yield _note("no-talks", "none yet")
+        yield _make_note_row("no-talks", "none yet")
     if (state.filter.needs_summaries or state.sort == "turns") and (left := contents.unread):
-        yield _note("unread", f"{left:,} are still to be read …")
+        yield _make_note_row("unread", f"{left:,} conversations still to be read …")
     elif contents.conversations and not infos:
-        yield _note("no-talk", "nothing matches")
+        yield _make_note_row("no-talk", "nothing matches")
     if all(info.presence == "external" for info in contents.conversations):
         infos = [replace(info, presence="projected") for info in infos]
     pinned = [info for info in infos if info.pinned_at and not info.archived]
     live = [info for info in infos if not info.pinned_at and not info.archived]
     archived = [info for info in infos if info.archived]
-    dated = _Dated(contents, state.sort, present)
+    dated = _DatedRows(contents, state.sort, present)
     if pinned:
-        yield _note("pinned", "Pinned", "day")
+        yield _make_note_row("pinned", "Pinned", "day")
         yield from dated.rows(pinned)
     if live and pinned:
         words = {"title": "By title", "turns": "By number of turns"}
-        yield _note("recent", words.get(state.sort, "By day"), "day")
+        yield _make_note_row("recent", words.get(state.sort, "By day"), "day")
     yield from dated.rows(live)
     if archived:
-        yield _note("archived", "Archived", "day")
+        yield _make_note_row("archived", "Archived", "day")
         yield from dated.rows(archived)
 
 
-def _order(sort: str, contents: LibrarySnapshot) -> Callable[[ConversationInfo], Any]:
-    """The sort key of conversations; of equal ones the newest first."""
+def _get_sort_key(sort: str, contents: LibrarySnapshot) -> Callable[[ConversationInfo], Any]:
+    """Return the sort key of conversations; of equal ones the newest is first."""
     if sort == "title":
         return lambda info: (
             info.title is None,
@@ -344,31 +352,35 @@ def _order(sort: str, contents: LibrarySnapshot) -> Callable[[ConversationInfo],
             info.id,
         )
     if sort == "turns":
-        return lambda info: (-contents.turns_of(info), -info.created_at.timestamp(), info.id)
+        return lambda info: (-contents.count_turns(info), -info.created_at.timestamp(), info.id)
     if sort == "activity":
-        return by_activity
-    return lambda info: (-_moment(info, sort).timestamp(), -info.created_at.timestamp(), info.id)
+        return get_activity_key
+    return lambda info: (
+        -_get_sort_time(info, sort).timestamp(),
+        -info.created_at.timestamp(),
+        info.id,
+    )
 
 
-def _moment(info: ConversationInfo, sort: str) -> datetime:
-    """The time that a conversation stands at when sorted so."""
+def _get_sort_time(info: ConversationInfo, sort: str) -> datetime:
+    """Return the time by which a conversation is sorted and dated."""
     if sort == "created":
         return info.created_at
     if sort == "updated":
         return info.updated_at or info.created_at
-    return activity(info)
+    return get_last_activity(info)
 
 
-def sooner_than_a_day(contents: LibrarySnapshot, sort: str, present: datetime) -> bool:
-    """Whether any conversation's label says hours or minutes, and so changes with time."""
+def has_recent_times(contents: LibrarySnapshot, sort: str, present: datetime) -> bool:
+    """Return whether a row shows minutes or hours, which change as time passes."""
     return any(
-        abs((present - _moment(info, sort)).total_seconds()) < 86_400
+        abs((present - _get_sort_time(info, sort)).total_seconds()) < 86_400
         for info in contents.conversations
     )
 
 
-class _Dated(NamedTuple):
-    """Makes rows that say when: in minutes or hours today, else the day, once for all of it."""
+class _DatedRows(NamedTuple):
+    """Makes rows with times: minutes or hours for today, else the day, on its first row only."""
 
     contents: LibrarySnapshot
     sort: str
@@ -377,23 +389,23 @@ class _Dated(NamedTuple):
     def rows(self, infos: Iterable[ConversationInfo]) -> Iterator[ListRow]:
         before = ""
         for info in infos:
-            label = self._label(info)
+            label = self._make_label(info)
             once = self.sort not in ("title", "turns") and label == before
-            yield _conversation(info, "" if once else label)
+            yield _make_conversation_row(info, "" if once else label)
             before = label
 
-    def _label(self, info: ConversationInfo) -> str:
+    def _make_label(self, info: ConversationInfo) -> str:
         if self.sort == "turns":
-            turns = self.contents.turns_of(info)
+            turns = self.contents.count_turns(info)
             return "…" if turns < 0 else format_count(turns, "turn")
-        return format_age(_moment(info, self.sort), self.present)
+        return format_age(_get_sort_time(info, self.sort), self.present)
 
 
-def _conversation(info: ConversationInfo, day: str) -> ListRow:
+def _make_conversation_row(info: ConversationInfo, day: str) -> ListRow:
     mark: tuple[str, str] = ("", "")
     for name, is_so in (
-        ("only on this machine", info.presence == "user_local"),
-        ("in the workspace alone", info.presence == "external"),
+        ("local only", info.presence == "user_local"),
+        ("workspace only", info.presence == "external"),
         ("archived", info.archived),
         ("damaged", info.problem is not None),
     ):
@@ -407,19 +419,19 @@ def _conversation(info: ConversationInfo, day: str) -> ListRow:
     return row
 
 
-AT_ONCE = 1_000
-"""Subjects and conversations up to which the rows are made at once."""
+ROWS_AT_ONCE = 1_000
+"""With at most this many subjects and conversations, rows are made without a thread."""
 TICK_SECONDS = 10.0
-"""How often it is looked whether a date should be said differently."""
+"""Seconds between updates of times such as `5 min`."""
 
 
 class LibraryPane(BorderOnlyPane, Vertical):
-    """Lists what there is; says what is to be opened."""
+    """Lists topics, subjects and conversations; posts what the user opens."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("library")]
 
     class Open(Message):
-        """A place is to be opened."""
+        """The user opened a row."""
 
         def __init__(self, place: NavigationTarget) -> None:
             super().__init__()
@@ -431,26 +443,26 @@ class LibraryPane(BorderOnlyPane, Vertical):
         self.contents: LibrarySnapshot | None = None
         self.state = LibraryState()
         self.list = RowList("library-list")
-        self._wrong = _Wrong()
-        self.filter = LabeledInput("filter", "filter", self._wrong)
-        self.says = MultilineText(self.list)
-        self._ticked: datetime | None = None
+        self._errors = _ErrorHighlighter()
+        self.filter = LabeledInput("filter", "filter", self._errors)
+        self.error_lines = MultilineText(self.list)
+        self._shown_at: datetime | None = None
         self._is_restored = False
         self.list.empty_text = [("Reading the workspace …", "dim")]
         self._clock = clock
-        self._lane = LatestOnlyWorker(self)
+        self._worker = LatestOnlyWorker(self)
 
     def compose(self) -> ComposeResult:
-        """The filter and the list; what is wrong with the filter comes between them."""
+        """Return the filter and the list; filter errors are mounted between them."""
         yield self.filter
         yield self.list
 
     def on_mount(self) -> None:
-        """Let the dates tick."""
+        """Start updating the times."""
         self.set_interval(TICK_SECONDS, self.tick)
 
     def show(self, contents: LibrarySnapshot) -> None:
-        """Show other contents, keeping what is selected and expanded."""
+        """Show a snapshot, keeping what is selected and unfolded."""
         first = self.contents is None
         self.contents = contents
         if first and not self._is_restored:
@@ -458,79 +470,79 @@ class LibraryPane(BorderOnlyPane, Vertical):
         self.refill()
 
     def restore_expanded(self, expanded: list[str]) -> None:
-        """Expand what was expanded when it was left."""
+        """Unfold the rows that were unfolded in the saved session."""
         self._is_restored = True
         self.state.expanded = set(expanded)
         self.refill()
 
     def set_summaries(self, contents: LibrarySnapshot) -> None:
-        """Take in what was read of the same conversations; shown only where it is asked for."""
+        """Use a snapshot with more summaries of the same conversations."""
         self.contents = contents
         if self.needs_summaries:
             self.refill()
 
     @property
     def is_filling(self) -> bool:
-        """Whether other rows are still being made."""
-        return self._lane.has_pending_result
+        """Whether rows are being made in a thread."""
+        return self._worker.has_pending_result
 
     @property
     def needs_summaries(self) -> bool:
-        """Whether what is shown depends on what conversations used."""
+        """Whether the filter or the sort order depends on summaries."""
         return self.state.filter.needs_summaries or self.state.sort == "turns"
 
     def _expand_what_fits(self) -> None:
-        """Expand topics as long as everything still fits into the pane."""
+        """Unfold topics while everything still fits into the pane."""
         contents = self.contents
         assert contents is not None
         room = self.list.scrollable_content_region.height
         room -= len(contents.conversations)
         if room <= 0:
             return
-        room -= len(conversation_rows(contents, self.state, self._clock()))
+        room -= len(make_conversation_rows(contents, self.state, self._clock()))
         room += len(contents.conversations)
         for listing in contents.listings:
-            if listing.visible > AT_ONCE:
+            if listing.visible > ROWS_AT_ONCE:
                 continue
             key = f"topic:{listing.topic.id}"
             self.state.expanded.add(key)
-            if len(topic_rows(contents, self.state)) > room:
+            if len(make_topic_rows(contents, self.state)) > room:
                 self.state.expanded.discard(key)
 
     def refill(self, select: str | None = None) -> None:
-        """Make the rows again; in a thread where there are so many that one would notice."""
+        """Make the rows again, in a thread if there are many."""
         contents = self.contents
         if contents is None:
             return
         self.border_subtitle = "hidden shown" if self.state.hidden else ""
-        self._lane.discard_results()
-        present = self._ticked = self._clock()
+        self._worker.discard_results()
+        present = self._shown_at = self._clock()
         many = sum(len(listing.subjects) for listing in contents.listings) + len(
             contents.conversations
         )
-        if many <= AT_ONCE:
-            self.list.set_rows(library_rows(contents, self.state, present), select=select)
+        if many <= ROWS_AT_ONCE:
+            self.list.set_rows(make_library_rows(contents, self.state, present), select=select)
             return
         state = replace(self.state, expanded=set(self.state.expanded))
-        self._lane.submit(
-            lambda: library_rows(contents, state, present),
+        self._worker.submit(
+            lambda: make_library_rows(contents, state, present),
             lambda rows: self.list.set_rows(rows, select=select),
             lambda error: self.list.set_rows([], [(one_line(str(error)), "error")]),
         )
 
     def tick(self) -> None:
-        """Say the dates anew where time has changed them."""
-        before, present = self._ticked, self._clock()
+        """Update the times if they would read differently now."""
+        before, present = self._shown_at, self._clock()
         if self.contents is None or before is None or present <= before:
             return
         if before.date() != present.date() or (
             present.replace(second=0, microsecond=0) > before
-            and sooner_than_a_day(self.contents, self.state.sort, present)
+            and has_recent_times(self.contents, self.state.sort, present)
         ):
             self.refill()
 
     def reveal(self, place: NavigationTarget) -> None:
-        """Select a place, expanding what it lies in."""
+        """Select the row of a target, and unfold what it is in."""
         if place.ref and place.ref.kind == "subject" and place.ref.slug:
             topic = place.ref.topic
             parts = place.ref.slug.split("/")
@@ -542,41 +554,41 @@ class LibraryPane(BorderOnlyPane, Vertical):
         self.list.select(place.key)
 
     @on(RowList.RowClicked)
-    def _clicked(self, event: RowList.RowClicked) -> None:
+    def _open_row(self, event: RowList.RowClicked) -> None:
         event.stop()
         self.action_open()
 
     def action_open(self) -> None:
-        """Open the selected entry; a topic or folder is expanded too."""
+        """Open the selected row; also fold or unfold it if it is a topic or folder."""
         row = self.list.selected
         if row is None:
             return
         if row.key.startswith("folder:"):
-            self.action_expand_or_collapse()
+            self.action_toggle_fold()
         elif isinstance(row.data, NavigationTarget):
             if row.key.startswith("topic:"):
-                self._set(row.key, row.key not in self.state.expanded)
+                self._set_expanded(row.key, row.key not in self.state.expanded)
             self.post_message(self.Open(row.data))
 
-    def action_expand_or_collapse(self) -> None:
-        """Expand or collapse the selected entry."""
+    def action_toggle_fold(self) -> None:
+        """Fold or unfold the selected topic or folder."""
         row = self.list.selected
         if row and row.key.startswith(("topic:", "folder:")):
-            self._set(row.key, row.key not in self.state.expanded)
+            self._set_expanded(row.key, row.key not in self.state.expanded)
 
     def action_expand(self) -> None:
-        """Expand the selected entry."""
+        """Unfold the selected topic or folder."""
         row = self.list.selected
         if row and row.key.startswith(("topic:", "folder:")):
-            self._set(row.key, True)
+            self._set_expanded(row.key, True)
 
     def action_collapse(self) -> None:
-        """Collapse the selected entry, else the one that it lies in."""
+        """Fold the selected topic or folder, or select the parent."""
         row = self.list.selected
         if row is None:
             return
         if row.key in self.state.expanded:
-            self._set(row.key, False)
+            self._set_expanded(row.key, False)
             return
         path = row.key.removeprefix("folder:").split("/")
         for depth in range(len(path) - 1, 0, -1):
@@ -584,43 +596,43 @@ class LibraryPane(BorderOnlyPane, Vertical):
             if self.list.select(parent):
                 return
 
-    def _set(self, key: str, expanded: bool) -> None:
+    def _set_expanded(self, key: str, expanded: bool) -> None:
         (self.state.expanded.add if expanded else self.state.expanded.discard)(key)
         self.refill()
 
     def toggle_hidden(self) -> bool:
-        """Show or hide hidden subjects; says whether they are shown now."""
+        """Show or hide hidden subjects; return whether they are shown now."""
         self.state.hidden = not self.state.hidden
         self.refill()
         return self.state.hidden
 
     def action_sort(self) -> None:
-        """Sort conversations by the next key."""
+        """Sort conversations by the next criterion."""
         self.state.sort = SORTS[(SORTS.index(self.state.sort) + 1) % len(SORTS)]
         self.refill()
 
     def action_filter(self) -> None:
-        """Show the filter and type into it."""
+        """Show the filter line, and focus it."""
         self.filter.open()
 
     @on(Input.Changed, "#filter")
-    def _filter(self, event: Input.Changed) -> None:
+    def _filter_while_typing(self, event: Input.Changed) -> None:
         event.stop()
-        self._narrow(event.value, typing=True)
+        self._apply_filter(event.value, typing=True)
 
     @on(Input.Submitted, "#filter")
-    def _filtered(self, event: Input.Submitted) -> None:
+    def _submit_filter(self, event: Input.Submitted) -> None:
         event.stop()
-        self._narrow(event.value, typing=False)
+        self._apply_filter(event.value, typing=False)
         if not self.state.filter.errors:
             self.screen.set_focus(self.list)
 
-    def _narrow(self, text: str, *, typing: bool) -> None:
-        """Show what a filter lets through; what is wrong with it is pointed at."""
+    def _apply_filter(self, text: str, *, typing: bool) -> None:
+        """Show the rows that match a filter, and the mistakes in it."""
         found = parse_library_filter(text, self._clock(), partial=typing)
-        self._wrong.spans = [(error.start, error.end) for error in found.errors]
+        self._errors.spans = [(error.start, error.end) for error in found.errors]
         self.filter.input.refresh()
-        self.says.set_paragraphs(
+        self.error_lines.set_paragraphs(
             [
                 [
                     (f"{one_line(text[error.start : error.end])} ", "error strong"),
@@ -634,24 +646,24 @@ class LibraryPane(BorderOnlyPane, Vertical):
             self.refill()
 
     @on(PaneInput.EscapePressed)
-    def _left(self, event: PaneInput.EscapePressed) -> None:
+    def _leave_filter(self, event: PaneInput.EscapePressed) -> None:
         event.stop()
         self.action_clear()
 
     def action_clear(self) -> None:
-        """Take the filter away."""
+        """Clear the filter."""
         if self.filter.display:
             self.screen.set_focus(self.list)
             self.filter.close()
 
 
-class _Wrong(Highlighter):
-    """Marks what is wrong with a filter where it stands."""
+class _ErrorHighlighter(Highlighter):
+    """Underlines the mistakes in the filter line."""
 
     def __init__(self) -> None:
         self.spans: list[tuple[int, int]] = []
 
     def highlight(self, text: Text) -> None:
-        """Mark it."""
+        """Underline the mistakes."""
         for start, end in self.spans:
             text.stylize("bold underline", start, end)

@@ -1,4 +1,4 @@
-"""A snapshot of what the library holds, taken in a thread and then only looked at."""
+"""A snapshot of the library: its topics, subjects and conversations, read in a thread."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 
 
 READ_SECONDS = 0.5
-"""After reading for so long, lists that wait for it are shown what is known by then."""
+"""How long summaries are read until the lists show those that are known."""
 
 
-def activity(info: ConversationInfo) -> datetime:
-    """When something last happened in a conversation."""
+def get_last_activity(info: ConversationInfo) -> datetime:
+    """Return when something last happened in a conversation."""
     return info.last_event_at or info.created_at
 
 
-def by_activity(info: ConversationInfo) -> tuple[float, float, str]:
-    """The sort key that puts the latest activity first, and of equal ones the newest."""
-    return (-activity(info).timestamp(), -info.created_at.timestamp(), info.id)
+def get_activity_key(info: ConversationInfo) -> tuple[float, float, str]:
+    """Return a sort key: latest activity first, and of equal ones the newest first."""
+    return (-get_last_activity(info).timestamp(), -info.created_at.timestamp(), info.id)
 
 
 class TopicListing(NamedTuple):
-    """One topic with its subjects and with what is wrong with it."""
+    """A topic with its subjects and its problems."""
 
     topic: Topic
     subjects: list[Subject]
@@ -41,13 +41,17 @@ class TopicListing(NamedTuple):
 
     @property
     def visible(self) -> int:
-        """Subjects that are not hidden."""
+        """How many subjects are not hidden."""
         return sum(not subject.hidden for subject in self.subjects)
 
 
 @dataclass(frozen=True)
 class LibrarySnapshot:
-    """Topics, conversations, and what could not be read of them."""
+    """Topics and conversations, and what could not be read.
+
+    `problems` are those that belong to no topic. `failures` are lines that begin with `topics` or
+    `conversations`, and say why these could not be read at all.
+    """
 
     listings: list[TopicListing] = field(default_factory=list)
     conversations: list[ConversationInfo] = field(default_factory=list)
@@ -55,32 +59,32 @@ class LibrarySnapshot:
     failures: list[str] = field(default_factory=list)
     knowledge: Knowledge | None = None
     summaries: Mapping[str, ConversationSummary] = field(default_factory=dict)
-    """What each conversation used, by id, as far as it was read."""
+    """Conversation id -> what it used, for those that were read."""
     unread: int = 0
-    """Conversations whose events were not read yet."""
+    """How many conversations have no summary yet."""
 
-    def turns_of(self, info: ConversationInfo) -> int:
-        """How many turns a conversation has, -1 while it is not known."""
+    def count_turns(self, info: ConversationInfo) -> int:
+        """Return how many turns a conversation has, -1 while that is unknown."""
         summary = self.summaries.get(info.id)
         return summary.turns if summary else -1
 
     def subject(self, topic: str, slug: str) -> Subject | None:
-        """The subject with this slug."""
+        """Return the subject with this slug, None if there is none."""
         for listing in self.listings:
             if listing.topic.id == topic:
                 return next((found for found in listing.subjects if found.slug == slug), None)
         return None
 
     def conversation(self, conversation: str) -> ConversationInfo | None:
-        """The conversation with this id."""
+        """Return the conversation with this id, None if there is none."""
         return next((info for info in self.conversations if info.id == conversation), None)
 
 
 class SnapshotReader:
-    """Reads the lists: what is cheap at once, what takes reading every file afterwards.
+    """Reads snapshots: the lists first, and summaries of conversations bit by bit afterwards.
 
-    Its calls are made in threads, one at a time. What was read of a conversation is
-    remembered until one of its files changes.
+    Call it in threads, one call at a time. Summaries need the whole conversation to be read, and
+    are kept until one of its files changes.
     """
 
     def __init__(self, library: Library) -> None:
@@ -89,7 +93,7 @@ class SnapshotReader:
         self._infos: dict[str, ConversationInfo] = {}
 
     def read(self) -> LibrarySnapshot:
-        """Everything that the library lists; what fails becomes a line in `failures`."""
+        """Read everything but summaries; errors become lines in `failures`."""
         failures: list[str] = []
         listings: list[TopicListing] = []
         problems: list[Problem] = []
@@ -110,33 +114,33 @@ class SnapshotReader:
             self._infos = {info.id: info for info in conversations}
         except (KbtuiError, OSError) as error:
             failures.append(f"conversations: {error}")
-        return self._completed(
+        return self._add_known_summaries(
             LibrarySnapshot(listings, conversations, problems, failures, knowledge)
         )
 
     def read_summaries(
         self, contents: LibrarySnapshot, seconds: float = READ_SECONDS
     ) -> LibrarySnapshot:
-        """The same with the traits of more conversations, as many as can be read in that time."""
+        """Return the snapshot with more summaries: as many as can be read in `seconds`."""
         end = monotonic() + seconds
         for info in contents.conversations:
-            held = self._known.get(info.id)
-            if held is None or held[0] != info.signature:
+            known = self._known.get(info.id)
+            if known is None or known[0] != info.signature:
                 self._known[info.id] = (info.signature, self._library.summarize_conversation(info))
                 if monotonic() > end:
                     break
-        return self._completed(contents)
+        return self._add_known_summaries(contents)
 
-    def _completed(self, contents: LibrarySnapshot) -> LibrarySnapshot:
-        """The contents with what is known of the conversations."""
+    def _add_known_summaries(self, contents: LibrarySnapshot) -> LibrarySnapshot:
+        """Return the snapshot with the summaries that are known."""
         summaries: dict[str, ConversationSummary] = {}
         infos: list[ConversationInfo] = []
         for info in contents.conversations:
-            held = self._known.get(info.id)
-            if held is not None and held[0] == info.signature:
-                summaries[info.id] = held[1]
-                if held[1].problem and not info.problem:
-                    info = replace(info, problem=held[1].problem)
+            known = self._known.get(info.id)
+            if known is not None and known[0] == info.signature:
+                summaries[info.id] = known[1]
+                if known[1].problem and not info.problem:
+                    info = replace(info, problem=known[1].problem)
             infos.append(info)
         unread = len(infos) - len(summaries)
         return replace(contents, conversations=infos, summaries=summaries, unread=unread)

@@ -8,7 +8,7 @@ from kbtui.dates import format_day
 from kbtui.text import one_line, sanitize
 from kbtui.tui.commands import SCOPES, SCREENS, commands_of, own_key
 from kbtui.tui.library_pane import MARKS
-from kbtui.tui.library_snapshot import activity, by_activity
+from kbtui.tui.library_snapshot import get_activity_key, get_last_activity
 from kbtui.tui.reader.blocks import (
     Block,
     FactsBlock,
@@ -28,8 +28,11 @@ if TYPE_CHECKING:
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.library_snapshot import LibrarySnapshot, TopicListing
 
+    Facts = list[tuple[str, Spans]]
 
 FIRST_TOPIC = """\
+A topic is a directory of text files. `.jp/kb.toml` declares it, in a few lines:
+
 ```toml
 [kb.topic.project]
 title = "Project Knowledge"
@@ -37,48 +40,56 @@ introduction = "what everybody here should know"
 subjects = "docs"
 ```
 """
-"""What a first `.jp/kb.toml` could hold."""
-
-KEYS = (
+HOME_KEYS = (
     ("search", "search everything"),
     ("library.open", "open what is selected"),
-    ("help", "what the keys do where you are"),
+    ("help", "help for the current pane"),
 )
-"""The commands that matter most, and what they do."""
-RECENT = 5
+"""The commands that the home page shows, and what they do."""
+RECENT_CONVERSATIONS = 5
+TERMS_MOST = 20
+"""How many matching terms an explanation lists."""
+LEG_NAMES = {"lexical": "keywords", "semantic": "meaning"}
 
 
-def home_document(
+# home
+
+
+def build_home_document(
     name: str,
     contents: LibrarySnapshot | None,
-    present: datetime,
+    now: datetime,
     notices: Sequence[str] = (),
     keymap: Mapping[str, str] | None = None,
 ) -> Document:
-    """The page one starts on: what is here, and the keys that matter, as `keymap` has them."""
+    """Return the home page: topics, recent conversations, problems and the most important keys.
+
+    `contents` is None while the lists are being read. `notices` are problems with the settings.
+    """
     keymap = keymap or {}
-    blocks: list[Block] = [NoteBlock("name", [(one_line(name), "h1")])]
-    keys: list[tuple[str, Spans]] = [
-        (key, [(what, "")]) for command, what in KEYS if (key := own_key(command, keymap))
+    keys: Facts = [
+        (key, [(meaning, "")])
+        for command, meaning in HOME_KEYS
+        if (key := own_key(command, keymap))
     ]
-    blocks.append(FactsBlock("keys", keys, above=1, name_role="key"))
+    blocks: list[Block] = [
+        NoteBlock("name", [(one_line(name), "h1")]),
+        FactsBlock("keys", keys, above=1, name_role="key"),
+    ]
     if contents is None:
         blocks.append(NoteBlock("loading", [("Reading the workspace …", "dim")], above=1))
         return Document("home", "Home", blocks)
-    _add_home_topics(blocks, contents, own_key("first", keymap))
-    _home_conversations(blocks, contents, present)
-    lines = [*contents.failures, *map(str, contents.problems), *notices]
-    for number, line in enumerate(lines):
-        spans: Spans = [(f"! {one_line(line)}", "error")]
-        blocks.append(NoteBlock(f"problem:{number}", spans, above=int(number == 0)))
+    if contents.listings:
+        _add_topics(blocks, contents)
+    else:
+        _add_first_topic(blocks, contents, own_key("first", keymap))
+    _add_conversations(blocks, contents, now)
+    _add_problems(blocks, [*contents.failures, *map(str, contents.problems), *notices])
     return Document("home", "Home", blocks)
 
 
-def _add_home_topics(blocks: list[Block], contents: LibrarySnapshot, first: str) -> None:
+def _add_topics(blocks: list[Block], contents: LibrarySnapshot) -> None:
     total = sum(listing.visible for listing in contents.listings)
-    if not contents.listings:
-        _no_topics(blocks, contents, first)
-        return
     count = f"{format_count(len(contents.listings), 'topic')}, {format_count(total, 'subject')}"
     blocks.append(HeadBlock("topics", [("Topics", "h2")], [(count, "dim")], above=1))
     for listing in contents.listings:
@@ -91,113 +102,115 @@ def _add_home_topics(blocks: list[Block], contents: LibrarySnapshot, first: str)
         blocks.append(NoteBlock(f"topic:{topic.id}", words, lead=[("  ", "")], link=topic.id))
 
 
-def _no_topics(blocks: list[Block], contents: LibrarySnapshot, first: str) -> None:
+def _add_first_topic(blocks: list[Block], contents: LibrarySnapshot, key: str) -> None:
     if contents.problems or any(line.startswith("topics") for line in contents.failures):
         blocks.append(HeadBlock("topics", [("No topic can be read", "h2")], above=1))
-        blocks.append(NoteBlock("why", [("The reason is below; kbtui reads them again when it is mended.", "dim")]))  # fmt: skip
+        blocks.append(NoteBlock("why", [("See below; kbtui reloads them when fixed.", "dim")]))
         return
     blocks.append(HeadBlock("topics", [("No topics yet", "h2")], above=1))
-    text = "A topic is a directory of text files. `.jp/kb.toml` declares it, in a few lines:\n\n"
-    blocks.append(MarkdownBlock("first", text + FIRST_TOPIC))
-    if first:
-        what = " shows what would be written for this workspace, and asks"
-        blocks.append(NoteBlock("offer", [(first, "key"), (what, "")], above=1))
+    blocks.append(MarkdownBlock("first", FIRST_TOPIC))
+    if key:
+        offer: Spans = [("Press ", ""), (key, "key"), (" to create it (shows the file first).", "")]
+        blocks.append(NoteBlock("offer", offer, above=1))
 
 
-def _home_conversations(blocks: list[Block], contents: LibrarySnapshot, present: datetime) -> None:
-    live = sorted((info for info in contents.conversations if not info.archived), key=by_activity)
+def _add_conversations(blocks: list[Block], contents: LibrarySnapshot, now: datetime) -> None:
     if not contents.conversations:
         blocks.append(HeadBlock("talks", [("No conversations yet", "h2")], above=1))
-        spans: Spans = [
-            ("They appear here as soon as `jp query` has written the first one.", "dim")
-        ]
-        blocks.append(NoteBlock("no-talks", spans))
+        hint: Spans = [("They appear after your first `jp query`.", "dim")]
+        blocks.append(NoteBlock("no-talks", hint))
         return
+    live = [info for info in contents.conversations if not info.archived]
     count = format_count(len(contents.conversations), "conversation")
     blocks.append(HeadBlock("talks", [("Recent conversations", "h2")], [(count, "dim")], above=1))
-    for info in live[:RECENT]:
-        when = activity(info).astimezone(present.tzinfo)
+    for info in sorted(live, key=get_activity_key)[:RECENT_CONVERSATIONS]:
+        when = get_last_activity(info).astimezone(now.tzinfo)
         left: Spans = [(one_line(info.name), "" if info.title else "dim")]
-        right: Spans = [(format_day(when.date(), present.date()), "dim")]
+        right: Spans = [(format_day(when.date(), now.date()), "dim")]
         blocks.append(HeadBlock(f"talk:{info.id}", left, right, lead=[("  ", "")], link=info.ref))
 
 
-def topic_document(listing: TopicListing, learn_text: str) -> Document:
-    """A topic's page: its facts, then what `learn` returns for it without subjects."""
-    topic = listing.topic
-    hidden = sum(subject.hidden for subject in listing.subjects)
-    loaded = sum(subject.learned for subject in listing.subjects)
-    disabled = sum(subject.disabled for subject in listing.subjects)
+def _add_problems(blocks: list[Block], problems: Sequence[object]) -> None:
+    for number, problem in enumerate(problems):
+        spans: Spans = [(f"! {one_line(str(problem))}", "error")]
+        blocks.append(NoteBlock(f"problem:{number}", spans, above=int(number == 0)))
+
+
+# topics and errors
+
+
+def build_topic_document(listing: TopicListing, learn_text: str) -> Document:
+    """Return the page of a topic: its facts, then what `learn` returns for it."""
+    topic, subjects = listing.topic, listing.subjects
     counts = [format_count(listing.visible, "subject")]
-    for number, word in ((hidden, "hidden"), (loaded, "pre-loaded"), (disabled, "disabled")):
+    for number, word in (
+        (sum(subject.hidden for subject in subjects), "hidden"),
+        (sum(subject.learned for subject in subjects), "pre-loaded"),
+        (sum(subject.disabled for subject in subjects), "disabled"),
+    ):
         if number:
             counts.append(f"{number:,} {word}")
-    size = sum(subject.size for subject in listing.subjects)
-    facts: list[tuple[str, Spans]] = [
-        ("id", [(one_line(topic.id), "")]),
-        ("holds", [(", ".join(counts), ""), (f"  {size:,} bytes", "dim")]),
-        ("directory", [(one_line(topic.subjects), "")]),
-    ]
+    size = sum(subject.size for subject in subjects)
+    facts: Facts = [("id", [(one_line(topic.id), "")])]
     if topic.introduction:
-        facts.insert(1, ("introduction", [(one_line(topic.introduction), "")]))
+        facts.append(("introduction", [(one_line(topic.introduction), "")]))
+    facts.append(("size", [(", ".join(counts), ""), (f"  {size:,} bytes", "dim")]))
+    facts.append(("directory", [(one_line(topic.subjects), "")]))
     if topic.learned:
         facts.append(("learned", [(one_line(", ".join(topic.learned)), "")]))
     if topic.disabled:
         facts.append(("disabled", [(one_line(", ".join(topic.disabled)), "")]))
     blocks: list[Block] = [FactsBlock("facts", facts)]
-    for number, problem in enumerate(listing.problems):
-        spans: Spans = [(f"! {one_line(str(problem))}", "error")]
-        blocks.append(NoteBlock(f"problem:{number}", spans, above=int(number == 0)))
+    _add_problems(blocks, listing.problems)
     if topic.enable:
         head: Spans = [("What `learn` returns for this topic", "h2")]
-        blocks.append(HeadBlock("learn", head, [(format_cost(len(learn_text)), "dim")], above=1))
+        cost: Spans = [(format_cost(len(learn_text)), "dim")]
+        blocks.append(HeadBlock("learn", head, cost, above=1))
         blocks.append(MarkdownBlock("listing", learn_text, above=1, lead=[("▎ ", "rule")]))
     badges: Spans = [] if topic.enable else [("switched off", "warning")]
-    return Document(
-        f"topic:{topic.id}", one_line(topic.name), blocks, ref=topic.id, badges=badges, record=topic
-    )
+    name = one_line(topic.name)
+    return Document(f"topic:{topic.id}", name, blocks, ref=topic.id, badges=badges, record=topic)
 
 
-def problem_document(
+def build_problem_document(
     key: str, title: str, message: str, where: str | None = None, hint: str | None = None
 ) -> Document:
-    """What is shown in place of something that cannot be read."""
-    said: Spans = [(f"! {sanitize(message)}", "error")]
-    return Document(key, one_line(title), make_message_blocks(said, where, hint))
+    """Return the page that is shown in place of something that cannot be read."""
+    spans: Spans = [(f"! {sanitize(message)}", "error")]
+    return Document(key, one_line(title), make_message_blocks(spans, where, hint))
 
 
-def help_document(scopes: tuple[Scope, ...], keymap: Mapping[str, str] | None = None) -> Document:
-    """The keys of some scopes first, then those of the others."""
-    order = [*[s for s in scopes if s != "everywhere"], "moving", "everywhere"]
+# help
+
+
+def build_help_document(
+    scopes: tuple[Scope, ...], keymap: Mapping[str, str] | None = None
+) -> Document:
+    """Return the help of the main screen, with the keys of the given scopes first."""
+    order: list[Scope] = [*[s for s in scopes if s != "everywhere"], "moving", "everywhere"]
     order += [scope for scope in SCOPES if scope not in order]
     blocks: list[Block] = []
-    for place, scope in enumerate(order):
-        heading = SCOPES[scope]  # type: ignore[index]
-        blocks.append(HeadBlock(f"head:{scope}", [(heading, "h2")], above=int(place > 0)))
-        facts: list[tuple[str, Spans]] = [
-            ("  ".join(command.key_labels), [(command.help, "")])
-            for command in commands_of(scope, keymap=keymap)  # type: ignore[arg-type]
-        ]
-        blocks.append(FactsBlock(f"keys:{scope}", facts, name_role="key"))
-    blocks.append(HeadBlock("head:marks", [("Marks in the library", "h2")], above=1))
-    marks: list[tuple[str, Spans]] = [(sign, [(name, "")]) for name, (sign, _) in MARKS.items()]
-    blocks.append(FactsBlock("marks", marks))
-    text = "In an input letters are text: Esc leaves it, and letters are keys again."
-    blocks.append(NoteBlock("input", [(text, "dim")], above=1))
+    for scope in order:
+        heading: Spans = [(SCOPES[scope], "h2")]
+        blocks.append(HeadBlock(f"head:{scope}", heading, above=int(bool(blocks))))
+        blocks.append(FactsBlock(f"keys:{scope}", _list_keys(scope, keymap), name_role="key"))
+    marks: Facts = [(sign, [(name, "")]) for name, (sign, _) in MARKS.items()]
+    text = "While typing, letters are text. Esc returns to single-key commands."
+    blocks += [
+        HeadBlock("head:marks", [("Marks in the library", "h2")], above=1),
+        FactsBlock("marks", marks),
+        NoteBlock("input", [(text, "dim")], above=1),
+    ]
     return Document("help", "Help", blocks)
 
 
-def screen_help_document(
+def build_screen_help_document(
     scope: Scope, notes: Sequence[str], keymap: Mapping[str, str], more: Sequence[Block] = ()
 ) -> Document:
-    """The help page of a screen: its keys, `more`, and remarks."""
-    facts: list[tuple[str, Spans]] = [
-        ("  ".join(command.key_labels), [(command.help, "")])
-        for command in commands_of(scope, keymap=keymap)
-    ]
+    """Return the help of another screen: its keys, more blocks, and notes."""
     blocks: list[Block] = [
         HeadBlock("head", [(SCREENS[scope], "h2")]),
-        FactsBlock("keys", facts, name_role="key"),
+        FactsBlock("keys", _list_keys(scope, keymap), name_role="key"),
         *more,
     ]
     for number, text in enumerate(notes):
@@ -205,73 +218,80 @@ def screen_help_document(
     return Document("help", "Help", blocks)
 
 
-TERMS = 20
-LEGS = {"lexical": "keywords", "semantic": "meaning"}
-
-
-def explanation_page(explained: Explanation, query: str) -> Document:
-    """Everything that is known of one chunk and a question."""
-    blocks: list[Block] = [
-        NoteBlock("title", [(one_line(explained.title) or explained.ref, "h1")]),
-        FactsBlock("what", [("is", [(explained.ref, "")]), ("asked", [(one_line(query), "")])]),
+def _list_keys(scope: Scope, keymap: Mapping[str, str] | None) -> Facts:
+    return [
+        ("  ".join(command.key_labels), [(command.help, "")])
+        for command in commands_of(scope, keymap=keymap)
     ]
-    if explained.rank is not None:
-        verdict: Spans = [(f"stands at {explained.rank}", "strong")]
-        verdict.append((f", fused score {explained.score:.4f}", "dim"))
+
+
+# explanations
+
+
+def build_explanation_document(explanation: Explanation, query: str) -> Document:
+    """Return the page that explains the rank of a passage, or why it was not found."""
+    what: Facts = [("Passage", [(explanation.ref, "")]), ("Query", [(one_line(query), "")])]
+    blocks: list[Block] = [
+        NoteBlock("title", [(one_line(explanation.title) or explanation.ref, "h1")]),
+        FactsBlock("what", what),
+    ]
+    if explanation.rank is not None:
+        verdict: Spans = [(f"Rank {explanation.rank}", "strong")]
+        verdict.append((f", combined score {explanation.score:.3f}", "dim"))
         blocks.append(NoteBlock("rank", verdict, above=1))
-    for number, reason in enumerate(explained.kept_out):
+    for number, reason in enumerate(explanation.kept_out):
         spans: Spans = [(f"✕ {one_line(reason)}", "warning")]
         blocks.append(NoteBlock(f"out:{number}", spans, above=int(not number)))
-    if explained.chunk_id is not None:
-        _legs(blocks, explained)
-    _words(blocks, explained)
-    _embedded(blocks, explained)
+    if explanation.chunk_id is not None:
+        _add_legs(blocks, explanation)
+    _add_terms(blocks, explanation)
+    _add_embedded_text(blocks, explanation)
     return Document("explanation", "Why", blocks)
 
 
-def _legs(blocks: list[Block], explained: Explanation) -> None:
-    facts: list[tuple[str, Spans]] = []
-    for leg in ("lexical", "semantic"):
-        standing: LegRank = getattr(explained, leg)
-        if standing.rank is None:
-            said: Spans = [(standing.note or "not found", "dim")]
+def _add_legs(blocks: list[Block], explanation: Explanation) -> None:
+    facts: Facts = []
+    for leg, name in LEG_NAMES.items():
+        result: LegRank = getattr(explanation, leg)
+        if result.rank is None:
+            spans: Spans = [(result.note or "not found", "dim")]
         else:
-            said = [(f"rank {standing.rank}", ""), (f", score {standing.score:.4f}", "dim")]
-        if standing.gives:
-            said.append((f", gives {standing.gives:.4f}", "dim"))
-        facts.append((LEGS[leg], said))
+            spans = [(f"rank {result.rank}", ""), (f", score {result.score:.4f}", "dim")]
+        if result.gives:
+            spans.append((f", contributes {result.gives:.4f}", "dim"))
+        facts.append((name, spans))
     blocks.append(HeadBlock("head:legs", [("In each ranking", "h2")], above=1))
     blocks.append(FactsBlock("legs", facts))
 
 
-def _words(blocks: list[Block], explained: Explanation) -> None:
-    facts: list[tuple[str, Spans]] = [
+def _add_terms(blocks: list[Block], explanation: Explanation) -> None:
+    facts: Facts = [
         (
             f"{match.score:.2f}",
             [(match.term, "strong"), (f" in {match.field}, weight {match.weight:g}", "dim")],
         )
-        for match in explained.matches[:TERMS]
+        for match in explanation.matches[:TERMS_MOST]
     ]
-    if explained.missing:
-        facts.append(("not in it", [(", ".join(explained.missing), "")]))
+    if explanation.missing:
+        facts.append(("missing", [(", ".join(explanation.missing), "")]))
     if facts:
-        more = len(explained.matches) - TERMS
+        more = len(explanation.matches) - TERMS_MOST
         right: Spans = [(f"{more} more", "dim")] if more > 0 else []
         blocks.append(HeadBlock("head:words", [("Words", "h2")], right, above=1))
         blocks.append(FactsBlock("words", facts))
 
 
-def _embedded(blocks: list[Block], explained: Explanation) -> None:
-    made = explained.embedded
-    if made is None:
+def _add_embedded_text(blocks: list[Block], explanation: Explanation) -> None:
+    parts = explanation.embedded
+    if parts is None:
         return
-    blocks.append(HeadBlock("head:made", [("What its vector is made of", "h2")], above=1))
-    blocks.append(NoteBlock("text", [(one_line(made.text), "")]))
-    facts: list[tuple[str, Spans]] = [
-        (f"+ {made.title_weight:g} ×", [("its title: ", "dim"), (one_line(made.title), "")])
+    facts: Facts = [
+        (f"+ {parts.title_weight:g} ×", [("title: ", "dim"), (one_line(parts.title), "")])
     ]
     facts += [
-        (f"+ {made.neighbour_weight:g} ×", [("beside it: ", "dim"), (one_line(text)[:200], "")])
-        for text in made.neighbours
+        (f"+ {parts.neighbour_weight:g} ×", [("neighbour: ", "dim"), (one_line(text)[:200], "")])
+        for text in parts.neighbours
     ]
+    blocks.append(HeadBlock("head:made", [("Text behind the embedding", "h2")], above=1))
+    blocks.append(NoteBlock("text", [(one_line(parts.text), "")]))
     blocks.append(FactsBlock("made", facts, above=1))

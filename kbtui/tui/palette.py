@@ -1,4 +1,4 @@
-"""The palette: find a command, topic, subject or conversation by a few of its letters."""
+"""The command palette: find a command, topic, subject or conversation by a few letters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from textual.widgets import Input
 
 from kbtui.refs import Ref, make_conversation_ref, make_subject_ref
 from kbtui.text import one_line
-from kbtui.tui.commands import SCOPES, commands_of
+from kbtui.tui.commands import ALL, SCOPES, commands_of
 from kbtui.tui.framework.command import Command, apply_keymap
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_widget import StyledScreen
@@ -30,91 +30,96 @@ if TYPE_CHECKING:
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.library_snapshot import LibrarySnapshot
 
-SHOWN_MOST = 100
+ITEMS_MOST = 100
+"""How many items are listed."""
 
 
 class PaletteItem(NamedTuple):
-    """Something that can be chosen: a command, what can be opened, or a theme's name."""
+    """Something to choose: a command, what can be opened, or a theme by its name.
+
+    `penalty` is added to the score of a match, so that other matches come first.
+    """
 
     name: str
     kind: str
-    what: Command | Ref | Subject | str
+    value: Command | Ref | Subject | str
     right: str = ""
+    penalty: float = 0.0
 
 
-def command_choices(
+def list_command_items(
     scopes: Iterable[str], keymap: Mapping[str, str] | None = None
 ) -> list[PaletteItem]:
-    """The commands of where one is, then those of everywhere."""
+    """Return the commands of some scopes, then those that work everywhere."""
     here = [scope for scope in SCOPES if scope in scopes or scope == "everywhere"]
     return [
-        PaletteItem(_named(command), "command", command, " ".join(command.key_labels))
+        PaletteItem(_describe_command(command), "command", command, " ".join(command.key_labels))
         for scope in here
         for command in commands_of(scope, keymap=keymap)
         if command.palette and command.id != "palette"
     ]
 
 
-def _named(command: Command) -> str:
-    """What a command does; before it its label, where one could not find it by that otherwise."""
-    does, label = command.help.rstrip("."), command.label
-    if all(word in does.casefold() for word in label.casefold().split()):
-        return does
-    return f"{label[0].upper()}{label[1:]}: {does[0].lower()}{does[1:]}"
+def _describe_command(command: Command) -> str:
+    """Return the help text, after the label unless its words are in the text anyway."""
+    text, label = command.help.rstrip("."), command.label
+    if all(word in text.casefold() for word in label.casefold().split()):
+        return text
+    return f"{label[0].upper()}{label[1:]}: {text[0].lower()}{text[1:]}"
 
 
-def theme_choices(themes: Iterable[str]) -> list[PaletteItem]:
-    """The themes; our own and the person's come before Textual's."""
-    names = {name: f"Theme {'by Textual: ' * (name in BUILTIN_THEMES)}{name}" for name in themes}
-    return [
-        PaletteItem(names[name], "theme", name) for name in sorted(names, key=names.__getitem__)
+def list_theme_items(themes: Iterable[str]) -> list[PaletteItem]:
+    """Return the themes; those of kbtui and of the user come before Textual's."""
+    items = [
+        PaletteItem(f"Theme: {name}", "theme", name, penalty=0.5 * (name in BUILTIN_THEMES))
+        for name in themes
     ]
+    return sorted(items, key=lambda item: (item.penalty, item.name))
 
 
-def place_choices(contents: LibrarySnapshot | None, hidden: bool) -> list[PaletteItem]:
-    """All that can be opened; called in a thread, since there may be very many."""
-    found: list[PaletteItem] = []
+def list_target_items(contents: LibrarySnapshot | None, hidden: bool) -> list[PaletteItem]:
+    """Return everything that can be opened; slow for large libraries."""
+    items: list[PaletteItem] = []
     if contents is None:
-        return found
+        return items
     for listing in contents.listings:
         ref = Ref("topic", topic=listing.topic.id)
-        found.append(PaletteItem(one_line(listing.topic.name), "topic", ref, str(ref)))
+        items.append(PaletteItem(one_line(listing.topic.name), "topic", ref, str(ref)))
     for listing in contents.listings:
-        # As little as possible for each: there may be tens of thousands, and keys wait meanwhile.
+        # There may be tens of thousands: make their references only when one is chosen.
         topic = listing.topic.id
-        found += [
+        items += [
             PaletteItem(f"{topic}/{subject.slug}", "subject", subject)
             for subject in listing.subjects
             if hidden or not subject.hidden
         ]
     for info in contents.conversations:
         ref = make_conversation_ref(info.id)
-        found.append(PaletteItem(one_line(info.name), "conversation", ref, info.ref))
-    return found
+        items.append(PaletteItem(one_line(info.name), "conversation", ref, info.ref))
+    return items
 
 
-def id_choices(keymap: Mapping[str, str] | None = None) -> list[PaletteItem]:
-    """Every command, of the other screens too, under the id that the configuration calls it by."""
-    from kbtui.tui.commands import ALL
-
+def list_id_items(keymap: Mapping[str, str] | None = None) -> list[PaletteItem]:
+    """Return the commands of all screens by the ids that the settings use for them."""
     return [
         PaletteItem(f"id: {command.id}", "command", command, " ".join(command.key_labels))
         for command in apply_keymap(ALL, keymap)
     ]
 
 
-def rank(text: str, words: list[str]) -> float | None:
-    """How well a name fits: smaller is better, None when it does not.
+def score_match(text: str, words: list[str]) -> float | None:
+    """Return how well a name matches (less is better), None if it does not.
 
-    Each word must be in it, as it is or letter by letter; beginnings of words count most.
+    Each word must be in the name, as a whole or letter by letter. Matches at the beginning of a
+    word score best.
     """
     folded = text.casefold()
     total = 0.0
     for word in words:
         at = folded.find(word)
         if at >= 0:
-            start = at == 0 or not folded[at - 1].isalnum()
-            total += (0 if start else 1) + at / 1000
+            is_word_start = at == 0 or not folded[at - 1].isalnum()
+            total += (0 if is_word_start else 1) + at / 1000
             continue
         position = -1
         first = None
@@ -127,31 +132,35 @@ def rank(text: str, words: list[str]) -> float | None:
     return total + len(text) / 10_000
 
 
-def choose(
-    found: list[PaletteItem], text: str, keymap: Mapping[str, str] | None = None
+def find_items(
+    items: list[PaletteItem], text: str, keymap: Mapping[str, str] | None = None
 ) -> list[PaletteItem]:
-    """The choices that fit what was typed, best first."""
+    """Return the items that match `text`, best first."""
     words = text.casefold().split()
     if not words:
-        return found[:SHOWN_MOST]
-    most = SHOWN_MOST
+        return items[:ITEMS_MOST]
+    most = ITEMS_MOST
     if words[0].startswith("id:"):
-        found = id_choices(keymap)
-        most = len(found)
+        items = list_id_items(keymap)
+        most = len(items)
     ranked: list[tuple[float, int]] = []
-    for number, choice in enumerate(found):
-        score = rank(choice.name, words)
-        if score is None and choice.right:
-            score = rank(choice.right, words)
+    for number, item in enumerate(items):
+        score = score_match(item.name, words)
+        if score is None and item.right:
+            score = score_match(item.right, words)
             score = None if score is None else score + 5
         if score is not None:
-            ranked.append((score, number))
+            ranked.append((score + item.penalty, number))
     ranked.sort()
-    return [found[number] for _, number in ranked[:most]]
+    return [items[number] for _, number in ranked[:most]]
 
 
 class PaletteScreen(StyledScreen):
-    """An input with a list; gives back what was chosen. `find_places` is called in a thread."""
+    """An input with a list; returns what was chosen.
+
+    `find_targets` is called in a thread. A command is returned as such, a theme as its name, and
+    everything else as a `NavigationTarget`.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss", show=False),
@@ -165,90 +174,81 @@ class PaletteScreen(StyledScreen):
         self,
         commands: list[PaletteItem],
         themes: list[PaletteItem],
-        find_places: Callable[[], list[PaletteItem]],
+        find_targets: Callable[[], list[PaletteItem]],
     ) -> None:
         super().__init__()
-        self._choices = [*commands, *themes]
-        self._find_places = find_places
-        self._places_lane = LatestOnlyWorker(self)
-        self._lane = LatestOnlyWorker(self)
+        self._items = [*commands, *themes]
+        self._find_targets = find_targets
+        self._targets_worker = LatestOnlyWorker(self)
+        self._search_worker = LatestOnlyWorker(self)
         self.list = RowList("palette-list")
 
+    @property
+    def _typed(self) -> str:
+        return self.query_one("#palette-input", SafeInput).value
+
     def compose(self) -> ComposeResult:
-        """The input and the list."""
+        """Return the input and the list."""
         with Vertical(id="palette", classes="pane") as pane:
-            pane.border_title = "Go to or do"
+            pane.border_title = "Commands and places"
             yield SafeInput(
-                id="palette-input",
-                placeholder="command, topic, subject, conversation",
-                compact=True,
+                id="palette-input", placeholder="Type a command or a name", compact=True
             )
             yield self.list
 
     def on_mount(self) -> None:
-        """Show everything."""
+        """Show the commands, and look for what can be opened."""
         self.query_one("#palette-input").focus()
-        self._fill(choose(self._choices, ""))
-        self._places_lane.submit(self._find_places, self._know, lambda error: None)
+        self._show_items(find_items(self._items, ""))
+        self._targets_worker.submit(self._find_targets, self._add_targets, lambda error: None)
 
-    def _know(self, places: list[PaletteItem]) -> None:
-        """What can be opened is known now."""
-        self._choices = [*self._choices, *places]
-        if text := self.query_one("#palette-input", SafeInput).value:
-            self._look(text)
+    def _add_targets(self, targets: list[PaletteItem]) -> None:
+        self._items = [*self._items, *targets]
+        if self._typed:
+            self._search(self._typed)
 
     @on(Input.Changed)
-    def _typed(self, event: Input.Changed) -> None:
+    def _search_for_input(self, event: Input.Changed) -> None:
         event.stop()
-        self._look(event.value)
+        self._search(event.value)
 
-    def _look(self, text: str) -> None:
-        self._lane.submit(
-            lambda: choose(self._choices, text, self.configured_keys),
-            self._fill,
+    def _search(self, text: str) -> None:
+        items = self._items
+        self._search_worker.submit(
+            lambda: find_items(items, text, self.configured_keys),
+            self._show_items,
             lambda error: None,
         )
 
-    def _fill(self, found: list[PaletteItem]) -> None:
-        rows = list(_rows(found))
-        self.list.set_rows(rows, [("Nothing has this name.", "dim")], rows[0].key if rows else None)
+    def _show_items(self, items: list[PaletteItem]) -> None:
+        rows = list(_make_rows(items))
+        self.list.set_rows(rows, [("No match.", "dim")], rows[0].key if rows else None)
 
     def should_key_wait(self, key: str) -> bool:
-        """Rows are moved in and chosen from when they are those of what was typed."""
-        typed = self.query_one("#palette-input", SafeInput).value
-        chooses = key in {"enter", "down", "up", "pagedown", "pageup", "ctrl+n"}
-        return chooses and (
-            self._lane.has_pending_result or bool(typed and self._places_lane.has_pending_result)
+        """Return whether a key must wait until the list matches what was typed."""
+        needs_list = key in {"enter", "down", "up", "pagedown", "pageup", "ctrl+n"}
+        is_searching = self._search_worker.has_pending_result or bool(
+            self._typed and self._targets_worker.has_pending_result
         )
+        return needs_list and is_searching
 
-    def action_rows(self, where: str, *pages: float) -> None:
+    def action_rows(self, move: str, *pages: float) -> None:
         """Move in the list."""
-        getattr(self.list, f"action_{where}")(*pages)
+        getattr(self.list, f"action_{move}")(*pages)
 
     @on(Input.Submitted)
-    def _submitted(self, event: Input.Submitted) -> None:
-        event.stop()
-        self._take()
-
     @on(RowList.RowClicked)
-    def _clicked(self, event: RowList.RowClicked) -> None:
+    def _choose_selected(self, event: Input.Submitted | RowList.RowClicked) -> None:
         event.stop()
-        self._take()
-
-    def _take(self) -> None:
         if row := self.list.selected:
-            what = row.data.what
+            value = row.data.value
             if row.data.kind == "subject":
-                what = make_subject_ref(what.topic, what.slug)
-            self.dismiss(make_target(what) if isinstance(what, Ref) else what)
+                value = make_subject_ref(value.topic, value.slug)
+            self.dismiss(make_target(value) if isinstance(value, Ref) else value)
 
 
-def _rows(found: list[PaletteItem]) -> Iterator[ListRow]:
-    for number, choice in enumerate(found):
-        left: Spans = [(f"{choice.kind:<13}", "dim"), (one_line(choice.name), "")]
-        yield ListRow(
-            f"{number}:{choice.kind}:{choice.name}",
-            left,
-            [(choice.right, "key" if choice.kind == "command" else "dim")],
-            data=choice,
-        )
+def _make_rows(items: list[PaletteItem]) -> Iterator[ListRow]:
+    for number, item in enumerate(items):
+        left: Spans = [(f"{item.kind:<13}", "dim"), (one_line(item.name), "")]
+        right: Spans = [(item.right, "key" if item.kind == "command" else "dim")]
+        yield ListRow(f"{number}:{item.kind}:{item.name}", left, right, data=item)

@@ -1,4 +1,4 @@
-"""Searching: the input on top, and the list of hits."""
+"""The search input, and the list of results."""
 
 from __future__ import annotations
 
@@ -40,8 +40,11 @@ MODES: dict[Mode, str] = {
 }
 
 
+PLACEHOLDER = 'Search topics and conversations: words, "phrase", tool:, after:'
+
+
 class SearchInput(PaneInput):
-    """The input; arrows move in the results without leaving it."""
+    """The search input; arrow keys move in the results without leaving it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("down,ctrl+n", "results('down')", show=False),
@@ -52,32 +55,34 @@ class SearchInput(PaneInput):
     ]
 
     class Recall(Message):
-        """An earlier search is asked for, `step` back (1) or on (-1) from the one shown."""
+        """The user wants an earlier query (`step` 1) or a later one (-1)."""
 
         def __init__(self, step: int) -> None:
             super().__init__()
             self.step = step
 
     recalled = ""
-    """The earlier search that stands in the input; "" when it holds something typed."""
+    """The earlier query in the input, "" if the user typed something else."""
 
     def recall(self, text: str) -> None:
-        """Put an earlier search in."""
+        """Put an earlier query into the input."""
         self.recalled = text
         self.value = text
         self.action_end()
 
-    def action_results(self, where: str, *pages: float) -> None:
-        """Move in the results; up from their first one, in an input that holds nothing or an
-        earlier search, brings the search before that."""
-        found = self.screen.query_one("#results", ResultsPane).list
-        if where == "up" and self.value == self.recalled and found.index <= 0:
+    def action_results(self, move: str, *pages: float) -> None:
+        """Move in the results.
+
+        Up from the first one recalls an earlier query, if the input is empty or contains one.
+        """
+        results = self.screen.query_one("#results", ResultsPane).list
+        if move == "up" and self.value == self.recalled and results.index <= 0:
             self.post_message(self.Recall(1))
             return
-        getattr(found, f"action_{where}")(*pages)
+        getattr(results, f"action_{move}")(*pages)
 
     async def action_complete(self) -> None:
-        """Take what is suggested; with nothing suggested, go to the next pane."""
+        """Accept the suggestion, or go to the next pane if there is none."""
         if self._suggestion and self.cursor_at_end:
             self.action_cursor_right()
         else:
@@ -85,22 +90,20 @@ class SearchInput(PaneInput):
 
 
 class SearchBar(Horizontal):
-    """The line on top: the input, and the workspace's name."""
+    """The top line: the search input, and the name of the workspace."""
 
     def __init__(self, workspace: str) -> None:
         super().__init__(id="search-bar")
         self._workspace = workspace
 
     def compose(self) -> ComposeResult:
-        """Sign, input, name."""
+        """Return the key of the search, the input, and the name."""
         sign = TextLine(id="search-sign")
         key = own_key("search", configured_keys(self)) or "/"
         sign.left = [(key, "key")]
         sign.styles.width = 3 + cell_width(sign.left)
         yield sign
-        yield SearchInput(
-            id="search", placeholder="search subjects and conversations", compact=True
-        )
+        yield SearchInput(id="search", placeholder=PLACEHOLDER, compact=True)
         name = TextLine(id="workspace")
         name.left = [(one_line(self._workspace), "strong"), (" kbtui", "dim")]
         name.styles.width = cell_width(name.left) + 2
@@ -108,7 +111,7 @@ class SearchBar(Horizontal):
 
 
 class ResultsPane(BorderOnlyPane, Vertical):
-    """The hits of the last question."""
+    """The results of the last query."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("results")]
 
@@ -126,74 +129,72 @@ class ResultsPane(BorderOnlyPane, Vertical):
         super().__init__(id="results", classes="pane")
         self.border_title = "Results"
         self.list = RowList("results-list")
-        self._said = TextLine(id="answer")
-        self._remark = MultilineText(self.list)
+        self._summary = TextLine(id="answer")
+        self._notice = MultilineText(self.list)
         self.answer: Answer | None = None
         self._clock = clock
 
     def on_mount(self) -> None:
-        """Hidden at first, it is filled when the first screen is there."""
+        """Fill the pane after the first paint, because it starts hidden."""
         self.call_after_refresh(self.fill)
 
     def fill(self) -> None:
-        """Have what was asked of which index, then the hits."""
+        """Mount the summary and the list, if that was not done yet."""
         if self.is_attached and not self.list.is_attached:
-            self.mount(self._said, self.list)
-            self.watch(self.list, "scroll_y", self._ask_for_more, init=False)
+            self.mount(self._summary, self.list)
+            self.watch(self.list, "scroll_y", self._post_if_end_reached, init=False)
 
     def clear(self, reason: str) -> None:
-        """Show no hits, and why."""
+        """Show a text in place of hits."""
         self.answer = None
         self.border_title = "Results"
         self.list.set_rows([], [(reason, "dim")])
-        self._said.set_text([])
-        self._remark.set_paragraphs([])
+        self._summary.set_text([])
+        self._notice.set_paragraphs([])
 
     def show(self, answer: Answer, refining: bool, same_query: bool) -> None:
-        """Show hits; one that was selected stays selected while the question is the same.
+        """Show hits; for the same query, keep the one selected that the user selected.
 
-        Nobody has selected the first one, which is where every list begins: then the best hit is
-        the first again, or what meaning found would stand above what is in sight.
+        The first hit is selected without the user. Keeping it would scroll better hits of the
+        semantic search out of sight.
         """
         self.answer = answer
         self.border_title = "Results"
         rows = [self._row(hit) for hit in answer.hits]
-        begins = self.list.is_at_start and not self.list.has_focus
-        keep = rows[0].key if rows and (begins or not same_query) else None
-        looking: Spans = [("No keyword matches; searching by meaning …", "dim")]
-        empty = looking if refining and not answer.mistakes else self._why_none(answer)
+        is_untouched = self.list.is_at_start and not self.list.has_focus
+        keep = rows[0].key if rows and (is_untouched or not same_query) else None
+        searching: Spans = [("No keyword matches; searching by meaning …", "dim")]
+        empty = searching if refining and not answer.mistakes else self._explain_empty(answer)
         remarks = [
             format_notice(notice) for notice in answer.notices if notice.code == "meaning_only"
         ]
-        self._remark.set_paragraphs(
+        self._notice.set_paragraphs(
             [[(f"{text[:1].upper()}{text[1:]}", "warning")] for text in remarks]
         )
         self.list.set_rows(rows, empty, select=keep)
-        self._said.set_text(*self._summary(answer, refining))
-        self._ask_for_more()
+        self._summary.set_text(*self._summarize(answer, refining))
+        self._post_if_end_reached()
 
-    def _ask_for_more(self) -> None:
-        """Ask for more hits where the end of those that are shown comes into sight."""
+    def _post_if_end_reached(self) -> None:
+        """Tell the screen that the end of the hits is in sight and there are more."""
         if self.answer and len(self.answer.hits) < self.answer.total and self.list.is_near_end:
             self.post_message(self.EndReached())
 
     def show_wait(self, reason: str) -> None:
-        """Where there is no hit, say what may still bring one."""
+        """If there are no hits, show what the search is waiting for."""
         if reason and not self.list.rows:
-            self.list.set_rows([], [("Nothing so far. ", ""), (reason, "dim")])
+            self.list.set_rows([], [("No results yet. ", ""), (reason, "dim")])
 
     def show_similar(self, reference: str, answer: Answer) -> None:
-        """Show what is like something that is named."""
+        """Show what is similar to the item with this reference."""
         self.answer = answer
         self.border_title = plain_content(f"More like {reference}")
-        self.list.set_rows(
-            [self._row(hit) for hit in answer.hits], [("Nothing is like it.", "dim")]
-        )
+        self.list.set_rows([self._row(hit) for hit in answer.hits], [("Nothing similar.", "dim")])
         self.list.action_top()
-        self._remark.set_paragraphs([])
-        self._said.set_text(*self._summary(answer, False))
+        self._notice.set_paragraphs([])
+        self._summary.set_text(*self._summarize(answer, False))
 
-    def _why_none(self, answer: Answer) -> Spans:
+    def _explain_empty(self, answer: Answer) -> Spans:
         if answer.mistakes:
             # Nothing was searched: show where the query is wrong.
             mistake = answer.mistakes[0]
@@ -204,26 +205,24 @@ class ResultsPane(BorderOnlyPane, Vertical):
             return [*shown, *said, *hint]
         if answer.empty:
             return [(f"{NOTHING_INDEXED.capitalize()}.", "dim")]
-        left_out = (
-            f" {answer.omitted:,} hits were left out: their text is gone." if answer.omitted else ""
-        )
-        none: Spans = [
-            (f"Nothing found.{left_out} Try fewer words, or ask it as a question.", "dim")
-        ]
-        if why := own_key("results.why", configured_keys(self)):
-            none += [(" Press ", "dim"), (why, "key")]
-            none += [(" after Esc to ask why something is not here.", "dim")]
-        return none
+        text = "No results. Try fewer words or ask a question."
+        if answer.omitted:
+            hits = format_count(answer.omitted, "result")
+            text = f"{hits} hidden: the text was deleted. {text}"
+        spans: Spans = [(text, "dim")]
+        if key := own_key("results.why", configured_keys(self)):
+            spans += [(" Esc, then ", "dim"), (key, "key"), (": why is X missing?", "dim")]
+        return spans
 
-    def _summary(self, answer: Answer, refining: bool) -> tuple[Spans, Spans]:
+    def _summarize(self, answer: Answer, refining: bool) -> tuple[Spans, Spans]:
         shown = len(answer.hits)
         left: Spans = [(format_count(shown, "hit"), "")]
         if shown < answer.total:
             left = [(f"Top {shown} of {answer.total:,}", ""), (" · ↓ for more", "dim")]
         if answer.omitted:
-            left.append((f", {answer.omitted:,} gone", "dim"))
+            left.append((f", {answer.omitted:,} deleted", "dim"))
         if refining:
-            return left, [("keywords; meaning to come …", "dim")]
+            return left, [("keywords; adding meaning …", "dim")]
         others = [notice for notice in answer.notices if notice.code != "meaning_only"]
         if degraded := format_notices(others):
             room = self.list.scrollable_content_region.width - cell_width(left) - 4
@@ -231,32 +230,27 @@ class ResultsPane(BorderOnlyPane, Vertical):
         return left, [(MODES[answer.mode], "dim")]
 
     def _row(self, hit: Hit) -> ListRow:
-        if hit.kind == "subject":
-            sign, role = "◆ ", "accent"
-            where = hit.ref
-        else:
-            sign, role = "▌ ", "user"
-            where = hit.ref
-        changed: Spans = [(" changed since", "warning")] if hit.freshness == "changed" else []
+        sign, role = ("◆ ", "accent") if hit.kind == "subject" else ("▌ ", "user")
+        changed: Spans = [(" edited since", "warning")] if hit.freshness == "changed" else []
         title: Spans = [(sign, role), (one_line(hit.title), "strong"), *changed]
         width = max(20, self.list.scrollable_content_region.width - 4)
-        where = truncate_start(one_line(where), max(18, width * 2 // 5))
-        below: list[Spans] = [[("  ", ""), *line] for line in excerpt(hit, width, 2)]
+        where = truncate_start(one_line(hit.ref), max(18, width * 2 // 5))
+        below: list[Spans] = [[("  ", ""), *line] for line in make_excerpt(hit, width, 2)]
         return ListRow(hit.chunk_id, title, [(where, "dim")], below, data=hit)
 
     def on_resize(self) -> None:
-        """Cut the excerpts for the new width."""
+        """Make the excerpts again for the new width."""
         if self.answer:
             self.list.set_rows([self._row(hit) for hit in self.answer.hits])
-            self._ask_for_more()
+            self._post_if_end_reached()
 
     @on(RowList.RowClicked)
-    def _clicked(self, event: RowList.RowClicked) -> None:
+    def _open_row(self, event: RowList.RowClicked) -> None:
         event.stop()
         self.action_open()
 
     @on(RowList.SelectionChanged)
-    def _moved(self, event: RowList.SelectionChanged) -> None:
+    def _preview_row(self, event: RowList.SelectionChanged) -> None:
         event.stop()
         if event.row is not None:
             self.post_message(self.HitOpened(event.row.data, preview=True))
@@ -267,11 +261,11 @@ class ResultsPane(BorderOnlyPane, Vertical):
             self.post_message(self.HitOpened(row.data, preview=False))
 
 
-def excerpt(hit: Hit, width: int, lines: int) -> list[Spans]:
-    """The passage around the first match on up to `lines` lines, as plain words, matches marked."""
+def make_excerpt(hit: Hit, width: int, lines: int) -> list[Spans]:
+    """Return the text around the first match as up to `lines` lines, without Markdown."""
     text, matches = sanitize_marked(hit.text, sorted(hit.matches))
     if hit.role not in ("tool-call", "tool-result"):
-        # Nothing far behind the passage is shown, nor looked at.
+        # Converting a long text is slow, and only its beginning is shown.
         reach = min((end for _, end in matches), default=0) + width * (lines + 4) + 300
         from kbtui.tui.reader.markdown import strip_markdown
 
@@ -290,7 +284,7 @@ def excerpt(hit: Hit, width: int, lines: int) -> list[Spans]:
         space = text.find(" ", begin, first)
         begin = space + 1 if space >= 0 else begin
     kept = slice_spans(spans, begin, begin + width * (lines + 2))
-    flat = _flat(kept)
+    flat = _collapse_spaces(kept)
     from kbtui.tui.framework.styled_text import wrap_spans
 
     wrapped = wrap_spans(add_role(flat, "dim") if not matches else flat, width)[: lines + 1]
@@ -300,8 +294,8 @@ def excerpt(hit: Hit, width: int, lines: int) -> list[Spans]:
     return made
 
 
-def _flat(spans: Spans) -> Spans:
-    """On one line: each run of white space and of drawn lines one space, and none at the beginning."""
+def _collapse_spaces(spans: Spans) -> Spans:
+    """Replace each run of white space and box-drawing characters by one space."""
     flat: Spans = []
     before = " "
     for text, role in spans:

@@ -1,4 +1,4 @@
-"""The terminal: its background colour, standard error while the TUI runs, hang-ups."""
+"""The terminal: its background colour, standard error while the TUI runs, signals."""
 
 from __future__ import annotations
 
@@ -18,45 +18,58 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+LOG_BYTES_MOST = 1_000_000
+"""A longer log is emptied at start; a shorter one may say why the last run ended."""
+ANSWER_SECONDS = 0.3
+"""How long to wait for a terminal's answer; terminals that answer do so at once."""
+REMOTE_ANSWER_SECONDS = 1.0
+"""The same over ssh."""
+SILENT_TERMINALS = {"", "dumb", "linux", "unknown"}
+"""Values of TERM whose terminals print the query or never answer."""
 
-LOG_MOST = 1_000_000
-"""A longer log (bytes) begins anew; a shorter one may say why the last screen ended."""
+# OSC 11 asks for the background colour. Every terminal answers the device attributes query after
+# it, so that answer means that there will be no other one.
+_QUERY = b"\x1b]11;?\x1b\\\x1b[c"
+_COLOR_ANSWER = re.compile(rb"\x1b\]11;rgba?:([0-9a-fA-F/]+)(?:\x07|\x1b\\)")
+_ATTRIBUTES_ANSWER = re.compile(rb"\x1b\[\?[0-9;]*c")
 
 
 class StderrRedirect:
-    """Keeps descriptor 2 apart from the terminal; `aside` gives it back for a while."""
+    """Sends standard error to a log file while Textual draws on a copy of it.
+
+    Native libraries write to file descriptor 2, past Python, which would break the screen.
+    """
 
     def __init__(self, log: Path) -> None:
         self._log = log
         self._terminal: int | None = None
 
-    def set(self) -> None:
-        """Draw on a descriptor of our own, and let 2 be the log file."""
+    def start(self) -> None:
+        """Let Textual draw on a copy of the terminal's descriptor, and make 2 the log file."""
         if self._terminal is not None:
             return
-        # `kbtui 2>log`: standard error is kept as it is, and the screen is standard output.
+        # With `kbtui 2>log`, leave standard error as it is, and draw on standard output.
         if not os.isatty(2):
-            self._draw_on(1)
+            self._set_drawing_descriptor(1)
             return
         try:
             make_private(self._log.parent)
             log = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-            if os.fstat(log).st_size > LOG_MOST:
+            if os.fstat(log).st_size > LOG_BYTES_MOST:
                 os.ftruncate(log, 0)
         except OSError:
             log = os.open(os.devnull, os.O_WRONLY)
         self._terminal = os.dup(2)
-        self._draw_on(2)
+        self._set_drawing_descriptor(2)
         os.dup2(log, 2)
         os.close(log)
 
-    def _draw_on(self, descriptor: int) -> None:
-        """Give Textual a copy of a descriptor to draw on."""
+    def _set_drawing_descriptor(self, descriptor: int) -> None:
         sys.__stderr__ = os.fdopen(  # type: ignore[misc]
             os.dup(descriptor), "w", encoding="utf-8", errors="replace", buffering=1
         )
 
-    def lift(self) -> None:
+    def stop(self) -> None:
         """Make descriptor 2 the terminal again."""
         if self._terminal is not None:
             os.dup2(self._terminal, 2)
@@ -64,30 +77,30 @@ class StderrRedirect:
             self._terminal = None
 
     @contextmanager
-    def aside(self) -> Iterator[None]:
-        """For as long as another program has the terminal."""
-        was_set = self._terminal is not None
-        self.lift()
+    def suspend(self) -> Iterator[None]:
+        """Make descriptor 2 the terminal while another program has the terminal."""
+        was_started = self._terminal is not None
+        self.stop()
         try:
             yield
         finally:
-            if was_set:
-                self.set()
+            if was_started:
+                self.start()
 
 
-def leave_when_told(leave: Callable[[], object]) -> None:
-    """Call `leave` on SIGTERM, in the running loop: the terminal must be given back as it was."""
+def exit_on_sigterm(leave: Callable[[], object]) -> None:
+    """Call `leave` in the running loop on SIGTERM, so that the terminal is restored."""
     import asyncio
 
     with suppress(ValueError, RuntimeError, NotImplementedError):  # not in the main thread
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, leave)
 
 
-def end_with_terminal() -> None:
-    """From now on, end as by SIGHUP when the terminal is closed, also where nobody sends that.
+def exit_on_hangup() -> None:
+    """End the process when the terminal is closed, even if nobody sends SIGHUP.
 
-    Without its terminal Textual would wait for ever: for a thread that can write no more, while
-    another reads the end of the input over and over.
+    Without a terminal, Textual would never end: one of its threads cannot write, and another
+    keeps reading the end of the input.
     """
     if sys.__stdin__ is None or not sys.__stdin__.isatty():
         return
@@ -101,48 +114,34 @@ def _wait_for_hangup(terminal: int) -> None:
         time.sleep(1.0)
     os.kill(os.getpid(), signal.SIGHUP)
     time.sleep(1.0)
-    os._exit(128 + signal.SIGHUP)  # it is ignored, as below `nohup`: without a screen none the less
-
-
-WAIT_SECONDS = 0.3
-"""How long a terminal may take; `FAR_SECONDS` over ssh. Those that answer anything do at once."""
-FAR_SECONDS = 1.0
-MUTE = {"", "dumb", "linux", "unknown"}
-"""Values of TERM whose terminals would print the question, or never answer."""
-
-_QUESTION = b"\x1b]11;?\x1b\\\x1b[c"
-# The second question is one that every terminal answers: whoever has answered it will say no more.
-_COLOR = re.compile(rb"\x1b\]11;rgba?:([0-9a-fA-F/]+)(?:\x07|\x1b\\)")
-_ATTRIBUTES = re.compile(rb"\x1b\[\?[0-9;]*c")
+    os._exit(128 + signal.SIGHUP)  # under `nohup`, where SIGHUP is ignored
 
 
 class TerminalBackground(NamedTuple):
-    """What was learnt: whether it is dark, None if unknown; and what was typed meanwhile."""
+    """Whether the terminal's background is dark (None if unknown), and what was typed meanwhile."""
 
     dark: bool | None
     typed: str = ""
 
 
-def ask_background() -> TerminalBackground:
-    """Ask the terminal (OSC 11), else the environment (`COLORFGBG`)."""
-    if os.environ.get("TERM", "") in MUTE:
-        return TerminalBackground(_from_environment())
+def detect_background() -> TerminalBackground:
+    """Ask the terminal for its background colour (OSC 11), else look at `COLORFGBG`."""
+    if os.environ.get("TERM", "") in SILENT_TERMINALS:
+        return TerminalBackground(_read_colorfgbg())
     try:
-        answer = _asked()
+        answer = _query_terminal()
     except (ImportError, OSError, ValueError):
-        return TerminalBackground(_from_environment())
-    found = _COLOR.search(answer)
-    typed = _ATTRIBUTES.sub(b"", _COLOR.sub(b"", answer)).decode("utf-8", "ignore")
-    dark = is_dark(found[1].decode()) if found else None
-    return TerminalBackground(_from_environment() if dark is None else dark, typed)
+        return TerminalBackground(_read_colorfgbg())
+    color = _COLOR_ANSWER.search(answer)
+    typed = _ATTRIBUTES_ANSWER.sub(b"", _COLOR_ANSWER.sub(b"", answer)).decode("utf-8", "ignore")
+    dark = is_dark(color[1].decode()) if color else None
+    return TerminalBackground(_read_colorfgbg() if dark is None else dark, typed)
 
 
-def _asked() -> bytes:
-    """The terminal's answers, with whatever else came in."""
-    import select
+def _query_terminal() -> bytes:
+    """Return the terminal's answers, mixed with what the user typed."""
     import termios
     import tty
-    from time import monotonic
 
     source, target = sys.stdin.fileno(), sys.stdout.fileno()
     if not (os.isatty(source) and os.isatty(target)):
@@ -151,9 +150,10 @@ def _asked() -> bytes:
     answer = b""
     try:
         tty.setcbreak(source, termios.TCSANOW)
-        os.write(target, _QUESTION)
-        end = monotonic() + (FAR_SECONDS if os.environ.get("SSH_CONNECTION") else WAIT_SECONDS)
-        while not _ATTRIBUTES.search(answer) and (left := end - monotonic()) > 0:
+        os.write(target, _QUERY)
+        is_remote = os.environ.get("SSH_CONNECTION")
+        end = time.monotonic() + (REMOTE_ANSWER_SECONDS if is_remote else ANSWER_SECONDS)
+        while not _ATTRIBUTES_ANSWER.search(answer) and (left := end - time.monotonic()) > 0:
             if not select.select([source], [], [], left)[0]:
                 break
             answer += os.read(source, 1024)
@@ -163,7 +163,7 @@ def _asked() -> bytes:
 
 
 def is_dark(color: str) -> bool | None:
-    """Whether `RRRR/GGGG/BBBB`, of one to four hexadecimal digits each, is a dark colour."""
+    """Return whether `RRRR/GGGG/BBBB` (one to four hex digits each) is dark, None if invalid."""
     parts = color.split("/")[:3]
     try:
         red, green, blue = (int(part, 16) / (16 ** len(part) - 1) for part in parts)
@@ -172,7 +172,7 @@ def is_dark(color: str) -> bool | None:
     return bool(0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.5)
 
 
-def _from_environment() -> bool | None:
-    """What `COLORFGBG` says, as `15;0` or `0;default;15`; None when it says nothing."""
+def _read_colorfgbg() -> bool | None:
+    """Return whether `COLORFGBG` (`15;0` or `0;default;15`) names a dark background, None if unset."""
     last = os.environ.get("COLORFGBG", "").split(";")[-1]
     return None if not last.isdigit() else int(last) in {0, 1, 2, 3, 4, 5, 6, 8}

@@ -194,7 +194,9 @@ async def test_the_screen_says_when_no_text_has_the_words_and_lists_all_that_is_
             await tui.press("slash")
             await tui.type(words)
             await tui.until(lambda: pane.answer and pane.answer.query == words)
-            await tui.until(lambda: not tui.main.search.is_opening and "to come" not in tui.text)
+            await tui.until(
+                lambda: not tui.main.search.is_opening and "adding meaning" not in tui.text
+            )
             await tui.press("escape")
 
         await ask("zzzqqqyyy")

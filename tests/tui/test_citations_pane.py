@@ -16,7 +16,7 @@ async def test_a_turn_lists_what_it_used_with_footnotes_in_the_text(book: Builde
         assert rows[2].startswith("[2] Makefile")
         assert "learned · project/" in tui.text
         assert "gone" not in tui.text
-        assert "read as a file" in tui.text
+        assert "    file" in tui.text
         call = next(row for row in tui.text.split("\n") if "▸ learn" in row)
         assert "[1]" in call
 
@@ -26,7 +26,7 @@ async def test_it_follows_the_turn_one_reads_and_says_why_it_is_empty(book: Buil
         await tui.open(TALK)
         await tui.press("n", "n")
         await tui.until(lambda: tui.rows("citations-list")[0] == "TURN 2 USED")
-        assert "It searched nothing" in tui.text
+        assert "No searches or tool" in tui.text
 
 
 async def test_a_turn_that_looked_and_found_nothing_says_that(book: Builder) -> None:
@@ -44,9 +44,9 @@ async def test_a_turn_that_looked_and_found_nothing_says_that(book: Builder) -> 
     )
     async with running(book.root) as tui:
         await tui.open("jp-c17800000007")
-        await tui.until("It looked things up,")
+        await tui.until("Looked things up;")
         await tui.press("n", "n")
-        await tui.until("Its tool call read no")
+        await tui.until("The tool call read no")
 
 
 async def test_opening_a_citation_follows_it_and_back_returns(book: Builder) -> None:
@@ -76,7 +76,7 @@ async def test_a_file_that_is_no_subject_opens_where_it_was_read(book: Builder) 
 async def test_a_subject_that_nobody_used_says_so(book: Builder) -> None:
     async with running(book.root) as tui:
         await tui.open("project/people/ada")
-        await tui.until("No turn has used it.")
+        await tui.until("Not used by any turn")
 
 
 async def test_what_is_gone_shows_as_gone(book: Builder) -> None:
@@ -93,7 +93,7 @@ async def test_a_file_that_is_gone_says_so_and_opens_where_it_was_read(book: Bui
     (book.root / "Makefile").unlink()
     async with running(book.root) as tui:
         await tui.open(TALK)
-        await tui.until("gone  read as a file")
+        await tui.until("gone  file")
         await tui.press("3", "j", "enter")
         await tui.until(
             lambda: tui.main.reader_pane.document_view.viewport.current_reference == f"{TALK}:1.2"

@@ -41,7 +41,7 @@ async def opened(tui: Tui) -> DoctorScreen:
     await tui.press("D")
     await tui.until(lambda: isinstance(tui.app.screen, DoctorScreen))
     screen = doctor(tui)
-    await tui.until(lambda: screen.looking is None)
+    await tui.until(lambda: screen.checking is None)
     await tui.pilot.pause()
     return screen
 
@@ -61,7 +61,7 @@ async def test_it_finds_what_the_command_finds_and_changes_nothing(ailing: Build
             assert words in tui.text, tui.text
         shown = [(found.area, found.state, found.message) for found in screen.findings]
         wrong = sum(state == "wrong" for _, state, _ in shown)
-        assert f"! {wrong} wrong" in tui.text
+        assert f"! {wrong} error" in tui.text
     command = [
         str(Path(sys.executable).with_name("kbtui")),
         "-w",
@@ -119,7 +119,7 @@ async def test_looking_again_sees_what_was_mended(ailing: Builder) -> None:
         assert "docs/nowhere does not exist" in tui.text
         (ailing.root / "docs" / "nowhere").mkdir()
         await tui.press("r")
-        await tui.until(lambda: doctor(tui).looking is None)
+        await tui.until(lambda: doctor(tui).checking is None)
         await tui.until(lambda: "docs/nowhere does not exist" not in tui.text)
         assert "docs/nowhere has no subjects" in tui.text
         await tui.press("escape")
@@ -154,7 +154,7 @@ async def test_thousands_of_findings_are_laid_out_only_in_sight(
     monkeypatch.setitem(diagnostics._AREAS, "knowledge", lambda library: iter(many))
     async with running(book.root, size=(80, 24)) as tui:
         screen = await opened(tui)
-        assert "20,000 to look at" in tui.text
+        assert "20,000 notes" in tui.text
         assert screen.reader.viewport.layout_count < 1000
         await tui.press("G")
         await tui.until("Model")

@@ -51,7 +51,7 @@ def test_what_is_no_key_is_said_and_changes_nothing(value: Any) -> None:
 
 def test_an_unknown_command_is_said_with_the_nearest() -> None:
     (problem,) = read_keymap({"serch": "f3"}).problems
-    assert problem == "there is no command 'serch'; did you mean 'search'?"
+    assert problem == "unknown command 'serch'; did you mean 'search'?"
     # Without quotation marks TOML reads a name with a dot as a table in a table.
     assert read_keymap({"reader": {"find": "f3"}}).keys == {"reader.find": "f3"}
     (problem,) = read_keymap({"reader": {"fnid": "f3"}}).problems
@@ -73,11 +73,11 @@ def test_a_key_twice_in_a_screen_is_refused() -> None:
     assert found.keys == {}
     assert found.problems == [
         "workshop.try: w is already workshop.write (write); it keeps /",
-        "doctor.next: r is already doctor.look (look again); it keeps n",
+        "doctor.next: r is already doctor.look (re-check); it keeps n",
         "entries.new: f is already entries.filter (filter); it keeps n",
     ]
     (problem,) = read_keymap({"workshop.wirte": "f3"}).problems
-    assert problem == "there is no command 'workshop.wirte'; did you mean 'workshop.write'?"
+    assert problem == "unknown command 'workshop.wirte'; did you mean 'workshop.write'?"
 
 
 def test_two_commands_can_change_keys() -> None:
@@ -153,7 +153,7 @@ async def test_with_mistakes_it_starts_and_says_them(book: Builder) -> None:
     library = with_keys(book, table)
     async with running(book.root, size=(160, 50), library=library) as tui:
         await tui.until("did you mean 'search'?")
-        assert "! keys: doctor: 'hyper+x' is no key" in tui.text
+        assert "! keys: doctor: unknown key 'hyper+x'" in tui.text
         assert "! keys: reader.find: n is already reader.next" in tui.text
         await tui.press("slash")
         assert getattr(tui.app.focused, "id", "") == "search"
@@ -172,7 +172,7 @@ async def test_a_key_of_the_workshop_can_be_changed(book: Builder) -> None:
         assert "In the prompt workshop" not in tui.text
         await tui.press("f1")
         await tui.until("In the prompt workshop")
-        assert any("f4" in line and "Show what would be" in line for line in tui.text.split("\n"))
+        assert any("f4" in line and "Review the changes" in line for line in tui.text.split("\n"))
         assert "f4 shows the change of .jp/kb.toml" in tui.text
 
 
@@ -180,19 +180,19 @@ async def test_a_key_of_the_doctor_can_be_changed(book: Builder) -> None:
     library = with_keys(book, {"doctor.look": "L", "doctor.leave": ["f8", "escape"]})
     async with running(book.root, size=(140, 50), library=library) as tui:
         await tui.press("D")
-        await tui.until("L look again")
-        await tui.until(lambda: tui.app.screen.looking is None)
+        await tui.until("L re-check")
+        await tui.until(lambda: tui.app.screen.checking is None)
         (book.root / ".jp/kb.toml").write_text("x = = 1\n")
         for key in ("r", "ctrl+r", "q", "D"):
             await tui.press(key)
             assert tui.app.screen.is_current
-        await tui.until(lambda: tui.app.screen.looking is None)
+        await tui.until(lambda: tui.app.screen.checking is None)
         assert "not valid TOML" not in tui.text
         await tui.press("L")
         await tui.until("not valid TOML")
         await tui.press("question_mark")
         await tui.until("In the doctor")
-        assert any("L" in line and "Look at everything" in line for line in tui.text.split("\n"))
+        assert any("L" in line and "Check everything" in line for line in tui.text.split("\n"))
         await tui.press("escape", "f8")
         await tui.until(lambda: tui.app.screen is tui.main)
 
@@ -214,9 +214,9 @@ async def test_a_key_of_the_other_screens_can_be_changed(
 
 
 async def test_the_palette_has_the_ids_of_all_screens(book: Builder) -> None:
-    from kbtui.tui.palette import choose
+    from kbtui.tui.palette import find_items
 
-    names = {choice.name for choice in choose([], "id:")}
+    names = {choice.name for choice in find_items([], "id:")}
     assert names == {f"id: {command.id}" for command in ALL}
     library = with_keys(book, {"workshop.write": "f4"})
     async with running(book.root, size=(140, 50), library=library) as tui:
@@ -269,7 +269,7 @@ async def test_a_command_whose_usual_key_is_a_letter_works_in_an_input_by_its_ow
         await tui.press("f")
         await tui.until(lambda: focused(tui) == "filter")
         await tui.press("f6")
-        await tui.until("look again")
+        await tui.until("re-check")
         await tui.press("escape", "f1")
         await tui.until("In the library")
         await tui.press("escape", "f3")

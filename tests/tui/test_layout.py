@@ -166,7 +166,7 @@ async def test_the_status_line_says_the_short_thing_where_there_is_no_room(book:
 
 
 async def test_the_keys_of_an_input_are_whole_ones_too(book: Builder) -> None:
-    async with running(book.root, size=(60, 20)) as tui:
+    async with running(book.root, size=(44, 20)) as tui:
         await tui.press("slash")
         await tui.type("make")
         last = tui.text.split("\n")[-1]

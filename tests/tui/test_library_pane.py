@@ -11,7 +11,7 @@ from tui_support import running
 
 from kbtui.conversations.models import ConversationInfo
 from kbtui.tui.framework.row_list import ListRow
-from kbtui.tui.library_pane import library_rows
+from kbtui.tui.library_pane import make_library_rows
 from kbtui.tui.library_snapshot import LibrarySnapshot
 
 
@@ -272,12 +272,12 @@ async def test_five_thousand_conversations_are_listed_filtered_and_sorted_in_thr
 
     def remembered(*args: Any) -> list[ListRow]:
         made_in.add(threading.current_thread())
-        return library_rows(*args)
+        return make_library_rows(*args)
 
     async with running(workspace_root) as tui:
         pane = tui.main.library_pane
-        with mock.patch("kbtui.tui.library_pane.library_rows", remembered):
-            pane.update(LibrarySnapshot([], infos))
+        with mock.patch("kbtui.tui.library_pane.make_library_rows", remembered):
+            pane.show(LibrarySnapshot([], infos))
             await tui.until(lambda: len(pane.list.rows) > 5_000)
             pane.list.focus()
             await tui.press("f")

@@ -88,16 +88,16 @@ async def test_help_explains_the_keys_of_where_one_is(book: Builder) -> None:
         await tui.press("escape", "2", "question_mark")
         await tui.until("In the reader")
         assert tui.text.index("In the reader") < tui.text.index("Moving inside a pane")
-        assert "Go to the next turn" in tui.text
+        assert "Next turn; with a find" in tui.text
         await tui.press("q")
         assert "In the reader" not in tui.text
         assert tui.app.is_running
 
 
 async def test_every_command_is_in_the_help(book: Builder) -> None:
-    from kbtui.tui.pages import help_document
+    from kbtui.tui.pages import build_help_document
 
-    text = "\n".join(block.search_text() for block in help_document(("reader",)).blocks)
+    text = "\n".join(block.search_text() for block in build_help_document(("reader",)).blocks)
     assert all(command.help in text for command in COMMANDS)
 
 
@@ -231,7 +231,7 @@ async def test_ctrl_c_says_how_to_leave_and_does_when_pressed_again(book: Builde
     async with running(book.root) as tui:
         await tui.press("ctrl+c")
         assert tui.app.is_running
-        assert "nothing is selected to copy; ctrl+c again leaves kbtui" in tui.text
+        assert "Nothing selected. Ctrl+C again quits" in tui.text
         await tui.pilot.press("ctrl+c")
     assert not tui.app.is_running
 
@@ -257,7 +257,7 @@ async def test_a_conversation(book: Builder, size: tuple[int, int]) -> None:
         await tui.open(TALK)
         await tui.until(lambda: any("[1]" in row for row in tui.rows("citations-list")))
         await tui.press("n")
-        await tui.until("No turn has used this" if size[0] > 100 else "turn 1 of 3")
+        await tui.until("Not used by any turn" if size[0] > 100 else "turn 1 of 3")
         for wanted in ("turn 1 of 3", "How do I start?", "▸ learn  project/start", "[1]"):
             assert wanted in tui.text
         matches_snapshot(f"conversation-{size[0]}x{size[1]}", tui.text)
@@ -281,7 +281,9 @@ async def test_results(book: Builder, size: tuple[int, int]) -> None:
         await tui.press("slash")
         await tui.type("make tests")
         await tui.until(lambda: tui.main.results_pane.answer is not None)
-        await tui.until(lambda: "to come" not in tui.main.results_pane.query_one("#answer").text)  # type: ignore[attr-defined]
+        await tui.until(
+            lambda: "adding meaning" not in tui.main.results_pane.query_one("#answer").text
+        )  # type: ignore[attr-defined]
         if size[0] > 100:
             await tui.until("turn 2 of 3")
             await tui.until("17 chars [1]")

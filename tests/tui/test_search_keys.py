@@ -17,7 +17,7 @@ async def search(tui: Tui, words: str) -> None:
     await tui.press("slash")
     await tui.type(words)
     await tui.until(lambda: tui.main.results_pane.answer is not None)
-    await tui.until(lambda: "to come" not in tui.main.results_pane.query_one("#answer").text)  # type: ignore[attr-defined]
+    await tui.until(lambda: "adding meaning" not in tui.main.results_pane.query_one("#answer").text)  # type: ignore[attr-defined]
 
 
 def asked(tui: Tui) -> str:
@@ -34,7 +34,7 @@ async def test_a_hit_is_explained(book: Builder) -> None:
         await search(tui, "make tests")
         await tui.press("escape", "x")
         await tui.until("In each ranking")
-        for wanted in ("stands at 1", "keywords  rank 1", "Words", "What its vector is made of"):
+        for wanted in ("Rank 1", "keywords  rank 1", "Words", "Text behind the embedding"):
             assert wanted in tui.text
         await tui.press("escape")
         await tui.until(lambda: tui.main.panes.focused == "results")
@@ -59,12 +59,12 @@ async def test_what_was_not_found_is_explained(book: Builder) -> None:
 async def test_why_can_be_asked_when_nothing_was_found(book: Builder) -> None:
     async with running(book.root) as tui:
         await search(tui, "xyzzyplugh")
-        await tui.until("after Esc to ask why")
+        await tui.until("w: why")
         await tui.press("escape", "w")
         await tui.until("Why is this not in the results?")
         await tui.type("project/style")
         await tui.press("enter")
-        await tui.until("not in it")
+        await tui.until("missing")
 
 
 async def test_more_like_what_is_read_or_selected(book: Builder) -> None:
@@ -179,7 +179,7 @@ async def test_while_the_first_index_is_made_a_search_says_so_and_how_far_it_is(
         tui.main.sync.handle_event({"event": "gone", "reason": "the engine went away"})
         tui.main.search.query = ""
         tui.main.search.set_query("xyzzyplug")
-        await tui.until("Nothing found.")
+        await tui.until("No results.")
         assert "looking" not in tui.text
 
 

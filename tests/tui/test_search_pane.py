@@ -18,7 +18,7 @@ async def search(tui: Tui, words: str) -> None:
     await tui.press("slash")
     await tui.type(words)
     await tui.until(lambda: tui.main.results_pane.answer is not None)
-    await tui.until(lambda: "to come" not in tui.main.results_pane.query_one("#answer").text)  # type: ignore[attr-defined]
+    await tui.until(lambda: "adding meaning" not in tui.main.results_pane.query_one("#answer").text)  # type: ignore[attr-defined]
 
 
 async def test_hits_show_while_typing_before_a_word_is_whole(book: Builder) -> None:
@@ -135,14 +135,14 @@ async def test_the_mode_and_what_is_missing_are_said_in_one_phrase(book: Builder
 async def test_nothing_found_says_what_to_try(book: Builder) -> None:
     async with running(book.root) as tui:
         await search(tui, "xyzzyplugh")
-        await tui.until("Nothing found.")
+        await tui.until("No results.")
         assert "fewer words" in tui.text
 
 
 async def test_hidden_subjects_are_found_only_while_they_are_shown(book: Builder) -> None:
     async with running(book.root) as tui:
         await search(tui, "hippopotamus")
-        await tui.until("Nothing found.")
+        await tui.until("No results.")
         await tui.press("escape", "full_stop", "slash")
         await tui.until(lambda: any("project/secret" in ref for ref in hits(tui)))
 
@@ -286,7 +286,7 @@ async def test_enter_before_the_hits_are_there_opens_the_first_of_them(book: Bui
     async with running(book.root, library=Slow(book.workspace, load_settings())) as tui:
         await tui.press("slash")
         await tui.type("program")
-        await tui.until(lambda: "Searching …" in tui.text or "no index yet" in tui.text)
+        await tui.until(lambda: "Searching …" in tui.text or "No index yet" in tui.text)
         await tui.press("enter")
         assert tui.main.has_class("searching")
         released.set()

@@ -155,7 +155,7 @@ def test_a_state_that_cannot_be_read_is_no_session_or_an_empty_one(
     library = WithoutEngine(book.workspace, load_settings())
     UserData(book.workspace).save_session("tui", state)
     found = load_session(library)
-    assert found is None or found.history.here is None
+    assert found is None or found.history.current is None
 
 
 refs = st.sampled_from(
@@ -180,5 +180,5 @@ def test_the_way_back_comes_back_around_where_one_was(
     save_session(library, SavedSession(history=trail))
     found = load_session(library)
     assert found is not None
-    assert found.history.here == trail.here
+    assert found.history.current == trail.current
     assert len(found.history.targets) == min(len(places), TARGETS_MOST)

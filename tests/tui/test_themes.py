@@ -20,7 +20,14 @@ from tui_support import running
 
 from kbtui.tui.framework.styled_widget import TEXT_STYLES, resolve_style
 from kbtui.tui.terminal import is_dark
-from kbtui.tui.theme import NAMES, READABLE, THEMES, blended, contrast, partner, user_themes
+from kbtui.tui.theme import (
+    READABLE_CONTRAST,
+    THEMES,
+    compute_contrast,
+    derive_colors,
+    get_counterpart,
+    load_user_themes,
+)
 
 STYLES = Path(__file__).parents[2] / "kbtui" / "tui" / "kbtui.tcss"
 ALL = {theme.name: theme for theme in (*THEMES, *BUILTIN_THEMES.values())}
@@ -56,10 +63,16 @@ def pairs() -> set[tuple[str, str]]:
 
 def unreadable(theme: Theme) -> list[tuple[str, str, float]]:
     variables = theme.to_color_system().generate()
-    made = {**blended(variables), "background": variables["background"]}
+    made = {**derive_colors(variables), "background": variables["background"]}
     colors = {name: Color.parse(value) for name, value in made.items()}
-    ratios = [(text, ground, contrast(colors[text], colors[ground])) for text, ground in pairs()]
-    return [(text, ground, round(ratio, 2)) for text, ground, ratio in ratios if ratio < READABLE]
+    ratios = [
+        (text, ground, compute_contrast(colors[text], colors[ground])) for text, ground in pairs()
+    ]
+    return [
+        (text, ground, round(ratio, 2))
+        for text, ground, ratio in ratios
+        if ratio < READABLE_CONTRAST
+    ]
 
 
 def test_the_styles_have_the_pairs_that_are_looked_at() -> None:
@@ -74,7 +87,7 @@ def test_the_styles_have_the_pairs_that_are_looked_at() -> None:
     # A colour of a theme's own has been through nobody's hands.
     assert (
         not {text for text, _ in found}
-        - set(blended(THEMES[0].to_color_system().generate()))
+        - set(derive_colors(THEMES[0].to_color_system().generate()))
         - {"background"}
     )
 
@@ -95,7 +108,7 @@ def test_whatever_colours_somebody_chooses(primary: str, accent: str, fore: str,
 
 async def test_every_theme_draws_with_the_colours_that_were_tested(book: Builder) -> None:
     async with running(book.root) as tui:
-        for name in (*NAMES, "nord", "ansi-dark", "ansi-light"):
+        for name in (*(theme.name for theme in THEMES), "nord", "ansi-dark", "ansi-light"):
             tui.app.theme = name
             await tui.pilot.pause()
             screen = tui.main
@@ -114,7 +127,7 @@ async def test_every_theme_draws_with_the_colours_that_were_tested(book: Builder
 
 
 def test_what_was_found_can_be_read_in_whatever_text_it_was_found() -> None:
-    colours = blended(THEMES[0].to_color_system().generate())
+    colours = derive_colors(THEMES[0].to_color_system().generate())
     for found in ("found", "found-here"):
         alone = resolve_style(found, colours)
         for role in TEXT_STYLES:
@@ -126,11 +139,11 @@ def test_what_was_found_can_be_read_in_whatever_text_it_was_found() -> None:
 
 def test_dark_and_light_are_partners() -> None:
     for theme in THEMES:
-        other = partner(theme.name, theme.dark)
+        other = get_counterpart(theme.name, theme.dark)
         assert ALL[other].dark is not theme.dark
-        assert partner(other, ALL[other].dark) == theme.name
-    assert partner("nord", True) == "kbtui-light"
-    assert partner("solarized-light", False) == "kbtui-dark"
+        assert get_counterpart(other, ALL[other].dark) == theme.name
+    assert get_counterpart("nord", True) == "kbtui-light"
+    assert get_counterpart("solarized-light", False) == "kbtui-dark"
 
 
 def test_a_theme_of_ones_own(tmp_path: Path) -> None:
@@ -143,13 +156,13 @@ def test_a_theme_of_ones_own(tmp_path: Path) -> None:
     (tmp_path / "d.toml").write_text("= broken")
     (tmp_path / "e.toml").write_text("dark = true\n")
     (tmp_path / "f.toml").write_bytes(b"\xff\xfe")
-    themes, problems = user_themes(tmp_path)
+    themes, problems = load_user_themes(tmp_path)
     assert [(theme.name, theme.dark) for theme in themes] == [("paper", False)]
     assert [problem.split(":")[0] for problem in problems] == [
         f"theme {name}.toml" for name in "abcdef"
     ]
     assert "did you mean 'primary'?" in problems[1]
-    assert user_themes(tmp_path / "none") == ([], [])
+    assert load_user_themes(tmp_path / "none") == ([], [])
 
 
 async def test_it_is_chosen_in_the_palette_and_mistakes_are_said(
@@ -161,11 +174,11 @@ async def test_it_is_chosen_in_the_palette_and_mistakes_are_said(
     (directory / "paper.toml").write_text('dark = false\nprimary = "#1f5fa8"\n')
     (directory / "bad.toml").write_text('primary = "no colour"\n')
     async with running(book.root, size=(160, 40)) as tui:
-        await tui.until("! theme bad.toml: primary: 'no colour' is no colour")
+        await tui.until("! theme bad.toml: primary: invalid colour 'no colour'")
         await tui.press("ctrl+p")
         await tui.until(lambda: getattr(tui.app.focused, "id", "") == "palette-input")
         await tui.type("theme paper")
-        await tui.until("Theme paper")
+        await tui.until("Theme: paper")
         await tui.press("enter")
         await tui.until(lambda: tui.app.theme == "paper")
 
@@ -190,8 +203,8 @@ def test_a_colour_that_a_terminal_names(color: str, dark: bool | None) -> None:
 
 ASK = """
 import json, sys
-from kbtui.tui.terminal import ask_background
-found = ask_background()
+from kbtui.tui.terminal import detect_background
+found = detect_background()
 print("FOUND", json.dumps([found.dark, found.typed]), flush=True)
 """
 

@@ -80,7 +80,7 @@ async def test_results_follow_the_files_while_one_looks_at_them(live: Builder) -
         await tui.until("index ready")
         await tui.press("slash")
         await tui.type("quokka")
-        await tui.until("Nothing found.")
+        await tui.until("No results.")
         live.subject("project/animal.md", "# Animal\n\nThe quokka smiles.\n")
         await tui.until("project/animal")
         await tui.press("enter")

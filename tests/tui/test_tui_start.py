@@ -81,7 +81,7 @@ async def test_the_first_paint_waits_for_nothing(book: Builder) -> None:
         async with app.run_test(size=(100, 30)) as pilot:
             await pilot.pause()
             text = "\n".join(strip.text for strip in app.screen._compositor.render_strips())
-            assert "search subjects and conversations" in text
+            assert "Search topics and conversations" in text
             assert "Reading the workspace" in text
             # Keys work meanwhile.
             await pilot.press("slash", "x")
@@ -178,7 +178,7 @@ def test_a_mistake_of_our_own_is_said_after_the_screen_and_kept_in_the_log(
     terminal.keys("T")
     assert terminal.leave() == 3
     said = terminal.raw.decode().partition("\x1b[?1049l")[2]
-    assert "a mistake of kbtui's own: RuntimeError: a mistake" in said
+    assert "kbtui crashed: RuntimeError: a mistake" in said
     assert "hint" in said
     assert "Traceback" not in said
     log = (home / "state/kbtui/tui.log").read_text()
@@ -203,15 +203,15 @@ def test_no_workspace_is_said_before_the_screen_is_taken(tmp_path: Path) -> None
 GUARD = """
 import os, sys
 from pathlib import Path
-from kbtui.tui.terminal import StderrRedirect as Guard
-guard = Guard(Path(sys.argv[1]))
-guard.set()
+from kbtui.tui.terminal import StderrRedirect
+redirect = StderrRedirect(Path(sys.argv[1]))
+redirect.start()
 sys.__stderr__.write("drawn\\n"); sys.__stderr__.flush()
 os.write(2, b"native noise\\n")
-with guard.aside():
+with redirect.suspend():
     os.write(2, b"an editor speaks\\n")
 os.write(2, b"more noise\\n")
-guard.lift()
+redirect.stop()
 os.write(2, b"a traceback\\n")
 """
 

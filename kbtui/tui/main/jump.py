@@ -1,4 +1,4 @@
-"""Jump labels: a letter on every row, link and pane in sight, and what it leads to."""
+"""Jump labels: a letter on each row, link and pane in sight, and where it leads."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 LETTERS = "asdfghjklqwertyuiopzxcvbnm"
 
 
-class Target(NamedTuple):
-    """Something to jump to: its cell on the screen, its label, what jumping there does."""
+class JumpTarget(NamedTuple):
+    """A label: its cell on the screen, its letters, and what typing them does."""
 
     x: int
     y: int
@@ -33,28 +33,28 @@ class Target(NamedTuple):
     go: Callable[[], object]
 
 
-def targets(panes: PaneLayout, open_link: Callable[[], object]) -> list[Target]:
-    """All that is in sight: panes by their digits, rows and links by letters."""
-    found: list[Target] = []
+def find_jump_targets(panes: PaneLayout, open_link: Callable[[], object]) -> list[JumpTarget]:
+    """Return labels for everything in sight: digits for panes, letters for rows and links."""
+    found: list[JumpTarget] = []
     shown = (panes.library, panes.reader, panes.citations, panes.results)
     for digit, pane in zip("1234", shown, strict=True):
         if pane.region.width:
             go = lambda name=pane.id: panes.focus(FOCUS_TARGETS[name])  # noqa: E731
-            found.append(Target(pane.region.right - 3, pane.region.y, digit, go))
-    spots = [*_rows(panes), *_links(panes, open_link)]
+            found.append(JumpTarget(pane.region.right - 3, pane.region.y, digit, go))
+    places = [*_find_rows(panes), *_find_links(panes, open_link)]
     return found + [
-        Target(x, y, label, go)
-        for (x, y, go), label in zip(spots, _labels(len(spots)), strict=False)
+        JumpTarget(x, y, label, go)
+        for (x, y, go), label in zip(places, _make_labels(len(places)), strict=False)
     ]
 
 
-def _labels(count: int) -> list[str]:
+def _make_labels(count: int) -> list[str]:
     if count <= len(LETTERS):
         return list(LETTERS)
     return [one + other for one in LETTERS for other in LETTERS]
 
 
-def _rows(panes: PaneLayout) -> Iterator[tuple[int, int, Callable[[], object]]]:
+def _find_rows(panes: PaneLayout) -> Iterator[tuple[int, int, Callable[[], object]]]:
     for pane in (panes.library, panes.results, panes.citations):
         found: RowList = pane.list
         if not found.region.width:
@@ -69,10 +69,10 @@ def _rows(panes: PaneLayout) -> Iterator[tuple[int, int, Callable[[], object]]]:
             yield found.region.x, found.region.y + line, go
 
 
-def _links(
+def _find_links(
     panes: PaneLayout, open_link: Callable[[], object]
 ) -> Iterator[tuple[int, int, Callable[[], object]]]:
-    """Lines of the reader that Enter does something at, and lines with links."""
+    """Yield the lines of the reader that Enter acts on, and those with links."""
     reader = panes.reader.document_view
     if not reader.region.width:
         return
@@ -95,16 +95,16 @@ def _links(
         yield reader.region.x, reader.region.y + y, go
 
 
-class _Labelled(StyledWidget):
-    """The screen below as it was, with the labels on it."""
+class _LabeledScreen(StyledWidget):
+    """A picture of the screen below, with labels."""
 
-    def __init__(self, strips: list[Strip], spots: list[Target]) -> None:
+    def __init__(self, strips: list[Strip], places: list[JumpTarget]) -> None:
         super().__init__(id="labelled")
-        self._strips, self._spots = strips, spots
+        self._strips, self._spots = strips, places
         self.typed = ""
 
     def render_line(self, y: int) -> Strip:
-        """A line of it."""
+        """Draw a line of the picture, with its labels."""
         strip = self._strips[y] if y < len(self._strips) else Strip.blank(self.size.width)
         screen = self.screen
         assert isinstance(screen, StyledScreen)
@@ -118,7 +118,7 @@ class _Labelled(StyledWidget):
 
 
 class JumpScreen(StyledScreen):
-    """Takes a label's letters; any other key, or a click, leaves."""
+    """Returns what the typed label leads to; any other key, or a click, cancels."""
 
     INHERIT_BINDINGS: ClassVar[bool] = False
 
@@ -126,32 +126,32 @@ class JumpScreen(StyledScreen):
         self, below: StyledScreen, panes: PaneLayout, open_link: Callable[[], object]
     ) -> None:
         super().__init__()
-        self.targets = targets(panes, open_link)
-        self._shown = _Labelled(list(below._compositor.render_strips()), self.targets)
+        self.targets = find_jump_targets(panes, open_link)
+        self._picture = _LabeledScreen(list(below._compositor.render_strips()), self.targets)
 
     def compose(self) -> ComposeResult:
-        """The picture of the screen below."""
-        yield self._shown
+        """Return the picture."""
+        yield self._picture
 
     def on_key(self, event: events.Key) -> None:
-        """A letter of a label."""
+        """Take a letter of a label."""
         event.stop()
         event.prevent_default()
-        typed = self._shown.typed + (event.character or " ")
+        typed = self._picture.typed + (event.character or " ")
         fitting = [target for target in self.targets if target.label.startswith(typed)]
         if not fitting:
             self.dismiss(None)
         elif fitting[0].label == typed:
             self.dismiss(fitting[0].go)
         else:
-            self._shown.typed = typed
-            self._shown.refresh()
+            self._picture.typed = typed
+            self._picture.refresh()
 
     def on_click(self) -> None:
-        """Leave."""
+        """Cancel."""
         self.dismiss(None)
 
     def on_resize(self, event: events.Resize) -> None:
-        """The picture is no longer true."""
-        if self.is_current and len(self._shown._strips) not in (0, event.size.height):
+        """Cancel, because the picture has the old size."""
+        if self.is_current and len(self._picture._strips) not in (0, event.size.height):
             self.dismiss(None)

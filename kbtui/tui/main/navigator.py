@@ -12,7 +12,7 @@ from kbtui.tui.framework.gc_tuning import pause_gc
 from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.library_snapshot import TopicListing
 from kbtui.tui.navigation_target import HOME, make_target
-from kbtui.tui.pages import home_document, problem_document, topic_document
+from kbtui.tui.pages import build_home_document, build_problem_document, build_topic_document
 from kbtui.tui.reader.blocks import TextBlock
 
 if TYPE_CHECKING:
@@ -140,7 +140,9 @@ class Navigator:
         self._open_worker.discard_results()
         self.is_opening = False
         if target.key.startswith("problem:"):
-            self._show_document(target, problem_document(target.key, "A problem", target.text))
+            self._show_document(
+                target, build_problem_document(target.key, "A problem", target.text)
+            )
             return
         if (
             target.is_same_document(self.shown)
@@ -247,9 +249,13 @@ class Navigator:
             made = self._make_document(target, contents, show_beginning, shown)
             return _lay_out_beginning(made)
         except KbtuiError as error:
-            return problem_document(target.key, target.key, error.message, error.where, error.hint)
+            return build_problem_document(
+                target.key, target.key, error.message, error.where, error.hint
+            )
         except (OSError, ValueError, RecursionError, MemoryError) as error:
-            return problem_document(target.key, target.key, f"{type(error).__name__}: {error}")
+            return build_problem_document(
+                target.key, target.key, f"{type(error).__name__}: {error}"
+            )
 
     def _make_document(
         self,
@@ -261,7 +267,7 @@ class Navigator:
         library, ref = self._library, target.ref
         if target.key == "home":
             name, now = library.workspace.name, self._clock()
-            return home_document(name, contents, now, self.notices, self.keymap)
+            return build_home_document(name, contents, now, self.notices, self.keymap)
         if target.key == "prompt":
             return _make_prompt_document(library)
         if ref is None:
@@ -310,7 +316,7 @@ def _make_prompt_document(library: Library) -> Document:
     text = library.load_knowledge().prompt()
     if text is None:
         reason = "There is no <knowledge> section: no topic has anything to list or pre-load."
-        return problem_document("prompt", "<knowledge>", reason)
+        return build_problem_document("prompt", "<knowledge>", reason)
     return build_text_document("prompt", "The <knowledge> prompt", text, view="prompt")
 
 
@@ -321,7 +327,7 @@ def _make_topic_document(library: Library, name: str) -> Document:
         raise NothingFound(f"there is no topic {name!r}")
     problems = [problem for problem in knowledge.problems if problem.topic == name]
     listing = TopicListing(topic, knowledge.subjects(name), problems)
-    return topic_document(listing, knowledge.learn(name).text)
+    return build_topic_document(listing, knowledge.learn(name).text)
 
 
 def _make_subject_document(library: Library, ref: Ref, view: str) -> Document:

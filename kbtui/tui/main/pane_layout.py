@@ -1,4 +1,4 @@
-"""The panes of the main screen: which are shown, how wide they are, and which has the focus."""
+"""The panes of the main screen: which ones are shown, how wide they are, and which has the focus."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
 
 WIDTH_CLASSES = [(0, "-one"), (72, "-two"), (104, "-three"), (150, "-wide")]
-"""The least width of a screen, and its class. `-one` shows one pane at a time."""
+"""Least width of a screen in cells -> its class; `-one` shows one pane at a time."""
 HEIGHT_CLASSES = [(0, "-low"), (14, "-high")]
-"""The least height of a screen, and its class."""
+"""Least height of a screen in lines -> its class."""
 DEFAULT_WIDTHS = {
     "-two": {"library": 30, "citations": 32},
     "-three": {"library": 34, "citations": 28},
     "-wide": {"library": 42, "citations": 40},
 }
-"""Cells of a pane by the screen's width class; the reader has what is left."""
+"""Width class -> cells of the panes; the reader gets the rest."""
 READER_MAX_WIDTH = 110
-"""Longer lines are hard to read; the citations get the rest of a wide terminal (kbtui.tcss)."""
+"""Cells of the reader in a wide terminal, where the citations get the rest (see `kbtui.tcss`)."""
 MIN_WIDTH = 16
-"""Cells that every pane keeps; the reader keeps twice as many."""
+"""Least cells of a pane; the reader has at least twice as many."""
 
 FOCUS_TARGETS = {
     "library": "#library-list",
@@ -36,7 +36,7 @@ FOCUS_TARGETS = {
     "citations": "#citations-list",
     "results": "#results-list",
 }
-"""The panes by id, and what gets the focus in each. A pane's id is also its command scope."""
+"""Pane id -> the widget that gets its focus. The id is also the scope of its commands."""
 
 FOLDABLE = ("library", "citations")
 
@@ -44,8 +44,7 @@ FOLDABLE = ("library", "citations")
 class PaneLayout:
     """Shows, folds, resizes and focuses the panes of a screen.
 
-    It sets classes on the screen; kbtui.tcss says what they show. `extra_widths` are the cells
-    that a pane has beyond its default.
+    It sets classes on the screen; `kbtui.tcss` defines what they show.
     """
 
     def __init__(
@@ -60,14 +59,15 @@ class PaneLayout:
         self.library, self.results = library, results
         self.reader, self.citations = reader, citations
         self.extra_widths: dict[str, int] = {}
-        self._grabbed: tuple[str, int] | None = None
+        """Cells that a pane is wider than its default, or narrower if negative."""
+        self._grabbed_border: tuple[str, int] | None = None
         self._size: Size | None = None
 
     # focus
 
     @property
     def focused(self) -> str | None:
-        """The pane that has the focus."""
+        """The name of the focused pane, None if no pane has the focus."""
         return self._find_pane_name(self._screen.focused)
 
     def _find_pane_name(self, widget: Widget | None) -> str | None:
@@ -78,13 +78,13 @@ class PaneLayout:
         return None
 
     def focus(self, selector: str) -> None:
-        """Focus a widget, and show the pane that it is in."""
+        """Focus a widget by its CSS selector, and show its pane."""
         target = self._screen.query_one(selector)
         self.show_pane(self._find_pane_name(target))
         self._screen.set_focus(target)
 
     def show_pane(self, name: str | None) -> None:
-        """Show a pane, also where there is no room for all of them."""
+        """Show a pane, also if there is room for one only."""
         if name is None:
             return
         screen = self._screen
@@ -97,7 +97,7 @@ class PaneLayout:
             screen.remove_class("citing")
 
     def focus_next(self, step: int) -> None:
-        """Focus the next pane, or the one before."""
+        """Focus the next pane (1) or the previous one (-1)."""
         if self._screen.has_class("searching"):
             order = ["#search", "#results-list", "#document"]
         else:
@@ -116,11 +116,11 @@ class PaneLayout:
 
     @property
     def folded(self) -> list[str]:
-        """The panes that were folded away."""
+        """The names of the folded panes."""
         return [name for name in FOLDABLE if self._screen.has_class(f"no-{name}")]
 
     def fold_pane(self, name: str) -> bool:
-        """Fold the focused pane away; False where `name` is another one or cannot be folded."""
+        """Fold a pane if it has the focus; return False if it has not or cannot be folded."""
         if name not in FOLDABLE or self.focused != name:
             return False
         screen = self._screen
@@ -137,23 +137,23 @@ class PaneLayout:
         return True
 
     def restore(self, folded: list[str], extra_widths: dict[str, int]) -> None:
-        """Fold and resize the panes as they were left."""
+        """Fold and resize the panes as in the saved session."""
         for name in folded:
             self._screen.add_class(f"no-{name}")
         if self.focused in folded and not self._screen.has_class("-one"):
-            self.focus("#document")  # a hidden pane cannot keep the focus
+            self.focus("#document")  # A hidden pane cannot keep the focus.
         self.extra_widths = dict(extra_widths)
         self.apply_widths()
 
     def toggle_zoom(self) -> None:
-        """Show the focused pane alone, or all of them again."""
+        """Show the focused pane alone, or all panes again."""
         self._screen.toggle_class("zoomed")
         self.apply_widths()
 
     # widths
 
     def get_size_classes(self, size: Size) -> dict[str, bool]:
-        """Which of the size classes a screen of this size has."""
+        """Return each size class, and whether a screen of this size has it."""
         classes = {}
         for room, breakpoints in ((size.width, WIDTH_CLASSES), (size.height, HEIGHT_CLASSES)):
             has = max(one for one in breakpoints if room >= one[0])
@@ -161,7 +161,7 @@ class PaneLayout:
         return classes
 
     def update_size(self) -> None:
-        """Set the classes of a new size before Textual does, so that it lays out only once."""
+        """Set the size classes before Textual does, so that it lays out only once."""
         size = self._screen.app.size
         before, self._size = self._size, size
         if before is not None and before != size:
@@ -183,14 +183,14 @@ class PaneLayout:
         return width
 
     def _get_neighbour_width(self, name: str) -> int:
-        """Cells of the pane that shares the screen with this one and the reader."""
+        """Return the cells of the pane on the other side of the reader, 0 if it is hidden."""
         other = {"library": "citations", "citations": "library"}.get(name)
         if other is None or not self._screen.query_one(f"#{other}").display:
             return 0
         return max(MIN_WIDTH, self._get_default_width(other) + self.extra_widths.get(other, 0))
 
     def apply_widths(self) -> None:
-        """Give the panes their widths for the screen's size."""
+        """Set the widths of the panes for the size of the screen."""
         kind, total = self._width_class, self._screen.app.size.width
         alone = self._screen.has_class("zoomed")
         for name in ("library", "citations", "results"):
@@ -207,7 +207,7 @@ class PaneLayout:
             pane.styles.width = max(MIN_WIDTH, min(width, most))
 
     def widen(self, name: str | None, by: int) -> bool:
-        """Make a pane wider; the reader takes the cells from its neighbour."""
+        """Make a pane wider by some cells of the reader; return False if that is not possible."""
         if self._width_class is None or name is None:
             return False
         if name == "reader":
@@ -218,13 +218,13 @@ class PaneLayout:
         before = pane.outer_size.width
         self.extra_widths[name] = before - self._get_default_width(name) + by
         self.apply_widths()
-        # Keep what was applied, so that the way back from a bound is as long as the way there.
+        # Store the width within bounds, so that the opposite command takes effect at once.
         if (width := pane.styles.width) is not None:
             self.extra_widths[name] = int(width.value) - self._get_default_width(name)
         return True
 
     def reset_layout(self) -> None:
-        """Give all panes their default widths, and unfold them."""
+        """Reset the widths of the panes, and unfold them."""
         self._screen.remove_class("zoomed", *(f"no-{name}" for name in FOLDABLE))
         self.extra_widths.clear()
         self.apply_widths()
@@ -232,7 +232,7 @@ class PaneLayout:
     # dragging a border
 
     def grab_border(self, x: int, y: int) -> bool:
-        """Take hold of the border at this cell; False where there is none."""
+        """Grab the border at a cell; return False if there is none."""
         if self._width_class is None:
             return False
         for name, edge in (("library", "right"), ("results", "right"), ("citations", "left")):
@@ -242,20 +242,20 @@ class PaneLayout:
             at = region.right - 1 if edge == "right" else region.x
             beyond = at + 1 if edge == "right" else at - 1
             if x in (at, beyond) and 0 < x < self._screen.size.width - 1:
-                self._grabbed = (name, x)
+                self._grabbed_border = (name, x)
                 return True
         return False
 
     def drag_border(self, x: int) -> None:
-        """Move the border that was grabbed."""
-        if self._grabbed is None:
+        """Move the grabbed border to a column."""
+        if self._grabbed_border is None:
             return
-        name, before = self._grabbed
+        name, before = self._grabbed_border
         by = x - before if name != "citations" else before - x
         if by and self.widen(name, by):
-            self._grabbed = (name, x)
+            self._grabbed_border = (name, x)
 
     def release_border(self) -> bool:
-        """Let go of the border; False where none was grabbed."""
-        grabbed, self._grabbed = self._grabbed is not None, None
+        """Release the border; return False if none was grabbed."""
+        grabbed, self._grabbed_border = self._grabbed_border is not None, None
         return grabbed

@@ -475,7 +475,7 @@ class MainScreen(StyledScreen):
         """Make the focused pane wider by some cells, or narrower if negative."""
         self.panes.widen(self.panes.focused, by)
 
-    def action_usual_widths(self) -> None:
+    def action_reset_panes(self) -> None:
         """Reset the widths of the panes, and unfold them."""
         self.panes.reset_layout()
 
@@ -483,21 +483,26 @@ class MainScreen(StyledScreen):
 
     def action_help(self) -> None:
         """Show the keys that work here."""
-        from kbtui.tui.pages import help_document
+        from kbtui.tui.pages import build_help_document
         from kbtui.tui.reader.document_view import PageScreen
 
-        page = help_document(self.hints.scopes, self.hints.keymap)
+        page = build_help_document(self.hints.scopes, self.hints.keymap)
         self.app.push_screen(PageScreen("Help", page))
 
     def action_palette(self) -> None:
         """Find a command, topic, subject or conversation by name."""
-        from kbtui.tui.palette import PaletteScreen, command_choices, place_choices, theme_choices
+        from kbtui.tui.palette import (
+            PaletteScreen,
+            list_command_items,
+            list_target_items,
+            list_theme_items,
+        )
 
         contents, hidden = self.library_pane.contents, self.library_pane.state.hidden
         palette = PaletteScreen(
-            command_choices(self.hints.scopes, self.hints.keymap),
-            theme_choices(self.app.available_themes),
-            lambda: place_choices(contents, hidden),
+            list_command_items(self.hints.scopes, self.hints.keymap),
+            list_theme_items(self.app.available_themes),
+            lambda: list_target_items(contents, hidden),
         )
         self.app.push_screen(palette, self.run_choice)
 

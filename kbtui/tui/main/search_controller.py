@@ -413,13 +413,13 @@ class SearchController:
             return
 
         def show(explanation: Explanation | None) -> None:
-            from kbtui.tui.pages import explanation_page
+            from kbtui.tui.pages import build_explanation_document
             from kbtui.tui.reader.document_view import PageScreen
 
             if explanation is None:
                 status.flash("No longer in the results: files or index changed.", "warning")
                 return
-            page = explanation_page(explanation, question.query)
+            page = build_explanation_document(explanation, question.query)
             self._main.screen.app.push_screen(PageScreen("Why", page))
 
         self._items.run_slow(
