@@ -1,4 +1,4 @@
-"""Which turn used what: explicit events that succeeded, once a turn, targets that may be gone."""
+"""Citations of a turn: successful calls only, once per turn, and targets that are gone."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +19,7 @@ NOW = datetime(2026, 5, 29, 10, tzinfo=UTC)
 
 
 class Knowledge:
-    """Two topics of a few subjects, as the knowledge room would give them."""
+    """A stub of `kbtui.knowledge.Knowledge` with two topics."""
 
     def __init__(self) -> None:
         self.topics = {
@@ -65,7 +65,7 @@ def used(
     is_error: bool = False,
     **arguments: Any,
 ) -> list[Event]:
-    """A call and its result; None for a call that still waits."""
+    """Return a call and its result; without a result the call has no answer yet."""
     call = Event("tool_call_request", NOW, "", 0, name=tool, arguments=arguments)
     if result is None:
         return [call]

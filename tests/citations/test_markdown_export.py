@@ -1,4 +1,4 @@
-"""A conversation as Markdown: everything said, in order, with the sources of each turn."""
+"""A conversation as Markdown: all messages in order, with the sources of each turn."""
 
 from datetime import UTC, datetime
 from pathlib import Path

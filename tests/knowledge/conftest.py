@@ -1,4 +1,4 @@
-"""Small workspaces for the knowledge tests."""
+"""Fixtures: small workspaces for the tests of knowledge."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,7 +17,7 @@ def workspace(workspace_root: Path) -> Workspace:
 
 @pytest.fixture
 def build(workspace: Workspace) -> Build:
-    """Write files and `.jp/kb.toml` into the workspace, and load it."""
+    """Write files and `.jp/kb.toml` into the workspace and load its knowledge."""
 
     def build(
         kb: str | None = None, files: Mapping[str, str | bytes] | None = None, **flags: list[str]
@@ -32,7 +32,7 @@ def build(workspace: Workspace) -> Build:
 
 @pytest.fixture
 def two_topics(build: Build) -> Build:
-    """Two topics; `project` and `skills` add lines to their tables."""
+    """Return a workspace with two topics; `project` and `skills` are lines for their tables."""
 
     def two_topics(project: str = "", skills: str = "", **flags: list[str]) -> Knowledge:
         first, second = TOPICS.split("\n\n")

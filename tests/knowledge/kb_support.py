@@ -1,4 +1,4 @@
-"""Files of small workspaces for the knowledge tests."""
+"""Files of small workspaces for the tests of knowledge."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path

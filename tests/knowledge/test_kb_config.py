@@ -1,4 +1,4 @@
-"""Topics from configuration: fields, layers, mistakes, flags; fragments."""
+"""Topics from the configuration: fields, layers, mistakes, command-line options; prompt fragments."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Marks: previewed, written to `.jp/kb.toml` without losing a word of it, undone."""
+"""Marks are previewed, written to `.jp/kb.toml` without losing anything in it, and undone."""
 
 import os
 import tomllib

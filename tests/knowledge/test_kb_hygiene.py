@@ -1,4 +1,4 @@
-"""What hygiene finds, and what it leaves in peace."""
+"""What `lint_knowledge` reports and what it leaves alone."""
 
 from kb_support import Build
 

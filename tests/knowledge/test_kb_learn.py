@@ -1,4 +1,4 @@
-"""What `learn` returns, byte for byte, compared with examples written by hand."""
+"""The answers of `learn`, byte for byte, compared with examples written by hand."""
 
 import os
 import re
@@ -386,7 +386,7 @@ def test_unreadable_subjects_are_a_line_and_the_others_still_come(
     (workspace_root / "t/gone.md").unlink()
     plain_open = os.open
 
-    # Tests may run as root, whom no mode keeps out: the system's refusal is made here.
+    # Root can read every file, so simulate the refusal.
     def refuse(path: object, *rest: object, **options: object) -> int:
         if str(path).endswith("shut.md"):
             raise PermissionError(13, "Permission denied")

@@ -1,4 +1,4 @@
-"""The `<knowledge>` section and the tool's definition, compared with examples written by hand."""
+"""The `<knowledge>` section and the definition of `learn`, compared with examples written by hand."""
 
 import json
 

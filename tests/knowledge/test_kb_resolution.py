@@ -1,7 +1,6 @@
-"""Slugs, hidden, disabled, collisions and globs against a simple model.
+"""Slugs, hidden and disabled subjects, collisions and globs, compared with a simple model.
 
-The model below is written without the code under test; hypothesis compares the two on
-generated trees.
+The model below does not use the code under test; hypothesis compares the two on generated trees.
 """
 
 import fnmatch
@@ -96,7 +95,7 @@ class Model:
         return list(dict.fromkeys(found))
 
 
-# What is generated: few names, so that they meet.
+# Generate few different names, so that collisions are frequent.
 
 NAMES = ["a", "b", "ab", "a.b", "[a]", "A"]
 folders = st.sampled_from([*NAMES, ".a", ".b", "a.md"])
@@ -107,7 +106,7 @@ files = st.builds(
 paths = st.builds(
     lambda above, name: "/".join([*above, name]), st.lists(folders, max_size=2), files
 )
-# Where one name is all there is, slugs are contested.
+# Trees in which most files have the same slug.
 rivals = st.builds(
     lambda folder, dot, ending: f"{folder}{dot}a{ending}",
     st.sampled_from(["", "", "d/", ".d/"]),
@@ -123,7 +122,7 @@ patterns = st.lists(globs, max_size=3)
 
 
 def sound(tree: list[str]) -> list[str]:
-    """A path that needs a file as a directory is left out."""
+    """Return the paths without those that need a file as a directory."""
     kept: list[str] = []
     for path in tree:
         below = any(other.startswith(path + "/") for other in kept)

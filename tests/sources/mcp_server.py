@@ -1,4 +1,4 @@
-"""A real MCP server for tests: serves the resources that a JSON file names, or misbehaves.
+"""An MCP server for tests: serves the resources in a JSON file, or misbehaves.
 
 usage: mcp_server.py RESOURCES.json [hang-start|hang-list|hang-read|die|garbage|many]
 """

@@ -1,4 +1,4 @@
-"""Private and loopback places are refused in every form that leads there."""
+"""Private and loopback addresses are refused in every form."""
 
 import ipaddress
 

@@ -1,4 +1,4 @@
-"""Nothing runs that its user has not approved, block by block: a clone is only files."""
+"""A source runs only if the user approved its table: cloning a workspace runs nothing."""
 
 import shutil
 import sys
@@ -17,7 +17,7 @@ from kbtui.workspace import open_root
 
 
 def hostile(root: Path, site: Site, marker: Path) -> Builder:
-    """Somebody's workspace that would fetch, read a secret and run a program, every minute."""
+    """Return a cloned workspace whose sources would fetch, read a secret and run a program."""
     builder = Builder(root)
     builder.topics(guide={})
     (root / "server.py").write_text(f"open({str(marker)!r}, 'w').close()\n")

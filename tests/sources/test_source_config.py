@@ -1,4 +1,4 @@
-"""kb-sources.toml: read with care, one mistake leaves the others, edited without losing a word."""
+"""`.jp/kb-sources.toml`: a mistake affects one source only, and editing loses nothing."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""A crawl over a real server: what it takes, what it leaves, what it does the second time."""
+"""A crawl of a real server: what it fetches, what it skips, and what a second run does."""
 
 import gzip
 import time
@@ -165,7 +165,7 @@ def test_a_second_run_changes_only_what_changed(bench: Bench, site: Site) -> Non
     assert "New words" in after["changed.md"]
     for name in ("same.md", "below.md"):
         assert (folder / name).stat().st_mtime_ns == times[name]
-    # Links of an unchanged page are still followed, and it was asked for changes alone.
+    # Links of an unchanged page are still followed, and the request was conditional.
     asked = dict(site.asked)
     assert asked["/same"]["if-none-match"] == '"1"'
     assert "/below" in asked
@@ -182,7 +182,7 @@ def test_a_page_that_fails_keeps_its_document_and_makes_the_run_partial(
     run = bench.run()
     assert run.status == "partial"
     assert "/a: the server answered 500" in (run.error or "")
-    # What was not met may be linked from what failed.
+    # Pages that the run did not find may be linked from the page that failed.
     assert set(bench.documents()) == {"index.md", "a.md", "b.md"}
     site.pages["/a"] = linked("A")
     assert bench.run().removed == 1

@@ -1,4 +1,4 @@
-"""A source's directory: only what changed is touched, and nothing that a person wrote is lost."""
+"""A source's directory: only changed documents are written, and the user's edits are never lost."""
 
 import os
 import threading
@@ -49,11 +49,11 @@ def test_what_a_person_changed_is_left_alone_and_said(root: Path) -> None:
     for name, change in (("a", "\nMy remark.\n"), ("b", "\nMine too.\n")):
         path = root / "topic/docs" / f"{name}.md"
         path.write_text(path.read_text() + change)
-    # Unchanged at the source: nothing to say.
+    # Unchanged at the source: no message.
     same = fill(root, "a", "b", "c")
     same.remove_unseen()
     assert (same.problems, same.edited) == ([], [])
-    # Changed there, or gone there: kept here, and said.
+    # Changed or deleted at the source: kept here, with a message.
     found = fill(root, "a", text="other text")
     found.remove_unseen()
     assert found.problems == []

@@ -1,4 +1,4 @@
-"""Servers that mean harm, and broken ones: refused, bounded, said, and nothing half taken in."""
+"""Hostile and broken servers: refused or limited, reported, and nothing is stored in part."""
 
 import asyncio
 import ipaddress
@@ -27,7 +27,7 @@ def fetch(url: str, *, limits: SourceLimits = FAST, resolve: Any = None, **optio
 
 
 def raw(text: bytes) -> Answer:
-    """An answer written byte by byte as it is."""
+    """Return a response that is sent byte by byte as it is."""
 
     def answer(handler: Any) -> None:
         handler.wfile.write(text)
@@ -112,7 +112,7 @@ def test_a_name_that_leads_to_a_private_place_is_never_connected_to(site: Site) 
 def test_a_name_that_changes_its_mind_leads_nowhere(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The test's server stands for a public one: of all addresses only its own is."""
+    """The test server's address counts as public, all others as private."""
     site.pages |= {"/1": b"one", "/2": b"two"}
     public = ipaddress.ip_address("127.0.0.1")
     monkeypatch.setattr(url_policy, "is_public", lambda address: address == public)
@@ -127,7 +127,7 @@ def test_a_name_that_changes_its_mind_leads_nowhere(
         async with HttpFetcher(FAST, (), resolve) as fetcher:
             first = await fetcher.get(site.url("/1", host="rebind.example"))
             assert first.body == b"one"
-            # Connected to what was checked: nobody resolved a second time.
+            # The connection went to the checked address: the name was resolved only once.
             assert len(asked) == 1
             with pytest.raises(FetchError, match=r"127\.0\.0\.2"):
                 await fetcher.get(site.url("/2", host="rebind.example"))
@@ -177,7 +177,7 @@ def test_proxies_of_the_environment_are_not_used(
 
 @pytest.fixture
 def secure(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """The port of a server whose certificate is for good.example, which is trusted for the test."""
+    """Return the port of a server with a certificate for good.example that the test trusts."""
     pem = Path(__file__).with_name("good.example.pem")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(pem)

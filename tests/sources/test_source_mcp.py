@@ -1,4 +1,4 @@
-"""Resources of a real MCP server in a process of its own, and of servers that misbehave."""
+"""Resources of a real MCP server in its own process, and of servers that misbehave."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""Pages as common generators make them become the Markdown that a person would have written."""
+"""Pages of common site generators become clean Markdown."""
 
 import re
 from pathlib import Path

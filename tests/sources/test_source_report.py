@@ -1,4 +1,4 @@
-"""A run says what it did to the documents, what it skipped and why, and what it left alone."""
+"""The result of a run: changed documents, skipped ones with the reason, and edited ones."""
 
 import json
 import signal
@@ -47,7 +47,7 @@ def test_what_a_crawl_skips_is_named_and_no_failure(bench: Bench, site: Site) ->
     assert ".json" in said["/feed.json"]
     assert "robots.txt" in said["/secret"]
     assert "image/jpeg" in said["/photo"]
-    # It is remembered with the run.
+    # The result is stored with the run.
     assert UserData(bench.builder.workspace).last_runs()["docs"] == run
 
 
@@ -101,7 +101,7 @@ def test_an_interrupted_run_counts_what_it_kept(bench: Bench, site: Site) -> Non
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # Whoever started the tests may ignore it, which is inherited.
+        # The parent process may ignore SIGINT, which children inherit.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert reached.wait(60)

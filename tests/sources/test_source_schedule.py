@@ -1,4 +1,4 @@
-"""Cron: due once for however many missed times, never unapproved, each run a process of its own."""
+"""The schedule: several missed times count once, approval is required, each run is a process."""
 
 import os
 import time
@@ -33,7 +33,7 @@ def hourly(bench: Bench) -> Bench:
 
 
 def first_time(bench: Bench) -> float:
-    """When the source is due first: a test that reckons from the clock fails as an hour ends."""
+    """Return the first time at which the source is due; the tests do not depend on the clock."""
     found = find_due_time(
         bench.builder.workspace, UserData(bench.builder.workspace), bench.source()
     )

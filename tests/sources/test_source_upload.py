@@ -1,4 +1,4 @@
-"""Files and directories of a person's own: text, Markdown, HTML, PDF, Word, source code."""
+"""`file_upload`: text, Markdown, HTML, PDF, Word and source code, single files and directories."""
 
 import io
 import zipfile
@@ -13,7 +13,7 @@ from kbtui.userdata import UserData
 
 
 def pdf(*pages: str) -> bytes:
-    """A small, correct PDF with a line of text on each page."""
+    """Return a small valid PDF with a line of text on each page."""
     objects = ["<< /Type /Catalog /Pages 2 0 R >>"]
     kids = " ".join(f"{4 + 2 * at} 0 R" for at in range(len(pages)))
     objects.append(f"<< /Type /Pages /Kids [{kids}] /Count {len(pages)} >>")
@@ -170,7 +170,7 @@ def test_a_fifo_does_not_hang_a_run(bench: Bench) -> None:
 
 
 def docx(*paragraphs: tuple[str, str], table: list[list[str]] | None = None) -> bytes:
-    """A small Word file: paragraphs as (style, text), and a table after them."""
+    """Return a small Word file: paragraphs as (style, text), and a table after them."""
     space = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
     rows = "".join(
         f"<w:p><w:pPr><w:pStyle w:val='{style}'/></w:pPr><w:r><w:t>{text}</w:t></w:r></w:p>"
@@ -274,7 +274,7 @@ def test_documents_that_carry_a_path_from_before_keep_their_files(bench: Bench) 
     (bench.root / "inbox/a.md").write_text("# A\n\ntext\n")
     bench.add(kind="file_upload", file=str(bench.root / "inbox"))
     assert bench.run().added == 1
-    # As 0.1 wrote it.
+    # As version 0.1 wrote it.
     path = bench.root / "docs/guide/docs/a.md"
     facts = {"title": "A", "type": "file_upload", "source": "docs", "source_url": str(bench.root / "inbox/a.md")}  # fmt: skip
     written = join_front_matter(

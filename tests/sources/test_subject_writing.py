@@ -1,4 +1,4 @@
-"""A person's own subjects: made in one step, never outside, never over another, never lost."""
+"""Your own subjects: written in one step, never outside the workspace, never over another file."""
 
 import os
 import shlex
@@ -38,7 +38,7 @@ def add(builder: Builder, **draft: object) -> object:
 
 
 def editing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str) -> None:
-    """Make $EDITOR a program that does `script` to the file in `$1`."""
+    """Set $EDITOR to a program that runs `script` on the file `$1`."""
     program = tmp_path / "editor"
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
@@ -279,7 +279,7 @@ def test_front_matter_is_read_as_it_was_written(facts: dict[str, object]) -> Non
     read = split_front_matter(text).facts
     assert set(read) == set(kept)
     for key, value in kept.items():
-        # What YAML cannot hold (lone surrogates) and what it folds is not asked for.
+        # Leave out characters that YAML cannot represent (lone surrogates) or folds.
         if _plain(value):
             assert read[key] == value
 

@@ -1,4 +1,4 @@
-"""A real server on loopback whose pages a test writes, and workspaces with sources."""
+"""A real server on loopback with pages that a test defines, and workspaces with sources."""
 
 import ssl
 import threading
@@ -64,7 +64,7 @@ class Site:
             daemon_threads = True
 
             def handle_error(self, *args: object) -> None:
-                """Clients that go away in the middle are what is tested."""
+                """Ignore clients that disconnect: some tests do that on purpose."""
 
         self._server = Quiet(("127.0.0.1", 0), Answering)
         if tls is not None:
@@ -83,7 +83,7 @@ class Site:
 
     @property
     def paths(self) -> list[str]:
-        """What was asked for, in order, without what every crawl asks for."""
+        """Return the requested paths in order, without robots.txt and sitemaps."""
         return [path for path, _ in self.asked if path not in ("/robots.txt", "/sitemap.xml")]
 
     def close(self) -> None:
@@ -102,7 +102,7 @@ def serving(tls: ssl.SSLContext | None = None) -> Iterator[Site]:
 
 
 def linked(title: str, *links: str, text: str = "") -> str:
-    """A page with links; enough text to have a main part."""
+    """Return a page with links and enough text to have a main part."""
     anchors = " ".join(f'<a href="{link}">to {link}</a>' for link in links)
     body = (
         text or f"This page is about {title}. It says what there is to say of {title}, at length. "
@@ -133,7 +133,7 @@ class Bench:
         return run_source(self.builder.workspace, name, **{"limits": FAST, **options})
 
     def documents(self, name: str = "docs") -> dict[str, str]:
-        """The source's files: relative path -> content."""
+        """Return the source's files: relative path to content."""
         folder = self.root / "docs" / "guide" / name
         return {
             str(path.relative_to(folder)): path.read_text("utf-8")

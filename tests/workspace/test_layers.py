@@ -23,7 +23,7 @@ def write(path: Path, text: str) -> None:
 
 
 def names(found: ConfigLayers) -> list[Any]:
-    """What each layer calls itself, in order."""
+    """Return the name that each layer contains, in order."""
     return [layer.data.get("name") for layer in found.layers]
 
 

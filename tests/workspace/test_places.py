@@ -1,4 +1,4 @@
-"""Where kbtui keeps its files, by the environment."""
+"""The directories that kbtui uses, depending on the environment."""
 
 import os
 import pwd
