@@ -34,8 +34,7 @@ def format_conversation_markdown(
     turns: Sequence[Turn],
     kinds: Collection[str],
 ) -> str:
-    """Return a conversation as Markdown with a newline at the end; only events of `kinds` are
-    included.
+    """Return a conversation as Markdown; only events of `kinds` are included.
 
     Messages are unchanged. Calls and results are in fences that their content cannot close.
     Each turn lists its sources, and the end lists the sources of all turns.

@@ -96,8 +96,9 @@ class CitationTargets:
         return self._entries.get(identity)
 
     def find_file_subject(self, path: str) -> Subject | None:
-        """Return the subject with this file, or None; `path` is relative to the workspace or
-        absolute.
+        """Return the subject with this file, or None.
+
+        `path` is relative to the workspace or absolute.
         """
         if self._files is None:
             self._files = {}
@@ -276,12 +277,12 @@ def _find_learned_slugs(
     """Yield the slugs that were learned: exact patterns, and for globs the slugs in the result."""
     from kbtui.knowledge.visibility import compile_pattern, is_glob
 
-    def exact(pattern: str) -> bool:
+    def is_exact(pattern: str) -> bool:
         return not is_glob(pattern) or (
             topic is not None and targets.find_subject(topic, pattern) is not None
         )
 
-    def whole(name: str) -> str:
+    def remove_lines(name: str) -> str:
         """Return the slug without a range of lines."""
         if topic is not None and targets.find_subject(topic, name) is None:
             try:
@@ -290,9 +291,9 @@ def _find_learned_slugs(
                 pass
         return name
 
-    if len(patterns) == 1 and exact(patterns[0]):
+    if len(patterns) == 1 and is_exact(patterns[0]):
         if not _NO_TEXT.match(result):
-            yield whole(patterns[0])
+            yield remove_lines(patterns[0])
         return
     blocks = list(_SUBJECT_TAG.finditer(result))
     shown = [
@@ -312,13 +313,15 @@ def _find_learned_slugs(
         else []
     )
     for pattern in patterns:
-        if exact(pattern):
+        if is_exact(pattern):
             # Among several patterns, one that matched nothing has no block in the result.
             if not shown or pattern in shown:
-                yield whole(pattern)
+                yield remove_lines(pattern)
         else:
             matches = compile_pattern(pattern)
-            yield from (whole(slug) for slug in shown or known if matches(whole(slug)))
+            yield from (
+                remove_lines(slug) for slug in shown or known if matches(remove_lines(slug))
+            )
 
 
 def _find_search_hits(result: str, targets: CitationTargets) -> Iterator[_CitedTarget]:

@@ -5,8 +5,8 @@ from datetime import datetime
 from typing import Literal
 
 CitationMethod = Literal["learn", "search", "file", "read", "grep"]
-"""How a turn used its target: with `learn`, as a hit of `knowledge_search`, with a file tool, with
-`conversation_read`, or as a hit of `conversation_grep`.
+"""How a turn used its target: with `learn`, `knowledge_search` ("search"), a file tool,
+`conversation_read` or `conversation_grep`.
 """
 
 

@@ -285,7 +285,7 @@ def _serialize_source(
         "name": source.name,
         "kind": source.kind,
         "topic": source.topic,
-        "what": source.what,
+        "what": source.summary,
         "config": source.block,
         "cron": source.cron,
         "approved_at": format_unix_time(find_approval_time(workspace, journal, source)),

@@ -99,7 +99,7 @@ def check_draft(knowledge: Knowledge, topic: Topic, draft: Draft) -> None:
     """Raise what `add_subject` would raise, before the user types a text in vain."""
     if not draft.title.strip():
         raise MissingTitle("an entry needs a title", hint="add --title")
-    check_slug_is_free(knowledge, topic, draft.slug or make_file_name(draft.title))
+    check_new_slug(knowledge, topic, draft.slug or make_file_name(draft.title))
 
 
 def edit_draft(knowledge: Knowledge, topic: Topic, draft: Draft) -> Subject | None:
@@ -130,7 +130,7 @@ def edit_draft(knowledge: Knowledge, topic: Topic, draft: Draft) -> Subject | No
     except (KbtuiError, OSError, ValueError) as error:
         if _is_untouched(path, draft.document.encode()):
             raise
-        raise _add_kept_path(error, path) from error
+        raise _add_draft_path(error, path) from error
     finally:
         if is_settled or _is_untouched(path, draft.document.encode()):
             path.unlink(missing_ok=True)
@@ -146,7 +146,7 @@ def _is_untouched(path: Path, before: bytes) -> bool:
         return False
 
 
-def _add_kept_path(error: Exception, path: Path) -> KbtuiError:
+def _add_draft_path(error: Exception, path: Path) -> KbtuiError:
     """Return the error with a hint that names the file with the typed text."""
     kept = f"your text is in {path}"
     if not isinstance(error, KbtuiError):
@@ -165,7 +165,7 @@ def _choose_title(text: str, otherwise: str) -> str:
     return title
 
 
-def check_slug_is_free(knowledge: Knowledge, topic: Topic, slug: str) -> str:
+def check_new_slug(knowledge: Knowledge, topic: Topic, slug: str) -> str:
     """Return the slug of a new file; raises `UsageError` if it is taken or invalid."""
     slug = check_slug(slug.removesuffix(".md"))
     if knowledge.find(topic.id, slug) is not None:
@@ -178,7 +178,7 @@ def check_slug_is_free(knowledge: Knowledge, topic: Topic, slug: str) -> str:
 
 
 def _write_subject(knowledge: Knowledge, topic: Topic, slug: str, text: str) -> Subject:
-    slug = check_slug_is_free(knowledge, topic, slug)
+    slug = check_new_slug(knowledge, topic, slug)
     root = Path(os.path.realpath(knowledge.workspace.root))
     base = make_topic_folder(knowledge.workspace, topic)
     *folders, name = slug.split("/")
@@ -203,7 +203,7 @@ def edit_subject(subject: Subject) -> bool:
         except KbtuiError as error:
             if _is_untouched(path, before):
                 raise
-            raise _add_kept_path(error, path) from error
+            raise _add_draft_path(error, path) from error
         return path.read_bytes() != before
     except OSError as error:
         reason = error.strerror or str(error)
@@ -213,7 +213,7 @@ def edit_subject(subject: Subject) -> bool:
 def run_editor(command: list[str], environment: Mapping[str, str] | None = None) -> None:
     """Run an editor and wait until it exits; raises `KbtuiError` if it fails."""
     try:
-        with _interrupts_ignored():
+        with _ignore_interrupts():
             code = subprocess.call(command, env=environment)
     except OSError as error:
         raise KbtuiError(
@@ -226,7 +226,7 @@ def run_editor(command: list[str], environment: Mapping[str, str] | None = None)
 
 
 @contextlib.contextmanager
-def _interrupts_ignored() -> Iterator[None]:
+def _ignore_interrupts() -> Iterator[None]:
     """Leave Ctrl-C to the program in the terminal; works only in the main thread.
 
     The handler does nothing, which unlike SIG_IGN is not inherited by the program.

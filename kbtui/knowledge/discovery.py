@@ -38,20 +38,20 @@ class TopicScan:
         self.shadowed: dict[str, str] = {}
         self.mistakes: list[tuple[str, str]] = []
         self._folders: list[_ScannedFolder] = []
-        self._relative: dict[str, str] | None = None
+        self._relative_paths: dict[str, str] | None = None
 
     def __contains__(self, slug: str) -> bool:
         position = bisect_left(self.slugs, slug)
         return position < len(self.slugs) and self.slugs[position] == slug
 
     @property
-    def relative(self) -> dict[str, str]:
+    def relative_paths(self) -> dict[str, str]:
         """The path of each slug's file inside the directory; computed on first use."""
-        if self._relative is None:
-            self._relative = dict(_iterate_slugs(self._folders))
-        return self._relative
+        if self._relative_paths is None:
+            self._relative_paths = dict(_iterate_slugs(self._folders))
+        return self._relative_paths
 
-    def finish(self, folders: list[_ScannedFolder]) -> None:
+    def compute_slugs(self, folders: list[_ScannedFolder]) -> None:
         """Compute the slugs after the walk."""
         text = _join_slugs(folders)
         if not text.isprintable():
@@ -78,15 +78,15 @@ class TopicScan:
         claims: dict[str, list[str]] = {}
         for slug, path in _iterate_slugs(self._folders):
             claims.setdefault(slug, []).append(path)
-        self._relative = {}
+        self._relative_paths = {}
         for slug, rivals in claims.items():
             first, *losers = sorted(rivals, key=_rank_collision)
-            self._relative[slug] = first
+            self._relative_paths[slug] = first
             for path in losers:
                 self.shadowed[f"./{path}" if path in claims else path] = slug
-        self._relative.update((name, name.removeprefix("./")) for name in self.shadowed)
-        self.hidden = {slug for slug, path in self._relative.items() if is_hidden(path)}
-        self.slugs = sorted(self._relative)
+        self._relative_paths.update((name, name.removeprefix("./")) for name in self.shadowed)
+        self.hidden = {slug for slug, path in self._relative_paths.items() if is_hidden(path)}
+        self.slugs = sorted(self._relative_paths)
 
 
 class _ScannedFolder:
@@ -155,12 +155,6 @@ def split_name(name: str) -> tuple[str, str]:
     return (stem, dot + ending) if stem.strip(".") else (name, "")
 
 
-def slug_of(relative: str) -> str:
-    """The slug of a path inside a topic's directory."""
-    *folders, name = relative.split("/")
-    return "/".join(_strip_leading_dots(part) for part in (*folders, split_name(name)[0]))
-
-
 def is_hidden(relative: str) -> bool:
     """Return whether a component of the path starts with a dot."""
     return relative.startswith(".") or "/." in relative
@@ -226,7 +220,7 @@ def scan_topic(root: str, base: str) -> TopicScan:
         found.mistakes.append(
             (f"only {MAX_LINKED_DIRECTORIES:,} directories behind links are read", "")
         )
-    found.finish(folders)
+    found.compute_slugs(folders)
     return found
 
 
@@ -256,9 +250,7 @@ def _classify_link(
     below: list[tuple[str, str, tuple[str, ...] | None]],
     found: TopicScan,
 ) -> None:
-    """Add a link to `names` or `below`, whichever its target is; note one that leaves the
-    workspace.
-    """
+    """Add a link to `names` or `below`, or record that it leaves the workspace."""
     try:
         target = os.path.realpath(entry.path, strict=True)
     except OSError:

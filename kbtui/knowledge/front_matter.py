@@ -89,8 +89,7 @@ def _parse_yaml(source: str) -> Any:
 
 
 def join_front_matter(facts: dict[str, Any], body: str) -> str:
-    """Return the text of a subject file: YAML front matter in the order of `facts`, blank line,
-    body.
+    """Return the text of a subject file: front matter in the order of `facts`, then the body.
 
     Values are strings, dates and lists of strings. Empty values are left out.
     """

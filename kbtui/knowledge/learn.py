@@ -224,24 +224,24 @@ def _format_part(subject: Subject, part: SubjectPart, caller: LearnCaller, room:
 
     hidden = secrets.find_secrets(text) if caller.masked else []
 
-    def lines(final: int, end: int | None = None) -> str:
+    def present_lines(final: int, end: int | None = None) -> str:
         start, end = starts[first - 1], starts[final] if end is None else end
         return present_text(secrets.mask_part(text, start, end, hidden), subject.relative)
 
-    shown = lines(last)
+    shown = present_lines(last)
     if room is None or len(shown) <= room:
         return shown
     room -= _NOTE_CHARACTERS
     # Estimate from the plain text first, then correct: fences and masks change the length.
     final = max(first, bisect_right(starts, starts[first - 1] + room, first) - 1)
-    while final > first and len(lines(final)) > room:
+    while final > first and len(present_lines(final)) > room:
         final -= max(1, (final - first) // 8)
-    shown = lines(final)
+    shown = present_lines(final)
     said = f"Lines {first:,} to {final:,} of {count:,}."
     if len(shown) > room:
         whole = starts[final] - starts[first - 1]
         keep = room
-        while len(shown := lines(final, starts[first - 1] + keep)) > room:
+        while len(shown := present_lines(final, starts[first - 1] + keep)) > room:
             keep -= max(1, len(shown) - room)
         said = f"Line {first:,} of {count:,}, cut after {keep:,} of its {whole:,} characters."
     if final < last:

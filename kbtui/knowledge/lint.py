@@ -243,8 +243,9 @@ def _make_subject_problem(subject: Subject, message: str, hint: str | None = Non
 
 
 def _find_title_clashes(knowledge: Knowledge) -> Iterator[Problem]:
-    """Yield titles that do not identify a topic: the first one declared wins, and an id always
-    wins.
+    """Yield a problem for each title that is also the title or id of another topic.
+
+    An id wins over a title, and the first topic declared over later ones.
     """
     enabled = [topic for topic in knowledge.topics.values() if topic.enable]
     first: dict[str, Topic] = {}
@@ -269,7 +270,7 @@ def _find_collisions(resolved: ResolvedTopic) -> Iterator[Problem]:
     for name, slug in scan.shadowed.items():
         losers.setdefault(slug, []).append(name)
     for slug, names in sorted(losers.items()):
-        winner = scan.relative[slug]
+        winner = scan.relative_paths[slug]
         others = ", ".join(sorted(names))
         yield Problem(
             f"{winner} and {others} have the same slug; it means {winner}, the rest need their path",

@@ -310,12 +310,12 @@ def resolve_ref(workspace: Workspace, text: str) -> Ref:
 
     knowledge: Knowledge | None = None
 
-    def exists(topic: str, slug: str) -> bool:
+    def subject_exists(topic: str, slug: str) -> bool:
         nonlocal knowledge
         knowledge = knowledge or load_knowledge(workspace)
         return knowledge.find(topic, slug) is not None
 
-    return check_ref_workspace(parse_ref(text, exists), workspace.id)
+    return check_ref_workspace(parse_ref(text, subject_exists), workspace.id)
 
 
 class Knowledge:
@@ -377,9 +377,7 @@ class Knowledge:
         return list(resolved.available) if patterns is None else resolved.match(patterns)
 
     def resolve_topic(self, name: str) -> Topic:
-        """Return the enabled topic with this id or title; raises `NothingFound`, which lists all
-        topics.
-        """
+        """Return the enabled topic with this id or title; raises `NothingFound`."""
         return learn.find_topic(self.topics.values(), name)
 
     def learn(
@@ -444,9 +442,7 @@ class Knowledge:
         return prompt.format_topic_block(resolved, self._get_record)
 
     def tool_definition(self) -> dict[str, Any] | None:
-        """Return name, description and parameters of the `learn` tool; None if there is nothing to
-        learn.
-        """
+        """Return the definition of the `learn` tool; None if there is nothing to learn."""
         return prompt.define_learn_tool(self._resolve_enabled())
 
     def read_fragments(self) -> list[PromptFragment]:
@@ -527,7 +523,7 @@ class Knowledge:
         for subject in self._iterate_records(topic, [slug]):
             return subject
         resolved = self.resolve(topic)
-        relative = resolved.scan.relative[slug]
+        relative = resolved.scan.relative_paths[slug]
         file = f"{resolved.folder}/{relative}"
         return Subject(topic, slug, file, relative, root=self._folder)
 
@@ -535,7 +531,7 @@ class Knowledge:
         """Yield the records of slugs in their order; skip files that vanished since the walk."""
         resolved = self.resolve(topic)
         records = self._records.setdefault(topic, {})
-        scan, relatives = resolved.scan, resolved.scan.relative
+        scan, relatives = resolved.scan, resolved.scan.relative_paths
         for slug in slugs:
             subject = records.get(slug)
             if subject is None:

@@ -55,16 +55,12 @@ class Subject:
 
     @cached_property
     def path(self) -> Path:
-        """The path of the file. It is computed on demand, because thousands of subjects never need
-        it.
-        """
+        """The path of the file; computed on demand, because most subjects never need it."""
         return Path(self.file)
 
     @classmethod
     def from_fields(cls, **values: Any) -> "Subject":
-        """Return a subject with these fields; the constructor of a frozen dataclass takes six times
-        longer.
-        """
+        """Return a subject with these fields, six times faster than the constructor."""
         subject = object.__new__(cls)
         subject.__dict__.update(values)
         return subject

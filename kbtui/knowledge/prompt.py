@@ -177,7 +177,7 @@ def _string_or_none(value: Any) -> str | None:
 
 def _find_loaders(workspace: Workspace) -> dict[str, list[str]]:
     """Return for every extended file the configuration files that extend it, directly or not."""
-    from kbtui.workspace.jp_config import EXTENSIONS, extended_files
+    from kbtui.workspace.jp_config import EXTENSIONS, find_extended_files
     from kbtui.workspace.paths import path_from_root
 
     candidates = [workspace.jp / f"config.{extension}" for extension in EXTENSIONS]
@@ -188,6 +188,6 @@ def _find_loaders(workspace: Workspace) -> dict[str, list[str]]:
     for path in candidates:
         if path.suffix[1:] not in EXTENSIONS or not path.is_file():
             continue
-        for target in dict.fromkeys(os.path.realpath(other) for other in extended_files(path)):
+        for target in dict.fromkeys(os.path.realpath(other) for other in find_extended_files(path)):
             loaders.setdefault(target, []).append(path_from_root(workspace.root, path))
     return loaders

@@ -50,8 +50,7 @@ def read_subject_text(subject: Subject) -> str:
 
 
 def read_subject(subject: Subject) -> str:
-    """Return a subject as `learn` shows it: prose as it is, other text in a fence with its
-    language.
+    """Return a subject as `learn` shows it: prose as it is, other text in a fence.
 
     Raises `UnreadableSubject`.
     """

@@ -157,7 +157,7 @@ class ResolvedTopic:
         self.topic = topic
         self.scan = found
         self.folder = folder
-        self.disabled = self._disabled()
+        self.disabled = self._find_disabled()
         out = self.disabled | found.hidden | found.shadowed.keys()
         self.visible = [slug for slug in found.slugs if slug not in out] if out else found.slugs
         self.learned = self.match(topic.learned)
@@ -167,8 +167,8 @@ class ResolvedTopic:
         )
 
     def match(self, patterns: Iterable[str]) -> list[str]:
-        """Return the slugs that patterns match: in the order of patterns, then of slugs, without
-        repeats.
+        """Return the slugs that patterns match, without repeats: in pattern order, then in slug
+        order.
 
         A pattern that equals a slug means that subject, even a hidden one. Any other
         pattern is a glob over the visible subjects.
@@ -185,7 +185,7 @@ class ResolvedTopic:
         """Return whether a pattern is the slug of a subject that is not disabled."""
         return pattern in self.scan and pattern not in self.disabled
 
-    def _disabled(self) -> set[str]:
+    def _find_disabled(self) -> set[str]:
         """Return the slugs that `disabled` matches, including hidden and shadowed ones."""
         found: set[str] = set()
         for pattern in self.topic.disabled:
@@ -202,7 +202,7 @@ class ResolvedTopic:
 def find_topic_directory(root: str, topic: Topic) -> tuple[str | None, Problem | None]:
     """Return the real path of a topic's directory below the real path `root`, or a problem."""
 
-    def problem(message: str, hint: str | None = None) -> tuple[None, Problem]:
+    def make_problem(message: str, hint: str | None = None) -> tuple[None, Problem]:
         key = f"kb.topic.{topic.id}.subjects"
         where = path_from_root(Path(root), topic.origin) if topic.origin else None
         return None, Problem(message, where=where, key=key, topic=topic.id, hint=hint)
@@ -210,20 +210,20 @@ def find_topic_directory(root: str, topic: Topic) -> tuple[str | None, Problem |
     try:
         real = os.path.realpath(Path(root, topic.subjects), strict=True)
         if not is_inside(real, root):
-            return problem(f"{topic.subjects} leads out of the workspace")
+            return make_problem(f"{topic.subjects} leads out of the workspace")
         if not Path(real).is_dir():
-            return problem(f"{topic.subjects} is not a directory")
+            return make_problem(f"{topic.subjects} is not a directory")
         if not os.access(real, os.R_OK | os.X_OK):
-            return problem(f"{topic.subjects} cannot be read: permission denied")
+            return make_problem(f"{topic.subjects} cannot be read: permission denied")
     except NotADirectoryError:
-        return problem(f"{topic.subjects} is not a directory")
+        return make_problem(f"{topic.subjects} is not a directory")
     except FileNotFoundError:
-        return problem(
+        return make_problem(
             f"{topic.subjects} does not exist", "create the directory or correct the path"
         )
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        return problem(f"{topic.subjects} cannot be read: {reason}")
+        return make_problem(f"{topic.subjects} cannot be read: {reason}")
     return real, None
 
 

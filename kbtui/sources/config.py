@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError
-from kbtui.files import parse_toml, read_regular_file
-from kbtui.knowledge.editing import TomlChange, apply_change
+from kbtui.files import parse_toml
+from kbtui.knowledge.editing import TomlChange, apply_change, read_toml_text
 from kbtui.knowledge.models import Problem
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Source:
     block: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @property
-    def what(self) -> str:
+    def summary(self) -> str:
         """What the source fetches, in one line."""
         import shlex
 
@@ -123,17 +123,13 @@ SOURCE_KINDS = tuple(_KEYS_BY_KIND)
 
 @dataclass
 class Sources:
-    """The valid sources of a workspace by name, in the order of the file, and the problems of
-    others.
-    """
+    """The valid sources of a workspace by name, and what is wrong with the others."""
 
     sources: dict[str, Source] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
     def find(self, name: str) -> Source:
-        """Return the source with this name; raises `NothingFound`, or `ConfigError` if it is
-        invalid.
-        """
+        """Return a source; raises `NothingFound`, or `ConfigError` if it is invalid."""
         if name in self.sources:
             return self.sources[name]
         for problem in self.problems:
@@ -243,10 +239,7 @@ def _check_source(source: Source) -> None:
     from kbtui.sources.url_policy import check_url
 
     if source.kind == "url_crawl":
-        for key, url in [
-            ("url", source.url or ""),
-            *(("prefixes", one) for one in source.prefixes),
-        ]:
+        for key, url in [("url", source.url or ""), *(("prefixes", p) for p in source.prefixes)]:
             try:
                 check_url(url, source.allow_hosts)
             except ConfigError as error:
@@ -297,10 +290,9 @@ def _hash_program(workspace: Workspace, word: str) -> str | None:
 
 
 def approve_source(workspace: Workspace, journal: UserData, source: Source) -> None:
-    """Record in the user's data, outside the workspace, that the user approved the source as it is
-    now.
+    """Record that the user approved the source as it is now.
 
-    Approvals are not in the workspace, so opening someone else's clone never runs anything.
+    Approvals are stored outside the workspace, so opening someone else's clone runs nothing.
     """
     journal.save_approval(source.name, hash_source(workspace, source))
 
@@ -345,9 +337,7 @@ def remove_source(workspace: Workspace, name: str) -> None:
 
 def suggest_source_name(kind: str, what: str) -> str:
     """Return a name for a new source, made from the host, the file, the command or the kind."""
-    import re
     from contextlib import suppress
-    from pathlib import PurePath
     from urllib.parse import urlsplit
 
     from kbtui.knowledge.subject_files import make_file_name
@@ -356,7 +346,7 @@ def suggest_source_name(kind: str, what: str) -> str:
         with suppress(ValueError):  # an invalid URL is reported when the source is parsed
             what = urlsplit(what).hostname or what
     elif kind == "file_upload":
-        what = PurePath(what).stem or what
+        what = Path(what).stem or what
     else:
         what = "".join(what.split()[:1]).rpartition("/")[2]
     plain = re.sub(r"[^a-z0-9._-]+", "-", make_file_name(what)).strip("-._")
@@ -375,13 +365,11 @@ def _write_block(workspace: Workspace, name: str, block: dict[str, Any] | None) 
     import tomlkit
 
     path = sources_path(workspace)
-    if path.is_symlink():
-        raise ConfigError("is a symbolic link; kbtui writes only regular files", where=str(path))
+    old = read_toml_text(path)
     try:
-        old = read_regular_file(path).decode("utf-8-sig") if path.exists() else None
         expected = parse_toml(old or "")
         document = tomlkit.parse(old or "")
-    except (ValueError, RecursionError, OSError, tomlkit.exceptions.TOMLKitError) as error:
+    except (ValueError, RecursionError, tomlkit.exceptions.TOMLKitError) as error:
         raise ConfigError(
             f"is not valid TOML: {error}", where=str(path), hint="fix it first"
         ) from error

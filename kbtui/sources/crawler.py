@@ -84,7 +84,7 @@ class Crawler:
                 await self._read_sitemaps()
 
     def _stop_early(self, reason: str) -> None:
-        self._run.fail(self._start, reason, permanent=False)
+        self._run.record_failure(self._start, reason, permanent=False)
 
     def _enqueue(self, urls: Iterable[str], depth: int) -> None:
         for found in urls:
@@ -92,7 +92,7 @@ class Crawler:
             if url is None or url in self._known or url not in self._bounds:
                 continue
             if named := _UNREADABLE_EXTENSION.search(urlsplit(url).path):
-                self._run.skip(url, f"is a {named[0].lower()} file, which is not supported")
+                self._run.record_skip(url, f"is a {named[0].lower()} file, which is not supported")
                 continue
             self._known.add(url)
             self._queue.append((url, depth))
@@ -103,7 +103,7 @@ class Crawler:
             if not robots.can_fetch(url, AGENT):
                 if url == self._start:
                     raise KbtuiError(ROBOTS_REFUSAL, where=url)
-                self._run.skip(url, ROBOTS_REFUSAL)
+                self._run.record_skip(url, ROBOTS_REFUSAL)
                 return
             found = await self._fetch_politely(url, robots)
             self._failures = 0
@@ -113,7 +113,7 @@ class Crawler:
                     return
                 self._known.add(final)
                 if not (await self._load_robots(final)).can_fetch(final, AGENT):
-                    self._run.skip(final, ROBOTS_REFUSAL)
+                    self._run.record_skip(final, ROBOTS_REFUSAL)
                     return
             await self._process_response(final, found, depth)
         except FetchError as error:
@@ -123,15 +123,15 @@ class Crawler:
             if error.is_gone:
                 self._run.directory.remove_document(url)
             if error.is_permanent:
-                self._run.skip(url, error.reason)
+                self._run.record_skip(url, error.reason)
             else:
-                self._run.fail(url, error.reason, permanent=False)
+                self._run.record_failure(url, error.reason, permanent=False)
 
     async def _process_response(self, url: str, found: FetchedResponse, depth: int) -> None:
         if found.status == 304:
             if not self._run.directory.is_current(url):
                 raise FetchError("unexpected answer 304: the request was not conditional")
-            self._run.keep(url)
+            self._run.keep_document(url)
             self._add_links(self._run.memory.get(url, {}).get("links", []), depth)
             return
         if found.type in _XML:
@@ -142,7 +142,7 @@ class Crawler:
         except ExtractionError as error:
             if url == self._start:
                 raise KbtuiError(str(error), where=url) from error
-            self._run.fail(url, str(error))
+            self._run.record_failure(url, str(error))
             return
         links = [
             link
@@ -151,9 +151,11 @@ class Crawler:
         ]
         self._add_links(links, depth)
         if facts.get("noindex"):
-            self._run.skip(url, "asks not to be indexed (noindex)")
+            self._run.record_skip(url, "asks not to be indexed (noindex)")
         else:
-            self._run.put(self._make_document(url, facts), _make_crawl_memory(found, links))
+            self._run.store_document(
+                self._make_document(url, facts), _make_crawl_memory(found, links)
+            )
 
     def _make_document(self, url: str, facts: dict[str, Any]) -> FetchedDocument:
         name = make_document_name(url, self._start)
@@ -250,7 +252,7 @@ class Crawler:
             except FetchError as error:
                 # Most hosts have no sitemap. After a failure, unseen pages may still exist.
                 if not error.is_permanent:
-                    self._run.fail(url, error.reason, permanent=False)
+                    self._run.record_failure(url, error.reason, permanent=False)
                 continue
             text = _unpack_sitemap(found.body)
             locations = [place for place in map(normalize_url, _find_locations(text)) if place]

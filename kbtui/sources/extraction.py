@@ -32,8 +32,10 @@ _CONTENT_CLASSES = frozenset([
     "vp-doc", "theme-doc-markdown", "md-content__inner", "markdown-body", "rst-content",
     "bd-article",
 ])  # fmt: skip
-"""Classes of the element that contains only the text: in pages by VitePress, Docusaurus, Material
-for MkDocs, GitHub, Read the Docs and the PyData theme.
+"""Classes of the element that contains only the text.
+
+They are those of VitePress, Docusaurus, Material for MkDocs, GitHub, Read the Docs and the PyData
+theme.
 """
 _FURNITURE_TAGS = frozenset([
     "script", "style", "noscript", "template", "svg", "button", "clipboard-copy", "nav", "iframe",
@@ -60,14 +62,14 @@ _QUOTE_MARK = "kbtuiquote"
 _CODE_MARKS = re.compile(r"kbtuicodeblock(\d{1,7})end")
 
 
-class NoPage(Exception):
-    """Why a text is no page."""
+class ExtractionError(Exception):
+    """A document cannot be converted; the message says why."""
 
 
 def extract_page(text: str, url: str) -> dict[str, Any]:
     """Return a page as `title`, `text`, `tags`, `links`, `noindex` and `nofollow`.
 
-    Without `url` the links stay relative. Raises `UnreadableDocument`.
+    Without `url` the links stay relative. Raises `ExtractionError`.
     """
     import lxml.html
     import trafilatura
@@ -77,7 +79,7 @@ def extract_page(text: str, url: str) -> dict[str, Any]:
         parser = lxml.html.HTMLParser(encoding="utf-8", no_network=True, huge_tree=False)
         tree = lxml.html.document_fromstring(text.encode("utf-8"), parser=parser)
     except (lxml.etree.LxmlError, ValueError, AssertionError) as error:
-        raise NoPage(f"it is not HTML: {error}") from error
+        raise ExtractionError(f"it is not HTML: {error}") from error
     base = next((one.get("href") for one in tree.iter("base") if one.get("href")), None)
     # Links within the page are recognised by `#`, so drop them before links become absolute.
     _drop_anchors(tree)
@@ -144,8 +146,9 @@ def _drop_anchors(tree: Any) -> None:
 
 
 def _drop_furniture(tree: Any) -> None:
-    """Remove what is not text: menus, buttons, line numbers; keep the state of task boxes and
-    titles.
+    """Remove what is not text: menus, buttons, line numbers.
+
+    The state of task boxes and the titles of admonitions become text.
     """
     for one in list(tree.iter()):
         if not isinstance(one.tag, str) or one.getparent() is None:
@@ -287,7 +290,7 @@ def _unwrap_code_table(table: Any) -> None:
 def _read_code(block: Any) -> str:
     parts: list[str] = []
 
-    def take(one: Any) -> None:
+    def collect_text(one: Any) -> None:
         if not isinstance(one.tag, str):
             return
         if one.tag == "br" or (one.tag == "div" and parts and not parts[-1].endswith("\n")):
@@ -295,11 +298,11 @@ def _read_code(block: Any) -> str:
         if one.text:
             parts.append(one.text)
         for child in one:
-            take(child)
+            collect_text(child)
             if child.tail:
                 parts.append(child.tail)
 
-    take(block)
+    collect_text(block)
     lines = "".join(parts).replace("\r\n", "\n").split("\n")
     return "\n".join(line.rstrip() for line in lines).strip("\n")
 
@@ -382,14 +385,10 @@ READABLE = (*HTML, *PDF, *MARKDOWN, *PLAIN, *DOCX)
 _OWN_CHARSET = re.compile(rb"charset\s*=\s*[\"']?([a-zA-Z0-9_.:-]{1,40})")
 
 
-class UnreadableDocument(Exception):
-    """A document that cannot be converted; the message says why."""
-
-
 def extract_document(content: bytes, kind: str, url: str, charset: str | None) -> dict[str, Any]:
     """Convert a document of content type `kind` to `title`, `text` and `tags`.
 
-    For HTML the result also has `links`, `noindex` and `nofollow`. Raises `UnreadableDocument`.
+    For HTML the result also has `links`, `noindex` and `nofollow`. Raises `ExtractionError`.
     """
     if kind in PDF:
         return _extract_pdf(content)
@@ -397,12 +396,9 @@ def extract_document(content: bytes, kind: str, url: str, charset: str | None) -
         return _extract_docx(content)
     text = decode_text(content, charset)
     if kind in HTML:
-        try:
-            return extract_page(text, url)
-        except NoPage as error:
-            raise UnreadableDocument(str(error)) from error
+        return extract_page(text, url)
     if "\0" in text[:8192]:
-        raise UnreadableDocument("it is a binary file")
+        raise ExtractionError("it is a binary file")
     if kind in CODE:
         return {"title": "", "text": text, "tags": []}
     return _extract_plain_text(text, markdown=kind in MARKDOWN)
@@ -433,19 +429,19 @@ def _extract_pdf(content: bytes) -> dict[str, Any]:
     try:
         reader = pypdf.PdfReader(io.BytesIO(content))
         if reader.is_encrypted and not reader.decrypt(""):
-            raise UnreadableDocument("it is encrypted")
+            raise ExtractionError("it is encrypted")
         pages = len(reader.pages)
         if pages > MAX_PDF_PAGES:
-            raise UnreadableDocument(f"it has {pages:,} pages, more than {MAX_PDF_PAGES:,}")
+            raise ExtractionError(f"it has {pages:,} pages, more than {MAX_PDF_PAGES:,}")
         texts = [page.extract_text().strip() for page in reader.pages]
         title = str(reader.metadata.title or "") if reader.metadata else ""
     except (PyPdfError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         # pypdf raises many exceptions for damaged files.
-        raise UnreadableDocument(f"it is not a readable PDF: {error}") from error
+        raise ExtractionError(f"it is not a readable PDF: {error}") from error
     # Headings show where a page starts; the index divides the text there.
     body = "\n\n".join(f"## Page {at}\n\n{text}" for at, text in enumerate(texts, 1) if text)
     if not body:
-        raise UnreadableDocument("it has no text (a scan?)")
+        raise ExtractionError("it has no text (a scan?)")
     return {"title": title, "text": body, "tags": []}
 
 
@@ -464,7 +460,7 @@ def _extract_docx(content: bytes) -> dict[str, Any]:
         ).value
     except (BadZipFile, ExpatError, KeyError, ValueError, AttributeError, IndexError) as error:
         # mammoth raises many exceptions for damaged files.
-        raise UnreadableDocument(f"it is not a readable Word file: {error}") from error
+        raise ExtractionError(f"it is not a readable Word file: {error}") from error
     text = html_to_markdown(html) if html else ""
     head = next((line for line in text.split("\n") if line.startswith("# ")), "")
     return {"title": head[2:].strip(), "text": text, "tags": []}
@@ -515,7 +511,7 @@ def main() -> None:
             return
         try:
             found = extract_document(content, **json.loads(request))
-        except UnreadableDocument as error:
+        except ExtractionError as error:
             found = {"error": str(error)}
         except ImportError as error:
             found = {"import": str(error), "name": error.name}
@@ -532,10 +528,6 @@ if __name__ == "__main__":
 
 EXTRACTION_SECONDS = 60.0
 MAX_ANSWER_BYTES = 64_000_000
-
-
-class ExtractionError(Exception):
-    """A document was not converted; the message says why."""
 
 
 class Extractor:

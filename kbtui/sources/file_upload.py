@@ -50,7 +50,7 @@ async def upload_files(
     named = _make_public_address(run.source.file or "", base, root)
     found = [(base, "")] if base.is_file() else list(_list_files(run, base, named))
     if len(found) > limits.files:
-        run.fail(named, limits.format_too_many(len(found), "files"), permanent=False)
+        run.record_failure(named, limits.format_too_many(len(found), "files"), permanent=False)
     for done, (path, relative) in enumerate(found[: limits.files]):
         below = f"/{relative}" if relative else ""
         # Versions up to 0.1 identified documents by absolute paths.
@@ -79,9 +79,9 @@ def _list_files(run: RunContext, base: Path, named: str) -> Iterator[tuple[Path,
             path = Path(folder, name)
             relative = path.relative_to(base).as_posix()
             if name.startswith("."):
-                run.skip(f"{named}/{relative}", "is hidden")
+                run.record_skip(f"{named}/{relative}", "is hidden")
             elif path.is_symlink():
-                run.skip(f"{named}/{relative}", "is a link, which is not followed")
+                run.record_skip(f"{named}/{relative}", "is a link, which is not followed")
             elif name in names:
                 yield path, relative
         folders[:] = sorted(name for name in folders if not name.startswith("."))
@@ -93,20 +93,20 @@ async def _upload_file(
     try:
         content, mark = _open_file(path, most)
         if run.memory.get(url, {}).get("stat") == mark and run.directory.is_current(url):
-            run.keep(url)
+            run.keep_document(url)
             return
         kind = _KINDS_BY_EXTENSION.get(path.suffix.lower()) or _detect_kind(path)
         # Without a URL, links between the files stay relative.
         facts = await extractor.extract(content(), kind, "")
     except _SkippedFile as error:
-        run.skip(url, str(error))
+        run.record_skip(url, str(error))
     except OSError as error:
         reason = error.strerror or str(error)
-        run.fail(url, f"cannot be read: {reason}", permanent=False)
+        run.record_failure(url, f"cannot be read: {reason}", permanent=False)
     except ExtractionError as error:
-        run.fail(url, str(error))
+        run.record_failure(url, str(error))
     else:
-        run.put(_make_document(path, relative, url, kind, facts), {"stat": mark})
+        run.store_document(_make_document(path, relative, url, kind, facts), {"stat": mark})
 
 
 def _open_file(path: Path, most: int) -> tuple[Any, str]:
@@ -120,8 +120,9 @@ def _open_file(path: Path, most: int) -> tuple[Any, str]:
 
 
 def _detect_kind(path: Path) -> str:
-    """Return the content type of a file with an unknown extension; raises `OSError`,
-    `_SkippedFile`.
+    """Return the content type of a file with an unknown extension.
+
+    Raises `OSError`, and `_SkippedFile` if it is not text.
     """
     kind = guess_type(path.name)[0] or ""
     if kind.partition("/")[0] in ("image", "audio", "font"):

@@ -162,40 +162,35 @@ class HttpFetcher:
         headers that make the request for a URL conditional. `inside` says whether a
         redirect may lead to a URL. `most` limits the size of the body.
         """
+        limit = self.limits.redirects
         try:
             async with asyncio.timeout(self.limits.seconds):
-                return await self._fetch_following(url, accept, conditions, inside, most)
+                for _ in range(limit + 1):
+                    size = most or self.limits.bytes
+                    found = await self._fetch_once(url, accept, conditions(url), size)
+                    if found.status not in (301, 302, 303, 307, 308):
+                        return found
+                    url = self._check_redirect(url, found, inside)
         except TimeoutError:
-            raise FetchError(f"no complete answer after {self.limits.seconds:g} s") from None
+            reason = f"no complete answer after {self.limits.seconds:g} s"
+            raise FetchError(reason) from None
+        raise FetchError(f"redirected more than {limit} times", permanent=True)
 
-    async def _fetch_following(
-        self,
-        url: str,
-        accept: Collection[str],
-        conditions: Callable[[str], Mapping[str, str]],
-        inside: Callable[[str], bool],
-        most: int | None,
-    ) -> FetchedResponse:
-        for _ in range(self.limits.redirects + 1):
-            found = await self._fetch_once(url, accept, conditions(url), most or self.limits.bytes)
-            if found.status not in (301, 302, 303, 307, 308):
-                return found
-            try:
-                target = str(httpx.URL(urljoin(url, found.headers.get("location", ""))))
-            except (httpx.InvalidURL, ValueError):
-                target = ""
-            if not target:
-                raise FetchError("redirected to an invalid URL", permanent=True)
-            try:
-                url_policy.check_url(target, self.allow_hosts)
-            except ConfigError as error:
-                raise FetchError(
-                    f"redirected to {target}: {error.message}", permanent=True
-                ) from error
-            if not inside(target):
-                raise FetchError(f"redirected out of the prefixes, to {target}", permanent=True)
-            url = target
-        raise FetchError(f"redirected more than {self.limits.redirects} times", permanent=True)
+    def _check_redirect(
+        self, url: str, found: FetchedResponse, inside: Callable[[str], bool]
+    ) -> str:
+        """Return the URL that a response redirects to; raises `FetchError` if it is refused."""
+        try:
+            target = str(httpx.URL(urljoin(url, found.headers.get("location", ""))))
+            url_policy.check_url(target, self.allow_hosts)
+        except (httpx.InvalidURL, ValueError) as error:
+            raise FetchError("redirected to an invalid URL", permanent=True) from error
+        except ConfigError as error:
+            reason = f"redirected to {target}: {error.message}"
+            raise FetchError(reason, permanent=True) from error
+        if not inside(target):
+            raise FetchError(f"redirected out of the prefixes, to {target}", permanent=True)
+        return target
 
     async def _fetch_once(
         self, url: str, accept: Collection[str], conditions: Mapping[str, str], most: int
@@ -287,7 +282,9 @@ class HttpFetcher:
             await response.aclose()
 
     def _get_client(self, scheme: str, host: str, port: int) -> httpx.AsyncClient:
-        """Return the client for one host; sharing it would reuse a certificate check for another
+        """Return the client for one host.
+
+        Clients are not shared between hosts: a connection's certificate was checked for one
         name.
         """
         key = (scheme, host, port)

@@ -76,7 +76,7 @@ async def fetch_resources(
         if failure is not None:
             raise KbtuiError(
                 f"the MCP server failed: {_describe_mcp_error(failure)}",
-                where=source.what,
+                where=source.summary,
                 hint=_read_last_log_line(log),
             ) from failure
 
@@ -109,7 +109,9 @@ async def _fetch_matching(
             if run.source.pattern is None or fnmatchcase(one.uri, run.source.pattern)
         ]
     if len(wanted) > limits.files:
-        run.fail(run.source.name, limits.format_too_many(len(wanted), "resources"), permanent=False)
+        run.record_failure(
+            run.source.name, limits.format_too_many(len(wanted), "resources"), permanent=False
+        )
     late = 0
     for done, resource in enumerate(wanted[: limits.files]):
         run.report_progress(done, len(wanted), resource.uri)
@@ -118,22 +120,26 @@ async def _fetch_matching(
                 text = await _read_resource_text(session, resource, extractor, limits.bytes)
             late = 0
         except TimeoutError:
-            run.fail(resource.uri, f"no complete answer after {seconds:g} s", permanent=False)
+            run.record_failure(
+                resource.uri, f"no complete answer after {seconds:g} s", permanent=False
+            )
             late += 1
             if late >= MAX_TIMEOUTS:
                 raise
             continue
         except SkippedResource as error:
-            run.skip(resource.uri, str(error))
+            run.record_skip(resource.uri, str(error))
             continue
         except ExtractionError as error:
-            run.fail(resource.uri, str(error))
+            run.record_failure(resource.uri, str(error))
             continue
         except MCPError as error:
-            run.fail(resource.uri, str(error), permanent=False)
+            run.record_failure(resource.uri, str(error), permanent=False)
             continue
         title = resource.title or resource.name or resource.uri
-        run.put(FetchedDocument(resource.uri, _make_document_name(resource.uri), title, text), {})
+        run.store_document(
+            FetchedDocument(resource.uri, _make_document_name(resource.uri), title, text), {}
+        )
 
 
 async def _list_resources(session: ClientSession, most: int) -> AsyncIterator[types.Resource]:

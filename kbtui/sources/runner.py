@@ -11,12 +11,11 @@ import fcntl
 import os
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import ConfigError, KbtuiError
-from kbtui.sources.config import find_approval_time, load_sources
+from kbtui.sources.config import find_approval_time, load_sources, remove_source
 from kbtui.sources.http_fetcher import HttpFetcher, make_limits, resolve_name
 from kbtui.sources.source_directory import MAX_NAMED_PROBLEMS, RunContext, SourceDirectory
 from kbtui.userdata import UserData
@@ -25,7 +24,7 @@ from kbtui.workspace.paths import make_private
 from kbtui.workspace.settings import load_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Coroutine, Iterator
 
     from kbtui.sources.config import Source, SourceProgress
     from kbtui.sources.http_fetcher import Resolve, SourceLimits
@@ -74,10 +73,13 @@ def run_source(
     with lock_source(workspace, name):
         began = time.time()
         try:
-            work = _RunRequest(
-                workspace, source, limits or make_limits(load_settings()), resolve, should_stop
-            )
-            run, interrupted = _run_to_end(work, journal, began, on_progress)
+            directory = open_source_directory(workspace, source)
+            context = RunContext(source, directory, journal.load_fetched(name), on_progress)
+            limits = limits or make_limits(load_settings())
+            fetching = _fetch_documents(workspace.root, context, limits, resolve)
+            interrupted = _run_to_end(context, fetching, should_stop)
+            run = _make_run(context, began)
+            journal.save_fetched(name, context.new_memory)
         except (KbtuiError, OSError) as error:
             reason = str(error) if isinstance(error, KbtuiError) else error.strerror or str(error)
             run, interrupted = _make_failed_run(journal, name, began, reason), False
@@ -106,64 +108,47 @@ def lock_source(workspace: Workspace, name: str) -> Iterator[None]:
         yield
 
 
-@dataclass(frozen=True)
-class _RunRequest:
-    """What to run and how."""
-
-    workspace: Workspace
-    source: Source
-    limits: SourceLimits
-    resolve: Resolve
-    should_stop: Callable[[], bool]
-
-
 def _run_to_end(
-    work: _RunRequest,
-    journal: UserData,
-    began: float,
-    on_progress: Callable[[SourceProgress], None],
-) -> tuple[Run, bool]:
-    """Run a source; return the result and whether the run was interrupted."""
-    source = work.source
-    directory = open_source_directory(work.workspace, source)
-    found = RunContext(source, directory, journal.load_fetched(source.name), on_progress)
+    context: RunContext, fetching: Coroutine[Any, Any, None], should_stop: Callable[[], bool]
+) -> bool:
+    """Run a source; return whether the run was interrupted."""
     interrupted = False
     try:
-        asyncio.run(_run_until_stopped(work, found))
+        asyncio.run(_run_until_stopped(context.source.name, fetching, should_stop))
     except (KbtuiError, KeyboardInterrupt) as error:
         # Keep and count what was fetched before.
         interrupted = isinstance(error, KeyboardInterrupt)
-        found.problems.insert(0, "interrupted" if interrupted else str(error))
-        found.is_complete = False
-    if found.is_complete:
-        directory.remove_unseen()
-    # Documents that an incomplete run did not reach may still exist.
-    memory = {} if found.is_complete else found.memory
-    journal.save_fetched(source.name, {**memory, **found.new_memory})
-    problems = (*found.problems, *directory.problems)
-    tally = directory.counts
-    worked = tally.added + tally.updated + tally.unchanged + tally.removed
-    if found.skips and not (problems or worked or directory.documents):
-        what, reason = next(iter(found.skips.items()))
+        context.problems.insert(0, "interrupted" if interrupted else str(error))
+        context.is_complete = False
+    if context.is_complete:
+        context.directory.remove_unseen()
+    else:
+        # Documents that an incomplete run did not reach may still exist.
+        context.new_memory = {**context.memory, **context.new_memory}
+    return interrupted
+
+
+def _make_run(context: RunContext, began: float) -> Run:
+    """Return the result of a run that ended now."""
+    directory, counts = context.directory, context.directory.counts
+    problems = (*context.problems, *directory.problems)
+    has_worked = any(vars(counts).values())
+    if context.skips and not (problems or has_worked or directory.documents):
+        what, reason = next(iter(context.skips.items()))
         problems = (f"nothing could be fetched: {what}: {reason}",)
-    status = "ok" if not problems else "partial" if worked else "error"
-    run = Run(
-        source=source.name,
+    return Run(
+        source=context.source.name,
         began=began,
         ended=time.time(),
-        status=status,  # type: ignore[arg-type]
+        status="ok" if not problems else "partial" if has_worked else "error",
         error=problems[0] if problems else None,
         entries=len(directory.documents),
-        added=tally.added,
-        updated=tally.updated,
-        removed=tally.removed,
-        unchanged=tally.unchanged,
         problems=problems[:MAX_NAMED_PROBLEMS],
-        skipped=len(found.skips),
-        skips=tuple(Skip(*skip) for skip in list(found.skips.items())[:MAX_NAMED_PROBLEMS]),
+        skipped=len(context.skips),
+        skips=tuple(Skip(*skip) for skip in list(context.skips.items())[:MAX_NAMED_PROBLEMS]),
         edited=tuple(directory.edited),
+        **vars(counts),
     )
-    return run, interrupted
 
 
 def open_source_directory(workspace: Workspace, source: Source) -> SourceDirectory:
@@ -187,8 +172,6 @@ def remove_source_and_documents(workspace: Workspace, name: str, *, keep: bool) 
 
     Returns what could not be done. Raises `SourceBusy`, `NothingFound` or `ConfigError`.
     """
-    from kbtui.sources.config import remove_source
-
     source = load_sources(workspace).find(name)
     with lock_source(workspace, name):
         problems = []
@@ -208,34 +191,38 @@ def remove_source_and_documents(workspace: Workspace, name: str, *, keep: bool) 
         )
 
 
-async def _run_until_stopped(work: _RunRequest, run: RunContext) -> None:
-    task = asyncio.ensure_future(_fetch_documents(work, run))
+async def _run_until_stopped(
+    name: str, fetching: Coroutine[Any, Any, None], should_stop: Callable[[], bool]
+) -> None:
+    task = asyncio.ensure_future(fetching)
     while not task.done():
-        if work.should_stop():
+        if should_stop():
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
-            raise RunStopped("stopped; what was fetched is kept", where=run.source.name)
+            raise RunStopped("stopped; what was fetched is kept", where=name)
         await asyncio.wait([task], timeout=STOP_CHECK_SECONDS)
     task.result()
 
 
-async def _fetch_documents(work: _RunRequest, run: RunContext) -> None:
+async def _fetch_documents(
+    root: Path, run: RunContext, limits: SourceLimits, resolve: Resolve
+) -> None:
     from kbtui.sources.extraction import Extractor
 
     async with Extractor() as extractor:
         if run.source.kind == "file_upload":
             from kbtui.sources.file_upload import upload_files
 
-            await upload_files(run, work.workspace.root, extractor, work.limits)
+            await upload_files(run, root, extractor, limits)
         elif run.source.kind == "mcp":
             from kbtui.sources.mcp_client import fetch_resources
 
-            await fetch_resources(run, work.workspace.root, extractor, work.limits)
+            await fetch_resources(run, root, extractor, limits)
         else:
             from kbtui.sources.crawler import Crawler
 
-            async with HttpFetcher(work.limits, run.source.allow_hosts, work.resolve) as fetcher:
+            async with HttpFetcher(limits, run.source.allow_hosts, resolve) as fetcher:
                 await Crawler(run, fetcher, extractor).run()
 
 

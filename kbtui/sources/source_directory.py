@@ -59,8 +59,9 @@ class FetchedDocument:
 
 @dataclass
 class StoredDocument:
-    """A document's file; `digest` is that of the fetched content, `is_edited` whether it changed
-    since.
+    """A document's file.
+
+    `digest` is that of the fetched content; `is_edited` is whether the file changed since then.
     """
 
     path: Path
@@ -113,9 +114,7 @@ class SourceDirectory:
         return str(path.relative_to(self.folder).with_suffix("")).casefold()
 
     def is_current(self, url: str) -> bool:
-        """Return whether the file is what was fetched last, so that a conditional request is
-        enough.
-        """
+        """Return whether the file is what was fetched last; then a conditional request is enough."""
         held = self.documents.get(url)
         return held is not None and not held.is_edited
 
@@ -230,9 +229,7 @@ class SourceDirectory:
         return count
 
     def remove_all(self) -> None:
-        """Remove every document that the user did not edit; see `edited` and `problems` for the
-        rest.
-        """
+        """Remove every document that the user did not edit; `edited` and `problems` name the rest."""
         for url in list(self.documents):
             self.remove_document(url)
         with contextlib.suppress(OSError):
@@ -308,29 +305,27 @@ class RunContext:
         """Report how far the run is."""
         self.on_progress(SourceProgress(self.source.name, done, total, now))
 
-    def put(self, document: FetchedDocument, facts: dict[str, Any]) -> None:
+    def store_document(self, document: FetchedDocument, facts: dict[str, Any]) -> None:
         """Store a document; if it cannot be written, that is recorded as a failure."""
         if not document.text.strip():
-            self.skip(document.url, "it has no text")
+            self.record_skip(document.url, "it has no text")
             return
         try:
             self.directory.write_document(document)
             self.new_memory[document.url] = {**facts, "reader": EXTRACTION_VERSION}
         except KbtuiError as error:
-            self.fail(document.url, str(error), permanent=False)
+            self.record_failure(document.url, str(error), permanent=False)
 
-    def keep(self, url: str) -> None:
+    def keep_document(self, url: str) -> None:
         """Record that a document did not change."""
         self.directory.mark_unchanged(url)
         self.new_memory[url] = self.memory.get(url, {})
 
-    def skip(self, what: str, reason: str) -> None:
-        """Record that something is not fetched for a good reason: it is not a document, or does not
-        exist.
-        """
+    def record_skip(self, what: str, reason: str) -> None:
+        """Record that something is not fetched because it is not a document or does not exist."""
         self.skips.setdefault(what, reason)
 
-    def fail(self, what: str, reason: str, *, permanent: bool = True) -> None:
+    def record_failure(self, what: str, reason: str, *, permanent: bool = True) -> None:
         """Record a failure. After a temporary one the run is incomplete, so nothing counts as gone."""
         self.problems.append(f"{what}: {reason}")
         if not permanent:
@@ -340,8 +335,7 @@ class RunContext:
 
 
 def make_document_name(url: str, base: str) -> str:
-    """Return the path, without extension, of the file for a URL, relative to the source's
-    directory.
+    """Return the path of a URL's file, relative to the source's directory, without extension.
 
     The part that the URL shares with `base`, the source's own URL, is left out.
     """

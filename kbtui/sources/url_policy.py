@@ -42,8 +42,9 @@ _LOCAL_NAMES = ("localhost", "local", "internal", "intranet", "lan", "home", "co
 
 
 def is_public(address: Address) -> bool:
-    """Return whether an address is in the public internet; an IPv6 form of an IPv4 address counts
-    as it.
+    """Return whether an address is in the public internet.
+
+    An IPv6 address that contains an IPv4 address counts as that address.
     """
     if isinstance(address, ipaddress.IPv4Address):
         return address.is_global and not any(address in network for network in _REFUSED_4)

@@ -116,7 +116,7 @@ def read_named_layers(workspace: Workspace, found: ConfigLayers, name: str) -> N
         _load_layer(path, found)
 
 
-def extended_files(path: Path) -> list[Path]:
+def find_extended_files(path: Path) -> list[Path]:
     """Return the readable files that a configuration file extends, directly or through others."""
     found = ConfigLayers()
     _load_layer(path, found)
@@ -203,8 +203,9 @@ def _list_directories(root: Path, cwd: Path | None) -> Iterator[Path]:
 
 
 def _find_layer_file(stem: Path, files: list[Path]) -> Path | None:
-    """Return the first existing file of this name, with or without an extension; note all
-    candidates.
+    """Return the first existing file of this name, with or without extension.
+
+    All candidates are added to `files`.
     """
     names = [stem] if stem.suffix[1:] in EXTENSIONS else []
     names += [stem.with_name(f"{stem.name}.{extension}") for extension in EXTENSIONS]

@@ -248,11 +248,11 @@ def find_user_directory(root: Path, workspace_id: str | None) -> Path | None:
     except OSError:
         return None
 
-    def preference(entry: Path) -> tuple[bool, int, str]:
+    def rank_directory(entry: Path) -> tuple[bool, int, str]:
         try:
             modified = entry.stat().st_mtime_ns
         except OSError:
             modified = 0
         return (entry.name == f"{root.name}-{workspace_id}", modified, entry.name)
 
-    return max(found, key=preference, default=None)
+    return max(found, key=rank_directory, default=None)

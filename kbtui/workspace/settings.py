@@ -16,7 +16,9 @@ from kbtui.files import read_regular_file
 from kbtui.workspace.paths import config_home
 
 
-def _setting(default: Any, text: str, *, choices: tuple[str, ...] = (), variable: str = "") -> Any:
+def _define_setting(
+    default: Any, text: str, *, choices: tuple[str, ...] = (), variable: str = ""
+) -> Any:
     return field(default=default, metadata={"text": text, "choices": choices, "variable": variable})
 
 
@@ -24,53 +26,57 @@ def _setting(default: Any, text: str, *, choices: tuple[str, ...] = (), variable
 class Settings:
     """All settings, each with its default and the text that explains it."""
 
-    model: str = _setting(
+    model: str = _define_setting(
         "",
         'the embedding model: a name or path for sentence-transformers, "" for the one '
         'installed with kbtui, "off" for keyword search only',
         variable="KBTUI_MODEL",
     )
-    language: str = _setting("english", "the language whose rules reduce words to their stems")
-    engine_idle: float = _setting(
+    language: str = _define_setting(
+        "english", "the language whose rules reduce words to their stems"
+    )
+    engine_idle: float = _define_setting(
         600.0,
         "seconds after which the engine exits when no client is connected",
         variable="KBTUI_ENGINE_IDLE",
     )
-    subject_megabytes: int = _setting(
+    subject_megabytes: int = _define_setting(
         32,
         "the size in megabytes up to which a subject is learned, read and indexed; 0 for no limit",
     )
-    embed_tool_results: bool = _setting(False, "whether tool results are searched by meaning too")
-    embed_pause: str = _setting(
+    embed_tool_results: bool = _define_setting(
+        False, "whether tool results are searched by meaning too"
+    )
+    embed_pause: str = _define_setting(
         "never",
         "when embedding pauses: on battery, while other programs are busy, either of them, or never",
         choices=("never", "battery", "load", "either"),
     )
-    query_log: bool = _setting(True, "whether searches are logged, only on this machine")
-    query_log_days: int = _setting(90, "for how many days searches are kept")
-    theme: str = _setting("", 'the name of a theme; "" for one that matches the terminal')
-    mask_secrets: str = _setting(
+    query_log: bool = _define_setting(True, "whether searches are logged, only on this machine")
+    query_log_days: int = _define_setting(90, "for how many days searches are kept")
+    theme: str = _define_setting("", 'the name of a theme; "" for one that matches the terminal')
+    mask_secrets: str = _define_setting(
         "mcp",
         "where secrets are masked for an assistant: over MCP, always (JP's own tools too), or never",
         choices=("mcp", "always", "never"),
     )
-    terminal_text: str = _setting(
+    terminal_text: str = _define_setting(
         "strip",
         "what happens to escape sequences and other hidden characters on a terminal: they are removed, "
         "made visible, or printed as they are",
         choices=("strip", "visualize", "off"),
     )
-    session: bool = _setting(True, "whether the TUI restores the last session")
-    plain: bool = _setting(False, "whether the TUI is drawn for a screen reader")
-    source_pages: int = _setting(1000, "how many pages one run of a crawl fetches at most")
-    source_files: int = _setting(
+    session: bool = _define_setting(True, "whether the TUI restores the last session")
+    plain: bool = _define_setting(False, "whether the TUI is drawn for a screen reader")
+    source_pages: int = _define_setting(1000, "how many pages one run of a crawl fetches at most")
+    source_files: int = _define_setting(
         5000, "how many files or resources one run of a source reads at most"
     )
-    source_bytes: int = _setting(
+    source_bytes: int = _define_setting(
         50_000_000, "the size in bytes of the largest page, file or resource that a source reads"
     )
-    source_seconds: float = _setting(3600.0, "how many seconds one run of a source may take")
-    source_delay: float = _setting(
+    source_seconds: float = _define_setting(3600.0, "how many seconds one run of a source may take")
+    source_delay: float = _define_setting(
         0.5, "seconds between two requests of a crawl to one host; robots.txt can ask for more"
     )
     keys: dict[str, Any] = field(
@@ -84,8 +90,10 @@ class Settings:
 
 
 class SettingKey(NamedTuple):
-    """One setting as declared: `kind` is the type of its values, `variable` the environment
-    variable.
+    """One setting as declared.
+
+    `kind` is the type of its values, `variable` the environment variable that overrides the
+    file.
     """
 
     name: str

@@ -35,9 +35,7 @@ class Workspace:
 
     @cached_property
     def id(self) -> str | None:
-        """JP's id of the workspace: five characters of `[0-9a-z]`, None if `.jp/.id` has no such
-        id.
-        """
+        """JP's id of the workspace, five characters of `[0-9a-z]`; None if `.jp/.id` has none."""
         try:
             lines = read_regular_file(self.jp / ".id").decode("utf-8", "replace").split()
         except OSError:

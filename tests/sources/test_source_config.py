@@ -57,7 +57,7 @@ def test_the_three_kinds_are_read(bench: Bench) -> None:
     )
     assert found.problems == []
     assert found.find("docs").depth == 3
-    assert found.find("manual").what == "manual.pdf"
+    assert found.find("manual").summary == "manual.pdf"
     assert found.find("notes").server == ("notes-mcp", "--root", "my notes")
 
 

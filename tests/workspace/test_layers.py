@@ -8,7 +8,12 @@ import pytest
 
 from kbtui.errors import UsageError
 from kbtui.workspace import Workspace, open_root
-from kbtui.workspace.jp_config import ConfigLayers, extended_files, read_layers, read_named_layers
+from kbtui.workspace.jp_config import (
+    ConfigLayers,
+    find_extended_files,
+    read_layers,
+    read_named_layers,
+)
 
 
 @pytest.fixture
@@ -304,7 +309,7 @@ def test_extended_files_follow_the_chain(workspace: Workspace) -> None:
     write(workspace.jp / "p.toml", 'extends = ["q.toml"]')
     write(workspace.jp / "q.toml", 'extends = ["r.toml", "gone.toml"]')
     write(workspace.jp / "r.toml", "")
-    assert extended_files(workspace.jp / "p.toml") == [
+    assert find_extended_files(workspace.jp / "p.toml") == [
         workspace.jp / "r.toml",
         workspace.jp / "q.toml",
     ]

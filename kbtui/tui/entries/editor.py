@@ -96,7 +96,7 @@ class EntryWriter:
         draft = authoring.Draft(
             values["title"], type=values["type"] or "note", tags=tags, slug=values["slug"] or None
         )
-        authoring.check_slug_is_free(knowledge, topic, draft.slug or make_file_name(draft.title))
+        authoring.check_new_slug(knowledge, topic, draft.slug or make_file_name(draft.title))
         return knowledge, topic, draft
 
     def _write_planned_entry(self, planned: PlannedEntry | None) -> None:

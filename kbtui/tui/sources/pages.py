@@ -93,7 +93,7 @@ def source_rows(
     rows = []
     for state in states.sources:
         source = state.source
-        left: Spans = [(source.name, "strong"), (f"  {one_line(source.what)}", "dim")]
+        left: Spans = [(source.name, "strong"), (f"  {one_line(source.summary)}", "dim")]
         right: Spans = [(f"{source.kind} → {one_line(source.topic)}", "dim")]
         if source.name in running:
             below = _progress_spans(running[source.name])
@@ -161,7 +161,7 @@ def source_page(state: SourceState, now: datetime) -> Document:
         schedule.append((f"  next {format_time(_local_time(state.due), now)}", "key"))
     facts: list[tuple[str, Spans]] = [
         ("kind", [(source.kind, "")]),
-        ("fetches", [(one_line(source.what), "")]),
+        ("fetches", [(one_line(source.summary), "")]),
         ("into", [(one_line(state.folder), "")]),
         ("runs", schedule),
         ("approved", approved),

@@ -276,7 +276,7 @@ def read_prompt_state(library: Library, marks: tuple[SubjectMark, ...] = ()) -> 
     written = library.load_knowledge()
     for topic in written.topics:
         # Read directories in this thread, so that drawing a row never waits for one.
-        assert written.resolve(topic).scan.relative is not None
+        assert written.resolve(topic).scan.relative_paths is not None
     bare = PromptState(written, written, fragments=tuple(written.read_fragments()))
     bare = _measure_prompt(bare, written, (), ())
     bare = replace(bare, written_cost=bare.cost)

@@ -325,7 +325,7 @@ def describe_node(prompt_state: PromptState, node: TreeNode) -> str:
     if node.kind == "subject" and node.topic in prompt_state.written.topics:
         resolved = prompt_state.written.resolve(node.topic)
         if node.name in resolved.scan:
-            return f"{resolved.topic.subjects}/{resolved.scan.relative[node.name]}"
+            return f"{resolved.topic.subjects}/{resolved.scan.relative_paths[node.name]}"
     if node.kind == "fragment":
         found = prompt_state.fragments[node.number : node.number + 1]
         loaders = ", ".join(found[0].loaded_by) if found else ""
