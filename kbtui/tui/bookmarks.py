@@ -11,7 +11,7 @@ from textual.containers import Vertical
 from kbtui.errors import KbtuiError
 from kbtui.refs import parse_ref
 from kbtui.text import one_line
-from kbtui.tui.commands import own_key
+from kbtui.tui.commands import find_key_label
 from kbtui.tui.framework.command import format_key_hints
 from kbtui.tui.framework.dialogs import LineDialog
 from kbtui.tui.framework.row_list import ListRow, RowList
@@ -76,7 +76,7 @@ class BookmarksScreen(StyledScreen):
         return self._worker.has_pending_result and key != "escape"
 
     def _show_bookmarks(self, bookmarks: list[Bookmark]) -> None:
-        key = own_key("bookmark", self.configured_keys)
+        key = find_key_label("bookmark", self.configured_keys)
         how = f" Press {key} to bookmark what is selected or open." if key else ""
         rows = [_make_row(bookmark) for bookmark in bookmarks]
         self.list.set_rows(rows, [(f"No bookmarks yet.{how}", "dim")])

@@ -13,7 +13,7 @@ from kbtui.dates import format_time_or_date
 from kbtui.errors import UsageError
 from kbtui.refs import make_conversation_ref, make_subject_ref, parse_ref
 from kbtui.text import one_line
-from kbtui.tui.commands import bindings
+from kbtui.tui.commands import make_scope_bindings
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_text import wrap_spans
 from kbtui.tui.framework.styled_widget import BorderOnlyPane
@@ -63,7 +63,7 @@ class CitationsContent(NamedTuple):
 class CitationsPane(BorderOnlyPane, Vertical):
     """Lists citations in both directions; posts what the user opens."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings("citations")]
+    BINDINGS: ClassVar[list[BindingType]] = [*make_scope_bindings("citations")]
 
     class Open(Message):
         """The user opened a citation."""

@@ -51,7 +51,7 @@ def assign_scope(scope: Scope, *commands: Command) -> list[Command]:
     ]
 
 
-COMMANDS: tuple[Command, ...] = (
+MAIN_SCREEN_COMMANDS: tuple[Command, ...] = (
     *assign_scope(
         "library",
         define_command("open", "enter", "open", "Open what is selected.", 9, about="item"),
@@ -245,29 +245,29 @@ SCREEN_COMMANDS: tuple[Command, ...] = (
 )  # fmt: skip
 """All commands of the other screens: name, keys, label, help and the priority of the hint."""
 
-ALL: tuple[Command, ...] = (*COMMANDS, *SCREEN_COMMANDS)
+ALL_COMMANDS: tuple[Command, ...] = (*MAIN_SCREEN_COMMANDS, *SCREEN_COMMANDS)
 """Every command."""
-_BY_ID = {command.id: command for command in ALL}
+_BY_ID = {command.id: command for command in ALL_COMMANDS}
 
 
-def command_by_id(command_id: str) -> Command | None:
+def find_command(command_id: str) -> Command | None:
     """Return the command with this id, None if there is none."""
     return _BY_ID.get(command_id)
 
 
-def commands_of(*scopes: Scope, keymap: Mapping[str, str] | None = None) -> list[Command]:
+def list_commands(*scopes: Scope, keymap: Mapping[str, str] | None = None) -> list[Command]:
     """Return the commands of some scopes, in the order of declaration, with a keymap's keys."""
-    return apply_keymap((command for command in ALL if command.scope in scopes), keymap)
+    return apply_keymap((command for command in ALL_COMMANDS if command.scope in scopes), keymap)
 
 
-def bindings(*scopes: Scope) -> list[Binding]:
+def make_scope_bindings(*scopes: Scope) -> list[Binding]:
     """Return the key bindings of some scopes, for a class's `BINDINGS`."""
-    return make_bindings(commands_of(*scopes))
+    return make_bindings(list_commands(*scopes))
 
 
-def own_key(name: str, keymap: Mapping[str, str]) -> str:
+def find_key_label(name: str, keymap: Mapping[str, str]) -> str:
     """Return the first key of a command as it is shown to the user, "" if it has none."""
-    (command,) = apply_keymap((one for one in ALL if one.id == name), keymap)
+    (command,) = apply_keymap((one for one in ALL_COMMANDS if one.id == name), keymap)
     return next(iter(command.key_labels), "")
 
 
@@ -299,7 +299,7 @@ class Keymap:
 def read_keymap(table: Mapping[str, Any]) -> Keymap:
     """Read the `keys` table of the settings; mistakes are listed as problems, never raised."""
     keymap = Keymap()
-    known = {command.id: command for command in ALL}
+    known = {command.id: command for command in ALL_COMMANDS}
     for name, value in _flatten_table(table):
         if name not in known:
             near = get_close_matches(name, known, n=1, cutoff=0.5)
@@ -362,7 +362,7 @@ def _parse_key(text: str) -> str:
 def _map_keys(keymap: Keymap) -> dict[tuple[str, str], list[Command]]:
     """Return the commands of each scope and key."""
     commands: dict[tuple[str, str], list[Command]] = {}
-    for command in ALL:
+    for command in ALL_COMMANDS:
         for key in keymap.keys.get(command.id, command.keys).split(","):
             if key:
                 commands.setdefault((command.scope, key), []).append(command)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from kbtui.library.diagnostics import AREAS, Finding, run_diagnostics
 from kbtui.refs import parse_ref
 from kbtui.text import one_line
-from kbtui.tui.commands import bindings
+from kbtui.tui.commands import make_scope_bindings
 from kbtui.tui.feature_screen import FeatureScreen
 from kbtui.tui.reader.blocks import HeadBlock, NoteBlock
 from kbtui.tui.reader.document import Document, format_count
@@ -73,7 +73,7 @@ class DoctorScreen(FeatureScreen):
     HEADING = "Doctor"
     SCOPE = "doctor"
     NOTES = ("✓ OK, · note, ! error.",)
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings("doctor", "moving")]
+    BINDINGS: ClassVar[list[BindingType]] = [*make_scope_bindings("doctor", "moving")]
 
     def __init__(self, library: Library) -> None:
         super().__init__(library)

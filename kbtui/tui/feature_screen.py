@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from textual.containers import Horizontal, Vertical
 
 from kbtui.errors import describe_error
-from kbtui.tui.commands import commands_of, own_key
+from kbtui.tui.commands import find_key_label, list_commands
 from kbtui.tui.framework.command import format_command_hints
 from kbtui.tui.framework.dialogs import ConfirmDialog
 from kbtui.tui.framework.styled_widget import ALWAYS_AVAILABLE_ACTIONS, StyledScreen, plain_content
@@ -99,12 +99,12 @@ class FeatureScreen(StyledScreen):
 
     def key_hint(self, name: str) -> str:
         """Return the first key of a command of this screen, as people write it."""
-        return own_key(f"{self.SCOPE}.{name}", self.configured_keys) or "no key"
+        return find_key_label(f"{self.SCOPE}.{name}", self.configured_keys) or "no key"
 
     def show_keys(self) -> None:
         """Show hints for the keys that can be used now."""
         bar = self.query_one("#keys", TextLine)
-        commands = commands_of(self.SCOPE, keymap=self.configured_keys)
+        commands = list_commands(self.SCOPE, keymap=self.configured_keys)
         bar.set_text(format_command_hints(commands, bar.content_size.width, self.offers))
 
     def help_blocks(self) -> Sequence[Block]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from kbtui.dates import format_iso_day
 from kbtui.refs import parse_ref
 from kbtui.text import one_line
-from kbtui.tui.commands import bindings, own_key
+from kbtui.tui.commands import find_key_label, make_scope_bindings
 from kbtui.tui.entries.editor import EntryWriter
 from kbtui.tui.feature_screen import FeatureScreen
 from kbtui.tui.framework.styled_text import StyledLine, TextMatches
@@ -143,7 +143,7 @@ class InsightsScreen(FeatureScreen):
         "A query has no good match when its last search without filters found nothing, or only "
         "texts that seem to be about something else.",
     )
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings("insights", "moving")]
+    BINDINGS: ClassVar[list[BindingType]] = [*make_scope_bindings("insights", "moving")]
 
     def __init__(self, library: Library, clock: Clock) -> None:
         super().__init__(library)
@@ -185,7 +185,9 @@ class InsightsScreen(FeatureScreen):
             hidden=self._hidden,
             now=self._clock().timestamp(),
         )
-        return found, insights_document(found, own_key("insights.open", self.configured_keys))
+        return found, insights_document(
+            found, find_key_label("insights.open", self.configured_keys)
+        )
 
     def _show_insights(self, made: tuple[Insights, Document]) -> None:
         self.insights, document = made

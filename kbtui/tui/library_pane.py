@@ -18,7 +18,7 @@ from kbtui.search.filters import Filter, FilterError, map_filters
 from kbtui.search.models import QueryError
 from kbtui.search.query_parser import parse_query
 from kbtui.text import one_line
-from kbtui.tui.commands import bindings
+from kbtui.tui.commands import make_scope_bindings
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_widget import BorderOnlyPane
 from kbtui.tui.framework.text_widgets import LabeledInput, MultilineText, PaneInput
@@ -139,7 +139,7 @@ def _parse_condition(part: QueryFilter, now: datetime) -> FilterCondition:
     return FilterCondition(row, tuple(values), part.excluded)
 
 
-MARKS = {
+ENTRY_MARKS = {
     "pre-loaded": ("◆ ", "accent"),
     "hidden": ("◌ ", "dim"),
     "disabled": ("✕ ", "warning"),
@@ -287,7 +287,7 @@ def _make_subject_row(subject: Subject, depth: int) -> ListRow:
         ("disabled", subject.disabled),
     ):
         if is_so:
-            mark, role = MARKS[name]
+            mark, role = ENTRY_MARKS[name]
     name_role = (
         "dim struck" if subject.disabled else "dim" if subject.hidden or subject.shadowed else ""
     )
@@ -410,7 +410,7 @@ def _make_conversation_row(info: ConversationInfo, day: str) -> ListRow:
         ("damaged", info.problem is not None),
     ):
         if is_so:
-            mark = MARKS[name]
+            mark = ENTRY_MARKS[name]
     role = "dim" if info.archived or not info.title else ""
     place = NavigationTarget(info.ref, ref=make_conversation_ref(info.id))
     row = ListRow(info.ref, [mark, (one_line(info.name), role)], [(day, "dim")], data=place)
@@ -428,7 +428,7 @@ TICK_SECONDS = 10.0
 class LibraryPane(BorderOnlyPane, Vertical):
     """Lists topics, subjects and conversations; posts what the user opens."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings("library")]
+    BINDINGS: ClassVar[list[BindingType]] = [*make_scope_bindings("library")]
 
     class Open(Message):
         """The user opened a row."""

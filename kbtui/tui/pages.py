@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from kbtui.dates import format_day
 from kbtui.text import one_line, sanitize
-from kbtui.tui.commands import SCOPES, SCREENS, commands_of, own_key
-from kbtui.tui.library_pane import MARKS
+from kbtui.tui.commands import SCOPES, SCREENS, find_key_label, list_commands
+from kbtui.tui.library_pane import ENTRY_MARKS
 from kbtui.tui.library_snapshot import get_activity_key, get_last_activity
 from kbtui.tui.reader.blocks import (
     Block,
@@ -70,7 +70,7 @@ def build_home_document(
     keys: Facts = [
         (key, [(meaning, "")])
         for command, meaning in HOME_KEYS
-        if (key := own_key(command, keymap))
+        if (key := find_key_label(command, keymap))
     ]
     blocks: list[Block] = [
         NoteBlock("name", [(one_line(name), "h1")]),
@@ -82,7 +82,7 @@ def build_home_document(
     if contents.listings:
         _add_topics(blocks, contents)
     else:
-        _add_first_topic(blocks, contents, own_key("first", keymap))
+        _add_first_topic(blocks, contents, find_key_label("first", keymap))
     _add_conversations(blocks, contents, now)
     _add_problems(blocks, [*contents.failures, *map(str, contents.problems), *notices])
     return Document("home", "Home", blocks)
@@ -194,7 +194,7 @@ def build_help_document(
         heading: Spans = [(SCOPES[scope], "h2")]
         blocks.append(HeadBlock(f"head:{scope}", heading, above=int(bool(blocks))))
         blocks.append(FactsBlock(f"keys:{scope}", _list_keys(scope, keymap), name_role="key"))
-    marks: Facts = [(sign, [(name, "")]) for name, (sign, _) in MARKS.items()]
+    marks: Facts = [(sign, [(name, "")]) for name, (sign, _) in ENTRY_MARKS.items()]
     text = "While typing, letters are text. Esc returns to single-key commands."
     blocks += [
         HeadBlock("head:marks", [("Marks in the library", "h2")], above=1),
@@ -221,7 +221,7 @@ def build_screen_help_document(
 def _list_keys(scope: Scope, keymap: Mapping[str, str] | None) -> Facts:
     return [
         ("  ".join(command.key_labels), [(command.help, "")])
-        for command in commands_of(scope, keymap=keymap)
+        for command in list_commands(scope, keymap=keymap)
     ]
 
 

@@ -12,7 +12,7 @@ from textual.widgets import Input
 
 from kbtui.refs import Ref, make_conversation_ref, make_subject_ref
 from kbtui.text import one_line
-from kbtui.tui.commands import ALL, SCOPES, commands_of
+from kbtui.tui.commands import ALL_COMMANDS, SCOPES, list_commands
 from kbtui.tui.framework.command import Command, apply_keymap
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_widget import StyledScreen
@@ -55,7 +55,7 @@ def list_command_items(
     return [
         PaletteItem(_describe_command(command), "command", command, " ".join(command.key_labels))
         for scope in here
-        for command in commands_of(scope, keymap=keymap)
+        for command in list_commands(scope, keymap=keymap)
         if command.palette and command.id != "palette"
     ]
 
@@ -103,7 +103,7 @@ def list_id_items(keymap: Mapping[str, str] | None = None) -> list[PaletteItem]:
     """Return the commands of all screens by the ids that the settings use for them."""
     return [
         PaletteItem(f"id: {command.id}", "command", command, " ".join(command.key_labels))
-        for command in apply_keymap(ALL, keymap)
+        for command in apply_keymap(ALL_COMMANDS, keymap)
     ]
 
 

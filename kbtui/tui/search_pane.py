@@ -12,7 +12,7 @@ from textual.message import Message
 
 from kbtui.notices import NOTHING_INDEXED, format_notice, format_notices
 from kbtui.text import one_line, sanitize_marked
-from kbtui.tui.commands import bindings, own_key
+from kbtui.tui.commands import find_key_label, make_scope_bindings
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_text import (
     add_role,
@@ -99,7 +99,7 @@ class SearchBar(Horizontal):
     def compose(self) -> ComposeResult:
         """Return the key of the search, the input, and the name."""
         sign = TextLine(id="search-sign")
-        key = own_key("search", configured_keys(self)) or "/"
+        key = find_key_label("search", configured_keys(self)) or "/"
         sign.left = [(key, "key")]
         sign.styles.width = 3 + cell_width(sign.left)
         yield sign
@@ -113,7 +113,7 @@ class SearchBar(Horizontal):
 class ResultsPane(BorderOnlyPane, Vertical):
     """The results of the last query."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings("results")]
+    BINDINGS: ClassVar[list[BindingType]] = [*make_scope_bindings("results")]
 
     class HitOpened(Message):
         """A hit was opened, or only selected (`preview`)."""
@@ -210,7 +210,7 @@ class ResultsPane(BorderOnlyPane, Vertical):
             hits = format_count(answer.omitted, "result")
             text = f"{hits} hidden: the text was deleted. {text}"
         spans: Spans = [(text, "dim")]
-        if key := own_key("results.why", configured_keys(self)):
+        if key := find_key_label("results.why", configured_keys(self)):
             spans += [(" Esc, then ", "dim"), (key, "key"), (": why is X missing?", "dim")]
         return spans
 

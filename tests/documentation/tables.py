@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbtui.cli.main import COMMANDS, load_command
-from kbtui.tui.commands import ALL, SCOPES, SCREENS
+from kbtui.tui.commands import ALL_COMMANDS, SCOPES, SCREENS
 from kbtui.workspace.settings import SETTING_KEYS, format_toml_value
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def _code(text: str) -> str:
 
 def _keys_table(scope: Scope) -> str:
     rows = []
-    for command in ALL:
+    for command in ALL_COMMANDS:
         if command.scope == scope:
             shown = (
                 key.replace("^", "ctrl+") if len(key) > 1 else key for key in command.key_labels

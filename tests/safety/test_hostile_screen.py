@@ -8,7 +8,7 @@ from hostile_terminal import ESCAPE, PASTED, check
 from pty_support import Terminal
 from support import Builder
 
-from kbtui.tui.commands import COMMANDS
+from kbtui.tui.commands import MAIN_SCREEN_COMMANDS
 from kbtui.tui.framework.command import Command
 
 
@@ -75,7 +75,7 @@ SCREENS = frozenset(
         "help",
     }
 )
-USUAL = [command for command in COMMANDS if command.id in SCREENS]
+USUAL = [command for command in MAIN_SCREEN_COMMANDS if command.id in SCREENS]
 
 
 @pytest.mark.timeout(300)
@@ -109,7 +109,7 @@ def test_no_key_in_no_pane_lets_it(hostile: Builder, columns: int, lines: int, p
     terminal.keys("/harmless")
     terminal.until("bad/")
     terminal.keys(f"\r{ESCAPE}{ESCAPE}")
-    for command in COMMANDS:
+    for command in MAIN_SCREEN_COMMANDS:
         if command.id not in LEAVING:
             terminal.keys(ESCAPE + pane)
             press(terminal, command, 0.2)

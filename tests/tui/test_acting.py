@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support import Builder
 from tui_support import Tui, running
 
-from kbtui.tui.commands import SCOPES, commands_of
+from kbtui.tui.commands import SCOPES, list_commands
 from kbtui.tui.external_programs import build_editor_command
 from kbtui.tui.framework.clipboard import find_clipboard_command
 from kbtui.tui.main.jump import LETTERS, JumpScreen
@@ -410,5 +410,5 @@ async def test_the_keys_of_a_dialog_fit_into_sixty_columns(book: Builder, opened
 
 def test_no_two_commands_of_a_place_say_the_same() -> None:
     for scope in SCOPES:
-        said = [command.help for command in commands_of(scope) if command.palette]
+        said = [command.help for command in list_commands(scope) if command.palette]
         assert len(said) == len(set(said))

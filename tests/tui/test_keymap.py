@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support import Builder
 from tui_support import WithoutEngine, running, with_keys
 
-from kbtui.tui.commands import ALL, NO_KEY, SCOPES, SCREEN_COMMANDS, SCREENS, read_keymap
+from kbtui.tui.commands import ALL_COMMANDS, NO_KEY, SCOPES, SCREEN_COMMANDS, SCREENS, read_keymap
 from kbtui.tui.framework.command import apply_keymap, format_key
 from kbtui.workspace import load_settings
 
@@ -102,11 +102,11 @@ def test_a_key_that_means_something_else_in_a_pane_is_said_and_kept() -> None:
 
 
 def test_the_usual_keys_have_nothing_to_say() -> None:
-    found = read_keymap({command.id: command.keys for command in ALL})
+    found = read_keymap({command.id: command.keys for command in ALL_COMMANDS})
     assert found.problems == []
 
 
-ids = st.sampled_from([command.id for command in ALL])
+ids = st.sampled_from([command.id for command in ALL_COMMANDS])
 keys = st.sampled_from([*"abcdefgnxyzN/?;", "f5", "ctrl+f", "Enter", "", "nokey"])
 
 
@@ -114,14 +114,14 @@ keys = st.sampled_from([*"abcdefgnxyzN/?;", "f5", "ctrl+f", "Enter", "", "nokey"
 def test_whatever_is_asked_no_place_has_a_key_twice(table: dict[str, str]) -> None:
     found = read_keymap(table)
     for scope in (*SCOPES, *SCREENS):
-        commands = apply_keymap((one for one in ALL if one.scope == scope), found.keys)
+        commands = apply_keymap((one for one in ALL_COMMANDS if one.scope == scope), found.keys)
         used = [key for command in commands for key in command.keys.split(",") if key]
         assert len(used) == len(set(used))
     assert set(found.keys) <= set(table)
 
 
 def test_keys_are_shown_as_they_can_be_written() -> None:
-    for command in ALL:
+    for command in ALL_COMMANDS:
         for key in command.keys.split(","):
             written = format_key(key).replace("⇧", "shift+")
             found = read_keymap({"citations.open": written})
@@ -217,7 +217,7 @@ async def test_the_palette_has_the_ids_of_all_screens(book: Builder) -> None:
     from kbtui.tui.palette import find_items
 
     names = {choice.name for choice in find_items([], "id:")}
-    assert names == {f"id: {command.id}" for command in ALL}
+    assert names == {f"id: {command.id}" for command in ALL_COMMANDS}
     library = with_keys(book, {"workshop.write": "f4"})
     async with running(book.root, size=(140, 50), library=library) as tui:
         await tui.press("ctrl+p")
@@ -244,7 +244,7 @@ def test_every_command_of_a_screen_has_its_action_and_is_bound_there() -> None:
         "insights": InsightsScreen,
     }
     assert set(owners) == set(SCREENS)
-    assert len({command.id for command in ALL}) == len(ALL)
+    assert len({command.id for command in ALL_COMMANDS}) == len(ALL_COMMANDS)
     for command in SCREEN_COMMANDS:
         place, _, name = command.action.partition("(")[0].rpartition(".")
         owner = KbApp if place == "app" else owners[command.scope]
@@ -253,7 +253,7 @@ def test_every_command_of_a_screen_has_its_action_and_is_bound_there() -> None:
         assert bound[command.keys] == command.id
     for scope in SCREENS:
         scopes = {scope, "moving"}
-        keys = [key for c in ALL if c.scope in scopes for key in c.keys.split(",")]
+        keys = [key for c in ALL_COMMANDS if c.scope in scopes for key in c.keys.split(",")]
         assert len(keys) == len(set(keys)), (scope, sorted(keys))
 
 

@@ -7,7 +7,7 @@ from support import Builder
 from textual.color import Color
 from tui_support import Tui, matches_snapshot, running
 
-from kbtui.tui.commands import COMMANDS, SCOPES, bindings
+from kbtui.tui.commands import MAIN_SCREEN_COMMANDS, SCOPES, make_scope_bindings
 from kbtui.tui.theme import DARK, LIGHT
 
 TALK = "jp-c17800000001"
@@ -98,19 +98,21 @@ async def test_every_command_is_in_the_help(book: Builder) -> None:
     from kbtui.tui.pages import build_help_document
 
     text = "\n".join(block.search_text() for block in build_help_document(("reader",)).blocks)
-    assert all(command.help in text for command in COMMANDS)
+    assert all(command.help in text for command in MAIN_SCREEN_COMMANDS)
 
 
 def test_commands_have_ids_of_their_own_and_keys_that_do_not_clash() -> None:
-    assert len({command.id for command in COMMANDS}) == len(COMMANDS)
+    assert len({command.id for command in MAIN_SCREEN_COMMANDS}) == len(MAIN_SCREEN_COMMANDS)
     for scope in SCOPES:
         scopes = {scope, "everywhere"} | ({"moving"} if scope != "everywhere" else set())
-        keys = [key for c in COMMANDS if c.scope in scopes for key in c.keys.split(",")]
+        keys = [key for c in MAIN_SCREEN_COMMANDS if c.scope in scopes for key in c.keys.split(",")]
         assert len(keys) == len(set(keys)), (scope, sorted(keys))
-    assert {binding.id for binding in bindings(*SCOPES)} == {command.id for command in COMMANDS}
+    assert {binding.id for binding in make_scope_bindings(*SCOPES)} == {
+        command.id for command in MAIN_SCREEN_COMMANDS
+    }
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.id)
+@pytest.mark.parametrize("command", MAIN_SCREEN_COMMANDS, ids=lambda command: command.id)
 async def test_every_command_has_its_action_where_it_is_bound(book: Builder, command) -> None:  # type: ignore[no-untyped-def]
     from kbtui.tui.app import KbApp
     from kbtui.tui.citations_pane import CitationsPane

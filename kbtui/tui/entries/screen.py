@@ -15,7 +15,7 @@ from kbtui.index.entry_query import CITATION_DAYS, ENTRY_STATUSES, describe_chun
 from kbtui.refs import parse_ref
 from kbtui.search.query_parser import parse_entry_filter, parse_query
 from kbtui.text import one_line, sanitize
-from kbtui.tui.commands import bindings
+from kbtui.tui.commands import make_scope_bindings
 from kbtui.tui.entries.editor import EntryWriter
 from kbtui.tui.entries.table import (
     ALL_ROWS,
@@ -190,7 +190,7 @@ class EntriesScreen(SplitScreen):
         "Example of a filter: `deploy type:rule,decision is:pending after:2026-05 before:2026-06`. "
         "Words must be in the title or text; after and before limit the day of creation.",
     )
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings("entries", "moving")]
+    BINDINGS: ClassVar[list[BindingType]] = [*make_scope_bindings("entries", "moving")]
     AUTO_FOCUS = "#entries"
     DEFAULT_CSS = "EntriesScreen #columns { height: 1; padding: 0 1; background: $background; }"
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from kbtui.errors import KbtuiError, describe_error
 from kbtui.refs import parse_ref
 from kbtui.text import one_line
-from kbtui.tui.commands import own_key
+from kbtui.tui.commands import find_key_label
 from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.navigation_target import make_target
 from kbtui.tui.reader.blocks import Block, HeadBlock, NoteBlock, SourceBlock
@@ -273,7 +273,7 @@ class ItemActions:
         try:
             ref = parse_ref(reference)
             if ref.kind != "subject":
-                key = own_key("copy_more", main.screen.configured_keys)
+                key = find_key_label("copy_more", main.screen.configured_keys)
                 hint = f" Press {key} to copy this." if key else ""
                 main.status.flash(f"Only subject files can be edited here.{hint}", "warning")
                 return
@@ -296,7 +296,7 @@ class ItemActions:
         shown = main.navigator.shown
         conversation = shown.ref.conversation if shown and shown.ref else None
         if conversation is None:
-            key = own_key("export", main.screen.configured_keys)
+            key = find_key_label("export", main.screen.configured_keys)
             main.status.flash(f"Open a conversation first, then press {key}.", "warning")
             return
 
@@ -362,7 +362,7 @@ class ItemActions:
             main.screen.app.push_screen(screen, answer)
 
         def finish() -> None:
-            workshop = own_key("workshop", main.screen.configured_keys)
+            workshop = find_key_label("workshop", main.screen.configured_keys)
             hint = f"; {workshop} opens the prompt workshop" if workshop else ""
             main.status.flash(f"written: .jp/kb.toml declares a topic{hint}")
             on_written()

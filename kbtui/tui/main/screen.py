@@ -9,7 +9,7 @@ from textual.containers import Horizontal
 from textual.widgets import Input
 
 from kbtui.tui.citations_pane import NOTHING_TO_CITE, CitationsController, CitationsPane
-from kbtui.tui.commands import SCOPES, SCREENS, bindings, command_by_id, own_key
+from kbtui.tui.commands import SCOPES, SCREENS, find_command, find_key_label, make_scope_bindings
 from kbtui.tui.framework.command import Command
 from kbtui.tui.framework.styled_widget import StyledScreen
 from kbtui.tui.library_pane import LibraryPane
@@ -58,7 +58,7 @@ class MainScreen(StyledScreen):
     * `session` restores and saves how the screen was left.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings("everywhere")]
+    BINDINGS: ClassVar[list[BindingType]] = [*make_scope_bindings("everywhere")]
     AUTO_FOCUS = ""
     # The panes and bars cover the screen: it draws nothing itself.
     BLANK = True
@@ -143,7 +143,7 @@ class MainScreen(StyledScreen):
         notices = self.navigator.notices = list(getattr(self.app, "problems", ()))
         if notices:
             # The home page lists all of them, but another page may be shown first.
-            home = own_key("home", self.hints.keymap)
+            home = find_key_label("home", self.hints.keymap)
             shown = f"; {home} shows them" if home else ""
             more = f" ({len(notices)} such{shown})" if len(notices) > 1 else ""
             self.status.flash(f"{notices[0]}{more}", "warning")
@@ -225,7 +225,7 @@ class MainScreen(StyledScreen):
         if not (reader_waits or citations_wait or library_waits):
             return False
         owner, binding = self._find_binding(key)
-        command = command_by_id(binding.id or "") if binding else None
+        command = find_command(binding.id or "") if binding else None
         is_about_item = command is not None and command.about == "item"
         is_in_pane = owner not in (None, self, self.app)
         name = self.panes.focused
@@ -453,7 +453,7 @@ class MainScreen(StyledScreen):
         self.search.leave()
         self.navigator.end_preview()
         if self.panes.fold_pane(name):
-            key = own_key(f"pane.{name}", self.configured_keys)
+            key = find_key_label(f"pane.{name}", self.configured_keys)
             if key and not self.has_class("-one"):
                 self.status.flash(f"{name.capitalize()} folded. Press {key} to unfold it.")
             return

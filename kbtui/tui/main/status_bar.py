@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kbtui.text import one_line
-from kbtui.tui.commands import commands_of, own_key
+from kbtui.tui.commands import find_key_label, list_commands
 from kbtui.tui.framework.command import format_command_hints, format_key_hints
 from kbtui.tui.framework.styled_text import align_to_edges, cell_width
 from kbtui.tui.framework.styled_widget import StyledWidget
@@ -246,7 +246,7 @@ class KeyHints(StyledWidget):
 
     def _make_spans(self, width: int) -> Spans:
         if self._command:
-            key = own_key("help", self.keymap)
+            key = find_key_label("help", self.keymap)
             help_hint = f"  {key} help" if key else ""
             return [("In text: ", "dim"), (self._command, "key"), (help_hint, "dim")]
         if self._input_id == "search" and self._suggestions:
@@ -257,7 +257,7 @@ class KeyHints(StyledWidget):
                 # The first and the last matter most: how to accept, and how to leave.
                 pairs.pop(-2)
             return format_key_hints(pairs)
-        commands = commands_of(*self.scopes, keymap=self.keymap)
+        commands = list_commands(*self.scopes, keymap=self.keymap)
         if "links" in self._offers:
             # Without anything to unfold, Enter opens the link.
             commands = [
@@ -268,7 +268,7 @@ class KeyHints(StyledWidget):
 
     def _get_input_hints(self) -> list[tuple[str, str]]:
         pairs = [*INPUT_HINTS.get(self._input_id, INPUT_HINTS[""])]
-        keys = [own_key(f"reader.{name}", self.keymap) for name in ("next", "previous")]
+        keys = [find_key_label(f"reader.{name}", self.keymap) for name in ("next", "previous")]
         if self._input_id == "find" and all(keys):
             pairs[0] = ("Enter", f"accept, then {'/'.join(keys)}")
         return pairs

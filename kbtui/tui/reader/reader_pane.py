@@ -14,7 +14,7 @@ from textual.widgets import Input
 
 from kbtui.refs import parse_ref
 from kbtui.text import one_line
-from kbtui.tui.commands import bindings
+from kbtui.tui.commands import make_scope_bindings
 from kbtui.tui.framework.gc_tuning import free_in_background
 from kbtui.tui.framework.styled_text import align_to_edges, cell_width
 from kbtui.tui.framework.styled_widget import BorderOnlyPane, plain_content
@@ -95,7 +95,7 @@ class FactsBar(MultilineText):
 class ReaderPane(BorderOnlyPane, Vertical):
     """Shows a document and the place of the cursor in it."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings("reader")]
+    BINDINGS: ClassVar[list[BindingType]] = [*make_scope_bindings("reader")]
 
     class PositionChanged(Message):
         """The cursor moved."""

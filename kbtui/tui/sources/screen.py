@@ -10,7 +10,7 @@ from textual import on
 
 from kbtui.errors import KbtuiError, UsageError
 from kbtui.text import one_line
-from kbtui.tui.commands import bindings
+from kbtui.tui.commands import make_scope_bindings
 from kbtui.tui.feature_screen import SplitScreen
 from kbtui.tui.framework.dialogs import FormDialog, FormField, FormValues
 from kbtui.tui.framework.row_list import RowList
@@ -227,7 +227,7 @@ class SourcesScreen(SplitScreen):
         "Sources you add here are approved. Those in .jp/kb-sources.toml written by others run only "
         "after you review them.",
     )
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings("sources", "moving")]
+    BINDINGS: ClassVar[list[BindingType]] = [*make_scope_bindings("sources", "moving")]
     AUTO_FOCUS = "#sources"
 
     def __init__(self, library: Library, clock: Clock) -> None:

@@ -16,7 +16,7 @@ from kbtui.errors import UsageError
 from kbtui.knowledge.lint import explain_dead_pattern
 from kbtui.knowledge.visibility import MAX_PATTERN_CHARACTERS, has_unclosed_bracket
 from kbtui.text import count_columns, one_line
-from kbtui.tui.commands import own_key
+from kbtui.tui.commands import find_key_label
 from kbtui.tui.framework.styled_text import cell_width, truncate_spans
 from kbtui.tui.framework.styled_widget import configured_keys
 from kbtui.tui.framework.text_widgets import PaneInput, TextLine
@@ -290,7 +290,7 @@ class PatternBar(Vertical):
         """Yield the key of the command, the input, and the line below."""
         with Horizontal(id="pattern-line"):
             sign = TextLine(id="pattern-sign")
-            sign.left = [(own_key("workshop.try", configured_keys(self)) or "no key", "key")]
+            sign.left = [(find_key_label("workshop.try", configured_keys(self)) or "no key", "key")]
             self._label_cells = 3 + cell_width(sign.left)
             sign.styles.width = self._label_cells
             yield sign

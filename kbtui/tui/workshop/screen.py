@@ -10,12 +10,12 @@ from textual.widgets import Input
 
 from kbtui.knowledge.models import SubjectMark
 from kbtui.text import one_line
-from kbtui.tui.commands import bindings
+from kbtui.tui.commands import make_scope_bindings
 from kbtui.tui.feature_screen import SplitScreen
 from kbtui.tui.framework.row_list import RowList
 from kbtui.tui.framework.styled_widget import plain_content
 from kbtui.tui.framework.text_widgets import LabeledInput, PaneInput, TextLine
-from kbtui.tui.library_pane import MARKS
+from kbtui.tui.library_pane import ENTRY_MARKS
 from kbtui.tui.reader.blocks import FactsBlock, HeadBlock
 from kbtui.tui.reader.document import format_count
 from kbtui.tui.workshop.controller import KbTomlWriter, WorkshopController
@@ -62,7 +62,7 @@ class WorkshopScreen(SplitScreen):
     SCOPE = "workshop"
     HORIZONTAL_BREAKPOINTS = [(0, "-stacked"), (70, "-beside")]  # noqa: RUF012
     AUTO_FOCUS = "#entries"
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings("workshop")]
+    BINDINGS: ClassVar[list[BindingType]] = [*make_scope_bindings("workshop")]
     DEFAULT_CSS = """
     WorkshopScreen {
         #listed, #detail { width: 1fr; }
@@ -525,7 +525,7 @@ class WorkshopScreen(SplitScreen):
     def help_blocks(self) -> list[Block]:
         """Return a table of the signs in the list."""
         names = ("pre-loaded", "disabled", "hidden")
-        signs: list[tuple[str, Spans]] = [(MARKS[name][0], [(name, "")]) for name in names]
+        signs: list[tuple[str, Spans]] = [(ENTRY_MARKS[name][0], [(name, "")]) for name in names]
         signs.append((UNWRITTEN_SIGN, [("marked, not written yet", "")]))
         signs.append(("~", [("estimated from the file size", "")]))
         signs.append(("≈", [("characters on its left, estimated tokens on its right", "")]))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from kbtui.text import one_line
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_text import cell_width
-from kbtui.tui.library_pane import MARKS
+from kbtui.tui.library_pane import ENTRY_MARKS
 from kbtui.tui.reader.document import format_count
 from kbtui.tui.workshop.prompt_state import (
     Cost,
@@ -40,7 +40,7 @@ WHOLE_KEY = "whole"
 """The key of the row for the whole `<knowledge>` section."""
 UNWRITTEN_SIGN = "*"
 """Follows the sign of a subject or topic whose mark is not written."""
-LEARNED_SIGN = MARKS["pre-loaded"][0].strip()
+LEARNED_SIGN = ENTRY_MARKS["pre-loaded"][0].strip()
 EXACT_COST_CELLS = 52
 """Cells of a list that shows exact numbers."""
 
@@ -245,11 +245,11 @@ class RowFormatter:
         is_hidden = slug in scan.hidden
         sign, role = "  ", ""
         if state == "learned":
-            sign, role = MARKS["pre-loaded"]
+            sign, role = ENTRY_MARKS["pre-loaded"]
         elif state == "disabled":
-            sign, role = MARKS["disabled"]
+            sign, role = ENTRY_MARKS["disabled"]
         elif is_hidden:
-            sign, role = MARKS["hidden"]
+            sign, role = ENTRY_MARKS["hidden"]
         if self._marks.get(topic, slug) is not None:
             sign, role = f"{sign[0]}{UNWRITTEN_SIGN}", role or "warning"
         is_dim = is_hidden or slug in scan.shadowed
