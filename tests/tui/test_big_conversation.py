@@ -1,4 +1,4 @@
-"""A big conversation: its beginning shows before the rest is read, and it leaves no memory behind."""
+"""A large conversation: its beginning shows while the rest loads, and its memory is freed."""
 
 import gc
 import threading
@@ -23,7 +23,7 @@ TURNS = 1_200
 
 @pytest.fixture(scope="module")
 def big(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A workspace with one conversation of some megabytes."""
+    """A workspace with one conversation of several megabytes."""
     root = tmp_path_factory.mktemp("big")
     (root / ".jp").mkdir()
     words = "Some words that fill a line of text.\n" * 60
@@ -39,7 +39,7 @@ def lines(tui: Tui) -> list[str]:
     return [line.plain for _, line in tui.main.reader_pane.document_view.viewport.rows]
 
 
-async def test_the_beginning_is_there_while_the_rest_is_read(big: Path) -> None:
+async def test_the_beginning_shows_while_the_rest_loads(big: Path) -> None:
     read = threading.Event()
     from kbtui.library import Library
 
@@ -71,7 +71,7 @@ async def test_the_beginning_is_there_while_the_rest_is_read(big: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_a_turn_beyond_the_beginning_is_waited_for(big: Path) -> None:
+async def test_opening_waits_for_a_turn_beyond_the_beginning(big: Path) -> None:
     async with running(big, size=(100, 30)) as tui:
         await tui.open(f"{TALK}:1100")
         await tui.until("turn 1,100 of 1,200")
@@ -79,7 +79,7 @@ async def test_a_turn_beyond_the_beginning_is_waited_for(big: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_what_was_read_goes_without_the_collector(big: Path) -> None:
+async def test_a_closed_document_is_freed_without_the_collector(big: Path) -> None:
     async with running(big, size=(100, 30)) as tui:
         reader = tui.main.reader_pane.document_view
         await tui.open(TALK)
@@ -104,7 +104,7 @@ def place(tui: Tui, ref: str):  # type: ignore[no-untyped-def]
 
 
 @pytest.mark.slow
-async def test_folds_and_views_of_a_big_one_stay_where_one_reads(big: Path) -> None:
+async def test_folds_and_views_keep_the_current_line(big: Path) -> None:
     async with running(big, size=(100, 30)) as tui:
         reader = tui.main.reader_pane.document_view
         await tui.open(TALK)
@@ -123,13 +123,13 @@ async def test_folds_and_views_of_a_big_one_stay_where_one_reads(big: Path) -> N
                 and "turn 600" in reader.viewport.current_line.plain
             )
         )
-        # The scroll bar knows about where one is: half way down.
+        # The scroll bar is about half way down.
         share = reader.scroll_y / reader.virtual_size.height
         assert 0.4 < share < 0.6
         assert reader.viewport.layout_count < 1_000
 
 
-async def test_a_hit_in_one_huge_turn_is_gone_to_without_looking_for_it_here(
+async def test_a_hit_in_a_huge_turn_is_searched_for_in_a_thread(
     workspace_root: Path,
 ) -> None:
     import json
@@ -141,7 +141,7 @@ async def test_a_hit_in_one_huge_turn_is_gone_to_without_looking_for_it_here(
     builder = Builder(workspace_root)
     words = "Some words that fill a line of text.\n" * 20
     folder = builder.conversation(1, [[asked(f"Question {n}?"), said(words)] for n in range(2_500)])
-    # As of before March 2026, when JP wrote no turn marks: all of it is one turn.
+    # Before March 2026 JP wrote no turn markers: the whole conversation is one turn.
     events = json.loads((folder / "events.json").read_text())
     unmarked = [event for event in events if event["type"] != "turn_start"]
     (folder / "events.json").write_text(json.dumps(unmarked, indent=2) + "\n")
@@ -163,7 +163,7 @@ async def test_a_hit_in_one_huge_turn_is_gone_to_without_looking_for_it_here(
         assert threading.current_thread() not in looked
 
 
-async def test_a_big_one_whose_files_are_as_they_were_is_not_read_again(big: Path) -> None:
+async def test_an_unchanged_conversation_is_not_read_again(big: Path) -> None:
     async with running(big, size=(100, 30)) as tui:
         reader = tui.main.reader_pane.document_view
         await tui.open(TALK)
@@ -186,7 +186,7 @@ async def test_a_big_one_whose_files_are_as_they_were_is_not_read_again(big: Pat
 
 @contextmanager
 def noted() -> Iterator[list[weakref.ref[Document]]]:
-    """Documents of conversations that are made from now on."""
+    """Yield a list that gets each conversation document built from now on."""
     from kbtui.tui.reader import conversation_document as conversation
 
     make = conversation.build_conversation_document
@@ -201,7 +201,7 @@ def noted() -> Iterator[list[weakref.ref[Document]]]:
         yield made
 
 
-async def test_what_was_read_for_nobody_goes_without_the_collector(big: Path) -> None:
+async def test_a_document_that_was_never_shown_is_freed_without_the_collector(big: Path) -> None:
     from kbtui.tui.navigation_target import HOME
 
     async with running(big, size=(100, 30)) as tui:

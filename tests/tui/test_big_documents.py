@@ -1,4 +1,4 @@
-"""Long conversations and big subjects in the running application: only what is seen is laid out."""
+"""Long conversations and large subjects in the running application: only visible blocks are laid out."""
 
 from pathlib import Path
 
@@ -22,15 +22,15 @@ async def test_ten_thousand_messages_open_with_only_visible_lines_laid_out(
     builder.conversation(1, turns, title="Huge talk")
     async with running(builder.root, size=(120, 40)) as tui:
         await tui.open("jp-c17800000001")
-        port = tui.main.reader_pane.document_view.viewport
-        assert len(port.document.blocks) > 10_000
-        height = port.height
-        assert port.layout_count < 4 * height
+        viewport = tui.main.reader_pane.document_view.viewport
+        assert len(viewport.document.blocks) > 10_000
+        height = viewport.height
+        assert viewport.layout_count < 4 * height
         await tui.press("G")
         await tui.until("Answer 2499")
         await tui.press("ctrl+u", "ctrl+u", "g", "n", "n")
         await tui.until("turn 2 of 2,500")
-        assert port.layout_count < 16 * height
+        assert viewport.layout_count < 16 * height
         await tui.press("f")
         await tui.type("answer 1234")
         await tui.until("1 of 1")
@@ -51,7 +51,7 @@ async def test_ten_thousand_messages_open_with_only_visible_lines_laid_out(
     ],
     ids=["paragraphs", "a fence", "one line of JSON", "one paragraph"],
 )
-async def test_a_subject_of_a_megabyte_is_laid_out_piece_by_piece(
+async def test_a_subject_of_a_megabyte_is_laid_out_section_by_section(
     workspace_root: Path, name: str, text: str, last: str
 ) -> None:
     builder = Builder(workspace_root)
@@ -59,9 +59,11 @@ async def test_a_subject_of_a_megabyte_is_laid_out_piece_by_piece(
     builder.subject(f"big/{name}", text)
     async with running(builder.root, size=(100, 30)) as tui:
         await tui.open(f"big/{name.partition('.')[0]}")
-        port = tui.main.reader_pane.document_view.viewport
-        assert 0 < port.layout_count < 30
-        assert max(len(block.search_text()) for block in port.document.blocks) <= 12_200
+        viewport = tui.main.reader_pane.document_view.viewport
+        assert 0 < viewport.layout_count < 30
+        assert max(len(block.search_text()) for block in viewport.document.blocks) <= 12_200
         await tui.press("G")
-        await tui.until(lambda: port.current_line is not None and last in port.current_line.plain)
-        assert port.layout_count < 80
+        await tui.until(
+            lambda: viewport.current_line is not None and last in viewport.current_line.plain
+        )
+        assert viewport.layout_count < 80

@@ -1,4 +1,4 @@
-"""What a model sees after compaction, as JP computes it."""
+"""What the model sees after compaction, as JP computes it."""
 
 from pathlib import Path
 from typing import Any
@@ -51,21 +51,21 @@ def write(root: Path, *compactions: dict[str, Any]) -> Builder:
 def seen(root: Path, *compactions: dict[str, Any]) -> str:
     builder = write(root, *compactions)
     conversation = load_conversation(find_conversation(builder.workspace, "jp-c17800000001"))
-    port = Viewport()
-    port.resize(90, 400)
-    port.show_document(build_conversation_document(conversation, PRESENT))
+    viewport = Viewport()
+    viewport.resize(90, 400)
+    viewport.show_document(build_conversation_document(conversation, PRESENT))
     for kind in ("tool", "reasoning"):
-        port.toggle_kind(kind)
-    whole = [line.plain for _, line in port.rows]
+        viewport.toggle_kind(kind)
+    whole = [line.plain for _, line in viewport.rows]
     assert sum("Question" in line for line in whole) == 5
-    port.show_as_model(True)
-    text = "\n".join(line.plain.rstrip() for _, line in port.rows)
-    port.show_as_model(False)
-    assert [line.plain for _, line in port.rows] == whole
+    viewport.show_as_model(True)
+    text = "\n".join(line.plain.rstrip() for _, line in viewport.rows)
+    viewport.show_as_model(False)
+    assert [line.plain for _, line in viewport.rows] == whole
     return text
 
 
-def test_a_summary_stands_in_place_of_its_turns(workspace_root: Path) -> None:
+def test_a_summary_replaces_its_turns(workspace_root: Path) -> None:
     text = seen(workspace_root, compaction(2, 3, **summary("What went before.")))
     assert "summary in place of turns 2–3" in text
     assert text.count("What went before.") == 1
@@ -88,7 +88,7 @@ def test_a_newer_inner_summary_splits_an_older_one(workspace_root: Path) -> None
     assert "Question" not in text
 
 
-def test_reasoning_and_calls_are_taken_away_by_their_policy(workspace_root: Path) -> None:
+def test_reasoning_and_calls_are_removed_according_to_their_policy(workspace_root: Path) -> None:
     text = seen(
         workspace_root,
         compaction(1, 1, reasoning="strip"),
@@ -105,23 +105,23 @@ def test_reasoning_and_calls_are_taken_away_by_their_policy(workspace_root: Path
     assert "content 3" not in text
     assert "path: file3" not in text
     assert "[compacted] fs_read_file: success" in text
-    assert "content 4" in text  # of two policies the later one holds
+    assert "content 4" in text  # the later of two policies applies
     assert "path: file4" not in text
     assert all(f"Question {n}" in text for n in range(1, 6))
 
 
-async def test_a_key_shows_what_the_model_sees_where_one_is_reading(workspace_root: Path) -> None:
+async def test_a_key_shows_what_the_model_sees_at_the_current_line(workspace_root: Path) -> None:
     builder = write(workspace_root, compaction(2, 3, **summary("What went before.")))
     async with running(builder.root, size=(100, 24)) as tui:
         await tui.open(TALK)
-        port = tui.main.reader_pane.document_view.viewport
+        viewport = tui.main.reader_pane.document_view.viewport
         assert "compacted for the model: turns 2–3, replaced by a summary" in tui.text
         tui.main.reader_pane.go_to_turn("4")
-        assert port.current_line is not None
-        line = port.current_line.plain
+        assert viewport.current_line is not None
+        line = viewport.current_line.plain
         await tui.press("c")
         assert "as the model sees it" in tui.text
-        assert port.current_line.plain == line
+        assert viewport.current_line.plain == line
         await tui.press("k")
         assert "What went before." in tui.text
         await tui.press("j")
@@ -131,14 +131,14 @@ async def test_a_key_shows_what_the_model_sees_where_one_is_reading(workspace_ro
         assert "as the model sees it" not in tui.text
         tui.main.reader_pane.go_to_turn("3")
         await tui.press("c")
-        assert port.current_line is not None
-        assert "What went before." in port.current_line.plain
+        assert viewport.current_line is not None
+        assert "What went before." in viewport.current_line.plain
         await tui.press("f")
         await tui.type("question")
         await tui.until("of 3")
 
 
-async def test_what_was_not_compacted_says_so(workspace_root: Path) -> None:
+async def test_a_conversation_without_compaction_says_so(workspace_root: Path) -> None:
     builder = write(workspace_root)
     async with running(builder.root) as tui:
         await tui.open(TALK)

@@ -1,4 +1,4 @@
-"""A conversation as a document: everything JP writes has its line."""
+"""The document of a conversation shows everything that JP writes."""
 
 import json
 from pathlib import Path
@@ -26,12 +26,12 @@ def build(root: Path, turns: list, **more: object) -> Document:  # type: ignore[
 
 
 def shown(document: Document, *kinds: str, width: int = 90) -> str:
-    port = Viewport()
-    port.resize(width, 400)
-    port.show_document(document)
+    viewport = Viewport()
+    viewport.resize(width, 400)
+    viewport.show_document(document)
     for kind in kinds:
-        port.toggle_kind(kind)
-    return "\n".join(line.plain.rstrip() for _, line in port.rows)
+        viewport.toggle_kind(kind)
+    return "\n".join(line.plain.rstrip() for _, line in viewport.rows)
 
 
 def test_reasoning_tools_and_structured_answers(workspace_root: Path) -> None:
@@ -91,7 +91,7 @@ def test_orphans_inquiries_and_empty_turns(workspace_root: Path) -> None:
     assert document.turns_total == 4
 
 
-def test_what_only_a_later_jp_knows_is_shown_and_counted(workspace_root: Path) -> None:
+def test_unknown_events_of_a_later_jp_are_shown_and_counted(workspace_root: Path) -> None:
     document = build(
         workspace_root,
         [
@@ -111,7 +111,7 @@ def test_what_only_a_later_jp_knows_is_shown_and_counted(workspace_root: Path) -
     assert '"url": "file://memo.ogg"' in shown(document, "tool")
 
 
-def test_unknown_events_before_the_first_turn_stand_above_it(workspace_root: Path) -> None:
+def test_unknown_events_before_the_first_turn_are_above_it(workspace_root: Path) -> None:
     folder = Builder(workspace_root).conversation(1, [[asked("Look")]])
     elements = json.loads((folder / "events.json").read_text())
     elements.insert(0, {"timestamp": "2026-05-29 10:00:00.0", "type": "participants"})
@@ -152,11 +152,11 @@ def test_compactions_are_noted_where_they_begin(workspace_root: Path) -> None:
     assert "compacted for the model: turn 3, reasoning removed" in text
     assert "They talked about letters." not in text
     assert "They talked about letters." in shown(document, "compaction")
-    # The originals are still there.
+    # The original messages are still there.
     assert "A0" in text
 
 
-def test_damage_is_said_and_the_rest_is_shown(workspace_root: Path) -> None:
+def test_damage_is_reported_and_the_rest_is_shown(workspace_root: Path) -> None:
     builder = Builder(workspace_root)
     folder = builder.conversation(1, [[asked("Fine"), said("Also fine")]])
     import json
@@ -171,7 +171,7 @@ def test_damage_is_said_and_the_rest_is_shown(workspace_root: Path) -> None:
     assert "Also fine" in text
 
 
-def test_a_speaker_is_named_once_until_another_one_speaks(workspace_root: Path) -> None:
+def test_a_speaker_is_named_once_until_the_speaker_changes(workspace_root: Path) -> None:
     document = build(
         workspace_root,
         [
@@ -193,18 +193,18 @@ def test_a_result_of_many_megabytes_is_many_small_blocks(workspace_root: Path) -
     document = build(
         workspace_root, [[asked("Read"), *called("a", "fs_read_file", big, path="big")]]
     )
-    port = Viewport()
-    port.resize(80, 40)
-    port.show_document(document)
-    port.toggle_kind("tool")
-    port.go_to_end()
-    assert port.layout_count < 40
-    assert port.current_line is not None
-    assert "line 59999" in port.current_line.plain
+    viewport = Viewport()
+    viewport.resize(80, 40)
+    viewport.show_document(document)
+    viewport.toggle_kind("tool")
+    viewport.go_to_end()
+    assert viewport.layout_count < 40
+    assert viewport.current_line is not None
+    assert "line 59999" in viewport.current_line.plain
     assert max(len(block.search_text()) for block in document.blocks) < 13_000
 
 
-def test_calls_can_be_gone_to_and_numbered(workspace_root: Path) -> None:
+def test_calls_can_be_found_and_numbered(workspace_root: Path) -> None:
     document = build(
         workspace_root,
         [[asked("x"), *called("a", "one", "1"), *called("b", "two", "2"), said("y")]],
@@ -213,12 +213,12 @@ def test_calls_can_be_gone_to_and_numbered(workspace_root: Path) -> None:
     assert position is not None
     block = document.blocks[position]
     assert isinstance(block, FoldBlock)
-    port = Viewport()
-    port.resize(60, 30)
-    port.show_document(document)
-    assert port.set_citation_numbers({"call:1.2": 7, "call:9.9": 1})
-    assert not port.set_citation_numbers({"call:1.2": 7})
-    assert any(line.plain.rstrip().endswith("[7]") for _, line in port.rows)
+    viewport = Viewport()
+    viewport.resize(60, 30)
+    viewport.show_document(document)
+    assert viewport.set_citation_numbers({"call:1.2": 7, "call:9.9": 1})
+    assert not viewport.set_citation_numbers({"call:1.2": 7})
+    assert any(line.plain.rstrip().endswith("[7]") for _, line in viewport.rows)
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_calls_can_be_gone_to_and_numbered(workspace_root: Path) -> None:
         ({"nested": {"x": 1}}, ""),
     ],
 )
-def test_the_main_argument_says_what_a_call_is_about(arguments: dict | None, wanted: str) -> None:  # type: ignore[type-arg]
+def test_a_call_is_summarized_by_its_main_argument(arguments: dict | None, wanted: str) -> None:  # type: ignore[type-arg]
     assert summarize_arguments(arguments) == wanted
 
 
@@ -252,10 +252,10 @@ def test_sizes_are_short_and_costs_exact() -> None:
     assert [format_count(n, "turn") for n in (0, 1, 2)] == ["0 turns", "1 turn", "2 turns"]
 
 
-def test_of_colours_in_a_tools_output_nothing_is_left_wherever_it_is_cut(
+def test_escape_sequences_in_a_tools_output_are_removed_wherever_it_is_split(
     workspace_root: Path,
 ) -> None:
-    # So long that it is cut into pieces, with a sequence at every place.
+    # Long enough to be split into sections, with an escape sequence at every place.
     coloured = "\x1b[31mred\x1b[0m\x1b]8;;https://example.org\x1b\\link\x1b]8;;\x1b\\" * 600
     document = build(workspace_root, [[asked("Colours?"), *called("a", "shell", coloured)]])
     text = shown(document, "tool", width=200)

@@ -79,9 +79,9 @@ async def test_it_finds_what_the_command_finds_and_changes_nothing(ailing: Build
 async def test_enter_opens_what_a_finding_is_about(ailing: Builder) -> None:
     async with running(ailing.root, size=(120, 40)) as tui:
         for key in ("project/start", "jp-c17800000005"):
-            port = (await opened(tui)).reader.viewport
-            blocks = port.document.blocks
-            port.go_to(next(n for n, block in enumerate(blocks) if block.link == key))
+            viewport = (await opened(tui)).reader.viewport
+            blocks = viewport.document.blocks
+            viewport.go_to(next(n for n, block in enumerate(blocks) if block.link == key))
             await tui.press("enter")
             await tui.until(lambda: tui.app.screen is tui.main)
             reader = tui.main.reader_pane.document_view
@@ -92,15 +92,17 @@ async def test_enter_opens_what_a_finding_is_about(ailing: Builder) -> None:
 async def test_n_goes_from_finding_to_finding_past_what_is_well(ailing: Builder) -> None:
     async with running(ailing.root, size=(120, 40)) as tui:
         screen = await opened(tui)
-        port = screen.reader.viewport
+        viewport = screen.reader.viewport
         seen = []
-        while not seen or port.cursor != seen[-1][0]:
-            seen.append((port.cursor, port.current_line.plain if port.current_line else ""))
+        while not seen or viewport.cursor != seen[-1][0]:
+            seen.append(
+                (viewport.cursor, viewport.current_line.plain if viewport.current_line else "")
+            )
             await tui.press("n")
         assert len(seen) > 4
         assert all(line.startswith(("! ", "· ")) for _, line in seen[1:])
         await tui.press("N")
-        assert port.cursor == seen[-2][0]
+        assert viewport.cursor == seen[-2][0]
 
 
 async def test_a_finding_of_several_lines_has_one_sign(ailing: Builder) -> None:

@@ -181,13 +181,15 @@ async def test_the_details_show_chunks_that_unfold_and_the_turns_that_used_it(
         assert "no vector" in tui.text
         assert "END" not in tui.text
         await tui.press("enter")
-        port = screen.reader.viewport
-        chunk = next(n for n, b in enumerate(port.document.blocks) if b.key.startswith("chunk:"))
-        port.go_to(chunk)
+        viewport = screen.reader.viewport
+        chunk = next(
+            n for n, b in enumerate(viewport.document.blocks) if b.key.startswith("chunk:")
+        )
+        viewport.go_to(chunk)
         await tui.press("enter")
         await tui.until("END")
-        cite = next(n for n, b in enumerate(port.document.blocks) if b.key.startswith("cite:"))
-        port.go_to(cite)
+        cite = next(n for n, b in enumerate(viewport.document.blocks) if b.key.startswith("cite:"))
+        viewport.go_to(cite)
         await tui.press("enter")
         await tui.until(lambda: tui.app.screen is tui.main)
         await tui.until(

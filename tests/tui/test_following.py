@@ -37,7 +37,7 @@ async def test_at_the_end_every_flush_of_a_turn_is_followed(book: Builder) -> No
     async with running(book.root, size=(100, 24)) as tui:
         await tui.open(TALK)
         await tui.press("F")
-        port = tui.main.reader_pane.document_view.viewport
+        viewport = tui.main.reader_pane.document_view.viewport
         request, response = called("c1", "shell", "no luck", error=True, command="make")
         for event, words in (
             ({"type": "turn_start"}, "turn 13"),
@@ -50,7 +50,7 @@ async def test_at_the_end_every_flush_of_a_turn_is_followed(book: Builder) -> No
             talk.flush(event)
             await again(tui)
             assert words in tui.text
-            assert port.cursor == port.last_position
+            assert viewport.cursor == viewport.last_position
             assert "new event" not in tui.text
 
 
@@ -58,16 +58,16 @@ async def test_scrolled_up_one_stays_put_and_is_told_that_there_is_more(book: Bu
     talk = Written(book)
     async with running(book.root, size=(100, 24)) as tui:
         await tui.open(TALK)
-        port = tui.main.reader_pane.document_view.viewport
+        viewport = tui.main.reader_pane.document_view.viewport
         tui.main.reader_pane.go_to_turn("4")
-        rows = [line.plain for _, line in port.rows]
+        rows = [line.plain for _, line in viewport.rows]
         talk.flush({"type": "turn_start"}, asked("Question 13"))
         await again(tui)
         assert "↓ 2 new events" in tui.text
         talk.flush(said("Answer 13"))
         await again(tui)
         assert "↓ 3 new events" in tui.text
-        assert [line.plain for _, line in port.rows] == rows
+        assert [line.plain for _, line in viewport.rows] == rows
         await tui.press("F")
         assert "Answer 13" in tui.text
         assert "new event" not in tui.text

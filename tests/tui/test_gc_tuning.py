@@ -1,4 +1,4 @@
-"""The collector looks at everything only while nobody types."""
+"""Full collections run only while the user is idle."""
 
 import gc
 import weakref
@@ -10,23 +10,23 @@ from tui_support import running
 
 
 class Ring:
-    """Something that only the collector gives back."""
+    """An object that only the garbage collector frees."""
 
     def __init__(self) -> None:
         self.itself = self
 
 
-async def test_garbage_goes_when_nobody_types_any_more(book: Builder) -> None:
+async def test_old_garbage_is_freed_when_the_user_is_idle(book: Builder) -> None:
     async with running(book.root) as tui:
         ring = Ring()
         gone = weakref.ref(ring)
-        gc.collect()  # now it is so old that nothing but a collection of everything finds it
+        gc.collect()  # now it is in the oldest generation
         del ring
         await tui.press("j")
         await tui.until(lambda: gone() is None)
 
 
-async def test_nothing_old_is_looked_at_while_one_types(book: Builder) -> None:
+async def test_no_full_collection_runs_while_the_user_types(book: Builder) -> None:
     whole: list[dict[str, Any]] = []
 
     def noted(phase: str, info: dict[str, Any]) -> None:
@@ -39,7 +39,7 @@ async def test_nothing_old_is_looked_at_while_one_types(book: Builder) -> None:
             gc.callbacks.append(noted)
             try:
                 await tui.press("j")
-                kept = [[number] for number in range(300_000)]  # as much as thirty paints make
+                kept = [[number] for number in range(300_000)]  # as many objects as thirty paints
                 await tui.press("k")
                 assert whole == []
                 assert len(kept) == 300_000

@@ -45,10 +45,10 @@ async def test_a_gap_becomes_an_entry_with_its_words_as_title(
         async with paged(asked_book, "I", InsightsScreen) as (tui, screen, _):
             await read(tui, screen)
             assert "create an entry" in tui.text
-            port = screen.reader.viewport
-            gaps = [n for n, b in enumerate(port.document.blocks) if isinstance(b, GapBlock)]
+            viewport = screen.reader.viewport
+            gaps = [n for n, b in enumerate(viewport.document.blocks) if isinstance(b, GapBlock)]
             assert len(gaps) == 1
-            port.go_to(gaps[0])
+            viewport.go_to(gaps[0])
             await tui.press("enter")
             await tui.until(lambda: isinstance(tui.app.screen, FormDialog))
             await tui.press("ctrl+s")
@@ -71,8 +71,10 @@ async def test_other_days_show_other_searches(asked_book: Builder) -> None:
 async def test_enter_opens_what_is_cited(asked_book: Builder) -> None:
     async with paged(asked_book, "I", InsightsScreen) as (tui, screen, _):
         await read(tui, screen)
-        port = screen.reader.viewport
-        port.go_to(next(n for n, b in enumerate(port.document.blocks) if b.key.startswith("most:")))
+        viewport = screen.reader.viewport
+        viewport.go_to(
+            next(n for n, b in enumerate(viewport.document.blocks) if b.key.startswith("most:"))
+        )
         await tui.press("enter")
         await tui.until(lambda: tui.app.screen is tui.main)
         await tui.until(lambda: tui.main.reader_pane.document_view.document.key == "project/start")

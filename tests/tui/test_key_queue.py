@@ -1,4 +1,4 @@
-"""Keys that come in one go do what they would do one by one."""
+"""Keys typed ahead have the same effect as keys typed one by one."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ KEYS = {
 
 
 async def at_once(tui: Tui, *parts: str | events.Paste) -> None:
-    """Put all of it in the application's queue before it can deal with any of it."""
+    """Put all keys in the application's queue before it handles the first."""
     for part in parts:
         if isinstance(part, str):
             character = part if len(part) == 1 else None
@@ -48,14 +48,14 @@ async def test_a_search_begun_right_after_opening_keeps_the_keys(book: Builder) 
         assert focused.id == "search"
 
 
-async def test_what_is_typed_behind_the_palettes_key_is_in_the_palette(book: Builder) -> None:
+async def test_text_typed_after_the_palettes_key_is_in_the_palette(book: Builder) -> None:
     async with running(book.root) as tui:
         await at_once(tui, ":", *"jump to")
         await tui.until(lambda: tui.app.screen is not tui.main)
         await tui.until(lambda: value(tui, "#palette-input") == "jump to")
 
 
-async def test_a_turns_number_typed_in_one_go_is_gone_to(book: Builder) -> None:
+async def test_a_turn_number_typed_ahead_is_reached(book: Builder) -> None:
     async with running(book.root) as tui:
         await tui.open("jp-c17800000001")
         await at_once(tui, "#", "2", "enter")
@@ -63,13 +63,13 @@ async def test_a_turns_number_typed_in_one_go_is_gone_to(book: Builder) -> None:
         assert tui.app.screen is tui.main
 
 
-async def test_a_pasted_text_stands_between_the_keys_around_it(book: Builder) -> None:
+async def test_pasted_text_stays_between_the_keys_around_it(book: Builder) -> None:
     async with running(book.root) as tui:
         await at_once(tui, "/", "a", events.Paste("bc"), "d")
         await tui.until(lambda: value(tui, "#search") == "abcd")
 
 
-async def test_keys_behind_a_dialog_that_closes_go_where_it_was_opened(book: Builder) -> None:
+async def test_keys_typed_after_a_dialog_closes_reach_the_screen_below(book: Builder) -> None:
     async with running(book.root) as tui:
         await at_once(tui, "?", "escape", "/", "x")
         await tui.until(lambda: tui.app.screen is tui.main and value(tui, "#search") == "x")
@@ -79,7 +79,7 @@ async def test_keys_behind_a_dialog_that_closes_go_where_it_was_opened(book: Bui
 async def test_a_key_after_a_dialog_was_closed_waits_for_nothing_else(
     book: Builder, dialog: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # What follows the key that closes a dialog goes with it: nobody may wait for that.
+    # The follow-up of the key that closes a dialog is lost with the dialog.
     monkeypatch.setattr(key_queue, "FOLLOW_UP_TIMEOUT_SECONDS", 3_600.0)
     async with running(book.root) as tui:
         await at_once(tui, dialog)
@@ -91,7 +91,7 @@ async def test_a_key_after_a_dialog_was_closed_waits_for_nothing_else(
         await tui.until(lambda: rows.index == len(rows.rows) - 1)
 
 
-async def test_two_changes_of_the_view_in_one_go_are_two(book: Builder) -> None:
+async def test_the_view_key_typed_twice_changes_the_view_twice(book: Builder) -> None:
     async with running(book.root) as tui:
         await tui.open("project/start")
         views = tui.main.reader_pane.document_view.document.views
@@ -102,7 +102,7 @@ async def test_two_changes_of_the_view_in_one_go_are_two(book: Builder) -> None:
         await tui.until(lambda: tui.main.reader_pane.document_view.document.view == views[0])
 
 
-async def test_keys_behind_opening_are_about_what_is_opened(book: Builder) -> None:
+async def test_keys_typed_after_opening_apply_to_what_was_opened(book: Builder) -> None:
     async with running(book.root) as tui:
         await tui.open("snippets/retry")
         await at_once(tui, "#", *"jp-c17800000001", "enter", "n", "n")
@@ -116,7 +116,7 @@ async def test_keys_behind_opening_are_about_what_is_opened(book: Builder) -> No
 async def test_a_citation_that_is_opened_right_after_another_turn_is_that_turns(
     book: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Long enough for the keys to come first, and shorter than a key waits.
+    # Long enough for the keys to arrive first, and shorter than a key waits.
     monkeypatch.setattr(citations_pane, "TURNING_SECONDS", 1.0)
     async with running(book.root) as tui:
         await tui.open("jp-c17800000001:3")
@@ -194,14 +194,14 @@ async def test_after_a_search_that_failed_no_key_waits_for_its_hits(book: Builde
 
 
 async def test_enter_that_was_typed_before_the_screen_was_there_opens(book: Builder) -> None:
-    # Until then the terminal turns Enter into a line feed.
+    # Until the screen is there, the terminal turns Enter into a line feed.
     start = Start(fresh=True, typed="/program\n")
     async with running(book.root, size=(120, 40), start=start) as tui:
         await tui.until(lambda: getattr(tui.app.focused, "id", "") == "document")
         assert "Wrote the first program." in tui.text
 
 
-async def test_a_line_feed_is_the_key_of_who_wants_it(book: Builder) -> None:
+async def test_a_line_feed_can_be_a_configured_key(book: Builder) -> None:
     library = with_keys(book, {"help": "ctrl+j"})
     async with running(book.root, size=(120, 40), library=library) as tui:
         await tui.press("ctrl+j")

@@ -10,7 +10,7 @@ def row_of(tui: Tui, words: str) -> int:
     return next(n for n, row in enumerate(tui.text.split("\n")) if words in row)
 
 
-async def test_a_click_opens_what_it_is_on(book: Builder) -> None:
+async def test_a_click_opens_a_row(book: Builder) -> None:
     async with running(book.root) as tui:
         await tui.pilot.click(offset=(6, row_of(tui, "Retries")))
         await tui.until(lambda: tui.main.reader_pane.document_view.document.title == "Retries")
@@ -42,7 +42,7 @@ async def test_a_click_on_the_name_of_a_view_shows_it(book: Builder) -> None:
         assert reader.document.view == "read"
 
 
-async def test_the_wheel_scrolls_and_takes_the_line_along(book: Builder) -> None:
+async def test_the_wheel_scrolls_and_keeps_the_cursor_visible(book: Builder) -> None:
     book.subject("project/long.md", "\n\n".join(f"Paragraph {n}." for n in range(300)))
     async with running(book.root, size=(100, 24)) as tui:
         await tui.open("project/long")

@@ -1,4 +1,4 @@
-"""Reading lays out and paints what changed, not the whole screen."""
+"""Reading lays out and repaints only what changed, not the whole screen."""
 
 from unittest import mock
 
@@ -12,7 +12,7 @@ TURNS = [[asked(f"question {n}"), said(f"answer {n}\n\n" * 30)] for n in range(9
 
 
 def layouts(tui: Tui) -> list[object]:
-    """One for each time that the screen is laid out from now on."""
+    """Return a list that gets an item for each layout of the screen from now on."""
     seen: list[object] = []
     tui.main.screen_layout_refresh_signal.subscribe(tui.main, seen.append)
     return seen
@@ -90,7 +90,7 @@ async def test_another_selection_paints_two_lines_of_a_list(book: Builder) -> No
 
 
 async def assert_painted(tui: Tui) -> None:
-    """Assert that the screen shows what it shows when every widget is painted from scratch."""
+    """Assert that repainting every widget changes nothing on the screen."""
     seen = tui.text
     for widget in tui.main.walk_children():
         widget.refresh()
@@ -99,7 +99,7 @@ async def assert_painted(tui: Tui) -> None:
 
 
 async def resize_there_and_back(tui: Tui) -> None:
-    """Resize the terminal, and back: a widget that is hidden meanwhile notices nothing."""
+    """Resize the terminal and back; hidden widgets get no resize event."""
     before = tui.app.size
     await tui.pilot.resize_terminal(before.width - 9, before.height - 5)
     await tui.pilot.pause()
@@ -113,7 +113,7 @@ async def test_citations_of_an_opened_hit_are_its_own(book: Builder) -> None:
         await tui.until("Not used by any turn")
         await tui.press("slash")
         await tui.type("clone build run")
-        # The hit is previewed, and its citations arrive while their pane is hidden.
+        # The hit is previewed; its citations arrive while their pane is hidden.
         await tui.until(lambda: tui.main.reader_pane.document_view.document.key == "project/start")
         await tui.until(lambda: any("First steps" in row for row in tui.rows("citations-list")))
         await tui.press("enter")
@@ -130,7 +130,7 @@ PANES = {
     "citations": ("#citations-list", "turn 1 · ", "Not used by any turn yet."),
     "results": ("#results-list", "A quokka.", "A hippo."),
 }
-"""Pane -> where it is drawn, and what it shows before and after a change."""
+"""Pane -> its selector, and a text that it shows before and after a change."""
 
 
 @pytest.mark.parametrize("is_resized", [False, True])
@@ -150,7 +150,7 @@ async def test_what_changed_in_a_hidden_pane_shows_with_it(
         book.conversation(1, [[asked("How?"), *uses]], title="First talk")
 
     def is_ready() -> bool:
-        """Whether the pane has what is new, though it is not on the screen."""
+        """Return whether the hidden pane has the new content."""
         reader, results = tui.main.reader_pane.document_view, tui.main.results_pane
         return {
             "library": lambda: after in tui.rows("library-list"),

@@ -1,4 +1,4 @@
-"""Going about in a conversation: requests, errors, turns by number, references, facts."""
+"""Navigation in a conversation: requests, errors, turns by number, references, details."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ def line(tui: Tui) -> str:
 
 
 async def go(tui: Tui, text: str) -> None:
-    """Type into the prompt that asks where to go."""
+    """Type into the dialog that asks where to go."""
     await tui.press("number_sign")
     await tui.until(lambda: tui.app.screen is not tui.main)
     tui.app.screen.query_one(Input).value = text
@@ -34,11 +34,11 @@ async def test_u_goes_from_request_to_request_and_w_from_error_to_error(book: Bu
     )
     async with running(book.root, size=(100, 30)) as tui:
         await tui.open("jp-c17800000008")
-        port = tui.main.reader_pane.document_view.viewport
+        viewport = tui.main.reader_pane.document_view.viewport
         for words in ("One", "Wait, also this", "Two"):
             await tui.press("u")
-            at = port.cursor.block
-            assert words in [block.search_text() for block in port.document.blocks[at : at + 2]]
+            at = viewport.cursor.block
+            assert words in [block.search_text() for block in viewport.document.blocks[at : at + 2]]
         await tui.press("U", "U")
         assert "turn 1 of 2" in tui.text
         await tui.press("g", "w")
@@ -51,7 +51,7 @@ async def test_u_goes_from_request_to_request_and_w_from_error_to_error(book: Bu
         assert "✗ shell" in line(tui)
 
 
-async def test_a_turn_is_gone_to_by_its_number(book: Builder) -> None:
+async def test_a_turn_is_reached_by_its_number(book: Builder) -> None:
     async with running(book.root, size=(100, 24)) as tui:
         await tui.open(TALK)
         await go(tui, "3")
@@ -65,7 +65,7 @@ async def test_a_turn_is_gone_to_by_its_number(book: Builder) -> None:
         await tui.until("No turn 99; this conversation has 3 turns.")
 
 
-async def test_a_reference_is_gone_to_from_the_prompt_and_from_the_search_input(
+async def test_a_reference_opens_from_the_dialog_and_from_the_search_input(
     book: Builder,
 ) -> None:
     async with running(book.root) as tui:
@@ -91,7 +91,7 @@ async def test_a_reference_is_gone_to_from_the_prompt_and_from_the_search_input(
         assert pane.document_view.viewport.current_reference is not None
 
 
-async def test_what_is_wrong_with_a_reference_is_said_in_a_workspace_with_a_long_path(
+async def test_an_error_in_a_reference_is_shown_in_a_workspace_with_a_long_path(
     tmp_path: Path,
 ) -> None:
     root = tmp_path / ("long-" * 40)
@@ -121,7 +121,7 @@ async def test_jps_own_link_can_be_copied_and_leads_back(book: Builder) -> None:
         assert str(tui.app.library.resolve(tui.app.clipboard)) == f"{TALK}:2"
 
 
-async def test_the_facts_show_on_a_key_and_go_again(book: Builder) -> None:
+async def test_a_key_shows_and_hides_the_details(book: Builder) -> None:
     book.conversation(
         9,
         [[asked("Hm?"), *called("a", "shell", "x", error=True), said("So.")]],
@@ -141,7 +141,7 @@ async def test_the_facts_show_on_a_key_and_go_again(book: Builder) -> None:
             "workspace only",
         ):
             await tui.until(words)
-        # A path is as long as its temporary directory, and may go over several lines.
+        # The path depends on the temporary directory and may wrap.
         rows = [row.rpartition("││")[2].strip(" │") for row in tui.text.splitlines()]
         assert "conversations/17800000009" in "".join(rows)
         await tui.press("a")
@@ -151,7 +151,7 @@ async def test_the_facts_show_on_a_key_and_go_again(book: Builder) -> None:
         assert not tui.main.reader_pane.facts_bar.display
 
 
-async def test_facts_keep_the_line_one_was_reading(book: Builder) -> None:
+async def test_showing_the_details_keeps_the_current_line(book: Builder) -> None:
     turns = [[asked(f"Question {n}"), said(f"Answer {n}")] for n in range(30)]
     book.conversation(9, turns, title="Long")
     async with running(book.root, size=(100, 30)) as tui:
@@ -164,7 +164,7 @@ async def test_facts_keep_the_line_one_was_reading(book: Builder) -> None:
             assert "turn 15 of 30" in tui.text
 
 
-async def test_what_cannot_be_read_says_why_and_where(book: Builder) -> None:
+async def test_an_unreadable_conversation_says_why_and_where(book: Builder) -> None:
     folder = book.conversation(10, [[asked("Hello")]], title="Empty file")
     (folder / "events.json").write_bytes(b"\0" * 100)
     async with running(book.root) as tui:

@@ -1,4 +1,4 @@
-"""The reader pane: turns, folds, finding, views, and the place one reads at."""
+"""The reader pane: turns, folds, finding, views, and keeping the current line."""
 
 import pytest
 from support import Builder, asked, said
@@ -26,12 +26,12 @@ async def test_a_conversation_shows_turns_speakers_and_folded_calls(book: Builde
         assert "▸ fs_read_file  Makefile" in text
         assert "▸ ✗ shell  make hepl" in text
         assert "error, 14 chars" in text
-        # Folded: the result is not there, nor is the reasoning in full.
+        # Folded: neither the result nor the full reasoning is shown.
         assert "no such target" not in text
         assert "Run make, then read style." in text
 
 
-async def test_enter_unfolds_what_one_is_at_and_folds_it_again(book: Builder) -> None:
+async def test_enter_unfolds_and_folds_at_the_cursor(book: Builder) -> None:
     async with running(book.root) as tui:
         await tui.open(TALK)
         while "shell" not in line(tui):
@@ -86,7 +86,7 @@ async def test_n_goes_from_turn_to_turn_and_the_header_says_which(book: Builder)
         assert "turn 2 of 3" in tui.text
 
 
-async def test_the_header_gives_a_request_in_plain_words(book: Builder) -> None:
+async def test_the_header_shows_a_request_as_plain_text(book: Builder) -> None:
     talk = [[asked("With `2c1f006` merged, *why* #3 of a_b?"), said("So.")]]
     book.conversation(6, talk, title="Marks")
     async with running(book.root, size=(120, 24)) as tui:
@@ -105,7 +105,7 @@ async def test_finding_counts_walks_and_unfolds(book: Builder) -> None:
         await tui.press("enter", "n")
         await tui.until("2 of 6")
         assert "make" in line(tui).lower()
-        # The second match lies in a folded tool call, which is open now.
+        # The second match is in a folded tool call, which is open now.
         await tui.press("n", "n", "n", "n")
         await tui.until("6 of 6")
         await tui.press("n")
@@ -120,7 +120,7 @@ async def test_finding_counts_walks_and_unfolds(book: Builder) -> None:
         await tui.until("no match")
 
 
-async def test_a_subject_shows_rendered_with_its_facts_and_what_it_costs(book: Builder) -> None:
+async def test_a_subject_shows_rendered_with_its_facts_and_its_size(book: Builder) -> None:
     async with running(book.root) as tui:
         await tui.open("project/start")
         text = tui.text
@@ -138,7 +138,7 @@ async def test_a_subject_shows_rendered_with_its_facts_and_what_it_costs(book: B
         assert "```" not in text
 
 
-async def test_in_a_narrow_reader_the_names_of_the_views_stay_whole(book: Builder) -> None:
+async def test_the_names_of_views_are_not_cut_in_a_narrow_reader(book: Builder) -> None:
     async with running(book.root, size=(80, 24)) as tui:
         await tui.open("project/start")
         (header,) = (row for row in tui.text.split("\n") if "read source" in row)
@@ -148,7 +148,7 @@ async def test_in_a_narrow_reader_the_names_of_the_views_stay_whole(book: Builde
         await tui.until("281 characters ≈ 70 tokens")
 
 
-async def test_views_go_round_rendered_source_and_what_learn_gives(book: Builder) -> None:
+async def test_a_key_cycles_through_the_views(book: Builder) -> None:
     async with running(book.root) as tui:
         await tui.open("snippets/retry")
         assert "1  [retry]" in tui.text
@@ -179,7 +179,7 @@ async def test_the_whole_prompt_shows_with_its_cost(book: Builder) -> None:
         assert "".join(block.search_text() for block in shown.blocks) == prompt
 
 
-async def test_badges_say_hidden_preloaded_and_disabled_in_words(book: Builder) -> None:
+async def test_badges_name_hidden_preloaded_and_disabled_subjects(book: Builder) -> None:
     async with running(book.root) as tui:
         for ref, word in (
             ("project/secret", "hidden"),
@@ -201,7 +201,7 @@ async def test_a_topic_page_shows_what_learn_lists(book: Builder) -> None:
         assert "4 subjects, 1 hidden, 1 pre-loaded, 1 disabled" in page
 
 
-async def test_back_and_forward_return_to_the_line_one_was_reading(book: Builder) -> None:
+async def test_back_and_forward_return_to_the_current_line(book: Builder) -> None:
     async with running(book.root, size=(100, 24)) as tui:
         await tui.open(TALK)
         await tui.press("n", "n")
@@ -216,7 +216,7 @@ async def test_back_and_forward_return_to_the_line_one_was_reading(book: Builder
         assert "Nothing to go forward to" in tui.text
 
 
-async def test_y_copies_the_reference_of_what_is_read(book: Builder) -> None:
+async def test_y_copies_the_reference_of_the_current_line(book: Builder) -> None:
     async with running(book.root) as tui:
         await tui.open(TALK)
         while "shell" not in line(tui):
@@ -232,7 +232,7 @@ async def test_y_copies_the_reference_of_what_is_read(book: Builder) -> None:
 
 
 @pytest.mark.slow
-async def test_another_width_keeps_the_line_one_was_reading(book: Builder) -> None:
+async def test_a_new_width_keeps_the_current_line(book: Builder) -> None:
     words = " ".join(f"word{n}" for n in range(3000))
     book.conversation(6, [[asked("Long?"), said(words)]], title="Long talk")
     async with running(book.root, size=(120, 30)) as tui:
@@ -245,7 +245,7 @@ async def test_another_width_keeps_the_line_one_was_reading(book: Builder) -> No
             await tui.until(lambda: first in line(tui).split() and first in tui.text)
 
 
-async def test_what_is_gone_says_so_instead_of_failing(book: Builder) -> None:
+async def test_a_deleted_document_says_so(book: Builder) -> None:
     async with running(book.root) as tui:
         await tui.press("f")
         await tui.press("escape")

@@ -52,12 +52,12 @@ async def test_enter_opens_a_conversation_at_the_turn_with_the_match_marked(book
         await search(tui, "jabberwock")
         await tui.press("enter")
         await tui.until("Beware of the jabberwock")
-        port = tui.main.reader_pane.document_view.viewport
-        assert port.current_turn == 21
-        assert port.current_line is not None
-        assert "jabberwock" in port.current_line.plain
+        viewport = tui.main.reader_pane.document_view.viewport
+        assert viewport.current_turn == 21
+        assert viewport.current_line is not None
+        assert "jabberwock" in viewport.current_line.plain
         assert any(
-            "found" in role for text, role in port.current_line.spans if text == "jabberwock"
+            "found" in role for text, role in viewport.current_line.spans if text == "jabberwock"
         )
         assert tui.app.focused is tui.main.reader_pane.document_view
 

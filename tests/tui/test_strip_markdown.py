@@ -1,4 +1,4 @@
-"""Hits as plain words: marks of Markdown are left out, and no match is lost or moved."""
+"""Excerpts as plain text: Markdown marks are removed, and no match is lost or moved."""
 
 from dataclasses import replace
 
@@ -37,7 +37,7 @@ from kbtui.tui.search_pane import excerpt
         ("not **closed and `open", "not **closed and `open"),
     ],
 )  # fmt: skip
-def test_marks_go_and_words_stay(text: str, words: str) -> None:
+def test_marks_are_removed_and_words_stay(text: str, words: str) -> None:
     assert strip_markdown(text, []) == (words, [])
 
 
@@ -78,11 +78,11 @@ def test_no_match_is_lost_and_characters_keep_their_order(
     words, moved = strip_markdown(text, matches, reach)
     assert [words[a:b] for a, b in moved] == [text[a:b] for a, b in matches]
     assert moved == sorted(moved)
-    # What sets items and cells apart became a dot.
+    # List bullets and table bars became dots.
     rest = iter(text)
     for character in words:
         assert any(one == character or (character == "·" and one in "-*+|") for one in rest)
-    # Words are never lost but with a language or an address.
+    # Only the words of a fence's language or of an address are lost.
     assert words.count("word") == text.count("word") or "```" in text or "~~~" in text
 
 
@@ -90,7 +90,7 @@ HIT = Hit("a/b", "subject", "e", "c", "B", "", 1.0)
 
 
 @given(marked(), st.integers(20, 60))
-def test_an_excerpt_marks_what_matches(
+def test_an_excerpt_highlights_its_matches(
     given: tuple[str, list[tuple[int, int]]], width: int
 ) -> None:
     text, matches = given
@@ -100,7 +100,7 @@ def test_an_excerpt_marks_what_matches(
     assert "".join(wanted.split()).startswith("".join(found.replace("…", "").split()))
 
 
-def test_a_tool_result_is_shown_as_it_is() -> None:
+def test_a_tool_result_keeps_its_marks() -> None:
     hit = replace(HIT, text="**kept** `as` it is", matches=[(2, 6)])
     (line,) = excerpt(replace(hit, kind="conversation", role="tool-result"), 60, 2)
     assert "".join(part for part, _ in line) == "**kept** `as` it is"
@@ -108,7 +108,7 @@ def test_a_tool_result_is_shown_as_it_is() -> None:
     assert line == [("kept", "found"), (" as it is", "")]
 
 
-def test_items_and_cells_are_set_apart_in_an_excerpt() -> None:
+def test_dots_separate_items_and_cells_in_an_excerpt() -> None:
     text = "- first  thing\n- second\n\n| step | command |\n|---|---|\n| build | `make` |\n"
     (line,) = excerpt(replace(HIT, text=text, matches=[(17, 23)]), 80, 2)
     said = "".join(part for part, _ in line).rstrip()

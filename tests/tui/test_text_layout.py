@@ -1,4 +1,4 @@
-"""Text to lines: wrapping, cutting, Markdown, code, tables. Pure functions, rules as properties."""
+"""Layout of text as lines: wrapping, cutting, Markdown, code and tables, mostly as properties."""
 
 import itertools
 import re
@@ -63,7 +63,7 @@ def test_wrapped_code_fits_and_loses_nothing(given_spans: list, width: int) -> N
 
 @RELAXED
 @given(spans, st.lists(st.integers(0, 300), max_size=8))
-def test_slices_are_what_cutting_one_by_one_gives(given_spans: list, cuts: list[int]) -> None:  # type: ignore[type-arg]
+def test_slicing_many_ranges_equals_slicing_each(given_spans: list, cuts: list[int]) -> None:  # type: ignore[type-arg]
     cuts = sorted(cuts)
     bounds = list(itertools.pairwise(cuts))
     assert list(slice_many(given_spans, bounds)) == [
@@ -73,14 +73,14 @@ def test_slices_are_what_cutting_one_by_one_gives(given_spans: list, cuts: list[
 
 @RELAXED
 @given(spans, st.integers(0, 60), spans)
-def test_what_is_cut_to_fit_fits(left: list, width: int, right: list) -> None:  # type: ignore[type-arg]
+def test_truncated_and_aligned_spans_fit(left: list, width: int, right: list) -> None:  # type: ignore[type-arg]
     assert cell_width(truncate_spans(left, width)) <= width
     assert cell_width(align_to_edges(left, right, width)) <= width
     text = "".join(part for part, _ in left)
     assert cell_len(truncate_start(text, max(1, width))) <= max(1, width)
 
 
-def test_marks_count_matches_and_name_the_one_one_is_at() -> None:
+def test_highlighting_counts_matches_and_marks_the_current_one() -> None:
     found = TextMatches(re.compile("an", re.IGNORECASE), current=1)
     marked = highlight_matches([("b", ""), ("anan", "strong"), ("A", ""), ("N", "")], found)
     assert [(t, r) for t, r in marked if "found" in r] == [
@@ -99,7 +99,7 @@ def test_marks_count_matches_and_name_the_one_one_is_at() -> None:
     st.none() | st.integers(0, 99),
     st.data(),
 )
-def test_heights_agree_with_plain_sums(
+def test_the_height_index_agrees_with_plain_sums(
     values: list[int], line: int, guess: int | None, data: st.DataObject
 ) -> None:
     with mock.patch("kbtui.tui.reader.document.BLOCKS_PER_CHUNK", 4):
@@ -110,7 +110,7 @@ def test_heights_agree_with_plain_sums(
                 at = data.draw(st.integers(0, len(values) - 1))
                 values[at] = data.draw(st.integers(0, 9))
                 heights.set_height(at, values[at])
-        # A guess is made good where one looks.
+        # Looking at a block corrects the estimate.
         assert [heights[n] for n in range(len(values))] == values
         assert heights.total_lines == sum(values)
         assert [heights.count_lines_before(n) for n in range(len(values) + 1)] == [
@@ -123,7 +123,7 @@ def test_heights_agree_with_plain_sums(
 
 
 @given(st.lists(st.integers(0, 9), max_size=40), st.integers(0, 200), st.integers(0, 99))
-def test_a_line_is_found_where_heights_are_only_guessed(
+def test_a_line_is_found_where_heights_are_only_estimated(
     values: list[int], line: int, guess: int
 ) -> None:
     with mock.patch("kbtui.tui.reader.document.BLOCKS_PER_CHUNK", 4):
@@ -199,7 +199,7 @@ def test_every_line_knows_the_line_of_its_source() -> None:
 
 @RELAXED
 @given(st.text(max_size=300), st.integers(8, 80))
-def test_any_text_can_be_laid_out_and_holds_no_control_characters(text: str, width: int) -> None:
+def test_any_text_is_laid_out_without_control_characters(text: str, width: int) -> None:
     for lines in (
         layout_markdown(text, width),
         [line for s in highlight_source(text, "python") for line in wrap_code(s, width)],
@@ -209,7 +209,7 @@ def test_any_text_can_be_laid_out_and_holds_no_control_characters(text: str, wid
             assert "\n" not in line.plain
 
 
-def test_short_lines_of_a_message_stay_lines_and_long_ones_flow() -> None:
+def test_line_breaks_after_short_lines_of_a_message_are_kept() -> None:
     short = "first\nsecond\nthird"
     assert plain(layout_markdown(short, 80, breaks=True)) == ["first", "second", "third"]
     assert plain(layout_markdown(short, 80)) == ["first second third"]
@@ -246,20 +246,20 @@ def test_code_keeps_its_indentation_and_gets_roles() -> None:
     ),
     st.integers(60, 400),
 )
-def test_pieces_hold_the_whole_text_in_order(lines: list[str], most: int) -> None:
+def test_sections_contain_the_whole_text_in_order(lines: list[str], most: int) -> None:
     text = "\n".join(lines)
     for pieces in (list(split_markdown(text, most)), list(split_source(text, most))):
         position = 0
         for piece in pieces:
             assert piece.start >= position
-            # Between pieces only the fence's own lines are left out.
+            # Only the lines of the fence itself are missing between sections.
             assert not re.sub(r"[`~\s]|[^\n]*(?:```|~~~)[^\n]*", "", text[position : piece.start])
             assert piece.first_line == text.count("\n", 0, piece.start) + 1
             position = piece.end
         assert all(p.end - p.start <= 2 * most + 200 for p in pieces)
 
 
-def test_a_piece_never_ends_inside_a_fence_or_a_short_list() -> None:
+def test_a_section_never_ends_inside_a_fence_or_a_short_list() -> None:
     fence = "```rust\n" + "let a = 1;\n\n" * 40 + "```\n"
     items = "".join(f"{n}. item\n\n   more\n\n" for n in range(20))
     text = ("para " * 100 + "\n\n" + fence + "\n" + items + "\n") * 10
@@ -278,7 +278,7 @@ def test_a_piece_never_ends_inside_a_fence_or_a_short_list() -> None:
     assert parts == whole
 
 
-def test_a_fence_of_many_thousand_lines_is_cut_into_code() -> None:
+def test_a_long_fence_is_split_into_sections_of_code() -> None:
     text = (
         "intro\n\n```rust\n" + "".join(f"let x{n} = {n};\n" for n in range(5000)) + "```\n\nend\n"
     )
@@ -301,7 +301,7 @@ def test_links_defined_elsewhere_in_the_text_still_work() -> None:
 
 @RELAXED
 @given(st.lists(st.integers(1, 80), min_size=1, max_size=6), st.integers(20, 100))
-def test_columns_fit_as_far_as_they_can(wanted: list[int], width: int) -> None:
+def test_columns_fit_if_they_can(wanted: list[int], width: int) -> None:
     widths = fit_column_widths(wanted, width)
     total = sum(widths) + 3 * (len(widths) - 1)
     assert total <= width or all(w <= 6 for w in widths)

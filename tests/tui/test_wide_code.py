@@ -1,4 +1,4 @@
-"""Wide code is wrapped or scrolled, and images are opened only from here and only after a yes."""
+"""Wide code is wrapped or scrolled; only images in the workspace are opened, after confirmation."""
 
 import shlex
 import sys
@@ -76,7 +76,7 @@ async def test_a_key_turns_wrapping_into_scrolling_and_back(book: Builder) -> No
         await tui.until(lambda: len(tui.main.reader_pane.document_view.viewport.rows) == wrapped)
 
 
-def test_only_pictures_of_the_workspace_are_given_away(tmp_path: Path) -> None:
+def test_only_images_in_the_workspace_are_opened(tmp_path: Path) -> None:
     root = tmp_path / "ws"
     docs = root / "docs"
     docs.mkdir(parents=True)
@@ -91,7 +91,7 @@ def test_only_pictures_of_the_workspace_are_given_away(tmp_path: Path) -> None:
     assert resolve_file_link("no\0.png", docs, root) is None
 
 
-async def test_an_image_is_opened_by_the_systems_program_after_a_yes(
+async def test_an_image_is_opened_by_the_systems_program_after_confirmation(
     book: Builder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = book.subject("project/pictured.md", "# Picture\n\n![A plan](plan.png)\n")

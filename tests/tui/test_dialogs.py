@@ -1,4 +1,4 @@
-"""A screen that was asked to go twice goes once, and what is below it stays."""
+"""A dialog that is closed twice closes once, and the screen below stays."""
 
 from support import Builder
 from textual.events import Key
@@ -9,12 +9,12 @@ from kbtui.tui.framework.dialogs import OptionsDialog
 from kbtui.tui.main.screen import MainScreen
 
 
-async def test_a_second_letter_before_the_options_are_gone_changes_nothing(book: Builder) -> None:
+async def test_a_second_key_before_the_options_close_is_ignored(book: Builder) -> None:
     async with running(book.root) as tui:
         await tui.open("project/start")
         await tui.press("Y")
         await tui.until(lambda: isinstance(tui.app.screen, OptionsDialog))
-        # Both are there before the first is looked at, as when typed fast on a slow machine.
+        # Both keys arrive before the first is handled, as when typed fast on a slow machine.
         for _ in range(2):
             tui.app.screen.post_message(Key("c", "c"))
         await tui.until(lambda: isinstance(tui.app.screen, MainScreen))
@@ -22,7 +22,7 @@ async def test_a_second_letter_before_the_options_are_gone_changes_nothing(book:
         assert tui.app.clipboard == "kbtui show project/start"
 
 
-async def test_leaving_twice_leaves_what_is_below(book: Builder) -> None:
+async def test_closing_twice_keeps_the_screen_below(book: Builder) -> None:
     async with running(book.root) as tui:
         await tui.press("D")
         await tui.until(lambda: isinstance(tui.app.screen, DoctorScreen))

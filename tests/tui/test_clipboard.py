@@ -1,4 +1,4 @@
-"""What is copied may be pasted into a shell: nothing hidden, nothing that commands."""
+"""Copied text may be pasted into a shell: it has no hidden characters and no control sequences."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from kbtui.text import set_policy
 
 
 @pytest.mark.parametrize("policy", ["strip", "visualize"])
-async def test_a_reference_and_a_text_are_copied_without_what_hides(
+async def test_references_and_texts_are_copied_without_hidden_characters(
     workspace_root: Path, monkeypatch: pytest.MonkeyPatch, policy: str
 ) -> None:
     monkeypatch.delenv("DISPLAY", raising=False)
