@@ -1,4 +1,4 @@
-"""Installs the tools' files in a workspace, and removes exactly what it installed."""
+"""Installs the tools' files for JP in a workspace, and removes exactly these files."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
     Action = Literal["write", "update", "remove", "keep", "edited", "taken"]
 
 
-# Off unless named: JP's older spelling of it, which every version reads.
+# Off unless a conversation names the tool. This is JP's older spelling, which all versions read.
 _ENABLE = "explicit"
 _COMMAND = "kbtui tool {{context}} {{tool}}"
 _STYLE = {"inline_results": "off", "results_file_link": "off", "parameters": "function_call"}
 
 
 def format_tool_toml(tool: Tool) -> str:
-    """The definition file of one tool."""
+    """Format the file that defines a tool for JP."""
     table: dict[str, Any] = {
         "enable": _ENABLE,
         "run": "unattended",
         "source": "local",
         "command": _COMMAND,
-        # JP always sends the summary, and the description only when asked for it.
+        # JP always sends the summary, and the description only on request.
         "summary": tool.summary,
     }
     if tool.details:
@@ -49,7 +49,7 @@ def format_tool_toml(tool: Tool) -> str:
 
 
 def _make_parameter_table(one: Parameter) -> dict[str, Any]:
-    """As JSON Schema has it, in the keys that JP knows."""
+    """Return a parameter in the keys of JSON Schema that JP knows."""
     table: dict[str, Any] = {
         "type": one.types[0] if len(one.types) == 1 else list(one.types),
         "summary": one.description,
@@ -68,7 +68,7 @@ def _make_parameter_table(one: Parameter) -> dict[str, Any]:
 
 
 def format_skill_toml(tools: Iterable[Tool]) -> str:
-    """The skill file: a section of the prompt, and the tools switched on."""
+    """Format the skill file: a section of the prompt, and the tools enabled."""
     from kbtui.assistant.tools import DATA_WARNING
 
     tools = list(tools)
@@ -79,7 +79,7 @@ def format_skill_toml(tools: Iterable[Tool]) -> str:
             "",
             *lines,
             "",
-            f"Look before you ask the user what was decided or discussed. {DATA_WARNING}",
+            f"Look here before you ask the user what was decided or discussed. {DATA_WARNING}",
             "",
         ]
     )
@@ -112,11 +112,11 @@ _FOLDERS_LINE = re.compile(rb"# Folders made with it: ([^\n]+)\n")
 
 @dataclass(frozen=True)
 class FileChange:
-    """What is to be done with one file.
+    """A planned change of one file.
 
-    `keep` leaves ours as it is, `edited` a person's version of ours, `taken`
-    what was never ours (`why` says what is in the way). `old` is what must still
-    be there when it is done, `new` what is written.
+    The action `keep` leaves kbtui's file unchanged, `edited` a version that the user has edited,
+    and `taken` a file that kbtui has not written (`why` explains it). `old` is the content that
+    the file must still have, `new` the content to write.
     """
 
     path: str
@@ -127,19 +127,19 @@ class FileChange:
 
     @property
     def text(self) -> str:
-        """What is to be written."""
+        """The new content."""
         return (self.new or b"").decode("utf-8")
 
     @property
     def old_text(self) -> str:
-        """What is there."""
+        """The present content."""
         return (self.old or b"").decode("utf-8", "replace")
 
 
 def plan_install(workspace: Workspace, knowledge: Knowledge) -> list[FileChange]:
-    """What `tools install` would do, in order of paths; nothing is written.
+    """Return the changes of `tools install`, sorted by path, without making them.
 
-    Raises `WorkspaceError` where a folder leads out of the workspace.
+    Raises `WorkspaceError` if a directory is a link that leaves the workspace.
     """
     from kbtui.assistant.tools import list_offered_tools
 
@@ -149,7 +149,7 @@ def plan_install(workspace: Workspace, knowledge: Knowledge) -> list[FileChange]
     for tool in tools:
         path = _get_tool_path(tool)
         if tool.name in defined:
-            why = f"{defined[tool.name]} defines a tool of that name"
+            why = f"{defined[tool.name]} defines a tool with that name"
             changes.append(FileChange(path, "taken", why=why))
             continue
         change = _plan_file(workspace, path, format_tool_toml(tool))
@@ -168,23 +168,23 @@ def plan_install(workspace: Workspace, knowledge: Knowledge) -> list[FileChange]
 
 
 def plan_uninstall(workspace: Workspace) -> list[FileChange]:
-    """What `tools uninstall` would do: remove what is ours, say what is not any more."""
+    """Return the changes of `tools uninstall`: remove unedited files, report edited ones."""
     changes = []
     for path in _list_candidate_files(workspace):
         state, data = _read_file_state(workspace, path)
         if state == "ours":
             changes.append(FileChange(path, "remove", old=data))
         elif state == "edited":
-            # JP refuses to load a name without its definition.
-            why = "what it names is gone: remove it by hand" if path == SKILL_FILE else None
+            # JP does not load a skill that names tools without a definition.
+            why = "its tools are removed: delete it by hand" if path == SKILL_FILE else None
             changes.append(FileChange(path, "edited", old=data, why=why))
     return changes
 
 
 def apply_changes(workspace: Workspace, changes: Iterable[FileChange]) -> None:
-    """Do it, all or nothing: what was done is undone when something fails.
+    """Make the changes: all of them, or none if one fails.
 
-    Raises `WorkspaceError`, also when a file is not any more what it was when planned.
+    Raises `WorkspaceError`, also if a file has changed since the plan was made.
     """
     todo = [change for change in changes if change.action in ("write", "update", "remove")]
     folders: set[str] = set()
@@ -194,7 +194,7 @@ def apply_changes(workspace: Workspace, changes: Iterable[FileChange]) -> None:
             folders |= _parse_created_folders(change.old or b"")
     replace_files([FileReplacement(workspace.root / one.path, one.old, one.new) for one in todo])
     for folder in sorted(folders, key=len, reverse=True):
-        # Only those that were made for these files, and only when nothing else is in them.
+        # Only directories that were created for these files, and only if they are empty.
         if _is_inside(workspace, folder):
             try:
                 (workspace.root / folder).rmdir()
@@ -203,20 +203,18 @@ def apply_changes(workspace: Workspace, changes: Iterable[FileChange]) -> None:
 
 
 def add_mark(body: str, folders: Iterable[str] = ()) -> bytes:
-    """A file of ours: the body under the line that says so, and the folders made for it."""
+    """Return a file's content: a mark with a checksum, the created directories, the body."""
     folders = sorted(folders)
     if folders:
         body = f"# Folders made with it: {', '.join(folders)}\n{body}"
     data = body.encode("utf-8")
     digest = hashlib.sha256(data).hexdigest()
-    mark = (
-        f"# Written by `kbtui tools install`; edited, it is yours and left alone. sha256:{digest}\n"
-    )
+    mark = f"# Written by `kbtui tools install`; if you edit it, kbtui leaves it alone. sha256:{digest}\n"
     return mark.encode() + data
 
 
 def _plan_file(workspace: Workspace, path: str, body: str) -> FileChange:
-    """How to get from what is there to what should be."""
+    """Plan the change from the present content of a file to the wanted one."""
     _check_inside(workspace, path)
     state, old = _read_file_state(workspace, path)
     if state == "absent":
@@ -227,7 +225,7 @@ def _plan_file(workspace: Workspace, path: str, body: str) -> FileChange:
         return FileChange(path, "keep" if same else "update", new=new, old=old)
     if state == "edited":
         return FileChange(path, "edited", old=old)
-    return FileChange(path, "taken", why="a file is there that kbtui did not write")
+    return FileChange(path, "taken", why="kbtui did not write the file that is there")
 
 
 def _read_file_state(
@@ -243,7 +241,7 @@ def _read_file_state(
         return "absent", None
     except OSError as error:
         raise WorkspaceError(f"cannot be read: {error.strerror or error}", where=path) from error
-    # Git may have changed the line ends.
+    # Git may have changed the line endings.
     plain = data.replace(b"\r\n", b"\n")
     match = _MARK_LINE.match(plain)
     if match is None:
@@ -253,7 +251,7 @@ def _read_file_state(
 
 
 def _parse_created_folders(data: bytes) -> set[str]:
-    """The folders that were made with a file of ours."""
+    """Return the directories that were created with a file of kbtui's."""
     plain = data.replace(b"\r\n", b"\n")
     match = _MARK_LINE.match(plain)
     folders = _FOLDERS_LINE.match(plain, match.end()) if match else None
@@ -265,7 +263,7 @@ def _get_tool_path(tool: Tool) -> str:
 
 
 def _list_candidate_files(workspace: Workspace) -> list[str]:
-    """Files that may be ours: those of our folder, and the skill."""
+    """Return the files that kbtui may have written: those of its directory, and the skill."""
     try:
         names = sorted(os.listdir(workspace.root / TOOLS_DIRECTORY))  # noqa: PTH208
     except OSError:
@@ -280,14 +278,14 @@ def _find_our_files(workspace: Workspace) -> dict[str, bytes]:
 
 
 def _list_missing_folders(workspace: Workspace, path: str) -> list[str]:
-    """The folders above a file that would have to be made."""
+    """Return the directories of a path that do not exist."""
     parts = path.split("/")[:-1]
     folders = ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
     return [folder for folder in folders if not (workspace.root / folder).exists()]
 
 
 def _is_inside(workspace: Workspace, path: str) -> bool:
-    """Whether the folder of a path, links followed, lies in the workspace."""
+    """Return whether the directory of a path is in the workspace, links followed."""
     from pathlib import Path
 
     parts = path.split("/")
@@ -300,14 +298,14 @@ def _is_inside(workspace: Workspace, path: str) -> bool:
 def _check_inside(workspace: Workspace, path: str) -> None:
     if not _is_inside(workspace, path):
         raise WorkspaceError(
-            "leads out of the workspace through a link",
+            "a link on the path leaves the workspace",
             where=path,
-            hint="put a real folder in its place",
+            hint="replace the link by a directory",
         )
 
 
 def _find_other_definitions(workspace: Workspace, names: set[str]) -> dict[str, str]:
-    """Tools of these names in other files: JP would merge two definitions into one."""
+    """Return the other files that define tools of these names; JP would merge definitions."""
     root = workspace.root
     found: dict[str, str] = {}
     files: list[Path] = [workspace.jp / "config.toml"]

@@ -1,4 +1,4 @@
-"""JP's contract for local tools: two JSON arguments in, one JSON outcome out."""
+"""JP's protocol for local tools: two JSON arguments in, one JSON object out."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from kbtui.library import Library
 
 ARGUMENT_LENGTH = 200
-"""Characters of one argument in what `format_arguments` gives."""
+"""Characters of one argument in the answer to `format_arguments`."""
 
 
 def answer_jp_call(context_json: str, tool_json: str) -> dict[str, Any]:
-    """Answer one call of JP's: `{type: success, content}` or `{type: error, …}`.
+    """Answer one call by JP: `{type: success, content}` or `{type: error, message, …}`.
 
-    The workspace is `context.root` itself, never one above it; the conversation
-    that asks is `context.conversation_id`, when JP says it. Never raises.
+    The workspace is `context.root` itself, never a directory above. The calling conversation is
+    `context.conversation_id` if JP passes it. Never raises.
     """
     try:
         context = _parse_object(context_json, "the context")
@@ -32,14 +32,12 @@ def answer_jp_call(context_json: str, tool_json: str) -> dict[str, Any]:
         if arguments is None:
             arguments = {}
         if not isinstance(arguments, dict):
-            raise UsageError("the tool's `arguments` are not an object")
+            raise UsageError("the tool's `arguments` is not an object")
         action = context.get("action", "run")
         if action == "format_arguments":
             return {"type": "success", "content": format_call(name, arguments)}
         if action != "run":
-            raise UsageError(
-                f"there is no action {action!r}", hint="actions: run, format_arguments"
-            )
+            raise UsageError(f"unknown action {action!r}", hint="actions: run, format_arguments")
         return _run_tool(context, name, arguments)
     except KbtuiError as error:
         return _make_error(str(error))
@@ -93,7 +91,7 @@ def _open_library(root: Any) -> Library:
 
 
 def _parse_current_conversation(context: dict[str, Any], workspace: str | None) -> str | None:
-    """The conversation that asks, in any of the forms that JP writes ids in."""
+    """Return the id of the calling conversation, in whatever form JP writes it."""
     from kbtui.refs import parse_conversation_id
 
     found = context.get("conversation_id")
@@ -106,7 +104,7 @@ def _parse_current_conversation(context: dict[str, Any], workspace: str | None) 
 
 
 def format_call(name: str, arguments: dict[str, Any]) -> str:
-    """A call as JP's terminal shows it: on one line, each argument that was given, made safe."""
+    """Format a call for JP's terminal: sanitized, on one line, with the given arguments."""
     from kbtui.text import cut_to_width, one_line
 
     parts = []

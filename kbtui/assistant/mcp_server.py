@@ -46,13 +46,13 @@ if TYPE_CHECKING:
 
 
 def repair_surrogates(item: Item) -> Item:
-    """The message that stands in a line that could not be read, the item itself where none does."""
+    """Parse a line again that the SDK refused for unpaired surrogates; other items are returned."""
     errors = getattr(item, "errors", None)
     line = errors()[0]["input"] if errors else None
     if not isinstance(line, str) or "\\u" not in line:
         return item
     try:
-        # Whole characters come out of this as such; halves are left as they are.
+        # This joins the pairs of surrogates; the unpaired ones that remain are replaced below.
         whole = json.dumps(json.loads(line), ensure_ascii=False)
         message = types.jsonrpc_message_adapter.validate_json(
             SURROGATES.sub("\ufffd", whole), by_name=False
@@ -63,17 +63,17 @@ def repair_surrogates(item: Item) -> Item:
 
 
 class SurrogateRepairStream:
-    """A transport's stream of messages, each mended."""
+    """A transport's stream of messages that repairs unpaired surrogates."""
 
     def __init__(self, inner: ReadStream[Item]) -> None:
         self._inner = inner
 
     async def receive(self) -> Item:
-        """The next message; raises `anyio.EndOfStream`."""
+        """Return the next message; raises `anyio.EndOfStream`."""
         return repair_surrogates(await self._inner.receive())
 
     async def aclose(self) -> None:
-        """End it."""
+        """Close the stream."""
         await self._inner.aclose()
 
     def __aiter__(self) -> SurrogateRepairStream:
@@ -93,12 +93,12 @@ class SurrogateRepairStream:
 T = TypeVar("T")
 
 CONCURRENT_CALLS = 8
-"""Calls that run at once; more wait, so that a flood does not become as many threads."""
+"""Calls that run at the same time; others wait, which limits the number of threads."""
 IDLE_SECONDS = 60.0
-"""Without calls for so long, index and engine are let go, and the engine may end."""
+"""After this time without calls the index is closed, and the engine may end."""
 CLOSE_SECONDS = 2.0
 UNREAD_SECONDS = 5.0
-"""After the end of the input, answers wait so long for a client to read them."""
+"""How long answers wait for the client to read them after the end of the input."""
 
 INSTRUCTIONS = (
     "What this workspace knows (topics of subject files) and what was said in its past "
@@ -107,10 +107,10 @@ INSTRUCTIONS = (
 
 
 def serve(library: Library, current: str | None = None) -> int:
-    """Serve until the input ends; returns the exit code.
+    """Serve until the input ends, and return the exit code.
 
-    `current` is the conversation that asks, where it is known.
-    Raises `ConfigError` for a setting that is none.
+    `current` is the id of the calling conversation, None if it is not known. Raises `ConfigError`
+    for an invalid setting.
     """
     calls = _RequestHandler(library, current, masked=should_mask(library.settings, "mcp"))
     server = Server(
@@ -129,10 +129,10 @@ def serve(library: Library, current: str | None = None) -> int:
 
 
 async def _serve_stdio(server: Server[Any], library: Library) -> None:
-    """Until the end of input, or a signal."""
+    """Serve until the end of the input or a signal."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        # The SDK reads stdin in a thread that nothing can wake.
+        # The SDK reads stdin in a thread that cannot be interrupted.
         loop.add_signal_handler(number, _exit_without_waiting, library, 128 + number)
     with contextlib.suppress(OSError):
         threading.Thread(
@@ -142,15 +142,15 @@ async def _serve_stdio(server: Server[Any], library: Library) -> None:
         async with stdio_server() as (reading, writing):
             options = server.create_initialization_options(NotificationOptions(tools_changed=True))
             await server.run(SurrogateRepairStream(reading), writing, options)
-            # The input has ended. Whoever reads no more would keep the answers, and us, for ever.
+            # The input has ended. A client that no longer reads would block this process for ever.
             loop.call_later(UNREAD_SECONDS, _exit_without_waiting, library, 0)
     except* (BrokenPipeError, ConnectionError):
-        # The client reads no more; there is nobody to tell.
+        # The client no longer reads, so that it cannot get an error.
         pass
 
 
 def _exit_when_output_closes(output: int, library: Library) -> None:
-    """Leave once nobody can read the output, also when the input stays open."""
+    """Exit when the client closes the output, even if the input stays open."""
     poll = select.poll()
     poll.register(output, 0)
     poll.poll()
@@ -158,9 +158,9 @@ def _exit_when_output_closes(output: int, library: Library) -> None:
 
 
 def _exit_without_waiting(library: Library, code: int) -> NoReturn:
-    """End without waiting for calls that nobody waits for.
+    """Exit without waiting for running calls.
 
-    The interpreter would end their threads in the middle of native code.
+    A normal exit would stop their threads in the middle of native code.
     """
     closing = threading.Thread(target=library.close, daemon=True)
     closing.start()
@@ -171,7 +171,7 @@ def _exit_without_waiting(library: Library, code: int) -> NoReturn:
 
 
 class _RequestHandler:
-    """Answers the two requests; each call in a thread, a few at once."""
+    """Handles the requests of MCP, each in a thread, a limited number at a time."""
 
     def __init__(self, library: Library, current: str | None, *, masked: bool) -> None:
         self._library, self._current, self._masked = library, current, masked
@@ -186,14 +186,14 @@ class _RequestHandler:
     async def list_tools(
         self, context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        """The tools as they are offered now; `learn` names today's topics."""
+        """Return the tools that are offered now; `learn` names the present topics."""
         self._announced_tools = await self._run_in_thread(self._list_mcp_tools, self._list_slots)
         return types.ListToolsResult(tools=self._announced_tools)
 
     async def call_tool(
         self, context: ServerRequestContext[Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult:
-        """One call; only an unknown tool is an error of the protocol."""
+        """Answer a call; only an unknown tool is a protocol error."""
 
         def run() -> ToolReply:
             return answer_call(
@@ -216,9 +216,9 @@ class _RequestHandler:
         )
 
     async def _announce_tool_changes(self, context: ServerRequestContext[Any]) -> None:
-        """Tell the client when the tools are not those that it has a list of any more.
+        """Notify the client if the tools differ from those that it has listed.
 
-        Looked at after each call: an idle server reads nothing.
+        This is checked after each call, so that an idle server reads no files.
         """
         known = self._announced_tools
         if known is None:
@@ -229,7 +229,7 @@ class _RequestHandler:
         self._announced_tools = tools
         with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             await self.changes.publish(ToolsListChanged())
-            # The same for clients of the protocol before 2026-07-28; dropped for all others.
+            # For clients of protocol versions before 2026-07-28; the SDK drops it for others.
             await context.session.send_tool_list_changed()
 
     def _list_mcp_tools(self) -> list[types.Tool]:
@@ -245,10 +245,10 @@ class _RequestHandler:
             for tool in list_offered_tools(self._library.load_knowledge())
         ]
 
-    async def _run_in_thread(self, work: Callable[[], T], places: asyncio.Semaphore) -> T:
-        """Run it in a thread; cancelled, it runs out unheard and keeps its place until then."""
+    async def _run_in_thread(self, work: Callable[[], T], slots: asyncio.Semaphore) -> T:
+        """Run `work` in a thread; if cancelled it still finishes, and keeps its slot until then."""
         loop = asyncio.get_running_loop()
-        await places.acquire()
+        await slots.acquire()
         self.running += 1
         if self._idle_timer is not None:
             self._idle_timer.cancel()
@@ -256,7 +256,7 @@ class _RequestHandler:
 
         def finish(result: T | None, error: BaseException | None) -> None:
             self.running -= 1
-            places.release()
+            slots.release()
             if not self.running:
                 self._idle_timer = loop.call_later(IDLE_SECONDS, self._library.close)
             if done.cancelled():
@@ -272,7 +272,7 @@ class _RequestHandler:
             except BaseException as error:
                 found, failure = None, error
             with contextlib.suppress(RuntimeError):
-                # The loop has ended when nobody waits any more.
+                # The loop is closed if nobody waits for the result.
                 loop.call_soon_threadsafe(finish, found, failure)
 
         threading.Thread(target=run, name="call", daemon=True).start()
