@@ -1,4 +1,4 @@
-"""What the assistants' tests share: a small workspace, and an end to its engine."""
+"""Helpers for the tests of the tools: a small workspace, and stopping its engine."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from support import Builder, asked, called, said
 LIVE, OTHER, ARCHIVED = 17_800_000_001, 17_800_000_002, 17_800_000_003
 
 
-# Put together here, so that nobody's scanner takes this file for a leak.
+# Joined from parts, so that secret scanners do not report this file.
 HEX = "0123456789abcdef" * 4
 MIXED = "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7" * 10
 RANDOM = "q7Rz-41kP_x8Wm2T"
@@ -65,7 +65,7 @@ PHRASE = "legal winner thank year wave sausage worth useful legal winner thank y
 
 
 def fill(builder: Builder) -> None:
-    """A topic with all kinds of subjects, two live conversations and an archived one."""
+    """Write a topic with all kinds of subjects, two live conversations and an archived one."""
     builder.topics(
         guide={
             "title": "User Guide",
@@ -97,6 +97,6 @@ def fill(builder: Builder) -> None:
 
 
 def without_lines(text: str, beginnings: Sequence[str]) -> str:
-    """A text without the lines that begin so: times of files differ from run to run."""
+    """Remove the lines that begin with these words, such as times, which differ in each run."""
     kept = [line for line in text.split("\n") if not line.strip().startswith(tuple(beginnings))]
     return "\n".join(kept)

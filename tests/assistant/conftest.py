@@ -1,4 +1,4 @@
-"""The workspace of the assistants' tests."""
+"""Fixtures: the workspace of the tests of the tools."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +13,7 @@ from kbtui.workspace import load_settings
 
 @pytest.fixture
 def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Builder]:
-    # Without a model an engine is up in a moment; the model has a test of its own.
+    # An engine starts faster without a model, which other tests cover.
     monkeypatch.setenv("KBTUI_MODEL", "off")
     builder = Builder(workspace_root)
     fill(builder)

@@ -1,4 +1,4 @@
-"""To an assistant, hidden and disabled subjects do not exist: compared with a workspace without them."""
+"""Assistants cannot notice hidden and disabled subjects: answers equal those without them."""
 
 import json
 import os
@@ -41,7 +41,7 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ],
     ("learn", {"topic": "notes", "subjects": ["**", "out/ten", "secret"]}),
     *[("knowledge_search", {"query": query}) for query in (*WORDS, " ".join(WORDS))],
-    # Found in what is unseen only, nearly found, and filtered by what is unseen.
+    # Words, near misses and filters that match only in hidden subjects.
     *[
         ("knowledge_search", {"query": query})
         for query in ("zebra", "zebr", "zebar ermine", "badgre", "ermine topic:off", "title:nine")
@@ -52,7 +52,7 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("knowledge_search", {"query": "dormouse", "topics": ["off"]}),
     ("knowledge_search", {"query": "dormouse", "topics": ["empty"]}),
     ("knowledge_search", {"query": "ermine", "types": ["note"]}),
-    # Types, tags and sources that only what is unseen has; names that are nearly its; mistakes.
+    # Types, tags and sources of hidden subjects only, names similar to theirs, and mistakes.
     *[
         ("knowledge_search", {"query": query})
         for query in (
@@ -113,7 +113,7 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
 
 
 FRONT = "---\ntitle: A zebra's secret\ntype: recipe\ntags: [quill]\nsource: quill\n---\n\n"
-"""What no subject that is seen has at its head."""
+"""Front matter that no visible subject has."""
 
 
 @contextmanager
@@ -144,7 +144,7 @@ def workspace(seen: dict[str, str], rest: dict[str, str], off: dict[str, str]) -
 
 
 def answers(builder: Builder) -> dict[str, Any]:
-    """Everything that an assistant can be told here."""
+    """Return all answers that an assistant can get in this workspace."""
     index = Index(builder.workspace, Settings())
     index.refresh()
     index.close()
@@ -166,7 +166,7 @@ def answers(builder: Builder) -> dict[str, Any]:
 
 @pytest.fixture(autouse=True)
 def no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The index is made here, at once; an engine would only keep it so."""
+    """Build the index in this process, without an engine."""
 
     def unavailable(self: Library, *, start: bool = True) -> None:
         raise EngineUnavailable("none in this test")

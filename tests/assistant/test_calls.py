@@ -1,4 +1,4 @@
-"""What each tool answers, in texts written by hand."""
+"""The answers of each tool equal hand-written texts."""
 
 import json
 import re
@@ -366,7 +366,7 @@ def test_an_answer_can_always_be_encoded(built: Builder, library: Library) -> No
         reply = answer_call("conversation_read", {"id": str(LIVE)}, library, format=form)  # type: ignore[arg-type]
         assert "In its \ufffdsett." in reply.text
         reply.text.encode("utf-8")
-    # What was asked is repeated in errors.
+    # Errors repeat the request.
     for name, arguments in [
         ("learn", {"topic": "\ud800"}),
         ("learn", {"topic": "guide", "\udfff": 1}),

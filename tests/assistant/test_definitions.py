@@ -1,4 +1,4 @@
-"""One definition of the tools feeds every face, and says what fits."""
+"""All front ends use one definition of the tools, which also checks arguments."""
 
 import json
 import math
@@ -16,7 +16,7 @@ from kbtui.errors import UsageError
 from kbtui.knowledge import load_knowledge
 from kbtui.knowledge.prompt import define_learn_parameters
 
-# Parameters of each tool with their defaults; None: no default.
+# The parameters of each tool with their defaults; None means no default.
 PARAMETERS = {
     "conversation_list": {
         "limit": ("integer", 20),
@@ -43,7 +43,6 @@ PARAMETERS = {
         "include": ("array", ["chat", "reasoning", "tool_calls", "tool_results"]),
         "include_current": ("boolean", False),
     },
-    # decisions C, "knowledge_search"
     "knowledge_search": {
         "query": ("string", None),
         "limit": ("integer", 20),

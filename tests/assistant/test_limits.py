@@ -1,4 +1,4 @@
-"""No answer to an assistant is longer than it may be, and each that is cut says how to go on."""
+"""No answer exceeds the limit, and each answer that is cut says how to continue."""
 
 import re
 from typing import Any
@@ -16,7 +16,7 @@ TITLE = "& so on " + "&" * 4_000
 
 @pytest.fixture
 def big(built: Builder) -> Builder:
-    """A workspace of which every tool could give more than an answer holds."""
+    """Write a workspace in which the answer of every tool exceeds the limit."""
     for number in range(200):
         built.subject(f"guide/heap/s{number:03}.md", f"# Heap {number}\n\n" + "ermine stoat\n" * 60)
     built.subject("guide/long.md", "".join(f"line {n} of a long text\n" for n in range(9_000)))
@@ -110,7 +110,7 @@ def test_the_refusal_names_the_size_that_the_answer_would_have(
     assert named
     main(["-w", str(big.root), "c", "read", f"jp-c{LIVE + 30}", "--format", "xml"])
     whole = capfd.readouterr().out.rstrip("\n")
-    # The title alone is longer for a person.
+    # People get a longer title.
     cut = len(re.search("<title>(.*)</title>", whole)[1]) - len("30 ") if "<title>" in whole else 0  # type: ignore[index]
     assert int(named[1].replace(",", "")) <= len(whole)
     assert len(whole) - int(named[1].replace(",", "")) <= cut

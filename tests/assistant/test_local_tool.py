@@ -1,4 +1,4 @@
-"""JP's contract for local tools (docs/jp-format.md), tested as the process that JP would run."""
+"""JP's protocol for local tools (docs/jp-format.md), tested in a process as JP starts it."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Secrets are masked, and what only looks like one is left alone."""
+"""Secrets are masked, and similar texts are not."""
 
 import base64
 import json

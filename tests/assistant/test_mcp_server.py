@@ -1,4 +1,4 @@
-"""The MCP server as a separate process, talked to by the SDK's own client and by hand."""
+"""The MCP server as a process, called by the SDK's client and by hand-written messages."""
 
 import asyncio
 import contextlib
@@ -37,7 +37,7 @@ COMMAND = [sys.executable, "-m", "kbtui.cli.main", "mcp", "-w"]
 
 @asynccontextmanager
 async def connected(root: Path, *words: str, mode: str = "auto") -> AsyncIterator[Client]:
-    """The SDK's client with our server behind it."""
+    """Connect the SDK's client to a server."""
     parameters = StdioServerParameters(
         command=COMMAND[0], args=[*COMMAND[1:], str(root), *words], env=dict(os.environ)
     )
@@ -69,7 +69,7 @@ async def test_it_says_who_it_is_and_lists_the_one_definition(built: Builder, mo
 async def test_learn_is_not_listed_when_there_is_nothing_to_learn(built: Builder) -> None:
     async with connected(built.root) as client:
         assert "learn" in [tool.name for tool in (await client.list_tools()).tools]
-        # Read anew each time: no restart.
+        # The files are read for each call, without a restart.
         built.topics(guide={"enable": False})
         assert "learn" not in [tool.name for tool in (await client.list_tools()).tools]
 
@@ -136,7 +136,7 @@ async def test_bad_arguments_are_the_tools_error_and_an_unknown_tool_the_protoco
         with pytest.raises(MCPError, match="no tool 'forget'") as raised:
             await client.call_tool("forget", {})
         assert raised.value.code == -32602
-        # And it goes on.
+        # The server continues.
         assert not (await client.call_tool("learn", {"topic": "guide"})).is_error
 
 
@@ -177,7 +177,7 @@ def test_a_workspace_that_is_none_is_said_at_once_on_stderr(tmp_path: Path) -> N
 
 
 class Wire:
-    """A server process, and its protocol line by line."""
+    """A server process whose messages are sent and received line by line."""
 
     def __init__(self, command: list[str]) -> None:
         pipe = subprocess.PIPE
@@ -207,7 +207,7 @@ class Wire:
         self.process.stdin.flush()
 
     def receive(self) -> dict[str, Any]:
-        """The next message; fails on a line that is none."""
+        """Return the next message; fail if a line is not a message."""
         message = json.loads(self._lines.get(timeout=60))
         assert message["jsonrpc"] == "2.0"
         self.seen.append(message)
@@ -228,7 +228,7 @@ class Wire:
         self.send({"id": number, "method": "tools/call", "params": parameters})
 
     def end_of_input(self, seconds: float = 60) -> int:
-        """Close its input, and wait for its end; every further line must be protocol."""
+        """Close the input and wait for the exit; all remaining lines must be messages."""
         assert self.process.stdin is not None
         self.process.stdin.close()
         code = self.process.wait(seconds)
@@ -335,7 +335,7 @@ def test_stdout_carries_the_protocol_only_whatever_is_printed(built: Builder) ->
 
 
 class HungEngine:
-    """What an engine that hangs looks like to its clients: it greets, and then says nothing."""
+    """An engine that hangs: it sends its greeting and nothing more."""
 
     def __init__(self, builder: Builder) -> None:
         self._door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -352,7 +352,7 @@ class HungEngine:
             except OSError:
                 return
             self._guests.append(guest)
-            # The client's own greeting: of its version, whatever that is. It may end meanwhile.
+            # Reply to the client's greeting with its own version; the client may disconnect meanwhile.
             with contextlib.suppress(OSError):
                 guest.sendall(guest.recv(1 << 16))
                 self.asked.put(guest.recv(1 << 16))
@@ -379,7 +379,7 @@ def test_a_cancelled_call_is_not_answered_and_holds_up_nothing(
     wire.send({"method": "notifications/cancelled", "params": {"requestId": 1}})
     wire.call(2, "learn", {"topic": "guide"})
     assert wire.receive()["id"] == 2
-    # Its thread still waits for the engine; the process does not wait for the thread.
+    # A thread still waits for the engine; the process does not wait for it.
     assert wire.end_of_input(10) == 0
     assert [message["id"] for message in wire.seen] == [0, 2]
 

@@ -1,4 +1,4 @@
-"""An MCP client that stops reading: answers fill the pipe, and nothing may hang for it."""
+"""The server does not hang if its client stops reading and the pipe is full."""
 
 import json
 import subprocess
@@ -11,11 +11,11 @@ from support import Builder, asked, said
 pytestmark = pytest.mark.slow
 
 ANSWERS = 12
-"""Of 50,000 characters each, many times what a pipe holds."""
+"""Answers of 50,000 characters each, many times the size of a pipe."""
 
 
 class Unread:
-    """A server whose output nobody reads unless told to."""
+    """A server whose output is read only on request."""
 
     def __init__(self, builder: Builder) -> None:
         builder.conversation(9, [[asked("long?"), said("x" * 50_000)]], title="Long")
@@ -31,7 +31,7 @@ class Unread:
         for number in range(1, ANSWERS + 1):
             parameters = {"name": "conversation_read", "arguments": arguments}
             self.send({"id": number, "method": "tools/call", "params": parameters})
-        # The first answer's first sign: they are on their way, and the pipe fills.
+        # After the first character of the first answer, the pipe fills up.
         assert self.process.stdout is not None
         self.begun = self.process.stdout.read(1)
 

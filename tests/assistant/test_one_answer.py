@@ -1,4 +1,4 @@
-"""One answer on every face: the command for people, JP's tool, and the call behind MCP."""
+"""The command line, JP's local tools and MCP give the same answers."""
 
 import json
 import re

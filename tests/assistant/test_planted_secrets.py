@@ -1,4 +1,4 @@
-"""A secret of every kind, planted in every field that an assistant can read: no tool gives it."""
+"""No tool returns a secret of any kind from any field that an assistant can read."""
 
 import base64
 import json
@@ -26,7 +26,7 @@ SECRETS = [
     f"Authorization: Bearer {RANDOM}3",
     f"client-key-data: {base64.b64encode(PRIVATE_KEY.encode()).decode()}",
 ]
-# What must not come through: the ends of keys, each line of the long ones, values given to names.
+# What must not be returned: ends of keys, each line of long keys, values of secret names.
 CORES = [
     *[secret[-16:] for secret, _ in KEYS],
     *[line[20:50] for line in PRIVATE_KEY.splitlines()[1:-1]],
@@ -43,7 +43,7 @@ LINE = "canary " + " canary ".join(
 
 @pytest.fixture
 def planted(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Builder]:
-    """One workspace with all of them in all places."""
+    """Write a workspace with all secrets in all fields."""
     monkeypatch.setenv("KBTUI_MODEL", "off")
     builder = Builder(workspace_root)
     builder.topics(
@@ -94,7 +94,7 @@ def _encoded(value: Any) -> Any:
 
 
 def asking() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every way to read every field."""
+    """Return calls that read every field in every way."""
     yield "learn", {"topic": "nonsense"}
     yield "learn", {"topic": "guide"}
     yield "learn", {"topic": "guide", "subjects": "none"}
@@ -142,7 +142,7 @@ def test_no_tool_gives_a_secret_from_any_field(planted: Builder) -> None:
         seen = set()
         for name, arguments in asking():
             reply = answer_call(name, arguments, library, masked=True)
-            # What was asked for is repeated.
+            # Answers repeat the request.
             asked_for = json.dumps(arguments)
             found = [core for core in CORES if core in reply.text and core not in asked_for]
             near = max(0, reply.text.find(found[0]) - 300) if found else 0

@@ -1,4 +1,4 @@
-"""`tools install` writes what JP can load, touches nothing else, and takes back exactly that."""
+"""`tools install` writes files that JP can load, changes no others, and removes only its own."""
 
 import errno
 import json
@@ -33,7 +33,7 @@ def command(root: Path, *words: str) -> int:
 
 
 def tree(root: Path) -> dict[str, object]:
-    """Every folder, file and link below, with contents."""
+    """Return every directory, file and link below, with contents."""
     found: dict[str, object] = {}
     for path in sorted(root.rglob("*")):
         name = str(path.relative_to(root))
@@ -117,7 +117,7 @@ def test_each_definition_loads_under_the_rules_of_jp_and_is_the_one_definition(
         name, table = definition(path)
         assert name == path.stem
         assert list(wrong_in_tool(table)) == []
-        # Off unless named, and never asking.
+        # Off unless a conversation names it, and run without asking.
         assert (table["enable"], table["run"]) == ("explicit", "unattended")
         assert table["command"] == "kbtui tool {{context}} {{tool}}"
         assert "data" in table["summary"]
@@ -203,7 +203,7 @@ def test_folders_that_were_there_before_stay(built: Builder) -> None:
     command(built.root, "install", "--yes")
     built.topics(guide={"title": "Renamed"}, off={"enable": False})
     renamed = {**before, ".jp/kb.toml": (built.root / ".jp/kb.toml").read_bytes()}
-    # An update remembers which folders the first installation made.
+    # An update keeps the list of directories that the first installation created.
     assert command(built.root, "install", "--yes") == 0
     command(built.root, "uninstall")
     assert tree(built.root) == renamed
@@ -256,7 +256,7 @@ def test_a_file_of_somebody_else_is_never_overwritten(
     assert command(built.root, "install", "--yes") == 3
     assert theirs.read_text() == "# mine\n"
     assert "learn.toml: not ours, left alone" in capfd.readouterr().out
-    # The others are there, and the skill does not switch on what is not ours.
+    # The other files are there, and the skill does not enable tools of others.
     assert (built.root / FOLDER / "conversation_read.toml").exists()
     skill = tomllib.loads((built.root / SKILL).read_text("utf-8"))
     assert "learn" not in skill["conversation"]["tools"]
@@ -422,7 +422,7 @@ def test_whatever_a_topic_is_called_the_files_parse_to_what_was_meant(
 ) -> None:
     tool = Tool("learn", text, text, (Parameter("topic", ("string",), text, enum=values),))
     table = tomllib.loads(format_tool_toml(tool))["conversation"]["tools"]["learn"]
-    # TOML knows one line end; reading makes others of it.
+    # TOML normalizes line endings.
     plain = text.replace("\r\n", "\n")
     assert table["summary"].replace("\r\n", "\n") == plain
     assert table["parameters"]["topic"]["summary"].replace("\r\n", "\n") == plain

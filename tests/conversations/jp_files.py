@@ -1,4 +1,4 @@
-"""Conversations on disk as JP writes them now and wrote them before."""
+"""Writes conversations as present and earlier versions of JP do."""
 
 import base64
 import json
@@ -13,7 +13,7 @@ ID = 17_800_836_875
 
 
 def jp_id(number: int = ID) -> str:
-    """The id of the conversation with this number."""
+    """Return the id of the conversation with this number."""
     return f"jp-c{number}"
 
 
@@ -37,12 +37,12 @@ def url_safe(text: str) -> str:
 
 
 def time(second: int) -> str:
-    """JP's form: a space, no zone, a fraction with its zeros trimmed."""
+    """Format a time as JP does: with a space, no zone, and a fraction without final zeros."""
     return f"2026-05-29 {10 + second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}.5"
 
 
 class Stream:
-    """The elements of one `events.json`, a second apart; every call appends one."""
+    """Builds the elements of an `events.json`, one second apart; each call appends one."""
 
     def __init__(self) -> None:
         self.elements: list[Any] = []
@@ -104,7 +104,7 @@ def write(
     base: dict[str, Any] | str | None = BASE,
     archived: bool = False,
 ) -> Path:
-    """Write one conversation under `root`, which is `.jp` or the user-local directory."""
+    """Write one conversation below `root`: `.jp` or the user's own directory."""
     folder = root / "conversations"
     if archived:
         folder /= ".archive"
@@ -131,7 +131,7 @@ def write(
 
 
 def workspace_at(root: Path) -> Workspace:
-    """The workspace, opened anew so that nothing is remembered."""
+    """Open the workspace again, so that nothing is cached."""
     return open_root(root)
 
 

@@ -277,7 +277,7 @@ def size(answer: dict[str, Any]) -> int:
 
 @pytest.fixture
 def heavy(jp: Path) -> Path:
-    """Ten turns of about 15,000 characters, whose escapes make them larger still."""
+    """Write ten turns of about 15,000 characters, which escapes make even longer."""
     stream = Stream()
     for number in range(10):
         stream.turn().ask(f"question {number}").used("t", str(number), "<&>" * 1000 + "y" * 3000)

@@ -1,4 +1,4 @@
-"""A long conversation read in parts is the one that is read whole, also after it has grown."""
+"""Reading a long conversation in parts gives the same turns as reading it whole, also after it grows."""
 
 import json
 from dataclasses import astuple
@@ -31,7 +31,7 @@ def write(builder: Builder, events: list[dict[str, Any]]) -> ConversationInfo:
 
 
 def bare(turns: list[Turn]) -> list[Any]:
-    """Turns without the model, which a part does not know, and without the loops of events."""
+    """Return turns without the model, which parts lack, and without references between events."""
 
     def event(one: Event) -> Any:
         return (
@@ -46,7 +46,7 @@ def bare(turns: list[Turn]) -> list[Any]:
 def in_parts(
     info: ConversationInfo, mark: TurnMark | None, most: int, earlier: list[Any] | None = None
 ) -> tuple[list[Any], TurnMark | None]:
-    """`earlier` and the turns from the mark on, read part by part; and the last mark."""
+    """Return `earlier` with the turns from the mark on, read part by part, and the last mark."""
     found = (earlier or [])[: mark.turns if mark else 0]
     while True:
         part = load_part(info, mark, most)

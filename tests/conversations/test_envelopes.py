@@ -1,4 +1,4 @@
-"""The envelopes of the conversation tools, compared with files written by hand: their names are stable."""
+"""The XML and JSON of the conversation tools equal hand-written files: their names are stable."""
 
 import json
 import os
@@ -22,7 +22,7 @@ MIDNIGHT = 1_780_099_200
 
 @pytest.fixture
 def three(jp: Path) -> Workspace:
-    """A rich conversation, a half-written one without a title, and an older one."""
+    """Write a rich conversation, a truncated one without a title, and an older one."""
     question = {"text": "Apply?", "answer_type": {"type": "boolean"}}
     source = {"source": "tool", "name": "fs_modify_file"}
     stream = Stream().turn().ask("What are <Angles>?\nI mean & and so on.", author="Jean & Co")
@@ -75,7 +75,7 @@ def test_an_empty_list_is_an_envelope_too(jp: Path) -> None:
 
 
 def kept(text: str) -> str:
-    """What may be left of a text: no controls but newline and tab, and nothing that is no text."""
+    """Return what may remain of a text: no control characters except newline and tab."""
     text = re.sub("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff]", "", text)
     return re.sub("[\ud800-\udfff]", "\ufffd", text)
 

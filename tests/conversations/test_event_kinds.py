@@ -1,4 +1,4 @@
-"""One row in the table of event kinds is enough for a new kind to work everywhere."""
+"""A new kind of event works everywhere after adding one row to the table."""
 
 import json
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from jp_files import ID, Stream, write
 
-# A process of its own: the table is read when modules are imported.
+# In another process, because modules read the table when they are imported.
 _NEW_KIND = """
 import sys
 from kbtui.conversations.event_kinds import EVENT_KINDS, EventKind

@@ -1,4 +1,4 @@
-"""Searching: which lines are found, in which scope, and which of them are given."""
+"""Grep: which lines are found, in which scope, and which of them are returned."""
 
 import json
 from pathlib import Path

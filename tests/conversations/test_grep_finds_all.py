@@ -1,4 +1,4 @@
-"""Searching finds every matching line that a plain reading of the events finds."""
+"""Grep finds the same lines as a simple search of every line of every event."""
 
 from datetime import UTC, datetime
 from json import dumps
@@ -69,8 +69,8 @@ _ELEMENT = st.one_of(
 _PATTERN = st.text(st.sampled_from('abAB ks"\\/.éÉKİſ\u212a{:,1'), min_size=1, max_size=4)
 
 
-def plainly(data: bytes, query: GrepQuery) -> list[tuple[str, int, str]]:
-    """Every line that matches: all events are made, and every line is looked at by itself."""
+def search_every_line(data: bytes, query: GrepQuery) -> list[tuple[str, int, str]]:
+    """Return every matching line, by decoding all events and testing each line alone."""
     needle = LinePattern(query.pattern, query.ignore_case)
     builder = EventParser()
     for batch in read_array(data, []):
@@ -125,7 +125,7 @@ def test_what_is_found_is_what_plain_reading_finds(
     path = tmp_path / "events.json"
     path.write_text(text)
     query = GrepQuery(pattern, ignore_case, frozenset(scopes), limit=1000)
-    expected = plainly(text.encode(), query)
+    expected = search_every_line(text.encode(), query)
     assert search(path, query) == (len(expected), expected)
     first = GrepQuery(pattern, ignore_case, frozenset(scopes), limit=1)
     assert search(path, first) == (len(expected), expected[:1])
@@ -156,7 +156,7 @@ def test_what_is_found_is_what_plain_reading_finds(
 def test_any_piece_of_any_text_is_found(
     jp: Path, where: str, text: str, data: st.DataObject
 ) -> None:
-    """Whatever letters: a piece of what is there is found, in either case."""
+    """Any part of any text is found, in either case."""
     stream = Stream().turn().ask("q")
     if where in {"message", "reasoning"}:
         stream.add("chat_response", **{where: text})

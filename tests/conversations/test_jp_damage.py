@@ -1,4 +1,4 @@
-"""Bad input: the broken part says why, and everything else is listed, searched and read."""
+"""Damaged files: the damage is reported, and everything else is listed, searched and read."""
 
 import json
 import os
@@ -31,13 +31,13 @@ from kbtui.errors import WorkspaceError
 
 @pytest.fixture
 def good(jp: Path) -> Path:
-    """A workspace with one sound conversation beside the one that a test breaks."""
+    """Write a sound conversation; a test adds a damaged one."""
     write(jp, Stream().turn().ask("sound as a bell").say("ding"), number=ID + 1, title="Sound")
     return jp
 
 
 def check_the_rest(jp: Path) -> None:
-    """The sound one is listed, searched and read."""
+    """Check that the sound conversation is listed, searched and read."""
     workspace = workspace_at(jp.parent)
     sound = [info for info in list_conversations(workspace) if info.id == jp_id(ID + 1)]
     assert [info.problem for info in sound] == [None]
@@ -46,7 +46,7 @@ def check_the_rest(jp: Path) -> None:
 
 
 def broken(jp: Path) -> tuple[str, list[str], list[str]]:
-    """What list and reading say of the broken one, and the texts that were saved."""
+    """Return the problems that list and reader report of the damaged one, and the texts read."""
     info = next(i for i in list_conversations(workspace_at(jp.parent)) if i.id == jp_id())
     conversation = load_conversation(info)
     check_the_rest(jp)
@@ -340,7 +340,7 @@ def test_permission_denied_says_so(good: Path, monkeypatch: pytest.MonkeyPatch) 
     real = os.open
 
     def guarded(path, *more, **named):  # type: ignore[no-untyped-def]
-        # The superuser, who runs some test machines, may read anything.
+        # On some test machines the tests run as root, who may read everything.
         if str(path) == denied:
             raise PermissionError(13, "Permission denied", path)
         return real(path, *more, **named)
@@ -434,7 +434,7 @@ _VALUES = st.recursive(
 def test_what_is_whole_survives_any_cut(
     elements: list[object], indent: int | None, data: st.DataObject
 ) -> None:
-    """Cut anywhere: the elements before the cut are those of the whole file."""
+    """A file that is cut anywhere has the elements of the whole file before the cut."""
     text = json.dumps(elements, indent=indent)
     end = data.draw(st.integers(0, len(text)))
     problems: list[str] = []

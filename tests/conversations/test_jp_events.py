@@ -1,4 +1,4 @@
-"""What is in a conversation: every event, decoded, paired, joined and counted as JP does."""
+"""Events are decoded, paired, joined and counted as JP does."""
 
 import json
 from datetime import UTC, datetime
@@ -56,7 +56,7 @@ def test_an_event_that_was_read_is_as_one_that_was_made(jp: Path) -> None:
 
 
 def test_the_inlined_base_configuration_of_2025_is_no_content(jp: Path) -> None:
-    """Configuration keys next to the type, which JP itself cannot load."""
+    """An element has configuration keys next to its type, which JP itself cannot load."""
     stream = Stream().add("config_delta", inherit=True, **BASE).ask("First").say("Yes")
     stream.ask("Second").say("No")
     write(jp, stream, base=None)
@@ -98,7 +98,7 @@ def test_events_without_any_base_configuration_are_shown_with_a_warning(
 
 
 def test_results_in_the_old_alphabet_and_tool_ids_that_repeat(jp: Path) -> None:
-    """An answer belongs to the oldest request without one."""
+    """A response belongs to the oldest request without one."""
     text = "ﬁne ~~~ öäü ??? >>>"
     assert url_safe(text) != standard(text)
     stream = Stream().delta(**BASE).ask("Change it")
@@ -171,7 +171,7 @@ def test_a_leading_configuration_may_be_later_than_what_follows(jp: Path) -> Non
 
 
 def test_an_empty_turn_counts_and_an_unanswered_inquiry_stays_open(jp: Path) -> None:
-    """An empty turn in the middle, and an inquiry without an answer."""
+    """The file has an empty turn in the middle, and an inquiry without a response."""
     question = {"text": "Apply?", "answer_type": {"type": "boolean"}, "default": True}
     source = {"source": "tool", "name": "fs_modify_file"}
     stream = Stream().turn().ask("One")
@@ -191,7 +191,7 @@ def test_an_empty_turn_counts_and_an_unanswered_inquiry_stays_open(jp: Path) -> 
 
 
 def test_an_archived_conversation_without_turn_start_has_one_turn(jp: Path) -> None:
-    """A base configuration in its own file, and events without turn marks."""
+    """The file has no turn marks; the base configuration is another file."""
     metadata = {
         "title": "Old",
         "last_activated_at": "2025-12-17 13:15:21.788991",
@@ -207,7 +207,7 @@ def test_an_archived_conversation_without_turn_start_has_one_turn(jp: Path) -> N
 
 
 def test_a_delta_at_the_end_is_the_last_element_but_no_event(jp: Path) -> None:
-    """The activity is the time of the last element, whatever its type."""
+    """The last activity is the time of the last element of any type."""
     stream = Stream().turn().ask("Hi").delta(assistant={"name": "Other"})
     metadata = {"title": "T", "last_activated_at": "2026-05-29 09:00:00.0"}
     write(jp, stream, metadata=metadata)
@@ -248,7 +248,7 @@ def test_attachments_of_any_form_are_named(
 
 
 def test_pieces_of_one_message_are_one_text_at_the_first_ones_time(jp: Path) -> None:
-    """Adjacent pieces are joined without a separator; any other event ends the run."""
+    """Adjacent parts of a message are joined without a separator, up to the next other event."""
     stream = Stream().turn().ask("Hi").think("let ").think("me", metadata={"k": standard("v")})
     stream.say("```py\npri").delta(style={}).say("nt(1)\n").say("```").used("x", "1", "r").say(
         "End"
@@ -408,7 +408,7 @@ def test_requests_that_still_wait_and_answers_in_a_later_turn(jp: Path) -> None:
     assert conversation.problems == []
 
 
-# Numbering and pairing, against a plain reading of the rules.
+# Numbering and pairing, compared with a simple implementation of the rules.
 
 _KINDS = st.sampled_from(
     ["turn_start", "chat_request", "chat_response", "config_delta", "compaction", "novel"]
@@ -433,7 +433,7 @@ def test_turns_are_numbered_as_jp_numbers_them(kinds: list[str], size: int) -> N
         builder.add(elements[start : start + size])
         builder.finish()
     counted = [kind for kind in kinds if kind in {"turn_start", "chat_request", "chat_response"}]
-    # A marker opens a turn unless nothing was before it; whatever stands first opens one too.
+    # A marker starts a turn; so does an event before the first marker.
     expected = 0
     for number, kind in enumerate(counted):
         expected += kind == "turn_start" or number == 0

@@ -1,4 +1,4 @@
-"""A conversation's traits are what reading it whole would tell."""
+"""The summary of a conversation agrees with reading it whole."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Older formats and oddities of JP's files (docs/jp-format.md), and bad input in search and lists."""
+"""Older formats and peculiarities of JP's files (docs/jp-format.md), damaged ones included."""
 
 import fcntl
 import os
@@ -22,7 +22,7 @@ def listed_ids(jp: Path, **options: object) -> list[str]:
 
 
 def test_the_format_before_december_2025_is_named(jp: Path) -> None:
-    """`messages.json`, which JP no longer reads."""
+    """JP no longer reads `messages.json`."""
     folder = write(jp, None, base=None)
     (folder / "messages.json").write_text(
         dump([{"timestamp": time(0), "message": "Hi", "reply": {"provider": "x", "content": "Ho"}}])
@@ -33,7 +33,7 @@ def test_the_format_before_december_2025_is_named(jp: Path) -> None:
 
 
 def test_old_metadata_and_old_forms_of_configuration_are_accepted(jp: Path) -> None:
-    """`local` in the metadata; `typewriter`, `enable` as a word, and an alias for the model."""
+    """Old files have `local`, `typewriter`, `enable` as a string, and an alias of the model."""
     old = {
         "assistant": {"name": "Old", "model": {"id": "opus"}, "tool_choice": "auto"},
         "conversation": {"attachments": ["file://a.md"], "tools": {"*": {"enable": "explicit"}}},
@@ -49,7 +49,7 @@ def test_old_metadata_and_old_forms_of_configuration_are_accepted(jp: Path) -> N
 
 
 def test_activity_is_the_last_elements_even_where_metadata_stayed_behind(jp: Path) -> None:
-    """`last_activated_at` may be the time of creation, hours before."""
+    """`last_activated_at` may be hours earlier than the last event."""
     behind = {"title": "Behind", "last_activated_at": "2026-05-29 08:00:00.0"}
     write(jp, Stream().turn().ask("a").say("much later"), number=ID, metadata=behind)
     ahead = {"title": "Ahead", "last_activated_at": "2026-06-01 08:00:00.0"}
@@ -59,7 +59,7 @@ def test_activity_is_the_last_elements_even_where_metadata_stayed_behind(jp: Pat
 
 
 def test_a_locked_conversation_is_read_and_its_lock_left_alone(jp: Path, silo: Path) -> None:
-    """JP skips what another process has locked; reading needs no lock."""
+    """JP skips conversations that another process has locked; kbtui needs no lock to read."""
     write(silo, SOUND)
     (silo / "locks").mkdir()
     lock = silo / "locks" / f"jp-c{ID}.lock"
@@ -87,7 +87,7 @@ def test_a_broken_archived_conversation_stays_listed_with_its_reason(jp: Path) -
 
 
 def test_what_leads_before_any_request_is_kept(jp: Path) -> None:
-    """JP drops leading answers when it queries; kbtui shows what is in the file."""
+    """JP drops answers before the first request; kbtui shows them."""
     stream = (
         Stream()
         .say("an answer to nothing")

@@ -1,4 +1,4 @@
-"""A big `events.json` is read in pieces, and is the same as one that was read at once."""
+"""A large `events.json` has the same elements, read in blocks or at once."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Where conversations lie, which copy is read, and what the list says of them."""
+"""Where conversations are found, which copy is read, and what the list shows."""
 
 import os
 from datetime import UTC, datetime
@@ -231,7 +231,7 @@ def test_the_signature_changes_with_every_file_in_either_root(
     before = listed(jp)[0].signature
     assert listed(jp)[0].signature == before
     file = folders[root] / name
-    # As JP writes: a new file renamed over the old, here even with the same bytes and time.
+    # JP writes a new file and renames it over the old one, here with the same bytes and time.
     status = file.stat()
     fresh = file.with_suffix(".json.tmp")
     fresh.write_bytes(file.read_bytes())
