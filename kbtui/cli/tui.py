@@ -99,11 +99,11 @@ def copy_demo() -> Path:
     from pathlib import Path
 
     from kbtui.errors import WorkspaceError
-    from kbtui.workspace.paths import cache_home, make_private
+    from kbtui.workspace.paths import cache_home, make_private_directory
 
     source, target = find_demo(), Path(cache_home(), "demo")
     try:
-        make_private(target)
+        make_private_directory(target)
         # In the source tree the guide is a link to docs/guide, which `Path.rglob` does not follow.
         wanted = {
             Path(folder, name).relative_to(source)
@@ -116,7 +116,7 @@ def copy_demo() -> Path:
         for name in sorted(wanted):
             here, there = source / name, target / name
             if here.is_dir():
-                make_private(there)
+                make_private_directory(there)
             elif not there.exists() or not filecmp.cmp(here, there, shallow=False):
                 shutil.copyfile(here, there)
                 there.chmod(0o600)

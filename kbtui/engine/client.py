@@ -48,7 +48,7 @@ def read_lock_file(workspace: Workspace) -> dict[str, Any] | None:
         return None
     if not isinstance(found, dict) or not isinstance(found.get("socket"), str):
         return None
-    return {**found, "socket": paths.from_wire(found["socket"])}
+    return {**found, "socket": paths.path_from_utf8(found["socket"])}
 
 
 MOUNT_TABLE = Path("/proc/self/mountinfo")
@@ -219,7 +219,7 @@ def _try_connect(workspace: Workspace) -> EngineClient | None:
             continue
         # The lock file in a copied cache directory names the engine of the original.
         cache = client.hello.get("cache")
-        if cache is None or cache == paths.to_wire(os.path.realpath(workspace.cache_dir)):
+        if cache is None or cache == paths.path_to_utf8(os.path.realpath(workspace.cache_dir)):
             return client
         client.close()
     return None
@@ -229,7 +229,7 @@ def _start_engine(workspace: Workspace) -> Any:
     """Start the engine's process; raises `EngineUnavailable`."""
     import subprocess
 
-    from kbtui.workspace.paths import make_private
+    from kbtui.workspace.paths import make_private_directory
 
     if kind := find_network_file_system(workspace.cache_dir):
         # Locks and shared memory are unreliable there: two engines could write one index.
@@ -239,10 +239,10 @@ def _start_engine(workspace: Workspace) -> Any:
             hint="set XDG_CACHE_HOME to a directory on a local disk",
         )
     try:
-        make_private(workspace.cache_dir)
+        make_private_directory(workspace.cache_dir)
         if not os.access(workspace.cache_dir, os.W_OK):
             raise PermissionError(13, "Permission denied")
-        make_private(workspace.log_file.parent)
+        make_private_directory(workspace.log_file.parent)
         get_socket_path(workspace)
         log = _open_log(workspace.log_file)
     except WorkspaceError as error:

@@ -21,7 +21,7 @@ from kbtui.errors import KbtuiError
 from kbtui.text import sanitize
 from kbtui.version import __version__
 from kbtui.workspace import load_settings, open_root, paths
-from kbtui.workspace.paths import make_private
+from kbtui.workspace.paths import make_private_directory
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,7 +79,7 @@ def _take_lock(workspace: Workspace) -> Any:
     """
     path = get_lock_path(workspace)
     for _ in range(10):
-        make_private(path.parent)
+        make_private_directory(path.parent)
         file = path.open("a+b")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -123,7 +123,7 @@ def _write_lock_file(lock: Any, place: Path) -> None:
         "pid": os.getpid(),
         "version": __version__,
         "host": os.uname().nodename,
-        "socket": paths.to_wire(str(place)),
+        "socket": paths.path_to_utf8(str(place)),
     }
     lock.seek(0)
     lock.truncate()

@@ -22,7 +22,7 @@ from kbtui.sources.schedule import SCHEDULE_SECONDS, Schedule
 from kbtui.userdata import UserData
 from kbtui.version import __version__
 from kbtui.workspace import load_settings
-from kbtui.workspace.paths import is_same_user, read_environment_state, to_wire
+from kbtui.workspace.paths import is_same_user, path_to_utf8, read_environment_state
 
 if TYPE_CHECKING:
     import socket
@@ -346,7 +346,7 @@ class EngineServer:
                         schema=compute_schema_mark(),
                         pid=os.getpid(),
                         root=str(self._workspace.root),
-                        cache=to_wire(os.path.realpath(self._workspace.cache_dir)),
+                        cache=path_to_utf8(os.path.realpath(self._workspace.cache_dir)),
                         model=self._settings.model,
                         others=others,
                     )

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import KbtuiError
 from kbtui.files import write_file
-from kbtui.workspace.paths import cache_home, make_private
+from kbtui.workspace.paths import cache_home, make_private_directory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -311,7 +311,7 @@ def export_in_background(model: Model) -> subprocess.Popen[bytes] | None:
 def export_model(model: Model) -> Path:
     """Export the model and return the path; raises `ModelUnavailable` if its vectors differ."""
     path = get_export_path(model)
-    make_private(path.parent)
+    make_private_directory(path.parent)
     original = Embedder(model)
     fresh = path.with_suffix(f".{os.getpid()}.new")
     try:

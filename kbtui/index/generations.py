@@ -20,7 +20,7 @@ import zlib
 from typing import TYPE_CHECKING
 
 from kbtui.errors import IndexUnavailable, KbtuiError
-from kbtui.workspace.paths import make_private
+from kbtui.workspace.paths import make_private_directory
 
 if TYPE_CHECKING:
     import threading
@@ -69,7 +69,7 @@ def find_current_generation(cache_dir: Path) -> Path | None:
 def create_generation(cache_dir: Path, mark: str) -> Path:
     """Create an empty generation with a fingerprint and return its directory."""
     folder = cache_dir / f"gen-{mark}-{time.time_ns():x}"
-    make_private(folder)
+    make_private_directory(folder)
     return folder
 
 

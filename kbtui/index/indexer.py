@@ -15,7 +15,7 @@ from kbtui.index.catalog import Catalog
 from kbtui.index.ingest import make_subject_signature, read_conversation_batches, read_subject_batch
 from kbtui.index.keyword_index import KeywordIndexWriter
 from kbtui.index.models import make_subject_id
-from kbtui.workspace.paths import make_private
+from kbtui.workspace.paths import make_private_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -57,7 +57,7 @@ class IndexStorage:
         self.cache_dir, self.settings = cache_dir, settings
         self._behind = 0
         self._unpublished = False
-        make_private(cache_dir)
+        make_private_directory(cache_dir)
         self.folder = self._choose_folder(rebuild)
         self._open_or_replace()
 

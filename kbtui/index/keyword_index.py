@@ -21,7 +21,7 @@ from kbtui.index.tokenizer import (
     extract_code_words,
     normalize_text,
 )
-from kbtui.workspace.paths import as_utf8, make_private
+from kbtui.workspace.paths import make_private_directory, path_to_utf8
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -107,9 +107,9 @@ def open_index(folder: Path, language: str, *, create: bool = False) -> Any:
     `create` creates a missing one. Raises `IndexUnavailable`.
     """
     if create:
-        make_private(folder)
+        make_private_directory(folder)
     try:
-        place = as_utf8(folder)
+        place = path_to_utf8(folder)
         index = tantivy.Index.open(place) if tantivy.Index.exists(place) else None
         if index is None:
             if not create:

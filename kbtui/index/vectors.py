@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import IndexUnavailable
 from kbtui.index.models import RankedChunk, sort_ranked_chunks
-from kbtui.workspace.paths import as_utf8, make_private
+from kbtui.workspace.paths import make_private_directory, path_to_utf8
 
 # Set before the import, because Lance otherwise logs to file descriptor 2.
 os.environ.setdefault("LANCEDB_LOG", "error")
@@ -90,11 +90,11 @@ class VectorStore:
         )
         self._schema = schema
         try:
-            make_private(folder)
+            make_private_directory(folder)
             session = lancedb.Session(
                 index_cache_size_bytes=CACHE_BYTES, metadata_cache_size_bytes=METADATA_BYTES
             )
-            self._db = lancedb.connect(as_utf8(folder.absolute()), session=session)
+            self._db = lancedb.connect(path_to_utf8(folder.absolute()), session=session)
             self._table = self._db.create_table(
                 f"chunks_{VECTORS_VERSION}_{model}", schema=schema, exist_ok=True
             )

@@ -78,7 +78,7 @@ def choose_topic(knowledge: Knowledge, name: str | None) -> Topic:
         return topics[0]
     known = ", ".join(topic.id for topic in topics)
     raise UsageError(
-        "name the topic",
+        "choose a topic",
         where="--topic",
         hint=f"topics: {known}" if known else "declare one in .jp/kb.toml as [kb.topic.ID]",
     )

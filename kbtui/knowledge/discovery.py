@@ -256,7 +256,7 @@ def _classify_link(
     except OSError:
         return  # broken or circular: editors use such links as locks
     if not is_inside(target, root):
-        found.mistakes.append(("a link leads out of the workspace", prefix + entry.name))
+        found.mistakes.append(("the link leads out of the workspace", prefix + entry.name))
     elif os.path.isdir(target):
         chain = (*(above if above is not None else _list_parents(base, real)), real)
         below.append((entry.name, target, chain))

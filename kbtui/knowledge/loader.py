@@ -227,7 +227,7 @@ def _find_directory_problem(subjects: str | None) -> tuple[str | None, str | Non
     if subjects.startswith("/"):
         return "must be relative to the workspace", "a path such as .jp/kb/project"
     if os.path.normpath(subjects).split("/")[0] == "..":
-        return "leads out of the workspace", "a path such as .jp/kb/project"
+        return "is outside the workspace", "a path such as .jp/kb/project"
     return None, None
 
 

@@ -210,7 +210,7 @@ def find_topic_directory(root: str, topic: Topic) -> tuple[str | None, Problem |
     try:
         real = os.path.realpath(Path(root, topic.subjects), strict=True)
         if not is_inside(real, root):
-            return make_problem(f"{topic.subjects} leads out of the workspace")
+            return make_problem(f"{topic.subjects} is outside the workspace")
         if not Path(real).is_dir():
             return make_problem(f"{topic.subjects} is not a directory")
         if not os.access(real, os.R_OK | os.X_OK):

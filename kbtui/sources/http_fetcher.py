@@ -189,7 +189,7 @@ class HttpFetcher:
             reason = f"redirected to {target}: {error.message}"
             raise FetchError(reason, permanent=True) from error
         if not inside(target):
-            raise FetchError(f"redirected out of the prefixes, to {target}", permanent=True)
+            raise FetchError(f"redirected to {target}, outside the prefixes", permanent=True)
         return target
 
     async def _fetch_once(

@@ -164,7 +164,7 @@ async def _read_resource_text(
     """Return a resource's parts as Markdown; raises `ExtractionError` if one cannot be read."""
     found = await session.read_resource(resource.uri)
     if not isinstance(found, types.ReadResourceResult):
-        raise ExtractionError("it asks for input")
+        raise ExtractionError("the server asks for input")
     parts = []
     for content in found.contents:
         kind = (content.mime_type or resource.mime_type or "").partition(";")[0].strip().lower()

@@ -20,7 +20,7 @@ from kbtui.sources.http_fetcher import HttpFetcher, make_limits, resolve_name
 from kbtui.sources.source_directory import MAX_NAMED_PROBLEMS, RunContext, SourceDirectory
 from kbtui.userdata import UserData
 from kbtui.userdata.userdata import Run, Skip
-from kbtui.workspace.paths import make_private
+from kbtui.workspace.paths import make_private_directory
 from kbtui.workspace.settings import load_settings
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def _make_failed_run(journal: UserData, name: str, began: float, reason: str) ->
 @contextlib.contextmanager
 def lock_source(workspace: Workspace, name: str) -> Iterator[None]:
     """Lock a source until the context or the process ends; raises `SourceBusy`."""
-    make_private(workspace.data_dir)
+    make_private_directory(workspace.data_dir)
     path = workspace.data_dir / f"source-{name}.lock"
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
         try:

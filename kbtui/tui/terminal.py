@@ -12,7 +12,7 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from kbtui.workspace.paths import make_private
+from kbtui.workspace.paths import make_private_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -53,7 +53,7 @@ class StderrRedirect:
             self._set_drawing_descriptor(1)
             return
         try:
-            make_private(self._log.parent)
+            make_private_directory(self._log.parent)
             log = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             if os.fstat(log).st_size > LOG_BYTES_MOST:
                 os.ftruncate(log, 0)

@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import WorkspaceError
-from kbtui.workspace.paths import make_private
+from kbtui.workspace.paths import make_private_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -43,7 +43,7 @@ class SqliteStore:
         Waits up to `wait` seconds for other writers.
         """
         with self.explaining_errors():
-            make_private(self.path.parent)
+            make_private_directory(self.path.parent)
             with closing(self.connect(wait)) as db:
                 db.execute("BEGIN IMMEDIATE")
                 try:

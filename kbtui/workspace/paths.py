@@ -11,7 +11,7 @@ import stat
 import sys
 
 try:
-    # As `random` does: `hashlib` loads a whole cryptographic library.
+    # As in the module `random`: importing `hashlib` would load OpenSSL.
     from _sha256 import sha256  # type: ignore[import-not-found,unused-ignore]
 except ImportError:
     from hashlib import sha256
@@ -132,13 +132,16 @@ def _hash_text(text: str) -> str:
     return str(sha256(os.fsencode(text)).hexdigest()[:16])
 
 
-def to_wire(path: str) -> str:
-    """Return a path as UTF-8, which processes whose locales have other encodings can compare."""
+def path_to_utf8(path: str | os.PathLike[str]) -> str:
+    """Return a path as UTF-8, for other processes and for libraries written in Rust.
+
+    Python decodes paths in the encoding of the locale, which may be another one there.
+    """
     return os.fsencode(path).decode("utf-8", "surrogateescape")
 
 
-def from_wire(path: str) -> str:
-    """Return the path of this process for one made by `to_wire`."""
+def path_from_utf8(path: str) -> str:
+    """Return the path of this process for one made by `path_to_utf8`."""
     return os.fsdecode(path.encode("utf-8", "surrogateescape"))
 
 
@@ -177,10 +180,10 @@ def read_environment_state() -> str:
     except OSError:
         state = "none"
     zone, model = os.environ.get("TZ", ""), os.environ.get("KBTUI_MODEL", "")
-    return to_wire("\n".join((cache_home(), data_home(), settings, state, zone, model)))
+    return path_to_utf8("\n".join((cache_home(), data_home(), settings, state, zone, model)))
 
 
-def make_private(folder: Path) -> None:
+def make_private_directory(folder: Path) -> None:
     """Make a directory and its missing parents with mode 0700; raises `OSError`.
 
     `Path.mkdir` would give the parents the mode that the umask allows.
@@ -188,13 +191,8 @@ def make_private(folder: Path) -> None:
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
     except FileNotFoundError:
-        make_private(folder.parent)
+        make_private_directory(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)
-
-
-def as_utf8(path: Path) -> str:
-    """Return a path for libraries written in Rust, which take it as UTF-8."""
-    return os.fsencode(path).decode("utf-8", "surrogateescape")
 
 
 def path_from_root(root: Path, path: Path) -> str:

@@ -84,7 +84,7 @@ def test_later_layers_win_field_by_field_and_lists_replace(
         ('learned = "x"', "kb.topic.bad.learned", "must be a list of strings", None),
         ("disabled = [1]", "kb.topic.bad.disabled", "must be a list of strings", None),
         ('subjects = "/etc"', "kb.topic.bad.subjects", "must be relative", "such as"),
-        ('subjects = "../x"', "kb.topic.bad.subjects", "leads out of the workspace", "such as"),
+        ('subjects = "../x"', "kb.topic.bad.subjects", "is outside the workspace", "such as"),
         ('subjects = "a/../../x"', "kb.topic.bad.subjects", "leads out", "such as"),
         ('subjects = ""', "kb.topic.bad.subjects", "missing", "subjects ="),
         ('subjects = "a\\u0000"', "kb.topic.bad.subjects", "NUL", None),
@@ -146,7 +146,7 @@ def test_a_broken_kb_toml_leaves_other_layers(build: Build, workspace: Workspace
         ("missing", "missing does not exist"),
         ("a/x.md", "a/x.md is not a directory"),
         ("a/x.md/deeper", "a/x.md/deeper is not a directory"),
-        ("out", "out leads out of the workspace"),
+        ("out", "out is outside the workspace"),
         ("circle", "circle cannot be read: "),
     ],
 )

@@ -370,8 +370,8 @@ def test_links_are_followed_inside_the_workspace_only(tmp_path: Path) -> None:
     found = scan_topic(str(root), str(root / "t"))
     assert found.slugs == ["a", "file", "folder/b", "folder/c/d"]
     assert sorted(found.mistakes) == [
-        ("a link leads out of the workspace", "out.md"),
-        ("a link leads out of the workspace", "outdir"),
+        ("the link leads out of the workspace", "out.md"),
+        ("the link leads out of the workspace", "outdir"),
     ]
 
 

@@ -63,7 +63,7 @@ def test_the_topic_may_be_named_by_title_or_be_the_only_one(builder: Builder) ->
     assert authoring.choose_topic(known, "the guide").id == "guide"
     assert authoring.choose_topic(known, None).id == "guide"
     builder.topics(guide={}, ops={})
-    with pytest.raises(UsageError, match="name the topic"):
+    with pytest.raises(UsageError, match="choose a topic"):
         authoring.choose_topic(knowledge(builder), None)
 
 
