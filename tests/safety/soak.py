@@ -41,19 +41,19 @@ CURVES = {
     "machine_ms": "the same piece of work each time, median, ms",
 }
 GROWTH_MOST = {"engine_mb": 1.25, "client_mb": 1.15, "descriptors": 1.3, "threads": 1.3, "lexical_ms": 1.7, "hybrid_ms": 1.7, "behind_s": 1.5, "engine_cpu": 1.5}  # fmt: skip
-"""How much the median of the last quarter may be over that of the quarter before half time.
+"""The highest allowed ratio of the last quarter's median to that of the second quarter.
 
-Lance takes up to a dozen threads more, once: when a table of 10,000 rows gets its first index.
+Lance starts up to a dozen threads when a table of 10,000 rows gets its first index.
 """
 OF_THE_MACHINE = frozenset({"lexical_ms", "hybrid_ms"})
-"""Judged by how often the same piece of work fits in: what else this machine does is not ours."""
+"""Compared with the time of a fixed piece of work, so that other load on the machine does not count."""
 
 SOON = 3.0
-"""Seconds within which a marked edit should be found; one that takes longer shows while it does."""
+"""The seconds within which a marked edit should be found; a longer time is shown while it lasts."""
 
 
 class Bed:
-    """The workspace, what changes in it, and who asks."""
+    """A workspace, the changes to it, and the clients that search it."""
 
     def __init__(self, base: Path, minutes: float, megabytes: float) -> None:
         for name in ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME",
@@ -87,7 +87,7 @@ class Bed:
         self.builder.subject(f"notes/n{number}.md", f"# Note {number}\n\n{mark}\n\n{parts}\n")
 
     def grow(self) -> None:
-        """Add to the conversation, as JP does: the whole file anew, renamed over the old.
+        """Append to the conversation like JP, which writes a new file and renames it over the old one.
 
         What is there is copied and not read, so that this process's memory is the client's.
         """
@@ -110,7 +110,7 @@ class Bed:
         fresh.replace(old)
 
     def turn(self) -> list[str]:
-        """The elements of one more turn, as they stand in the file."""
+        """Return the elements of one more turn as they are in the file."""
         text = self.text(400)
         when = {"timestamp": "2026-01-01 00:00:00.0"}
         events = [{"type": "turn_start"}, asked(text[:200]), said(text)]
@@ -126,7 +126,7 @@ class Bed:
         return (time.perf_counter() - began) * 1000
 
     def work(self) -> float:
-        """How long the same piece of work takes now, in milliseconds."""
+        """Return how long a fixed piece of work takes now, in milliseconds."""
         began = time.perf_counter()
         sorted(range(20_000), key=self.numbers.__getitem__)
         return (time.perf_counter() - began) * 1000
@@ -144,7 +144,7 @@ def _now() -> Any:
 
 
 def soak(bed: Bed, minutes: float, out: Path) -> list[dict[str, float]]:
-    """Run, and write a row every ten seconds."""
+    """Run the test and write a row every ten seconds."""
     rows: list[dict[str, float]] = []
     began = time.monotonic()
     second = 0
@@ -161,7 +161,7 @@ def soak(bed: Bed, minutes: float, out: Path) -> list[dict[str, float]]:
             number = bed.random.randrange(200)
             if not mark:
                 mark, marked, since = f"marked{second}", number, now
-            # The marked one stays as it is until it is found.
+            # The marked subject does not change until it is found.
             bed.edit(number, mark if number == marked else "")
             for number in range(5):
                 mode = "hybrid" if number % 2 else "lexical"
@@ -205,9 +205,9 @@ def measured(bed: Bed, spans: dict[str, list[float]]) -> dict[str, float]:
 
 
 def memory(process: psutil.Process) -> tuple[float, float]:
-    """In MB, what a process took for itself, and what of files it has mapped that no other has.
+    """Return a process's private memory and its unshared mapped files, in MB.
 
-    The second, most of it the keyword index, the system holds as long as it likes, and can drop.
+    The second is mostly the keyword index, which the system may keep in memory or drop.
     """
     try:
         rows = Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines()[1:]
@@ -219,7 +219,7 @@ def memory(process: psutil.Process) -> tuple[float, float]:
 
 
 def drawn(rows: list[dict[str, float]]) -> str:
-    """The curves below each other, as SVG."""
+    """Return the curves, one below the other, as SVG."""
     width, height, gap = 720, 90, 34
     last = rows[-1]["seconds"] or 1.0
     parts = []
@@ -248,7 +248,7 @@ def drawn(rows: list[dict[str, float]]) -> str:
 
 
 def grown(rows: list[dict[str, float]]) -> list[str]:
-    """What is higher in the last quarter than in the one before half time by more than it may."""
+    """Return the figures that are too much higher in the last quarter than in the second one."""
     quarter = len(rows) // 4
     found = []
     for name, most in GROWTH_MOST.items():

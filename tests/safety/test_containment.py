@@ -1,4 +1,4 @@
-"""Nothing outside the workspace is read into the index or shown on any face, however it is pointed at."""
+"""Nothing outside the workspace is indexed or shown, whatever links or paths point to it."""
 
 import json
 import os
@@ -72,7 +72,7 @@ def built(
     ):
         (notes / name).write_text(f"# {name}\n\nA harmless heron.\n")
     builder.conversation(1, [[asked("Where is the otter?"), said("In the river.")]], title="Talk")
-    # A whole conversation, and the events of one, that lie elsewhere.
+    # A link to a conversation elsewhere, and one to the events of another.
     conversations = workspace_root / ".jp/conversations"
     (conversations / "17800000005").symlink_to(talks / "17800000005")
     half = builder.conversation(6, [[asked("mine")]], title="Half")
@@ -109,7 +109,7 @@ def test_no_command_shows_what_lies_outside(built: Builder, step: int) -> None:
     for words in commands()[::step]:
         out, err, code = on_pipe(["-w", str(built.root), *words])
         text = (out + err).decode()
-        # What was asked for is repeated in answers.
+        # Answers repeat the reference that was requested.
         assert OUTSIDE not in text.replace(OUTSIDE[:4] + " ", ""), (words, text)
         assert "Traceback" not in text, (words, text)
         assert code in {0, 1, 2, 3}, (words, code)

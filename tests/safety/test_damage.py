@@ -1,4 +1,4 @@
-"""Whatever happens to the cache, the next start's index is what a fresh build gives, with no hand laid on it."""
+"""Whatever happened to the cache, the next start repairs the index without the user's help."""
 
 import os
 import random
@@ -54,7 +54,7 @@ def until(condition: Callable[[], Any], seconds: float = 60.0) -> None:
 
 
 def is_fresh(builder: Builder, fresh: dict[str, Any]) -> bool:
-    """Whether the index in use is what a fresh build gives, whole to the last bit."""
+    """Whether the index in use is undamaged and equals a fresh build."""
     folder = generations.find_current_generation(builder.workspace.cache_dir)
     try:
         return (
@@ -67,13 +67,13 @@ def is_fresh(builder: Builder, fresh: dict[str, Any]) -> bool:
 
 
 def content_files(cache: Path) -> list[Path]:
-    """The files of which every bit counts; locks, logs and SQLite's shared memory are none."""
+    """Return the files in which every bit matters, without locks, logs and SQLite's shared memory."""
     kept = (path for path in cache.rglob("*") if path.is_file() and path.stat().st_size)
     return [path for path in kept if path.suffix not in {".lock", ".sqlite-shm"}]
 
 
 def hurt(cache: Path, random_: random.Random) -> str:
-    """Flip a bit of a file, cut it short, or take it away; gives what was done."""
+    """Flip a bit of a file, truncate it or delete it; return what was done."""
     return hurt_file(
         random_.choice(content_files(generations.find_current_generation(cache) or cache)), random_
     )
@@ -139,7 +139,7 @@ def test_no_flipped_bit_of_content_goes_unnoticed(built: Builder, name: str) -> 
         if path.suffix == ".json":
             continue
         data = bytearray(path.read_bytes())
-        # The last bytes are tantivy's own note on the file: its version, and the checksum.
+        # The last bytes are tantivy's footer with version and checksum.
         at, bit = random_.randrange(max(1, len(data) - 150)), 1 << random_.randrange(8)
         data[at] ^= bit
         path.write_bytes(data)

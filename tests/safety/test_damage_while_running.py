@@ -1,4 +1,4 @@
-"""Damage that happens while the engine runs: named, mended, and never taken for an empty answer."""
+"""Damage while the engine runs is reported and repaired, and never gives an empty answer."""
 
 import os
 import shutil
@@ -19,8 +19,8 @@ from kbtui.index.generations import find_damage
 @pytest.fixture
 def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Builder]:
     monkeypatch.setenv("KBTUI_MODEL", "off")
-    # On a busy machine the usual five seconds pass between two commands, and an engine that
-    # starts looks for damage by itself.
+    # On a busy machine an engine may end between two commands, and a new one checks for damage by
+    # itself.
     monkeypatch.setenv("KBTUI_ENGINE_IDLE", "120")
     builder = Builder(workspace_root)
     builder.topics(guide={})
@@ -30,7 +30,7 @@ def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bui
     builder.conversation(1, [[asked("Where are the otters?"), said("In the rivers.")]])
     with closing(connect(builder.workspace)) as engine:
         assert engine.request("refresh", wait=60)["done"]
-        # The look for damage that follows an engine's start is over.
+        # The check for damage after an engine's start has ended.
         assert engine.request("refresh", check=True, wait=60)["done"]
     yield builder
     kill_engine(builder)
@@ -52,7 +52,7 @@ def folder(builder: Builder) -> Path:
 def flip(path: Path, at: int) -> None:
     data = bytearray(path.read_bytes())
     data[at % len(data)] ^= 0x55
-    # In place, as a failing disk does it: whoever has the file mapped sees it too.
+    # In place, like a failing disk, so that processes that have mapped the file see it too.
     with path.open("r+b") as file:
         file.write(data)
 
@@ -74,7 +74,7 @@ def damage_segment(builder: Builder, suffix: str) -> None:
 def test_a_search_of_a_damaged_index_is_answered_by_a_new_one(built: Builder, suffix: str) -> None:
     before = command(built, "search", "otters", "--limit", "20")
     damage_segment(built, suffix)
-    # One that is not answered by the engine's warm index, and one that is.
+    # One question that the engine's open index cannot answer, and one that it can.
     for words in (["search", "otters", "--limit", "20", "--mode", "lexical", "--since", "2001-01-01"],
                   ["search", "otters", "--limit", "20"]):  # fmt: skip
         done = command(built, *words)

@@ -1,4 +1,4 @@
-"""The engine's door: this user's alone, bounded, and nobody at it can hurt another."""
+"""The engine's socket serves only this user, within limits, and clients cannot harm each other."""
 
 import json
 import os
@@ -131,7 +131,7 @@ while True:
     guest = door.accept()[0]
     print(guest.recv(4096), flush=True)
 """
-"""A process of another user that listens where the engine would."""
+"""A process of another user that listens on the engine's socket."""
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can start another user's process")
@@ -189,7 +189,7 @@ def test_an_engine_ends_calmly_while_a_client_waits_for_its_model(
 
 
 def as_another_user(builder: Builder) -> bytes:
-    """What a process of another user hears; only root can become one."""
+    """Connect as another user, which only root can do, and return what that user receives."""
     place = get_socket_path(builder.workspace)
     for path in (place, *list(place.parents)[:2]):
         path.chmod(path.stat().st_mode | 0o077)  # so that only the engine itself refuses
@@ -217,7 +217,7 @@ def as_another_user(builder: Builder) -> bytes:
 
 
 class _Writer:
-    """A connection whose peer is of `uid`."""
+    """A connection whose peer has the user id `uid`."""
 
     def __init__(self, uid: int) -> None:
         self._uid = uid
@@ -245,12 +245,12 @@ def test_silent_clients_do_not_keep_others_out(built: Builder) -> None:
     engine = connect(built.workspace)
     silent = [plug(built) for _ in range(MAX_UNGREETED * 3)]
     try:
-        # As every client comes in: while the queue is full, it tries again.
+        # Like every client, this one retries while the queue is full.
         newcomer = connect(built.workspace, start=False)
         assert newcomer.request("status")["pid"] == engine.pid
         newcomer.close()
         assert engine.request("status")["pid"] == engine.pid
-        # Those that were silent longest were let go.
+        # The connections that were silent longest were closed.
         assert silent[0].recv(1) == b""
     finally:
         for one in silent:
@@ -275,9 +275,9 @@ def test_half_a_frame_and_a_huge_one_end_only_their_own_connection(built: Builde
 def test_nothing_is_ever_unpickled_or_evaluated() -> None:
     wrong = re.compile(
         r"^\s*(?:import|from) (?:pickle|shelve|dill|cloudpickle|joblib)\b"
-        # Writing a row's bytes for a checksum reads nothing.
+        # `marshal.dumps` for a checksum reads nothing, so it is allowed.
         r"|^\s*import marshal\b|^\s*from marshal import (?!dumps$)|\bmarshal\."
-        # The one loader that is named `Loader` is a safe one that refuses aliases too.
+        # The only class named `Loader` is a safe loader that also refuses aliases.
         r"|(?<![\w.])(?:eval|exec)\(|yaml\.(?:unsafe_)?load\((?!source, Loader\))|\bshell=True",
         re.MULTILINE,
     )

@@ -1,4 +1,4 @@
-"""Reading takes no lock on a file of the workspace, and waits for nobody else's."""
+"""Reading locks no file of the workspace, and does not wait for other programs' locks."""
 
 import fcntl
 import os
@@ -40,7 +40,7 @@ def files_of(root: Path) -> list[Path]:
 
 @contextmanager
 def all_locked(root: Path) -> Iterator[None]:
-    """As by programs that write every file at once, by both kinds of lock."""
+    """Lock every file in both ways, like programs that write them."""
     with ExitStack() as held:
         for path in files_of(root):
             file = held.enter_context(path.open("rb+"))
@@ -51,7 +51,7 @@ def all_locked(root: Path) -> Iterator[None]:
 
 @contextmanager
 def locks_seen(root: Path) -> Iterator[set[str]]:
-    """The kernel's list of locks, looked at all the time: those on files and directories of a tree."""
+    """Polls the kernel's list of locks for those on files and directories of a tree."""
     inodes = {str(path.stat().st_ino): str(path) for path in [root, *root.rglob("*")]}
     device = _device(root)
     found: set[str] = set()
@@ -73,14 +73,14 @@ def locks_seen(root: Path) -> Iterator[set[str]]:
 
 
 def _locked() -> Iterator[tuple[str, str]]:
-    """Device and inode of every lock in the kernel's list."""
+    """Return device and inode of every lock in the kernel's list."""
     for line in Path("/proc/locks").read_text().splitlines():
         device, _, inode = line.replace("-> ", "").split()[5].rpartition(":")
         yield device, inode
 
 
 def _device(root: Path) -> str:
-    """The file system of a tree, as the kernel's list names it."""
+    """Return the device number of a tree's file system, as in the kernel's list."""
     probe = next(path for path in files_of(root))
     with probe.open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_SH)
@@ -116,7 +116,7 @@ def test_a_lock_is_seen_where_there_is_one(copied: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_no_command_and_no_screen_asks_the_kernel_for_one(copied: Path, tmp_path: Path) -> None:
-    """Debian's `strace` follows the commands, the screen, the engine, and their native libraries."""
+    """Run commands, screen and engine under `strace`, which also sees native libraries."""
     here = str(Path(__file__).parent)
     trace = tmp_path / "trace"
     done = subprocess.run(

@@ -45,7 +45,7 @@ def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bui
 
 
 def change(builder: Builder, random_: random.Random, number: int) -> None:
-    """One of the things that happen while others read; s1 and talk 1 stay."""
+    """Apply one random change that keeps subject s1 and conversation 1."""
     kind = random_.randrange(5)
     name = f"guide/s{random_.randrange(2, 40)}.md"
     if kind < 2:
@@ -56,7 +56,7 @@ def change(builder: Builder, random_: random.Random, number: int) -> None:
         turns = [[asked(f"more {number}"), said(f"answer {number}")]] * random_.randint(1, 4)
         builder.conversation(10 + random_.randrange(10), turns, title=f"Grown {number}")
     else:
-        # As an editor saves: whole or not at all.
+        # Like an editor, which replaces the whole file.
         fresh = builder.root / ".jp/kb.toml.new"
         disabled = f"s{random_.randrange(30, 40)}"
         fresh.write_text(f'[kb.topic.guide]\nsubjects = "docs/guide"\ndisabled = ["{disabled}"]\n')
@@ -64,7 +64,7 @@ def change(builder: Builder, random_: random.Random, number: int) -> None:
 
 
 class Assistant:
-    """An MCP server, and the client that asks it, line by line."""
+    """An MCP server and a client that sends it lines."""
 
     def __init__(self, root: Path) -> None:
         self.process = subprocess.Popen(
@@ -172,7 +172,7 @@ def test_nobody_sees_an_error_and_nothing_is_lost(built: Builder, tmp_path: Path
         screen.keys("\x11")
         assert screen.leave() == 0
     assert failed == []
-    # After quiet.
+    # After all changes.
     engine = connect(built.workspace)
     assert engine.request("refresh", wait=60, timeout=90)["done"]
     index = Index(built.workspace, Settings(model="off"), cache_dir=tmp_path / "fresh")
@@ -185,7 +185,7 @@ def test_nobody_sees_an_error_and_nothing_is_lost(built: Builder, tmp_path: Path
 
 
 def refreshed(builder: Builder) -> None:
-    """Wait for a refresh; an engine that just lost its cache says so by going away."""
+    """Wait for a refresh; an engine whose cache was just removed closes the connection."""
     end = time.monotonic() + 120
     while True:
         try:

@@ -1,4 +1,4 @@
-"""A cache directory that other machines share: no engine is started on it, and that is said."""
+"""No engine starts with a cache directory on a network file system, and a message says so."""
 
 import os
 from pathlib import Path
@@ -16,7 +16,7 @@ from kbtui.workspace import load_settings
 
 @pytest.fixture
 def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The table of mounts, which a test writes."""
+    """A mount table that tests write."""
     path = tmp_path / "mountinfo"
     monkeypatch.setattr(client, "MOUNT_TABLE", path)
     return path

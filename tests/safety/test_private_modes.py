@@ -1,4 +1,4 @@
-"""What kbtui makes outside the workspace is for its user alone, whatever the umask says."""
+"""Files that kbtui creates outside the workspace are private, whatever the umask is."""
 
 import os
 import stat
@@ -16,7 +16,7 @@ NOTHING_SET = ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_
 
 @pytest.fixture
 def built(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Builder]:
-    """A workspace, and a home in which no directory of the XDG specification exists yet."""
+    """A workspace and a home directory without any XDG directory."""
     for variable in NOTHING_SET:
         monkeypatch.delenv(variable)
     monkeypatch.setenv("KBTUI_MODEL", "off")

@@ -1,4 +1,4 @@
-"""Reading touches no file of the workspace and nothing of the network, whatever is read with."""
+"""Reading writes no file of the workspace and opens no connection, in every front end."""
 
 import shutil
 import socket
@@ -33,7 +33,7 @@ WRITING = {
     "tools install and uninstall": "write tool definitions",
     "the workshop's w, e in the reader": "write kb.toml, open an editor",
 }
-"""What says that it writes, and is therefore not run here."""
+"""Commands that are documented to write, and are not run here."""
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def copied(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     monkeypatch.setenv("KBTUI_MODEL", "off")
     root = tmp_path / "ws"
     shutil.copytree(Path(__file__).parents[2] / "assets/demo", root)
-    # JP keeps copies of its own beside the workspace's.
+    # JP keeps its own copies beside those of the workspace.
     (root / ".jp/.id").write_text("ab1cd\n")
     mine = home / "jp/workspace/ws-ab1cd"
     shutil.copytree(root / ".jp/conversations", mine / "conversations")
@@ -50,24 +50,24 @@ def copied(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
 
 
 QUICK = ["topics", "conversation", "show", "cites", "entries", "search", "index", "doctor"]
-"""Commands whose first form is run in the quick test."""
+"""Commands of which the quick test runs the first form."""
 
 
 def run_commands(root: Path, commands: list[list[str]]) -> list[str]:
-    """Run reading commands; gives what went wrong."""
+    """Run reading commands; return the errors."""
     failed = []
     talk = f"jp-c{min(path.name for path in (root / '.jp/conversations').glob('1*'))[:11]}"
     for words in commands:
         given = [word.replace("TALK", talk).replace("ROOT", str(root)) for word in words]
         _, err, code = on_pipe(["-w", str(root), *given])
-        # `kbtui model` says by its code that the model is switched off.
+        # The exit code of `kbtui model` says that the model is switched off.
         if code not in {0, 1, 2, 3 * (words == ["model"])} or b"Traceback" in err:
             failed.append(f"{given}: {code} {err.decode()[-500:]}")
     return failed
 
 
 def run_all(root: Path) -> list[str]:
-    """Run every reading command, and open every screen; gives what went wrong."""
+    """Run every reading command and open every screen; return the errors."""
     failed = run_commands(root, READING)
     raw, code = on_terminal(["-w", str(root), "search", "retry"])
     if code:

@@ -1,4 +1,4 @@
-"""A pipe, a device, a socket or a circle of links where a file is expected: nothing hangs, and the rest is read."""
+"""A pipe, device, socket or circular link in place of a file: nothing hangs, and other files are read."""
 
 import json
 import os
@@ -60,7 +60,7 @@ def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bui
 
 
 def replace(place: Path, put: Callable[[Path], None]) -> None:
-    """Put something else in place of what is there."""
+    """Replace a file by something else."""
     if place.is_dir():
         shutil.rmtree(place)
     place.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Watches a tree for anything but reading (inotify), and a network namespace for any attempt to leave it."""
+"""Detects writes to a directory tree (inotify) and connections out of a network namespace."""
 
 import ctypes
 import os
@@ -12,7 +12,7 @@ from typing import Any
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
-# Everything that inotify knows but IN_ACCESS, IN_OPEN and IN_CLOSE_NOWRITE, which are reading.
+# All events except IN_ACCESS, IN_OPEN and IN_CLOSE_NOWRITE, which mean reading.
 _CHANGES = {
     0x002: "modified", 0x004: "attributes changed", 0x008: "closed after writing", 0x040: "moved away",
     0x080: "moved here", 0x100: "created", 0x200: "deleted", 0x400: "deleted itself", 0x800: "moved itself",
@@ -21,7 +21,7 @@ _EVENT = struct.Struct("iIII")
 
 
 class Watch:
-    """What happens to a tree; `events` are (what, path)."""
+    """Watches a tree for anything other than reading."""
 
     def __init__(self, *roots: Path) -> None:
         self._descriptor = _LIBC.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -36,7 +36,7 @@ class Watch:
                 self._paths[number] = folder
 
     def events(self) -> list[tuple[str, str]]:
-        """What happened since the last call."""
+        """Return the events since the last call, as pairs of kind and path."""
         found = []
         while data := self._read():
             at = 0
@@ -70,7 +70,7 @@ def watched(*roots: Path) -> Iterator[Watch]:
 
 
 def without_network(work: Callable[[], Any]) -> tuple[Any, dict[str, int]]:
-    """Run `work` in a process without a network; gives its result, and what tried to leave.
+    """Run `work` in a process without a network; return its result and its attempts to connect.
 
     Where the system allows it, the process and all that it starts have a network namespace
     without a route, whose counters tell of every attempt, native code's too. Everywhere,
@@ -107,7 +107,7 @@ def without_network(work: Callable[[], Any]) -> tuple[Any, dict[str, int]]:
 def _isolate() -> Callable[[], dict[str, int]]:
     uid, gid = os.getuid(), os.getgid()
     if _LIBC.unshare(0x40000000) != 0 and _LIBC.unshare(0x50000000) == 0:
-        # Not root: a user namespace gives the right to a network one.
+        # Without root, a user namespace gives the right to create a network namespace.
         Path("/proc/self/setgroups").write_text("deny")
         Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
         Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
@@ -115,7 +115,7 @@ def _isolate() -> Callable[[], dict[str, int]]:
 
 
 def _audited() -> Callable[[], dict[str, int]]:
-    """Note each socket that is not local in a file that forks share."""
+    """Record each socket that is not local in a file that forks share."""
     note = os.open("/tmp", os.O_TMPFILE | os.O_RDWR | os.O_APPEND)
     os.set_inheritable(note, True)
     names = {"socket.connect", "socket.sendto", "socket.bind", "socket.getaddrinfo"}
@@ -136,7 +136,7 @@ def _audited() -> Callable[[], dict[str, int]]:
 
 
 def _counted(tried: object) -> dict[str, int]:
-    """What the namespace counted of connections and packets."""
+    """Return the namespace's counters of connections and packets."""
     found: dict[str, int] = {}
     wanted = {"Ip": {"OutRequests", "OutNoRoutes"}, "Tcp": {"ActiveOpens"}, "Udp": {"OutDatagrams"}}
     lines = Path("/proc/self/net/snmp").read_text().splitlines()
