@@ -181,7 +181,7 @@ class IndexWorker:
                 self.error = None
                 self.topic_folders = index.topic_folders
                 self._on_refreshed(changes)
-                if changes.unfinished:
+                if changes.is_unfinished:
                     self._is_retry_requested = self._is_retry_requested or retry
                     return True
                 self.first_refresh.set()

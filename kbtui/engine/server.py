@@ -266,7 +266,7 @@ class EngineServer:
             "phase": progress.phase,
             "done": progress.done,
             "total": progress.total,
-            "waits": progress.waits,
+            "waits": progress.pause_reason,
             "seconds_left": self._time_estimate.estimate_seconds(
                 progress.phase, progress.done, progress.total
             ),
@@ -278,7 +278,7 @@ class EngineServer:
 
     def _on_refreshed(self, changes: RefreshChanges) -> None:
         self._file_watcher.watch_topics(self._index_worker.topic_folders)
-        if not changes.unfinished:
+        if not changes.is_unfinished:
             self._index_progress = None
         if changes or not self._index_worker.has_notified:
             self._index_worker.has_notified = True

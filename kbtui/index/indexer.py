@@ -55,7 +55,7 @@ class IndexStorage:
         `rebuild` creates a new generation; the old one stays in use until `publish`.
         """
         self.cache_dir, self.settings = cache_dir, settings
-        self._behind = 0
+        self._uncommitted = 0
         self._unpublished = False
         make_private_directory(cache_dir)
         self.folder = self._choose_folder(rebuild)
@@ -143,7 +143,7 @@ class IndexStorage:
 
     def remove_entries(self, gone: list[str]) -> list[Entry]:
         """Remove entries by id; return those that existed."""
-        self._behind += len(gone)
+        self._uncommitted += len(gone)
         found = [entry for id_ in gone if (entry := self.catalog.get_entry(id_)) is not None]
         seq = self.catalog.begin()
         for entry_id in gone:
@@ -158,7 +158,7 @@ class IndexStorage:
         """Replace entries or parts of them, each with its citations, in one transaction."""
         if not batches:
             return
-        self._behind += len(batches)
+        self._uncommitted += len(batches)
         seq = self.catalog.begin()
         results: list[tuple[bool, WriteResult]] = []
         try:
@@ -166,19 +166,19 @@ class IndexStorage:
                 # Read here, because an earlier item may belong to the same entry.
                 old = self.catalog.get_entry(batch.entry.id)
                 written = self.catalog.put_entry(
-                    batch.entry, batch.chunks, seq, start=batch.start, mark=batch.mark
+                    batch.entry, batch.chunks, seq, start=batch.first_ordinal, mark=batch.mark
                 )
                 results.append((_has_same_document_fields(old, batch.entry), written))
                 if batch.entry.conversation is not None:
-                    self.catalog.replace_citations(batch.entry, rows, after=batch.after)
+                    self.catalog.replace_citations(batch.entry, rows, after=batch.after_turn)
             self.catalog.commit()
         except BaseException:
             self.catalog.rollback()
             raise
         for (batch, _), (same, written) in zip(batches, results, strict=True):
             writer = self.writers[batch.entry.hidden]
-            if batch.start or (same and batch.entry.conversation is not None):
-                writer.update_chunks(batch.entry, batch.before, batch.chunks, written)
+            if batch.first_ordinal or (same and batch.entry.conversation is not None):
+                writer.update_chunks(batch.entry, batch.chunks_before, batch.chunks, written)
             else:
                 writer.replace_entry(batch.entry, batch.chunks)
             self.writers[not batch.entry.hidden].remove_entry(batch.entry.id)
@@ -221,10 +221,10 @@ class IndexStorage:
         for hidden, writer in self.writers.items():
             # Commit only an index that changed: changes of hidden entries must not affect the
             # visible index's statistics, and a commit is the slowest step after a save.
-            if writer.has_changes or (hidden and self._behind > MAX_LAG):
+            if writer.has_changes or (hidden and self._uncommitted > MAX_LAG):
                 writer.commit(seq)
                 if hidden:
-                    self._behind = 0
+                    self._uncommitted = 0
 
 
 def _has_stale_documents(writer: KeywordIndexWriter) -> bool:
@@ -254,7 +254,7 @@ STOP_CHECK_ITEMS = 64
 class RefreshChanges:
     """What a refresh changed: subjects (`topic/slug`), conversations (ids), and removed entries.
 
-    `knowledge` says that topics or subjects changed. `unfinished` says that the refresh made way
+    `knowledge` says that topics or subjects changed. `is_unfinished` says that the refresh made way
     for another one, which continues with the rest.
     """
 
@@ -262,7 +262,7 @@ class RefreshChanges:
     subjects: list[str] = field(default_factory=list)
     conversations: list[str] = field(default_factory=list)
     removed: int = 0
-    unfinished: bool = False
+    is_unfinished: bool = False
 
     def __bool__(self) -> bool:
         return bool(self.knowledge or self.subjects or self.conversations or self.removed)
@@ -272,14 +272,14 @@ class RefreshChanges:
 class IndexProgress:
     """How far a phase of work is.
 
-    `phase` is "keywords" (then `done` and `total` count entries) or "vectors" (chunks). `waits` says
+    `phase` is "keywords" (then `done` and `total` count entries) or "vectors" (chunks). `pause_reason` says
     why the work pauses, if it does.
     """
 
     phase: str
     done: int
     total: int
-    waits: str | None = None
+    pause_reason: str | None = None
 
 
 class _RefreshStopped(Exception):
@@ -358,12 +358,12 @@ class Index:
         try:
             subjects, conversations, gone = self._find_differences(knowledge, retry)
         except _RefreshStopped:
-            return RefreshChanges(unfinished=True)
+            return RefreshChanges(is_unfinished=True)
         changes = RefreshChanges()
         self._save_configuration_state(knowledge, changes)
         if gone or subjects or conversations:
             self._index_differences(gone, subjects, conversations, knowledge, changes)
-        if not self._stop.is_set() and not changes.unfinished:
+        if not self._stop.is_set() and not changes.is_unfinished:
             self._storage.publish()
         return changes
 
@@ -458,11 +458,16 @@ class Index:
         batches: list[tuple[IngestBatch, CitationRows]] = []
         self._on_progress(IndexProgress("keywords", 0, len(work)))
         for batch in self._read_batches(work, changes):
-            batches.append((batch, _make_citation_rows(batch.read, targets) if batch.read else []))
-            done += batch.last
+            batches.append(
+                (
+                    batch,
+                    _make_citation_rows(batch.conversation, targets) if batch.conversation else [],
+                )
+            )
+            done += batch.is_last
             now = time.monotonic()
             # Write each part of a conversation before reading the next, which builds on it.
-            if not batch.last or len(batches) >= BATCH_ENTRIES or now - written > BATCH_SECONDS:
+            if not batch.is_last or len(batches) >= BATCH_ENTRIES or now - written > BATCH_SECONDS:
                 self._storage.put_batches(batches)
                 batches, written = [], now
                 self._on_progress(IndexProgress("keywords", done, len(work)))
@@ -470,7 +475,7 @@ class Index:
                     self._storage.commit_keyword_indexes()
                     committed, pause = now, min(pause * 2, COMMIT_SECONDS_MAX)
                 if now - began > PATIENCE_SECONDS and done < len(work) and self._should_yield():
-                    changes.unfinished = True
+                    changes.is_unfinished = True
                     break
         self._storage.put_batches(batches)
         self._storage.commit_keyword_indexes()

@@ -202,28 +202,28 @@ def set_vector_hashes(entry: Entry, chunks: list[Chunk], *, first: int = 0) -> l
 BATCH_BYTES = 512 << 10
 """About how many bytes of a long conversation are indexed at a time."""
 WHOLE_BYTES_MAX = 2 << 20
-"""A conversation of at most this many bytes is indexed at once."""
+"""A conversation of at max_bytes this many bytes is indexed at once."""
 UNFINISHED_SUFFIX = " …"
 """Ends the signature of an entry while later parts of its conversation are not indexed yet."""
 
 
 @dataclass
 class IngestBatch:
-    """An entry, or a part of one, ready to be written: its chunks from ordinal `start` on.
+    """An entry, or a part of one, ready to be written: its chunks from ordinal `first_ordinal` on.
 
-    `before` are some chunks before them, `read` are the turns that they were made from, and `after`
-    is the number of the turn before those. `mark` says where to resume, `last` that this is the
+    `chunks_before` are some chunks before them, `conversation` has the turns that they were made from,
+    and `after_turn` is the number of the turn before those. `mark` says where to resume, `is_last` that this is the
     entry's last part.
     """
 
     entry: Entry
     chunks: list[Chunk]
-    before: list[Chunk] = field(default_factory=list)
-    start: int = 0
-    read: Conversation | None = None
-    after: int = 0
+    chunks_before: list[Chunk] = field(default_factory=list)
+    first_ordinal: int = 0
+    conversation: Conversation | None = None
+    after_turn: int = 0
     mark: str | None = None
-    last: bool = True
+    is_last: bool = True
 
 
 def read_subject_batch(subject: Subject) -> IngestBatch:
@@ -253,30 +253,32 @@ def read_conversation_batches(
     if not conversation_format.has_parts(info):
         yield _read_whole_conversation(info, embed_tool_results)
         return
-    held = _find_known_part(catalog, make_conversation_entry(info))
-    most = BATCH_BYTES if info.size > WHOLE_BYTES_MAX else WHOLE_BYTES_MAX
+    known = _find_known_part(catalog, make_conversation_entry(info))
+    max_bytes = BATCH_BYTES if info.size > WHOLE_BYTES_MAX else WHOLE_BYTES_MAX
     while True:
         entry = make_conversation_entry(info)
         with suppress(OSError):
             entry.stat = format_file_state(info.events_path.stat()) if info.events_path else ""
-        part = conversation_format.load_part(info, held.mark if held else None, most)
+        part = conversation_format.load_part(info, known.mark if known else None, max_bytes)
         if part is None:
             yield _read_whole_conversation(info, embed_tool_results)
             return
-        piece, held = _make_batch(
-            catalog, entry, part, held if part.start else None, embed_tool_results
+        batch, known = _make_batch(
+            catalog, entry, part, known if part.start else None, embed_tool_results
         )
-        yield piece
-        if piece.last:
+        yield batch
+        if batch.is_last:
             return
-        if held is None:
+        if known is None:
             # There is no mark to resume from, so read the rest at once.
-            most = info.size
+            max_bytes = info.size
 
 
 def _read_whole_conversation(info: ConversationInfo, embed_tool_results: bool) -> IngestBatch:
-    entry, chunks, read = read_conversation_entry(info, embed_tool_results=embed_tool_results)
-    return IngestBatch(entry, chunks, read=read)
+    entry, chunks, conversation = read_conversation_entry(
+        info, embed_tool_results=embed_tool_results
+    )
+    return IngestBatch(entry, chunks, conversation=conversation)
 
 
 def _find_known_part(catalog: Catalog, entry: Entry) -> _KnownPart | None:
@@ -296,23 +298,23 @@ def _make_batch(
     catalog: Catalog,
     entry: Entry,
     part: ConversationPart,
-    held: _KnownPart | None,
+    known: _KnownPart | None,
     embed_tool_results: bool,
 ) -> tuple[IngestBatch, _KnownPart | None]:
-    count = held.chunks if held else 0
+    count = known.chunks if known else 0
     around = (
         catalog.list_chunks_between(entry.id, max(0, count - 2 * CONTEXT_CHUNKS), count)
         if count
         else []
     )
-    fresh = list(iterate_conversation_chunks(part.conversation, embed_tool_results))
-    seen = catalog.count_texts({chunk.text for chunk in fresh}, entry.id, count)
-    number_chunks(entry.id, fresh, first=count, seen=seen)
-    chunks = [*around, *fresh]
-    given = min(CONTEXT_CHUNKS, count)
-    cut = len(around) - given
+    new_chunks = list(iterate_conversation_chunks(part.conversation, embed_tool_results))
+    seen = catalog.count_texts({chunk.text for chunk in new_chunks}, entry.id, count)
+    number_chunks(entry.id, new_chunks, first=count, seen=seen)
+    chunks = [*around, *new_chunks]
+    rewritten = min(CONTEXT_CHUNKS, count)
+    cut = len(around) - rewritten
     set_vector_hashes(entry, chunks, first=cut)
-    latest = held.latest if held else 0.0
+    latest = known.latest if known else 0.0
     if chunks and chunks[-1].timestamp:
         entry.changed = max(latest, *(chunk.timestamp or 0.0 for chunk in chunks))
     if part.conversation.problems and not entry.error:
@@ -320,22 +322,22 @@ def _make_batch(
     if not part.is_last:
         # No file has this state, so the next refresh continues, and hits count as outdated.
         entry.signature, entry.stat = f"{entry.signature}{UNFINISHED_SUFFIX}", ""
-    now = _make_known_part(part, held, fresh)
-    piece = IngestBatch(
+    now = _make_known_part(part, known, new_chunks)
+    batch = IngestBatch(
         entry,
         chunks[cut:],
         chunks[:cut],
-        count - given,
+        count - rewritten,
         part.conversation,
         part.start.turns if part.start else 0,
         json.dumps((asdict(now.mark), now.chunks, now.latest)) if now else None,
         part.is_last,
     )
-    return piece, now
+    return batch, now
 
 
 def _make_known_part(
-    part: ConversationPart, held: _KnownPart | None, fresh: list[Chunk]
+    part: ConversationPart, known: _KnownPart | None, new_chunks: list[Chunk]
 ) -> _KnownPart | None:
     """Return what the catalog will have up to the part's mark, None if it cannot be resumed there.
 
@@ -343,12 +345,12 @@ def _make_known_part(
     """
     if part.mark is None:
         return None
-    settled = [chunk for chunk in fresh if (chunk.turn or 0) <= part.mark.turns]
+    settled = [chunk for chunk in new_chunks if (chunk.turn or 0) <= part.mark.turns]
     if not all(chunk.timestamp for chunk in settled):
         return None
     times = [chunk.timestamp or 0.0 for chunk in settled]
     return _KnownPart(
         part.mark,
-        (held.chunks if held else 0) + len(settled),
-        max([held.latest if held else 0.0, *times]),
+        (known.chunks if known else 0) + len(settled),
+        max([known.latest if known else 0.0, *times]),
     )

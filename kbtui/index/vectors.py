@@ -66,13 +66,13 @@ class VectorStore:
     """The vectors of one model. One thread writes; any thread may search."""
 
     def __init__(
-        self, folder: Path, model: str, dimension: int, *, kept: timedelta = KEEP_VERSIONS
+        self, folder: Path, model: str, dimension: int, *, keep_versions: timedelta = KEEP_VERSIONS
     ) -> None:
         """Open or create the table of `model` with vectors of `dimension` floats.
 
-        `kept` says how long old versions are kept. Raises `IndexUnavailable`.
+        `keep_versions` says how long old versions are kept. Raises `IndexUnavailable`.
         """
-        self._dimension, self._kept, self._writes = dimension, kept, 0
+        self._dimension, self._keep_versions, self._writes = dimension, keep_versions, 0
         schema = pa.schema(
             [
                 pa.field("number", pa.int64()),
@@ -215,7 +215,7 @@ class VectorStore:
             self._build_vector_index(wanted)
         elif self._partitions and self._count_supplements() > MAX_SUPPLEMENTS:
             self._build_vector_index(self._partitions)
-        self._table.optimize(cleanup_older_than=self._kept)
+        self._table.optimize(cleanup_older_than=self._keep_versions)
         self._writes = 0
 
     def _build_vector_index(self, partitions: int) -> None:

@@ -147,7 +147,7 @@ def test_it_waits_while_the_machine_has_other_work_and_says_why(
         )
         == 0
     )
-    assert [one.waits for one in bed.said].count("the computer is busy") == 2
+    assert [one.pause_reason for one in bed.said].count("the computer is busy") == 2
     assert held(bed) == wanted(bed)
 
 

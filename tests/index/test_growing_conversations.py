@@ -214,13 +214,13 @@ def test_an_edited_subject_does_not_wait_for_a_long_conversation(
         return False
 
     index = Index(builder.workspace, Settings(), should_yield=saving)
-    assert index.refresh().unfinished
+    assert index.refresh().is_unfinished
     reader = IndexReader(builder.workspace.cache_dir)
     part = len(reader.list_chunks("jp-c17800000001"))
     assert part
     changes = index.refresh()
     assert changes.subjects == ["guide/new"]
-    assert not changes.unfinished
+    assert not changes.is_unfinished
     assert len(reader.list_chunks("jp-c17800000001")) > part
     reader.close()
     index.close()
@@ -238,8 +238,8 @@ def test_who_asked_first_is_told_when_all_is_done(
     asked_: list[threading.Event] = []
 
     def refreshed(changes: RefreshChanges) -> None:
-        rounds.append(changes.unfinished)
-        if changes.unfinished:
+        rounds.append(changes.is_unfinished)
+        if changes.is_unfinished:
             assert not asked_[0].is_set()
 
     def say(progress: Any) -> None:

@@ -409,7 +409,7 @@ def test_a_refresh_that_is_stopped_loses_nothing(
     stopped = refresh(built, stop=Counting(after))
     # Checks: every 64 of 306 states and 304 subjects, once for conversations, and once for each file read.
     if after < 11:
-        assert stopped.unfinished
+        assert stopped.is_unfinished
         assert found(built, "heron") == []
     refresh(built)
     assert found(built, "heron") == ["guide/s7:1-3"]

@@ -141,7 +141,7 @@ def test_what_a_filter_leaves_far_from_the_question_is_found(
 def test_a_year_of_daily_edits_leaves_a_compact_table(tmp_path: Path, size: int) -> None:
     """Two saves a day, each replacing an entry's twenty chunks."""
     random = np.random.default_rng(3)
-    store = VectorStore(tmp_path, "m", 384, kept=timedelta(milliseconds=1))
+    store = VectorStore(tmp_path, "m", 384, keep_versions=timedelta(milliseconds=1))
     vectors_of = random.standard_normal((size, 384)).astype(np.float32)
     store.add_rows(rows(range(size)), vectors_of)
     store.compact(force=True)
