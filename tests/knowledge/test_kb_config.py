@@ -85,7 +85,7 @@ def test_later_layers_win_field_by_field_and_lists_replace(
         ("disabled = [1]", "kb.topic.bad.disabled", "must be a list of strings", None),
         ('subjects = "/etc"', "kb.topic.bad.subjects", "must be relative", "such as"),
         ('subjects = "../x"', "kb.topic.bad.subjects", "is outside the workspace", "such as"),
-        ('subjects = "a/../../x"', "kb.topic.bad.subjects", "leads out", "such as"),
+        ('subjects = "a/../../x"', "kb.topic.bad.subjects", "outside", "such as"),
         ('subjects = ""', "kb.topic.bad.subjects", "missing", "subjects ="),
         ('subjects = "a\\u0000"', "kb.topic.bad.subjects", "NUL", None),
     ],
