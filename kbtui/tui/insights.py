@@ -241,18 +241,18 @@ class InsightsScreen(FeatureScreen):
     # erasing
 
     def action_erase(self) -> None:
-        """Ask, then remove every logged search."""
+        """Ask, then delete all logged searches."""
 
         def on_answer(answer: str | None) -> None:
             if answer == "y":
                 erase = UserData(self.library.workspace).query_log.erase
                 self._erase_worker.submit(erase, self._on_erased, self.show_error)
 
-        question = "Erase every logged search of this workspace? Citations stay: they are in the conversations."
-        self.ask_question(question, {"y": "erase"}, on_answer)
+        question = "Delete all logged searches of this workspace? Citations stay: they are in the conversations."
+        self.ask_question(question, {"y": "delete"}, on_answer)
 
     def _on_erased(self, count: int) -> None:
-        self.show_message(f"erased {_count_searches(count)}")
+        self.show_message(f"deleted {_count_searches(count)}")
         self.action_reload()
 
 

@@ -1,4 +1,4 @@
-"""A real headless Chromium, driven over its DevTools protocol; text is read as the page receives it.
+"""A driver of headless Chromium over the DevTools protocol; reads the text that the page receives.
 
 The terminal in the page draws on a canvas, so its text is in no document. What arrives over
 the WebSocket goes through pyte, a terminal, and is read from there.
@@ -43,7 +43,7 @@ def program() -> str | None:
 
 
 class Chromium:
-    """One browser with one tab; `async with Chromium(width, height) as browser`."""
+    """A browser with one tab; `async with Chromium(width, height) as browser`."""
 
     def __init__(self, width: int = 1280, height: int = 800) -> None:
         self.width, self.height = width, height
@@ -140,7 +140,7 @@ class Chromium:
         await self.call("Page.navigate", url=address)
 
     async def reads(self, *words: str) -> None:
-        """Wait until all of this can be read on the screen."""
+        """Wait until the screen shows all of these texts."""
         await until(lambda: all(word in self.text for word in words), lambda: self.text)
 
     async def type(self, text: str) -> None:
@@ -159,7 +159,7 @@ class Chromium:
         await self.call("Input.dispatchKeyEvent", type="keyUp", key=key, windowsVirtualKeyCode=code)
 
     async def click(self, words: str) -> None:
-        """Click into the middle of words that are on the screen."""
+        """Click the middle of a text on the screen."""
         row = next(number for number, line in enumerate(self.screen.display) if words in line)
         column = self.screen.display[row].index(words) + len(words) // 2
         box = await self.evaluate(
@@ -189,7 +189,7 @@ class Chromium:
 
 
 def plain(data: bytes) -> bytes:
-    """Without what pyte does not know: strings, and modes with a prefix other than `?`."""
+    """Remove sequences that pyte does not support: strings, and modes with another prefix than `?`."""
     return re.sub(
         rb"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b\[[<>=][0-9;]*[a-zA-Z]|\x1b\[\?[0-9]+\$p",
         b"",

@@ -1,4 +1,4 @@
-"""The screen in a real headless Chromium: keys, mouse, copying, and what a page elsewhere can do.
+"""The TUI in a real headless Chromium: keys, mouse, copying, and attacks by other sites.
 
 Pictures are left under `build/browser/`, to be looked at.
 """

@@ -1,4 +1,4 @@
-"""Who is answered: real sockets, hostile headers, and the command line."""
+"""Access control of the server, with real sockets, hostile headers and the command line."""
 
 import asyncio
 import base64
@@ -32,7 +32,7 @@ TOKEN = "the-token"
 
 
 class Served:
-    """A server in this process, asked over real sockets."""
+    """A server in this process, for requests over real sockets."""
 
     def __init__(self, port: int, root: Path) -> None:
         self.port, self.root = port, root
@@ -41,7 +41,7 @@ class Served:
         self.origin = f"Origin: http://127.0.0.1:{port}"
 
     async def ask(self, path: str, *headers: str, method: str = "GET") -> tuple[int, str]:
-        """Send exactly this; gives the status and everything that came back."""
+        """Send raw bytes; return the status and the whole response."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         upgrade = UPGRADE[0] in headers
         close = () if upgrade else ("Connection: close",)
@@ -55,7 +55,7 @@ class Served:
         return status, (head + body).decode("utf-8", "replace")
 
     def sessions(self) -> list[psutil.Process]:
-        """The running processes of this server's tabs; other tests leave children that still end."""
+        """Return the running processes of this server's tabs, not those of other tests."""
         found = []
         for child in psutil.Process().children():
             with contextlib.suppress(psutil.NoSuchProcess):

@@ -1,4 +1,4 @@
-"""The entries: filters with totals, pages as one goes, details, and writing."""
+"""The entries screen: filters, totals, paging, an entry's page, and writing."""
 
 import os
 import threading
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from platform_pages import editor, paged
+from feature_screen_support import editor, paged
 from support import Builder, asked, called, said
 from tui_support import Tui, matches_snapshot, running
 
@@ -19,7 +19,7 @@ from kbtui.tui.entries.screen import EntriesScreen, last_filter_value, replace_f
 
 @pytest.fixture
 def shelf(book: Builder) -> Builder:
-    """The small workspace, with dates that stand in the files."""
+    """The small workspace with fixed file times."""
     for number, path in enumerate(sorted(book.root.rglob("*"))):
         os.utime(path, (1_760_000_000 + number, 1_760_000_000 + number))
     return book

@@ -1,10 +1,10 @@
-"""Insights: what was asked and missing, what is cited, by day; writing a gap, erasing the log."""
+"""The insights screen: its lists, creating a missing entry, deleting the log."""
 
 import os
 from pathlib import Path
 
 import pytest
-from platform_pages import NOW, editor, paged
+from feature_screen_support import NOW, editor, paged
 from support import Builder
 from tui_support import Tui, matches_snapshot
 
@@ -15,7 +15,7 @@ from kbtui.userdata import UserData
 
 @pytest.fixture
 def asked_book(book: Builder) -> Builder:
-    """The small workspace, with some searches."""
+    """The small workspace with some logged searches."""
     for path in sorted(book.root.rglob("*")):
         os.utime(path, (1_760_000_000, 1_760_000_000))
     log = UserData(book.workspace).query_log
@@ -85,13 +85,13 @@ async def test_erasing_asks_and_leaves_no_word(asked_book: Builder) -> None:
     async with paged(asked_book, "I", InsightsScreen) as (tui, screen, _):
         await read(tui, screen)
         await tui.press("x")
-        await tui.until("Erase every logged search")
+        await tui.until("Delete all logged searches")
         await tui.press("enter", "escape")
         assert journal.query_log.summarize(days=365).total == 5
         await tui.press("x")
-        await tui.until("Erase every logged search")
+        await tui.until("Delete all logged searches")
         await tui.press("y")
-        await tui.until("erased 5 searches")
+        await tui.until("deleted 5 searches")
         await tui.until("0 searches, 1 citation")
     assert journal.query_log.summarize(days=365).total == 0
     kept = b"".join(path.read_bytes() for path in journal.directory.glob("queries*"))

@@ -1,4 +1,4 @@
-"""The sources: nothing runs unapproved; running with progress, stopping, adding, changing, removing."""
+"""The sources screen: approving, running with progress, stopping, adding, changing, removing."""
 
 import threading
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from platform_pages import paged
+from feature_screen_support import paged
 from support import Builder
 from textual.widgets import Input
 from tui_support import Tui, matches_snapshot
@@ -22,7 +22,7 @@ PAPERS = '[source.papers]\nkind = "file_upload"\ntopic = "project"\nfile = "pape
 
 @pytest.fixture
 def papers(book: Builder) -> Builder:
-    """A directory of documents, and a source of it that somebody else declared."""
+    """A directory of documents, and a source for it that is not approved."""
     (book.root / "papers").mkdir()
     for name in ("one", "two"):
         (book.root / "papers" / f"{name}.md").write_text(f"# Paper {name}\n\nOn pangolins.\n")

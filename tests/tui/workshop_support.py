@@ -1,4 +1,4 @@
-"""Driving the prompt workshop in tests."""
+"""A driver of the prompt workshop for tests."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,7 +12,7 @@ from kbtui.workspace import open_root
 
 
 class Shop:
-    """The open workshop, and how a test looks at it."""
+    """The open workshop, with methods to press keys and read the screen."""
 
     def __init__(self, tui: Tui) -> None:
         self.tui = tui
@@ -28,7 +28,7 @@ class Shop:
 
     @property
     def entries(self) -> list[str]:
-        """The rows of the list as they read, whether in sight or not."""
+        """The text of all rows of the list, visible or not."""
         found = []
         for row in self.screen.list.rows:
             left, right = (row.left, row.right)
@@ -38,14 +38,14 @@ class Shop:
         return found
 
     def entry(self, words: str) -> str:
-        """The one row with these words."""
+        """Return the only row that contains `words`."""
         found = [entry for entry in self.entries if words in entry]
         assert len(found) == 1, (words, self.entries)
         return found[0]
 
     @property
     def given(self) -> str:
-        """The text on the right, whole, as the document has it."""
+        """The whole text of the right pane."""
         document = self.screen.reader.document
         return "".join(getattr(block, "get_text", str)() for block in document.blocks)
 
@@ -57,7 +57,7 @@ class Shop:
         await self.tui.press(*keys)
 
     async def marked(self, *keys: str) -> None:
-        """Press keys that mark, and wait until the prompt with the marks was made."""
+        """Press keys that set marks, and wait until the prompt with the marks is made."""
         await self.press(*keys)
         screen = self.screen
         await self.tui.until(
@@ -68,12 +68,12 @@ class Shop:
         )
 
     async def shown(self) -> None:
-        """Press w, and wait until the change is shown."""
+        """Press w and wait until the change is shown."""
         await self.press("w")
         await self.tui.until("This will be written")
 
     async def tried(self, text: str) -> None:
-        """Type a pattern as one would paste it, and wait until it is understood."""
+        """Enter a pattern and wait for its result."""
         screen = self.screen
         if self.tui.app.focused is not screen.pattern_bar.input:
             await self.press("slash")
@@ -91,7 +91,7 @@ class Shop:
 async def workshop(
     root: Path, size: tuple[int, int] = (140, 40), at: str | None = None
 ) -> AsyncIterator[Shop]:
-    """The workshop, opened from the main screen by its key, with everything counted."""
+    """Open the workshop from the main screen and wait until all subjects are counted."""
     async with running(root, size=size) as tui:
         if at is not None:
             await tui.open(at)
@@ -106,5 +106,5 @@ async def workshop(
 
 
 def knowledge_of(root: Path, **options: list[str]) -> Knowledge:
-    """What the files say, read apart from the screen."""
+    """Return the knowledge as the files declare it, read without the screen."""
     return load_knowledge(open_root(root), **options)

@@ -1,4 +1,4 @@
-"""Entries in pages: filters hold together, totals follow them, pages survive what happens between."""
+"""Pages of entries: filters combine, totals match them, and cursors survive changes between pages."""
 
 import os
 import time
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from platform_support import indexed
+from index_without_engine import indexed
 from support import Builder, asked, called, said
 
 from kbtui.errors import IndexUnavailable, UsageError

@@ -1,4 +1,4 @@
-"""What the tests of entries, sources and insights share: an index without an engine, an editor."""
+"""Helpers for tests of feature screens: a library without an engine, an open screen, an editor."""
 
 import shlex
 import stat
@@ -19,7 +19,7 @@ NOW = clock().timestamp()
 
 
 class Indexed(WithoutEngine):
-    """A library without an engine whose index this process keeps: `refresh()` is the engine's part."""
+    """A library without an engine; `refresh()` updates its index in this process."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(open_root(root), Settings(model="off"))
@@ -27,15 +27,15 @@ class Indexed(WithoutEngine):
         self.refresh()
 
     def refresh(self) -> None:
-        """Take in what changed."""
+        """Update the index from the files."""
         self._index.refresh()
 
     def retry_embedding(self, wait: float = 30.0) -> None:
-        """As the engine does."""
+        """Retry failed entries, as the engine does."""
         self._index.refresh(retry=True)
 
     def close(self) -> None:
-        """Let go of both."""
+        """Close the library and its index."""
         super().close()
         self._index.close()
 
@@ -44,7 +44,7 @@ class Indexed(WithoutEngine):
 async def paged(
     builder: Builder, key: str, kind: type[Any], size: tuple[int, int] = (160, 40)
 ) -> AsyncIterator[tuple[Tui, Any, Indexed]]:
-    """The application with one of the screens open."""
+    """Run the application and open the screen of a key."""
     library = Indexed(builder.root)
     async with running(builder.root, size=size, library=library) as tui:
         await tui.press(key)
@@ -56,7 +56,7 @@ async def paged(
 def editor(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str
 ) -> Iterator[Callable[[], int]]:
-    """$EDITOR is a program that does `script` to the file in `$1`; gives how often the terminal was lent."""
+    """Set $EDITOR to a shell script that edits `$1`; yield a counter of its runs."""
     program = tmp_path / "my-editor"
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(program.stat().st_mode | stat.S_IXUSR)

@@ -1,4 +1,4 @@
-"""An entry that cannot be embedded stays, says why, and is tried again; the others go on."""
+"""An entry that cannot be embedded keeps its error and can be retried; the others are embedded."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from platform_support import indexed
+from index_without_engine import indexed
 from support import Builder
 
 from kbtui.index.catalog import Catalog
@@ -18,7 +18,7 @@ from kbtui.index.vectors import VectorStore
 
 
 class Choking:
-    """Makes vectors, and chokes on some texts."""
+    """An encoder that fails for some texts."""
 
     def __init__(self, on: str) -> None:
         self.on = on

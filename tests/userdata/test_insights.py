@@ -1,11 +1,11 @@
-"""Insights: most cited, never cited, stale but cited, and each day's searches and citations."""
+"""Insights: lists of most, never and stale cited entries, and counts by day."""
 
 import os
 from datetime import datetime
 from pathlib import Path
 
 import pytest
-from platform_support import indexed
+from index_without_engine import indexed
 from support import Builder, called
 
 from kbtui.userdata import UserData
@@ -13,7 +13,7 @@ from kbtui.userdata.insights import Insights, collect_insights, draw_bar, draw_d
 
 DAY = 86_400.0
 NOON = datetime.now().replace(hour=12, minute=0, second=0, microsecond=0).timestamp()
-"""What counts as now: reckoned from the clock, days would change at midnight during a test."""
+"""The fixed time of these tests, so that midnight cannot pass during one."""
 
 
 def day(ago: float) -> str:
@@ -41,10 +41,10 @@ def found(workspace_root: Path) -> Insights:
         ]
         builder.conversation(created(days), [calls], title=f"{days} days ago")
     (builder.root / "docs/guide/gone.md").unlink()
-    journal = UserData(builder.workspace)
-    journal.query_log.add("nothing like it", "hybrid", 0, "cli", at=NOON)
+    userdata = UserData(builder.workspace)
+    userdata.query_log.add("nothing like it", "hybrid", 0, "cli", at=NOON)
     with indexed(builder) as reader:
-        return collect_insights(builder.workspace, journal, reader, days=30, now=NOON)
+        return collect_insights(builder.workspace, userdata, reader, days=30, now=NOON)
 
 
 def test_most_cited_counts_what_exists_in_the_span(found: Insights) -> None:

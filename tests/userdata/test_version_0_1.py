@@ -1,4 +1,4 @@
-"""User data written by kbtui 0.1 is still there after an upgrade."""
+"""User data that version 0.1 wrote is kept by this version."""
 
 import sqlite3
 from contextlib import closing
@@ -10,12 +10,12 @@ from kbtui.userdata import UserData
 from kbtui.workspace import open_root
 
 FIXTURE = Path(__file__).parent / "userdata_0_1.sql"
-"""Both databases as `.dump` of SQLite prints what version 0.1 wrote."""
+"""Dumps of both databases, as version 0.1 wrote them."""
 
 
 @pytest.fixture
 def userdata(workspace_root: Path) -> UserData:
-    """The user data of a workspace that was used with version 0.1 alone."""
+    """The user data of a workspace that only version 0.1 has used."""
     workspace = open_root(workspace_root)
     workspace.data_dir.mkdir(parents=True)
     for part in FIXTURE.read_text().split("-- file: ")[1:]:

@@ -1,4 +1,4 @@
-"""The prompt workshop: previewed exactly, marked, written only when asked twice, taken back."""
+"""The workshop screen: exact previews, marks, writing in two steps, undo."""
 
 import threading
 from pathlib import Path
@@ -32,7 +32,7 @@ subjects = "docs/snippets"
 
 @pytest.fixture
 def kb(book: Builder) -> Path:
-    """The handbook's `kb.toml`, written by a person."""
+    """The handbook's `kb.toml` with comments and formatting of its author."""
     path = book.root / ".jp" / "kb.toml"
     path.write_text(WRITTEN)
     return path

@@ -1,4 +1,4 @@
-"""A workspace with its index, made without an engine."""
+"""A context manager that indexes a workspace in this process, without an engine."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ from kbtui.workspace import Settings
 
 @contextmanager
 def indexed(builder: Builder) -> Iterator[IndexReader]:
-    """The workspace's index as it is now."""
+    """Refresh the index and yield a reader of it."""
     index = Index(builder.workspace, Settings(model="off"))
     try:
         index.refresh()

@@ -1,4 +1,4 @@
-"""The workshop's rules, apart from any screen: costs, slugs, marks, patterns."""
+"""The workshop without its screen: costs, rows, marks, patterns."""
 
 from pathlib import Path
 
