@@ -121,7 +121,7 @@ _BOOTSTRAP = re.compile(
     re.IGNORECASE,
 )
 _MANIFEST_PARTS = ("data", "stringData")
-# Lines and quotes of a manifest, which may itself stand in a string of JSON.
+# Lines and quotes of a manifest, which may be in a JSON string.
 _LINE_START = r"(?:^|(?<=\\n))"
 _LINE_END = r"(?:\n|\\{1,8}n)"
 _REST = r"(?:(?!\\{1,8}n)[^\n])*"
@@ -141,7 +141,7 @@ _MANIFEST_VALUE = re.compile(
 )
 _MNEMONIC_LEAST = 12
 _BLANKS = bytes(32 if chr(code) in "0123456789.):,\"'[]\\" else code for code in range(256))
-# The n of an escaped line end is no letter of the word behind it.
+# The n of an escaped line break is not the first letter of the next word.
 _WORD_START = r"(?:(?<![\\\w])|(?<=\\[nrt]))"
 _WORD = re.compile(rf"{_WORD_START}[a-z]{{3,8}}\b")
 _BETWEEN = r"(?:[\s,\"']|\\{1,8}[nrt\"]|\d{1,2}[.):]){1,12}"
@@ -308,7 +308,7 @@ def _mask_manifest_part(value: Any) -> Any:
 
 
 def list_secrets(text: str) -> list[tuple[int, str]]:
-    """Return the start of each secret (in characters) and what it is, but not the secret."""
+    """Return start (in characters) and kind of each secret, without the secret itself."""
     return [(secret.start, secret.what) for secret in find_secrets(text)]
 
 

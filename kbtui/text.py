@@ -49,15 +49,18 @@ _MARK_RUN = (
 MARKS_PER_CHARACTER = 4
 """Marks without width that one character may have; more would cover other lines."""
 
+_POLICIES: tuple[Policy, ...] = ("strip", "visualize", "off")
 _current_policy: Policy = "strip"
 
 
 def set_policy(policy: str) -> None:
     """Set the policy of `sanitize` and `one_line` for this process; raises `ValueError`."""
     global _current_policy
-    if policy not in {"strip", "visualize", "off"}:
-        raise ValueError(f"unknown policy {policy!r}")
-    _current_policy = policy  # type: ignore[assignment]
+    for known in _POLICIES:
+        if known == policy:
+            _current_policy = known
+            return
+    raise ValueError(f"unknown policy {policy!r}")
 
 
 def sanitize(text: str, policy: Policy | None = None) -> str:

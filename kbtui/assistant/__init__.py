@@ -1,1 +1,1 @@
-"""The faces for assistants: tool definitions, JP local tool, MCP server."""
+"""The tools for assistants, offered over MCP and as JP's local tools."""

@@ -1,4 +1,4 @@
-"""What the conversation tools return: answers, notices and refusals, their words and their XML.
+"""The results of the conversation tools: answers, notices and refusals, in words and XML.
 
 Each notice and each refusal is a class with typed fields. `word_notice` and `word_refusal` here
 word them for assistants, `kbtui/cli/conversation.py` for people.
@@ -50,7 +50,7 @@ class ConversationEntry(TypedDict):
 
 @dataclass
 class ConversationPage:
-    """A part of the list. `total` conversations match; `omitted` of them follow this part."""
+    """A page of the list. `total` conversations match; `omitted` of them follow this page."""
 
     total: int
     offset: int
@@ -60,7 +60,7 @@ class ConversationPage:
 
     @property
     def count(self) -> int:
-        """The number of conversations in this part."""
+        """The number of conversations on this page."""
         return len(self.conversations)
 
     def as_json(self) -> dict[str, Any]:
@@ -226,7 +226,7 @@ class NotSearched(NamedTuple):
     more: int
 
 
-class OtherTurns(NamedTuple):
+class SingleTurn(NamedTuple):
     """Only turn `turn` of `total` is returned."""
 
     turn: int
@@ -247,7 +247,7 @@ class TurnShortened(NamedTuple):
     events: int
 
 
-class Damaged(NamedTuple):
+class DamagedConversation(NamedTuple):
     """A part of the conversation cannot be read; there are `more` other problems."""
 
     problem: str
@@ -258,7 +258,7 @@ class NoTurns(NamedTuple):
     """The conversation has no turns."""
 
 
-class Extras(NamedTuple):
+class ExtraContent(NamedTuple):
     """What the conversation has besides the known kinds of event, one phrase each."""
 
     named: tuple[str, ...]
@@ -271,12 +271,12 @@ ConversationNotice = (
     | AnswerFull
     | CurrentLeftOut
     | NotSearched
-    | OtherTurns
+    | SingleTurn
     | EarlierTurns
     | TurnShortened
-    | Damaged
+    | DamagedConversation
     | NoTurns
-    | Extras
+    | ExtraContent
 )
 
 
@@ -311,7 +311,7 @@ class TurnAndLast(NamedTuple):
     """Both `turn` and `last` are given."""
 
 
-class TooLong(NamedTuple):
+class AnswerTooLong(NamedTuple):
     """The answer would have `size` characters; `limit` are allowed. The last `fitting` turns fit."""
 
     id: str
@@ -327,7 +327,7 @@ Refusal = (
     | CurrentConversation
     | TurnNamedTwice
     | TurnAndLast
-    | TooLong
+    | AnswerTooLong
 )
 
 
@@ -363,18 +363,18 @@ def word_notice(notice: ConversationNotice) -> str:
             return f"there are only {notice.total} conversations: ask with a smaller offset"
         case MoreMatches():
             narrower = "a longer pattern, ids or scopes, or a larger limit"
-            return f"{count_matches(notice.number)}: ask with {narrower}"
+            return f"{describe_match_count(notice.number)}: ask with {narrower}"
         case AnswerFull():
-            return f"{count_matches(notice.number)}: ask with {_word_next_request(notice)}"
+            return f"{describe_match_count(notice.number)}: ask with {_word_next_request(notice)}"
         case CurrentLeftOut():
             return f"{notice.id} is the current conversation: ask with include_current=true"
-        case OtherTurns():
+        case SingleTurn():
             return f"turn {notice.turn} of {notice.total}: ask with another turn, or with last"
         case EarlierTurns():
             return f"{describe_earlier_turns(notice)}: ask with turn, or a larger last"
         case TurnShortened():
             return f"{describe_shortened(notice)}: ask with include for fewer kinds of event"
-        case NotSearched() | Damaged() | NoTurns() | Extras():
+        case NotSearched() | DamagedConversation() | NoTurns() | ExtraContent():
             return word_common_notice(notice)
     assert_never(notice)
 
@@ -392,24 +392,24 @@ def _word_next_request(notice: AnswerFull) -> str:
 # words for assistants and people alike
 
 
-def word_common_notice(notice: NotSearched | Damaged | NoTurns | Extras) -> str:
+def word_common_notice(notice: NotSearched | DamagedConversation | NoTurns | ExtraContent) -> str:
     """Word a notice that names no arguments."""
     match notice:
         case NotSearched():
             named = "; ".join(f"{one}: {problem}" for one, problem in notice.problems)
             more = f"; and {notice.more} more" if notice.more else ""
             return f"not searched completely: {named}{more}"
-        case Damaged():
+        case DamagedConversation():
             more = f" (and {notice.more} more problems)" if notice.more else ""
             return f"damaged: {notice.problem}{more}"
         case NoTurns():
             return "it has no turns yet"
-        case Extras():
+        case ExtraContent():
             return f"it also has {' and '.join(notice.named)}"
     assert_never(notice)
 
 
-def count_matches(count: int) -> str:
+def describe_match_count(count: int) -> str:
     """Word the number of further matches."""
     return f"{count} more {'match' if count == 1 else 'matches'}"
 
@@ -427,7 +427,7 @@ def describe_shortened(notice: TurnShortened) -> str:
     return f"{text}: {notice.left_out} of its {notice.events} events in the middle are omitted"
 
 
-def describe_too_long(refusal: TooLong) -> str:
+def describe_answer_too_long(refusal: AnswerTooLong) -> str:
     """Say how long the answer would be."""
     turns = "1 turn" if refusal.turns == 1 else f"{refusal.turns} turns"
     return (
@@ -456,13 +456,13 @@ def word_refusal(refusal: Refusal) -> tuple[str, str]:
             return message, "give one of them"
         case TurnAndLast():
             return "turn and last cannot be combined", "give one of them"
-        case TooLong():
+        case AnswerTooLong():
             if refusal.fitting:
                 one = f"ask for one turn with turn=1 to turn={refusal.turns}"
                 hint = f"last={refusal.fitting} fits; or {one}"
             else:
                 hint = f"not even the last turn fits whole; turn={refusal.turns} gives it shortened"
-            return describe_too_long(refusal), f"{hint}; fewer kinds of event with include"
+            return describe_answer_too_long(refusal), f"{hint}; fewer kinds of event with include"
     assert_never(refusal)
 
 

@@ -1,7 +1,7 @@
 """The conversation tools: list, grep and read, within size limits.
 
-Assistants call them as tools, and `kbtui conversation` prints their answers. The types of
-arguments are checked by both before.
+Assistants call them as tools, and `kbtui conversation` prints their answers. Callers check the
+types of the arguments.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from typing import TYPE_CHECKING, Any
 from kbtui.assistant.conversation_answers import (
     READ_HINT_LENGTH,
     AnswerFull,
+    AnswerTooLong,
     ConversationEntry,
     ConversationHit,
     ConversationNotice,
     ConversationPage,
     CurrentConversation,
     CurrentLeftOut,
-    Damaged,
+    DamagedConversation,
     EarlierTurns,
     EventValue,
-    Extras,
+    ExtraContent,
     GrepAnswer,
     MoreConversations,
     MoreMatches,
     NotSearched,
     NoTurns,
     OffsetTooLarge,
-    OtherTurns,
     ReadAnswer,
     RefusedMissing,
     RefusedUsage,
-    TooLong,
+    SingleTurn,
     TurnAndLast,
     TurnNamedTwice,
     TurnShortened,
@@ -64,7 +64,7 @@ from kbtui.conversations.repository import (
     check_conversation,
     find_conversation,
     get_format,
-    last_activity,
+    get_last_activity,
     list_conversations,
     load_conversation,
 )
@@ -151,7 +151,7 @@ def answer_conversation_list(
 def _get_sort_time(info: ConversationInfo, sort: str) -> datetime:
     if sort == "updated":
         return info.updated_at or info.created_at
-    return last_activity(info) if sort == "activity" else info.created_at
+    return get_last_activity(info) if sort == "activity" else info.created_at
 
 
 def _get_title(info: ConversationInfo, *, masked: bool) -> str | None:
@@ -320,7 +320,8 @@ def _search_conversations(
             result.info = add_last_event(result.info)
             results.append(result)
     results.sort(
-        key=lambda one: (last_activity(one.info), one.info.created_at, one.info.id), reverse=True
+        key=lambda one: (get_last_activity(one.info), one.info.created_at, one.info.id),
+        reverse=True,
     )
     return results
 
@@ -385,7 +386,7 @@ def answer_conversation_read(
 
 
 def resolve_turn(ref: Ref, turn: int | None, last: int | None) -> int | None:
-    """Return the turn that an id with a turn or the argument names; raises `UsageError`."""
+    """Return the turn that the id or the argument names; raises `UsageError` if they conflict."""
     if ref.turn is None:
         return turn
     if last is not None:
@@ -406,7 +407,7 @@ def resolve_included_kinds(include: Sequence[str] | None) -> frozenset[str]:
             )
             raise UsageError(message, where="include")
     kinds = {kind for name in names for kind in groups[name]}
-    # Events of unknown kinds are in no group: they are returned with all others.
+    # Events of unknown kinds are in no group: they are returned if all groups are.
     has_all = kinds.issuperset(kind for group in groups.values() for kind in group)
     return frozenset(EVENT_KINDS if has_all else kinds)
 
@@ -452,7 +453,7 @@ def _make_read_answer(
     if len(selected) < total:
         first, last = selected[0].number, selected[-1].number
         answer.notices.append(
-            EarlierTurns(first - 1) if last == total else OtherTurns(first, total)
+            EarlierTurns(first - 1) if last == total else SingleTurn(first, total)
         )
     answer.notices += _list_remarks(conversation, masked=masked)
     if limit is None:
@@ -464,7 +465,7 @@ def _make_read_answer(
         room = limit - len(format_read_xml({**values, "hint": None}, [])) - READ_HINT_LENGTH
         if not is_single:
             fitting = _count_fitting_turns([len(turn) + 1 for turn in shown], room)
-            raise RefusedUsage(TooLong(answer.id, total, size, limit, fitting))
+            raise RefusedUsage(AnswerTooLong(answer.id, total, size, limit, fitting))
         answer.turns[0], shortened = shorten_turn(turns[0], max(0, room))
         answer.notices.insert(0, shortened)
     return answer
@@ -475,11 +476,11 @@ def _list_remarks(conversation: Conversation, *, masked: bool) -> list[Conversat
     remarks: list[ConversationNotice] = []
     if problems := conversation.problems:
         problem = mask(problems[0]) if masked else problems[0]
-        remarks.append(Damaged(problem, len(problems) - 1))
+        remarks.append(DamagedConversation(problem, len(problems) - 1))
     elif not conversation.turns:
         remarks.append(NoTurns())
     if extras := conversation.describe_extras():
-        remarks.append(Extras(tuple(mask(extra) if masked else extra for extra in extras)))
+        remarks.append(ExtraContent(tuple(mask(extra) if masked else extra for extra in extras)))
     return remarks
 
 

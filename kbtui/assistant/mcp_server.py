@@ -10,6 +10,7 @@ import select
 import signal
 import sys
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import anyio
@@ -254,26 +255,23 @@ class _RequestHandler:
             self._idle_timer.cancel()
         done: asyncio.Future[T] = loop.create_future()
 
-        def finish(result: T | None, error: BaseException | None) -> None:
+        def finish(set_outcome: Callable[[], None]) -> None:
             self.running -= 1
             slots.release()
             if not self.running:
                 self._idle_timer = loop.call_later(IDLE_SECONDS, self._library.close)
-            if done.cancelled():
-                return
-            if error is not None:
-                done.set_exception(error)
-            else:
-                done.set_result(result)  # type: ignore[arg-type]
+            if not done.cancelled():
+                set_outcome()
 
         def run() -> None:
+            set_outcome: Callable[[], None]
             try:
-                found, failure = work(), None
+                set_outcome = partial(done.set_result, work())
             except BaseException as error:
-                found, failure = None, error
+                set_outcome = partial(done.set_exception, error)
             with contextlib.suppress(RuntimeError):
                 # The loop is closed if nobody waits for the result.
-                loop.call_soon_threadsafe(finish, found, failure)
+                loop.call_soon_threadsafe(finish, set_outcome)
 
         threading.Thread(target=run, name="call", daemon=True).start()
         return await done

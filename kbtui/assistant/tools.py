@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kbtui.assistant.conversation_answers import ConversationPage, GrepAnswer, ReadAnswer
     from kbtui.knowledge import Knowledge
     from kbtui.library import Library
-    from kbtui.search.models import Answer, Hit
+    from kbtui.search.models import Answer, Hit, Kind
     from kbtui.workspace import Settings
 
     Format = Literal["xml", "json"]
@@ -474,7 +474,7 @@ def _answer_learn(call: ToolCall) -> ToolReply:
 
 # knowledge_search
 
-_KINDS_BY_NAME = {
+_KINDS_BY_NAME: dict[str | None, tuple[Kind, ...]] = {
     None: ("subject", "conversation"),
     "subjects": ("subject",),
     "conversations": ("conversation",),
@@ -493,7 +493,7 @@ def _answer_search(call: ToolCall) -> ToolReply:
     knowledge = library.load_knowledge() if names else None
     question = Question(
         query=arguments["query"],
-        kinds=_KINDS_BY_NAME[arguments["in"]],  # type: ignore[arg-type]
+        kinds=_KINDS_BY_NAME[arguments["in"]],
         types=tuple(arguments["types"] or ()),
         topics=tuple(knowledge.resolve_topic(name).id for name in names) if knowledge else (),
         limit=max(1, min(MAX_LIMIT, arguments["limit"])),

@@ -475,11 +475,11 @@ def word_notice(notice: notices.ConversationNotice) -> str:
         case notices.OffsetTooLarge():
             return f"there are only {notice.total} conversations: give a smaller --offset"
         case notices.MoreMatches() | notices.AnswerFull():
-            more = notices.count_matches(notice.number)
+            more = notices.describe_match_count(notice.number)
             return f"{more}: a longer pattern, -i or -s narrows, --limit gives more"
         case notices.CurrentLeftOut():
             return f"{notice.id} is the current conversation"
-        case notices.OtherTurns():
+        case notices.SingleTurn():
             others = "--turn N gives another, --last N the last ones"
             return f"turn {notice.turn} of {notice.total}: {others}"
         case notices.EarlierTurns():
@@ -507,7 +507,7 @@ def word_error(error: KbtuiError) -> KbtuiError:
             message = f"the id already names turn {refusal.turn}, and {other} names other turns"
         case notices.TurnAndLast():
             message = "--turn and --last cannot be combined"
-        case notices.TooLong():
+        case notices.AnswerTooLong():
             hint = f"not even the last turn fits whole; --turn {refusal.turns} gives it shortened"
             if refusal.fitting:
                 one = f"give one turn with --turn 1 to --turn {refusal.turns}"

@@ -23,7 +23,7 @@ LINE_LENGTH = 400
 
 
 class LinePattern:
-    """A literal text that is looked for within lines.
+    """A literal pattern that matches within single lines.
 
     If case is ignored, an ASCII pattern matches ASCII letters only; any other pattern follows
     Unicode's simple case folding. Raises `UsageError` for an empty pattern and one with line breaks.
@@ -196,7 +196,7 @@ def resolve_scopes(names: Iterable[str] | None) -> frozenset[str]:
     return frozenset(found or SCOPES)
 
 
-def searchable_text(event: Event) -> str:
+def get_searchable_text(event: Event) -> str:
     """Return the text of an event that is searched; for a tool call its name and arguments."""
     if event.kind == "tool_call_request":
         arguments = event.text or format_json(event.arguments or {})
@@ -215,7 +215,7 @@ def search_turns(
     for turn in turns:
         for event in turn.events:
             if event_kinds.get_role(event.kind) in query.scopes and (
-                text := searchable_text(event)
+                text := get_searchable_text(event)
             ):
                 _search_event(turn, event, text, query, pattern, found)
     return found

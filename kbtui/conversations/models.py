@@ -1,4 +1,4 @@
-"""The data of conversations: list entries, turns, events, parts and summaries."""
+"""Data classes of conversations: list entries, turns, events, parts and summaries."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ KINDS_NAMED = 5
 
 @dataclass(frozen=True)
 class ConversationInfo:
-    """A conversation in a list: its metadata, and what is known of its events.
+    """A conversation as listed: its metadata, and the number and last time of its events.
 
     `id` has the prefix of its format (`jp-c17457886043`). `events_count` counts the elements of
     its file, as `jp c ls` does; None until they are counted. All times are aware and in UTC.
@@ -187,8 +187,8 @@ class Conversation:
 class ConversationSummary:
     """What was used in a conversation: names of tools and models, as the file has them.
 
-    Models are those that answered; without any answer, the configured one. `turns` is their
-    number. `problem` says which part of the events is damaged.
+    Models are those that answered; without any answer, the configured one. `turns` is the number
+    of turns. `problem` says which part of the events is damaged.
     """
 
     tools: frozenset[str] = frozenset()
@@ -199,7 +199,7 @@ class ConversationSummary:
 
 @dataclass(frozen=True)
 class TurnMark:
-    """The beginning of a turn, from which a conversation can be read on.
+    """The beginning of a turn, at which reading a conversation can resume.
 
     The turn begins at byte `offset`; `digest` is the SHA-256 (hex) of everything before it.
     `turns` and `elements` count what comes before. `configured` says whether the first element

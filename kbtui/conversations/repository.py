@@ -1,4 +1,4 @@
-"""The conversations of a workspace, in whatever format: listed, found and loaded."""
+"""Lists, finds and loads the conversations of a workspace, in all formats."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def list_conversations(
     ]
     if counts:
         infos = [get_format(info).add_event_count(info) for info in infos]
-    return sorted(infos, key=_activity_key, reverse=True)
+    return sorted(infos, key=_get_activity_key, reverse=True)
 
 
 def list_signatures(workspace: Workspace) -> dict[str, str]:
@@ -120,8 +120,8 @@ def find_trash(workspace: Workspace) -> dict[str, int]:
     return {path: count for one in FORMATS for path, count in one.find_trash(workspace).items()}
 
 
-def last_activity(info: ConversationInfo) -> datetime:
-    """Return the time of the last event, or of the creation if it is not known."""
+def get_last_activity(info: ConversationInfo) -> datetime:
+    """Return the time of the last event, or the creation time if it is unknown."""
     return info.last_event_at or info.created_at
 
 
@@ -133,7 +133,7 @@ def _find_locations(
             yield from one.find_locations(workspace, only)[0]
 
 
-def _activity_key(info: ConversationInfo) -> tuple[datetime, datetime, str]:
+def _get_activity_key(info: ConversationInfo) -> tuple[datetime, datetime, str]:
     return (
         info.last_event_at or info.last_activated_at or info.created_at,
         info.created_at,
@@ -146,6 +146,6 @@ def _find_unchanged(
 ) -> ConversationInfo | None:
     """Return the known entry of a conversation without problems and with the same signature."""
     info = known.get(location.id) if known else None
-    # A problem may have gone without any change of the files, such as a missing permission.
+    # A problem such as a missing permission may disappear without a change of the files.
     is_good = info is not None and info.problem is None and info.signature == location.signature
     return info if is_good else None

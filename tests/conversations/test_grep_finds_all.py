@@ -20,8 +20,8 @@ from kbtui.conversations.grep import (
     SCOPES,
     GrepQuery,
     LinePattern,
+    get_searchable_text,
     search_turns,
-    searchable_text,
 )
 from kbtui.conversations.models import ConversationInfo
 
@@ -81,7 +81,7 @@ def search_every_line(data: bytes, query: GrepQuery) -> list[tuple[str, int, str
         for turn in builder.turns
         for event in turn.events
         if get_role(event.kind) in query.scopes
-        for line in searchable_text(event).split("\n")
+        for line in get_searchable_text(event).split("\n")
         if needle.find_spans(line)
     ]
 

@@ -1,1 +1,1 @@
-"""One module or package for each agent whose conversations kbtui reads."""
+"""Formats of conversations: one module or package for each agent."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class ConfigState:
-    """What the configurations applied so far say: assistant, model and attachments."""
+    """Assistant, model and attachments after the configurations that were applied."""
 
     def __init__(self) -> None:
         self.assistant: str | None = None
@@ -409,10 +409,10 @@ class EventParser:
         event.call_id = identity
         if identity not in waiting:
             waiting[identity] = event
-        elif type(row := waiting[identity]) is deque:
-            row.append(event)
+        elif isinstance(found := waiting[identity], deque):
+            found.append(event)
         else:
-            waiting[identity] = deque((row, event))  # type: ignore[arg-type]
+            waiting[identity] = deque((found, event))
 
     def _pair_response(self, event: Event, element: _Element, waiting: _OpenRequests) -> None:
         """Pair a response with the oldest open request of its id: ids repeat."""

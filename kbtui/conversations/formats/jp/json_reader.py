@@ -72,9 +72,9 @@ def read_head(path: str, length: int) -> bytes:
 
 
 def take_whole_elements(data: bytes) -> bytes:
-    """Return an array of the complete elements in the first bytes of one.
+    """Return the complete elements at the beginning of a truncated array, as an array.
 
-    b"" if there is none, or if the array is not written as JP writes it.
+    b"" if there are none, or if the array is not written as JP writes it.
     """
     end = data.rfind(SEPARATOR)
     return data[:end] + b"\n  }\n]" if data.startswith(b"[\n  {") and end > 0 else b""
@@ -88,7 +88,7 @@ def read_tail(path: str, length: int) -> bytes:
 
 
 class RecoveredProblem(str):
-    """A problem of a file that lost nothing: everything could be read."""
+    """A problem in a file that lost no data."""
 
     __slots__ = ()
 
@@ -146,7 +146,7 @@ class OpenedFile:
 
 
 def read_object(data: bytes, problems: list[str]) -> dict[str, Any]:
-    """Parse one JSON object; problems that lost nothing are appended to `problems`.
+    """Parse one JSON object; append the problems that lost no data to `problems`.
 
     Raises `ValueError` with a message for anything else.
     """
@@ -332,15 +332,15 @@ def _decode_json(text: str, position: int, found: list[str]) -> tuple[Any, int]:
     """
     from json import JSONDecoder
 
-    def constant(name: str) -> float:
+    def accept_constant(name: str) -> float:
         found.append(f"the number {name}")
         return float(name)
 
     try:
-        return JSONDecoder(parse_constant=constant).raw_decode(text, position)
+        return JSONDecoder(parse_constant=accept_constant).raw_decode(text, position)
     except ValueError:
         found.clear()
-        value = JSONDecoder(strict=False, parse_constant=constant).raw_decode(text, position)
+        value = JSONDecoder(strict=False, parse_constant=accept_constant).raw_decode(text, position)
         found.append("control characters in a string")
         return value
 

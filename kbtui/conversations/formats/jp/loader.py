@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 _BEGINNING_BYTES = 1 << 20
 _TAIL_BYTES = 16 << 10
 PARTS_FROM = 128 << 10
-"""Bytes: reading a shorter conversation whole takes less time than is worth saving."""
+"""Bytes: a shorter conversation is always read whole, which is fast enough."""
 _READ_BYTES = 1 << 20
 _FIRST_BYTES = b"[\n  {"
 _RESULT_TYPES = frozenset({"tool_call_response", "inquiry_response"})
@@ -220,7 +220,7 @@ def summarize(info: ConversationInfo) -> ConversationSummary:
     for element in _iterate_objects(info, problems):
         kind = element.get("type")
         if kind == "turn_start":
-            # The first opens the first turn, unless an event has opened it.
+            # The first mark starts turn 1, unless an event has done so.
             turns += has_started or not turns
             has_started = True
         elif kind == "config_delta":
@@ -280,7 +280,7 @@ def load_part(info: ConversationInfo, mark: TurnMark | None, size: int) -> Conve
 
 
 def _hash_until_mark(file: int, mark: TurnMark | None) -> Any:
-    """Return the SHA-256 of the file before the mark; None if it is not the mark's digest."""
+    """Return the SHA-256 of the file up to the mark; None if it differs from the mark's digest."""
     if mark is None:
         return None
     digest, position = hashlib.sha256(), 0
@@ -294,7 +294,7 @@ def _hash_until_mark(file: int, mark: TurnMark | None) -> Any:
 
 
 class _ElementSpan(NamedTuple):
-    """Consecutive elements of the array: their bytes, where each starts in them, their values."""
+    """Consecutive elements of the array: their bytes, start offsets in these, and JSON values."""
 
     data: bytes
     starts: list[int]

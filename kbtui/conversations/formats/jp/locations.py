@@ -348,7 +348,7 @@ def _stat_copy(
 
 
 def list_live_names(path: str | None) -> dict[int, str]:
-    """Return the live conversations of the workspace at or above `path` (default: here), for TAB.
+    """Return the live conversations of the workspace at or above `path` (default: here) for completion.
 
     Keys are ids without prefix, values what the directory's name has after the id. No file is
     read or checked. Empty without a workspace.
