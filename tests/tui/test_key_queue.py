@@ -171,7 +171,7 @@ async def test_a_mark_set_before_the_topics_are_read_is_set(book: Builder) -> No
     async with running(book.root, size=(140, 50)) as tui:
         await tui.open("project/start")
         await at_once(tui, "P", "space", "w")
-        await tui.until("This would be written")
+        await tui.until("This will be written")
         assert "Nothing is written yet" in tui.text
 
 
