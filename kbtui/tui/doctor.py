@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from kbtui.library import Library
     from kbtui.library.diagnostics import FindingState
-    from kbtui.tui.framework.styled_text import Spans, StyledLine, TextMatches
+    from kbtui.tui.framework.styled_text import MatchHighlight, Spans, StyledLine
     from kbtui.tui.reader.blocks import Block
 
 STATE_SIGNS = {"ok": ("✓ ", "inserted"), "note": ("· ", "warning"), "wrong": ("! ", "error")}
@@ -32,7 +32,7 @@ class FindingBlock(NoteBlock):
 
     state: FindingState
 
-    def layout(self, width: int, found: TextMatches | None, opened: bool) -> list[StyledLine]:
+    def layout(self, width: int, found: MatchHighlight | None, opened: bool) -> list[StyledLine]:
         """Wrap the text, with the sign on the first line and the others indented."""
         sign = STATE_SIGNS[self.state]
         lines = NoteBlock.layout(self, max(8, width - len(sign[0])), found, opened)

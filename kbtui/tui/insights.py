@@ -11,7 +11,7 @@ from kbtui.text import one_line
 from kbtui.tui.commands import find_key_label, make_scope_bindings
 from kbtui.tui.entries.editor import EntryWriter
 from kbtui.tui.feature_screen import FeatureScreen
-from kbtui.tui.framework.styled_text import StyledLine, TextMatches
+from kbtui.tui.framework.styled_text import MatchHighlight, StyledLine
 from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.reader.blocks import HeadBlock, NoteBlock
 from kbtui.tui.reader.document import Document, format_count
@@ -54,7 +54,7 @@ class ChartBlock(NoteBlock):
 
     insights: Insights | None = None
 
-    def layout(self, width: int, found: TextMatches | None, opened: bool) -> list[StyledLine]:
+    def layout(self, width: int, found: MatchHighlight | None, opened: bool) -> list[StyledLine]:
         """Lay out one line for each day."""
         if self.insights is None:
             return []

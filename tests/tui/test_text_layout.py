@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from kbtui.tui.framework.styled_text import (
-    TextMatches,
+    MatchHighlight,
     align_to_edges,
     cell_width,
     highlight_matches,
-    slice_many,
+    slice_ranges,
     slice_spans,
     truncate_spans,
     truncate_start,
@@ -66,7 +66,7 @@ def test_wrapped_code_fits_and_loses_nothing(given_spans: list, width: int) -> N
 def test_slicing_many_ranges_equals_slicing_each(given_spans: list, cuts: list[int]) -> None:  # type: ignore[type-arg]
     cuts = sorted(cuts)
     bounds = list(itertools.pairwise(cuts))
-    assert list(slice_many(given_spans, bounds)) == [
+    assert list(slice_ranges(given_spans, bounds)) == [
         slice_spans(given_spans, a, b) for a, b in bounds
     ]
 
@@ -81,7 +81,7 @@ def test_truncated_and_aligned_spans_fit(left: list, width: int, right: list) ->
 
 
 def test_highlighting_counts_matches_and_marks_the_current_one() -> None:
-    found = TextMatches(re.compile("an", re.IGNORECASE), current=1)
+    found = MatchHighlight(re.compile("an", re.IGNORECASE), current=1)
     marked = highlight_matches([("b", ""), ("anan", "strong"), ("A", ""), ("N", "")], found)
     assert [(t, r) for t, r in marked if "found" in r] == [
         ("an", "strong found"),

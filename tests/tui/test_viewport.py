@@ -6,8 +6,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kbtui.tui.reader.blocks import Block, FoldBlock, HeadBlock, MarkdownBlock, SourceBlock
-from kbtui.tui.reader.document import Document, compile_finder
-from kbtui.tui.reader.document_view import Position, Viewport
+from kbtui.tui.reader.document import Document, compile_search_pattern
+from kbtui.tui.reader.document_view import LinePosition, Viewport
 
 
 def document(sizes: list[int], folds: bool = False, prefix: str = "w") -> Document:
@@ -153,12 +153,12 @@ def test_reloading_follows_at_the_end_and_stays_elsewhere() -> None:
 def test_a_short_document_read_from_its_top_does_not_jump_when_it_grows() -> None:
     viewport = opened(document([3]), height=30)
     viewport.reload_document(document([30] * 40))
-    assert viewport.top == Position(0, 0)
+    assert viewport.top == LinePosition(0, 0)
 
 
 def test_the_current_match_is_highlighted_and_visible() -> None:
     viewport = opened(document([40] * 60))
-    pattern = compile_finder(["w30x20"])
+    pattern = compile_search_pattern(["w30x20"])
     viewport.set_pattern(pattern)
     assert pattern is not None
     (match,) = list(viewport.document.find_matches(pattern))
@@ -172,10 +172,10 @@ def test_the_current_match_is_highlighted_and_visible() -> None:
 
 
 def test_terms_match_in_any_case_and_with_any_white_space() -> None:
-    pattern = compile_finder(["Two  Words", "re[a-z]+"])
+    pattern = compile_search_pattern(["Two  Words", "re[a-z]+"])
     assert pattern is not None
     assert re.findall(pattern, "two\nwords and RE[A-Z]+ not read") == ["two\nwords", "RE[A-Z]+"]
-    assert compile_finder(["", "  "]) is None
+    assert compile_search_pattern(["", "  "]) is None
 
 
 def test_moving_in_an_empty_document_does_nothing() -> None:

@@ -29,7 +29,7 @@ from kbtui.tui.external_programs import open_web_address
 from kbtui.tui.feature_screen import SplitScreen
 from kbtui.tui.framework.clipboard import copy_text
 from kbtui.tui.framework.row_list import ListRow, RowList
-from kbtui.tui.framework.styled_text import StyledLine, TextMatches, wrap_spans
+from kbtui.tui.framework.styled_text import MatchHighlight, StyledLine, wrap_spans
 from kbtui.tui.framework.text_widgets import LabeledInput, PaneInput, TextLine
 from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.reader.blocks import FactsBlock, FoldBlock, HeadBlock, NoteBlock
@@ -72,7 +72,7 @@ class ChunkBlock(FoldBlock):
 
     text: str = ""
 
-    def layout(self, width: int, found: TextMatches | None, opened: bool) -> list[StyledLine]:
+    def layout(self, width: int, found: MatchHighlight | None, opened: bool) -> list[StyledLine]:
         """Lay out the heading and the visible text."""
         lines = FoldBlock.layout(self, width, found, opened)
         is_whole = opened or len(self.text) <= PREVIEW_CHARACTERS

@@ -1,6 +1,6 @@
 """Styled text, independent of any terminal library: wrap, cut, align and highlight.
 
-A span is a piece of text with its style roles, separated by spaces ("h1", "code keyword"). The roles
+A span is a part_text of text with its style roles, separated by spaces ("h1", "code keyword"). The roles
 get their look from `styled_widget.TEXT_STYLES`. Widths are in terminal cells.
 """
 
@@ -56,10 +56,10 @@ def add_role(spans: Iterable[Span], role: str) -> Spans:
 
 def slice_spans(spans: Sequence[Span], start: int, end: int) -> Spans:
     """Return the characters from `start` to `end` (exclusive) of `spans`."""
-    return next(slice_many(spans, [(start, end)]))
+    return next(slice_ranges(spans, [(start, end)]))
 
 
-def slice_many(spans: Sequence[Span], bounds: Iterable[tuple[int, int]]) -> Iterator[Spans]:
+def slice_ranges(spans: Sequence[Span], bounds: Iterable[tuple[int, int]]) -> Iterator[Spans]:
     """Yield `slice_spans` for many ranges in ascending order, in one pass."""
     number, position = 0, 0
     for start, end in bounds:
@@ -70,8 +70,8 @@ def slice_many(spans: Sequence[Span], bounds: Iterable[tuple[int, int]]) -> Iter
         at, before = number, position
         while at < len(spans) and before < end:
             text, role = spans[at]
-            if piece := text[max(0, start - before) : end - before]:
-                kept.append((piece, role))
+            if part_text := text[max(0, start - before) : end - before]:
+                kept.append((part_text, role))
             before += len(text)
             at += 1
         yield kept
@@ -169,21 +169,21 @@ def wrap_spans(
     bounds = _find_line_bounds(text, width, cell_width(first), cell_width(hang))
     return [
         StyledLine([*(hang if number else first), *part], source)
-        for number, part in enumerate(slice_many(spans, bounds))
+        for number, part in enumerate(slice_ranges(spans, bounds))
     ]
 
 
 def wrap_code(
-    spans: Sequence[Span], width: int, source: int = 0, shift: int | None = None
+    spans: Sequence[Span], width: int, source: int = 0, code_offset: int | None = None
 ) -> list[StyledLine]:
     """Wrap a line of code at `width` cells; further lines are indented by two, and white space stays.
 
-    With a `shift` the line is not wrapped: it is scrolled left by that many cells.
+    With a `code_offset` the line is not wrapped: it is scrolled left by that many cells.
     """
     text = "".join(part for part, _ in spans)
     width = max(width, 4)
-    if shift is not None:
-        return [_scroll_code_line(spans, text, width, shift, source)]
+    if code_offset is not None:
+        return [_scroll_code_line(spans, text, width, code_offset, source)]
     if (len(text) if text.isascii() else cell_len(text)) <= width:
         return [StyledLine(list(spans), source)]
     bounds: list[tuple[int, int]] = []
@@ -199,27 +199,27 @@ def wrap_code(
         start = end
     return [
         StyledLine([("  ", ""), *part] if number else part, source)
-        for number, part in enumerate(slice_many(spans, bounds))
+        for number, part in enumerate(slice_ranges(spans, bounds))
     ]
 
 
 def _scroll_code_line(
-    spans: Sequence[Span], text: str, width: int, shift: int, source: int
+    spans: Sequence[Span], text: str, width: int, code_offset: int, source: int
 ) -> StyledLine:
-    """Return the `width` cells after the first `shift`; `‹` and `›` mark where the line goes on."""
+    """Return the `width` cells after the first `code_offset`; `‹` and `›` mark where the line goes on."""
     total = cell_width(spans)
-    if total <= width and not shift:
+    if total <= width and not code_offset:
         return StyledLine(list(spans), source)
     if not text.strip():
         return StyledLine([], source, text)
-    start = _find_fitting_end(text, 0, shift) if shift else 0
+    start = _find_fitting_end(text, 0, code_offset) if code_offset else 0
     before = cell_len(text[:start])
-    more = total - before > width - (shift > 0)
+    more = total - before > width - (code_offset > 0)
     # A wide character may lie across the edge.
-    room = width - (shift > 0) - more
+    room = width - (code_offset > 0) - more
     end = _find_fitting_end(text, start, room)
     shown = slice_spans(spans, start, end)
-    if shift:
+    if code_offset:
         shown = [("‹", "marker"), *shown]
     if more:
         gap = room - cell_len(text[start:end])
@@ -228,7 +228,7 @@ def _scroll_code_line(
 
 
 @dataclass(slots=True)
-class TextMatches:
+class MatchHighlight:
     """What to highlight in a block; `current` is the 0-based number of the current match, -1 for none."""
 
     pattern: re.Pattern[str]
@@ -236,7 +236,7 @@ class TextMatches:
     seen_count: int = 0
 
 
-def highlight_matches(spans: Sequence[Span], found: TextMatches | None) -> Spans:
+def highlight_matches(spans: Sequence[Span], found: MatchHighlight | None) -> Spans:
     """Add the role `found` or `found-here` to each match in `spans`."""
     if found is None:
         return list(spans)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from kbtui.tui.framework.row_list import RowList
     from kbtui.tui.main.pane_layout import PaneLayout
-    from kbtui.tui.reader.document_view import Position
+    from kbtui.tui.reader.document_view import LinePosition
 
 LETTERS = "asdfghjklqwertyuiopzxcvbnm"
 
@@ -83,7 +83,7 @@ def _find_links(
         if not (head or link):
             continue
 
-        def go(position: Position = position, head: bool = bool(head)) -> None:
+        def go(position: LinePosition = position, head: bool = bool(head)) -> None:
             panes.focus("#document")
             reader.viewport.cursor = position
             reader.update_view()

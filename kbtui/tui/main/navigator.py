@@ -166,9 +166,9 @@ class Navigator:
 
     def _show_beginning(self, target: NavigationTarget, document: Document) -> None:
         """Show the beginning of a big document if the target is in it."""
-        from kbtui.tui.reader.document import has_start
+        from kbtui.tui.reader.document import has_start_block
 
-        if has_start(document, target):
+        if has_start_block(document, target):
             self._show_document(target, document)
         self._status.set_activity("open", f"reading the rest of {target.key} …")
 
@@ -335,7 +335,7 @@ def _make_subject_document(library: Library, ref: Ref, view: str) -> Document:
         VIEWS,
         build_subject_document,
         build_text_document,
-        subject_badges,
+        make_subject_badges,
     )
 
     knowledge = library.load_knowledge()
@@ -348,7 +348,7 @@ def _make_subject_document(library: Library, ref: Ref, view: str) -> Document:
     text = knowledge.learn(subject.topic, [subject.slug]).text
     document = build_text_document(name, name, text, ref=name)
     document.views, document.record = VIEWS, subject
-    document.badges = subject_badges(subject)
+    document.badges = make_subject_badges(subject)
     return document
 
 

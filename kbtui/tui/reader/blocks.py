@@ -8,9 +8,9 @@ from typing import Any
 
 from kbtui.text import one_line, sanitize
 from kbtui.tui.framework.styled_text import (
+    MatchHighlight,
     Spans,
     StyledLine,
-    TextMatches,
     align_to_edges,
     cell_width,
     highlight_matches,
@@ -18,7 +18,7 @@ from kbtui.tui.framework.styled_text import (
     wrap_spans,
 )
 
-Weight = tuple[int, int, int]
+TextMeasure = tuple[int, int, int]
 
 
 @dataclass(slots=True, eq=False)
@@ -43,7 +43,7 @@ class Block:
     code_offset: int | None = field(default=None, kw_only=True)
 
     def make_lines(
-        self, width: int, found: TextMatches | None = None, opened: bool = False
+        self, width: int, found: MatchHighlight | None = None, opened: bool = False
     ) -> list[StyledLine]:
         """Lay the block out in `width` cells, highlight `found`; `opened` says whether its fold is open."""
         made = self.layout(max(8, width - cell_width(self.lead)), found, opened)
@@ -53,14 +53,14 @@ class Block:
         return [*(StyledLine() for _ in range(self.above)), *made] if made else []
 
     @abstractmethod
-    def layout(self, width: int, found: TextMatches | None, opened: bool) -> list[StyledLine]:
+    def layout(self, width: int, found: MatchHighlight | None, opened: bool) -> list[StyledLine]:
         """Return the lines without `lead` and `above`."""
 
     def estimate_height(self, width: int) -> int:
         """Estimate the number of lines without laying the block out."""
         return self.above + 1
 
-    def measure_text(self) -> Weight:
+    def measure_text(self) -> TextMeasure:
         """Return the lines that do not depend on the width, the characters, and the line breaks among them."""
         return self.estimate_height(80), 0, 0
 
@@ -98,7 +98,7 @@ class TextBlock(Block):
             self.newlines + 1, (self.end - self.start) // width + self.newlines // 2 + 1
         )
 
-    def measure_text(self) -> Weight:
+    def measure_text(self) -> TextMeasure:
         """Return blank lines above, characters and line breaks."""
         return self.above + 1, self.end - self.start, self.newlines
 
@@ -114,7 +114,7 @@ class MarkdownBlock(TextBlock):
     links: dict[str, dict[str, str]] | None = None
     breaks: bool = False
 
-    def layout(self, width: int, found: TextMatches | None, opened: bool) -> list[StyledLine]:
+    def layout(self, width: int, found: MatchHighlight | None, opened: bool) -> list[StyledLine]:
         """Lay out the Markdown."""
         from kbtui.tui.reader.markdown import layout_markdown
 
@@ -125,7 +125,7 @@ class MarkdownBlock(TextBlock):
             links=self.links,
             breaks=self.breaks,
             first_line=self.first_line or 1,
-            shift=self.code_offset,
+            code_offset=self.code_offset,
         )
 
 
@@ -137,7 +137,7 @@ class SourceBlock(TextBlock):
     numbers: int = 0
     panel: bool = False
 
-    def layout(self, width: int, found: TextMatches | None, opened: bool) -> list[StyledLine]:
+    def layout(self, width: int, found: MatchHighlight | None, opened: bool) -> list[StyledLine]:
         """Lay out each line, highlighted if the language is known."""
         from kbtui.tui.reader.markdown import highlight_source, layout_code_panel
 
@@ -168,7 +168,7 @@ class HeadBlock(Block):
     right: Spans = field(default_factory=list)
     rule: bool = False
 
-    def layout(self, width: int, found: TextMatches | None, opened: bool) -> list[StyledLine]:
+    def layout(self, width: int, found: MatchHighlight | None, opened: bool) -> list[StyledLine]:
         """Return the line."""
         if not self.rule:
             return [
@@ -191,7 +191,7 @@ class FoldBlock(HeadBlock):
     kind: str = "tool"
     citation_number: int | None = None
 
-    def layout(self, width: int, found: TextMatches | None, opened: bool) -> list[StyledLine]:
+    def layout(self, width: int, found: MatchHighlight | None, opened: bool) -> list[StyledLine]:
         """Return the arrow and the summary."""
         arrow = "▾ " if opened else "▸ "
         note: Spans = [(f" [{self.citation_number}]", "note")] if self.citation_number else []
@@ -213,7 +213,7 @@ class FactsBlock(Block):
     facts: list[tuple[str, Spans]]
     name_role: str = "dim"
 
-    def layout(self, width: int, found: TextMatches | None, opened: bool) -> list[StyledLine]:
+    def layout(self, width: int, found: MatchHighlight | None, opened: bool) -> list[StyledLine]:
         """Return a line for each fact; long values wrap below themselves."""
         column = min(max((len(name) for name, _ in self.facts), default=0), 16)
         lines: list[StyledLine] = []
@@ -239,7 +239,7 @@ class NoteBlock(Block):
 
     spans: Spans
 
-    def layout(self, width: int, found: TextMatches | None, opened: bool) -> list[StyledLine]:
+    def layout(self, width: int, found: MatchHighlight | None, opened: bool) -> list[StyledLine]:
         """Wrap the text and keep its line breaks."""
         text = "".join(part for part, _ in self.spans)
         if "\n" not in text:

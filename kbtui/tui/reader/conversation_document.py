@@ -287,7 +287,7 @@ def build_conversation_document(
         title=one_line(info.name),
         blocks=blocks,
         ref=info.ref,
-        badges=conversation_badges(info),
+        badges=make_conversation_badges(info),
         record=conversation,
         turns_total=len(conversation.turns),
         landmarks={"request": builder.requests, "error": builder.errors},
@@ -296,7 +296,7 @@ def build_conversation_document(
     )
 
 
-def conversation_badges(info: ConversationInfo) -> Spans:
+def make_conversation_badges(info: ConversationInfo) -> Spans:
     """Return what is special about a conversation: pinned, archived, local or damaged."""
     words: list[tuple[str, str]] = []
     if info.pinned_at:

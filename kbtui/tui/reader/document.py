@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.navigation_target import NavigationTarget
-    from kbtui.tui.reader.blocks import Block, Weight
+    from kbtui.tui.reader.blocks import Block, TextMeasure
 
 
 BLOCKS_PER_CHUNK = 256
@@ -137,7 +137,9 @@ class Document:
     fold_kinds: dict[str, str] = field(default_factory=dict, repr=False)
     is_compacted: bool = False
     """Whether the model sees something different (`Block.view`)."""
-    chunk_weights: list[dict[tuple[str, str], Weight]] = field(default_factory=list, repr=False)
+    chunk_weights: list[dict[tuple[str, str], TextMeasure]] = field(
+        default_factory=list, repr=False
+    )
     """The amount of text in each chunk of blocks, by kind of fold and view."""
     _positions: dict[str, int] = field(default_factory=dict, repr=False)
     _fold_ends: dict[str, int] = field(default_factory=dict, repr=False)
@@ -166,7 +168,7 @@ class Document:
 
     def _measure_chunks(self) -> None:
         for start in range(0, len(self.blocks), BLOCKS_PER_CHUNK):
-            chunk: dict[tuple[str, str], Weight] = {}
+            chunk: dict[tuple[str, str], TextMeasure] = {}
             for block in self.blocks[start : start + BLOCKS_PER_CHUNK]:
                 kind = self.fold_kinds.get(block.fold, "") if block.fold else ""
                 lines, characters, newlines = block.measure_text()
@@ -243,7 +245,7 @@ class Document:
                 yield number, count
 
 
-def compile_finder(terms: list[str]) -> re.Pattern[str] | None:
+def compile_search_pattern(terms: list[str]) -> re.Pattern[str] | None:
     """Return a pattern for any of `terms`, ignoring case and amount of white space; None if all are empty."""
     parts = [
         r"\s+".join(re.escape(word) for word in term.split()) for term in terms if term.strip()
@@ -301,7 +303,7 @@ def find_start_block(document: Document, place: NavigationTarget) -> tuple[int, 
         return _find_passage_block(document, place.text), -1
     else:
         first, span = 0, iter(range(len(document.blocks))) if place.words else iter(())
-    pattern = compile_finder(list(place.words))
+    pattern = compile_search_pattern(list(place.words))
     if pattern is None:
         return first, -1
     return _find_best_block(document, list(span), pattern, place.text) or (first, -1)
@@ -352,7 +354,7 @@ def _compile_passage_start(passage: str) -> re.Pattern[str] | None:
     return re.compile(r"\W+".join(map(re.escape, words))) if len(words) > 2 else None
 
 
-def has_start(document: Document, place: NavigationTarget) -> bool:
+def has_start_block(document: Document, place: NavigationTarget) -> bool:
     """Return whether a partly loaded document already contains the place to start at."""
     if place.mark is not None:
         return document.find_block(place.mark.key) is not None

@@ -13,7 +13,7 @@ from textual.message import Message
 from textual.strip import Strip
 
 from kbtui.tui.framework.command import MOVE_BINDINGS
-from kbtui.tui.framework.styled_text import TextMatches
+from kbtui.tui.framework.styled_text import MatchHighlight
 from kbtui.tui.framework.styled_widget import (
     StableScrollView,
     StyledScreen,
@@ -41,7 +41,7 @@ MAX_CACHED_BLOCKS = 200
 _MAX_EXACT_FOLDS = 64
 
 
-class Position(NamedTuple):
+class LinePosition(NamedTuple):
     """A line of a document: the block's position, and the line within the block."""
 
     block: int = 0
@@ -86,9 +86,9 @@ class Viewport:
     def __init__(self) -> None:
         self.document = Document("", "", [])
         self.width = self.height = 0
-        self.top = Position()
-        self.cursor = Position()
-        self.rows: list[tuple[Position, StyledLine]] = []
+        self.top = LinePosition()
+        self.cursor = LinePosition()
+        self.rows: list[tuple[LinePosition, StyledLine]] = []
         """The visible lines."""
         self.folds = FoldState()
         self.pattern: re.Pattern[str] | None = None
@@ -168,7 +168,7 @@ class Viewport:
                     else -1
                 )
                 block = self.document.blocks[number]
-                found = TextMatches(self.pattern, here) if self.pattern else None
+                found = MatchHighlight(self.pattern, here) if self.pattern else None
                 block.code_offset = self.code_offset
                 lines = block.make_lines(self.width, found, self.folds.is_open(block.key))
                 self.layout_count += 1
@@ -194,50 +194,50 @@ class Viewport:
         return None
 
     @property
-    def first_position(self) -> Position:
+    def first_position(self) -> LinePosition:
         """The first line."""
-        return Position(self._find_visible_block(0, 1) or 0, 0)
+        return LinePosition(self._find_visible_block(0, 1) or 0, 0)
 
     @property
-    def last_position(self) -> Position:
+    def last_position(self) -> LinePosition:
         """The last line."""
         last = self._find_visible_block(len(self.heights) - 1, -1)
-        return Position() if last is None else Position(last, len(self.get_lines(last)) - 1)
+        return LinePosition() if last is None else LinePosition(last, len(self.get_lines(last)) - 1)
 
-    def offset_position(self, start: Position, lines: int) -> Position:
+    def offset_position(self, start: LinePosition, lines: int) -> LinePosition:
         """Return the position `lines` below `start`, or above if negative, within the document."""
         if not len(self.heights):
-            return Position()
+            return LinePosition()
         block, line = start
         while lines > 0:
             count = len(self.get_lines(block))
             if line + lines < count:
-                return Position(block, line + lines)
+                return LinePosition(block, line + lines)
             following = self._find_visible_block(block + 1, 1)
             if following is None:
-                return Position(block, max(0, count - 1))
+                return LinePosition(block, max(0, count - 1))
             lines -= count - line
             block, line = following, 0
         while -lines > line:
             before = self._find_visible_block(block - 1, -1)
             if before is None:
-                return Position(block, 0)
+                return LinePosition(block, 0)
             lines += line + 1
             block, line = before, len(self.get_lines(before)) - 1
-        return Position(block, line + lines)
+        return LinePosition(block, line + lines)
 
-    def find_nearest_position(self, position: Position) -> Position:
+    def find_nearest_position(self, position: LinePosition) -> LinePosition:
         """Return the nearest position that exists and is not in a closed fold."""
         if not len(self.heights):
-            return Position()
+            return LinePosition()
         number = min(position.block, len(self.heights) - 1)
         found = self._find_visible_block(number, -1)
         if found is None:
             return self.first_position
         last = len(self.get_lines(found)) - 1
-        return Position(found, min(position.line, last) if found == number else last)
+        return LinePosition(found, min(position.line, last) if found == number else last)
 
-    def _make_anchor_at(self, position: Position) -> ScrollAnchor:
+    def _make_anchor_at(self, position: LinePosition) -> ScrollAnchor:
         """Return an anchor for a position."""
         block, line = position
         if block >= len(self.document.blocks):
@@ -245,20 +245,23 @@ class Viewport:
         letters = sum(map(_count_letters, self.get_lines(block)[:line]))
         return ScrollAnchor(self.document.blocks[block].key, block, line, letters)
 
-    def find_anchor(self, mark: ScrollAnchor) -> Position:
+    def find_anchor(self, anchor: ScrollAnchor) -> LinePosition:
         """Return the current position of an anchor."""
-        block = self.document.find_block(mark.key)
+        block = self.document.find_block(anchor.key)
         if block is None:
-            return self.find_nearest_position(Position(mark.block, 0))
+            return self.find_nearest_position(LinePosition(anchor.block, 0))
         lines = self.get_lines(block)
-        if mark.line < len(lines) and sum(map(_count_letters, lines[: mark.line])) == mark.letters:
-            return self.find_nearest_position(Position(block, mark.line))
+        if (
+            anchor.line < len(lines)
+            and sum(map(_count_letters, lines[: anchor.line])) == anchor.letters
+        ):
+            return self.find_nearest_position(LinePosition(block, anchor.line))
         seen = 0
         for number, line in enumerate(lines):
             seen += _count_letters(line)
-            if seen > mark.letters:
-                return Position(block, number)
-        return self.find_nearest_position(Position(block, max(0, len(lines) - 1)))
+            if seen > anchor.letters:
+                return LinePosition(block, number)
+        return self.find_nearest_position(LinePosition(block, max(0, len(lines) - 1)))
 
     # documents
 
@@ -270,7 +273,7 @@ class Viewport:
         self.folds.set_document(document)
         self.current_match = None
         self.is_model_view = False
-        self.top = self.cursor = Position()
+        self.top = self.cursor = LinePosition()
         self.reset_layout()
         if at is not None:
             self.top = self.cursor = self.find_anchor(at)
@@ -307,26 +310,28 @@ class Viewport:
         """Change the size and stay at the current line."""
         # Successive changes of size keep the original place. Going by the last width alone,
         # the place would drift to where the line happened to start.
-        marks = self._resize_anchors if self._resize_positions == (self.top, self.cursor) else None
+        anchors = (
+            self._resize_anchors if self._resize_positions == (self.top, self.cursor) else None
+        )
         self.height = height
         if width != self.width:
-            marks = marks or (
+            anchors = anchors or (
                 (self.make_anchor(self.top), self.make_anchor()) if self.width else None
             )
             self.width = width
             self.reset_layout()
-        if marks:
-            self.top, self.cursor = map(self.find_anchor, marks)
+        if anchors:
+            self.top, self.cursor = map(self.find_anchor, anchors)
         self.update_rows()
         self.keep_cursor_visible(1)
-        self._resize_anchors, self._resize_positions = marks, (self.top, self.cursor)
+        self._resize_anchors, self._resize_positions = anchors, (self.top, self.cursor)
 
-    def set_code_offset(self, shift: int | None) -> None:
+    def set_code_offset(self, code_offset: int | None) -> None:
         """Scroll wide code to a column, or wrap it (None), and stay at the current line."""
-        marks = self.make_anchor(self.top), self.make_anchor()
-        self.code_offset = shift
+        anchors = self.make_anchor(self.top), self.make_anchor()
+        self.code_offset = code_offset
         self.reset_layout()
-        self.top, self.cursor = map(self.find_anchor, marks)
+        self.top, self.cursor = map(self.find_anchor, anchors)
         self.update_rows()
         self.keep_cursor_visible(1)
 
@@ -344,20 +349,20 @@ class Viewport:
             self.top = self.offset_position(self.last_position, -(self.height - 1))
             self.rows = self._collect_rows()
 
-    def _collect_rows(self) -> list[tuple[Position, StyledLine]]:
-        rows: list[tuple[Position, StyledLine]] = []
+    def _collect_rows(self) -> list[tuple[LinePosition, StyledLine]]:
+        rows: list[tuple[LinePosition, StyledLine]] = []
         block, line = self.top
         while len(rows) < self.height:
             lines = self.get_lines(block)
             last = min(len(lines), line + self.height - len(rows))
-            rows += [(Position(block, number), lines[number]) for number in range(line, last)]
+            rows += [(LinePosition(block, number), lines[number]) for number in range(line, last)]
             following = self._find_visible_block(block + 1, 1)
             if following is None:
                 break
             block, line = following, 0
         return rows
 
-    def make_anchor(self, position: Position | None = None) -> ScrollAnchor:
+    def make_anchor(self, position: LinePosition | None = None) -> ScrollAnchor:
         """Return an anchor for a position, by default the cursor's."""
         return self._make_anchor_at(position or self.cursor)
 
@@ -376,7 +381,7 @@ class Viewport:
 
     def scroll_to_line(self, line: int) -> None:
         """Scroll to a line of the whole document, which is an estimate."""
-        self.top = Position(*self.heights.find_line(line))
+        self.top = LinePosition(*self.heights.find_line(line))
         self.update_rows()
         self.keep_cursor_visible()
 
@@ -402,7 +407,7 @@ class Viewport:
         if fold is not None and not self.folds.is_open(fold):
             self.folds.toggle(fold)
             self.reset_layout()
-        self.cursor = self.find_nearest_position(Position(block, line))
+        self.cursor = self.find_nearest_position(LinePosition(block, line))
         self.top = self.offset_position(self.cursor, -(self.height // 4 if lead is None else lead))
         self.update_rows()
 
@@ -475,7 +480,7 @@ class Viewport:
         """Move the cursor out of a fold that is about to close, to the fold's head."""
         head = self.document.find_block(fold)
         if head is not None and self.document.blocks[self.cursor.block].fold == fold:
-            self.cursor = Position(head, self.document.blocks[head].above)
+            self.cursor = LinePosition(head, self.document.blocks[head].above)
 
     def _relayout(self, top: ScrollAnchor | None, row: int = 0) -> None:
         cursor = self.make_anchor()
@@ -505,12 +510,12 @@ class Viewport:
                 self.go_to(block, number)
                 return
 
-    def set_citation_numbers(self, notes: dict[str, int]) -> bool:
+    def set_citation_numbers(self, numbers: dict[str, int]) -> bool:
         """Number the tool calls with these keys; return whether any number changed."""
         from kbtui.tui.reader.blocks import FoldBlock
 
         new = False
-        for key, number in notes.items():
+        for key, number in numbers.items():
             position = self.document.find_block(key)
             block = self.document.blocks[position] if position is not None else None
             if (
@@ -559,7 +564,10 @@ class DocumentView(StyledWidget, StableScrollView, can_focus=True):
         self.viewport = Viewport()
         self._is_syncing = False
         self._is_painting = False
-        self._painted: tuple[list[tuple[Position, StyledLine]], Position] = ([], Position())
+        self._painted: tuple[list[tuple[LinePosition, StyledLine]], LinePosition] = (
+            [],
+            LinePosition(),
+        )
 
     @property
     def document(self) -> Document:
@@ -730,7 +738,7 @@ class DocumentView(StyledWidget, StableScrollView, can_focus=True):
         """Move the cursor to the clicked line; a click on the head of a fold opens or closes it."""
         if not 0 <= event.y < len(self.viewport.rows):
             return
-        self.viewport.cursor = Position(*self.viewport.rows[event.y][0])
+        self.viewport.cursor = LinePosition(*self.viewport.rows[event.y][0])
         block = self.document.blocks[self.viewport.cursor.block]
         if block.key in self.document.fold_kinds and self.viewport.cursor.line >= block.above:
             self.viewport.toggle_fold(block.key)

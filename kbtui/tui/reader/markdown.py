@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from kbtui.text import sanitize
 from kbtui.tui.framework.styled_text import (
+    MatchHighlight,
     Span,
     Spans,
     StyledLine,
-    TextMatches,
     add_role,
     cell_width,
     highlight_matches,
@@ -50,14 +50,14 @@ class TextSection:
     continued: bool = False
 
 
-def split_source(text: str, most: int = SECTION_CHARACTERS) -> Iterator[TextSection]:
-    """Split a text without structure between lines; a line longer than `most` at a space."""
+def split_source(text: str, max_characters: int = SECTION_CHARACTERS) -> Iterator[TextSection]:
+    """Split a text without structure between lines; a line longer than `max_characters` at a space."""
     start, line = 0, 1
     while start < len(text):
-        end = start + most
+        end = start + max_characters
         if end < len(text):
             newline = text.rfind("\n", start, end)
-            space = text.rfind(" ", start + most // 2, end)
+            space = text.rfind(" ", start + max_characters // 2, end)
             end = newline + 1 if newline >= start else space + 1 if space > start else end
         else:
             end = len(text)
@@ -66,33 +66,33 @@ def split_source(text: str, most: int = SECTION_CHARACTERS) -> Iterator[TextSect
         start = end
 
 
-def split_markdown(text: str, most: int = SECTION_CHARACTERS) -> Iterator[TextSection]:
+def split_markdown(text: str, max_characters: int = SECTION_CHARACTERS) -> Iterator[TextSection]:
     """Split a Markdown text at blank lines outside fences and lists.
 
     Layout time grows with the length of a section, and only visible sections are laid out: so sections are
     short, and none ends within a block. A fence longer than a section is split into sections of code.
     """
-    if len(text) <= most:
+    if len(text) <= max_characters:
         if text.strip():
             yield TextSection(0, len(text), 1)
         return
-    for piece in _split_at_blank_lines(text, most):
-        if piece.end - piece.start <= 2 * most:
-            piece.code = False
-            yield piece
-        elif piece.code:
-            yield from _split_fence(text, piece, most)
+    for section in _split_at_blank_lines(text, max_characters):
+        if section.end - section.start <= 2 * max_characters:
+            section.code = False
+            yield section
+        elif section.code:
+            yield from _split_fence(text, section, max_characters)
         else:
-            for part in split_source(text[piece.start : piece.end], most):
+            for part in split_source(text[section.start : section.end], max_characters):
                 yield TextSection(
-                    piece.start + part.start,
-                    piece.start + part.end,
-                    piece.first_line + part.first_line - 1,
+                    section.start + part.start,
+                    section.start + part.end,
+                    section.first_line + part.first_line - 1,
                     continued=part.start > 0,
                 )
 
 
-def _split_at_blank_lines(text: str, most: int) -> Iterator[TextSection]:
+def _split_at_blank_lines(text: str, max_characters: int) -> Iterator[TextSection]:
     start = position = 0
     line = first_line = 1
     fence = ""
@@ -114,13 +114,16 @@ def _split_at_blank_lines(text: str, most: int) -> Iterator[TextSection]:
             new = (
                 blank
                 and not row[0].isspace()
-                and not (item and list_open and position - start < 2 * most)
+                and not (item and list_open and position - start < 2 * max_characters)
             )
-            long_enough = position - start >= most // 2
+            long_enough = position - start >= max_characters // 2
             if (
                 start < position
                 and new
-                and (long_enough or (opening and _measure_fence(text, after, opening[1]) > most))
+                and (
+                    long_enough
+                    or (opening and _measure_fence(text, after, opening[1]) > max_characters)
+                )
             ):
                 yield TextSection(start, position, first_line)
                 start, first_line = position, line
@@ -141,18 +144,18 @@ def _measure_fence(text: str, start: int, fence: str) -> int:
     return (end if end >= 0 else len(text)) - start
 
 
-def _split_fence(text: str, piece: TextSection, most: int) -> Iterator[TextSection]:
-    opening = _FENCE_LINE.match(text, piece.start)
+def _split_fence(text: str, section: TextSection, max_characters: int) -> Iterator[TextSection]:
+    opening = _FENCE_LINE.match(text, section.start)
     language = (opening[2].split() or [""])[0] if opening else ""
-    start = text.find("\n", piece.start) + 1
-    end = text.rfind("\n", start, piece.end - 1) + 1
-    if end <= start or not _FENCE_LINE.match(text[end : piece.end]):
-        end = piece.end
-    for part in split_source(text[start:end], most):
+    start = text.find("\n", section.start) + 1
+    end = text.rfind("\n", start, section.end - 1) + 1
+    if end <= start or not _FENCE_LINE.match(text[end : section.end]):
+        end = section.end
+    for part in split_source(text[start:end], max_characters):
         yield TextSection(
             start + part.start,
             start + part.end,
-            piece.first_line + part.first_line,
+            section.first_line + part.first_line,
             code=True,
             language=language,
             continued=part.start > 0,
@@ -321,23 +324,23 @@ def layout_markdown(
     text: str,
     width: int,
     *,
-    found: TextMatches | None = None,
+    found: MatchHighlight | None = None,
     links: dict[str, dict[str, str]] | None = None,
     breaks: bool = False,
     first_line: int = 1,
-    shift: int | None = None,
+    code_offset: int | None = None,
 ) -> list[StyledLine]:
     """Lay out Markdown in `width` cells; raw HTML is shown as written, and nothing is fetched.
 
     `found` is highlighted. `links` are link definitions from elsewhere in the document. With `breaks` a line
     break in a paragraph is kept. `first_line` is the number of the text's first line in its file. With a
-    `shift` code is not wrapped but scrolled left by that many cells.
+    `code_offset` code is not wrapped but scrolled left by that many cells.
     """
     from markdown_it.tree import SyntaxTreeNode
 
     text = sanitize(text).expandtabs(TAB_WIDTH)
     tokens = _get_markdown_parser().parse(text, {"references": dict(links or {})})
-    return _MarkdownLayout(found, breaks, first_line, shift).layout_nodes(
+    return _MarkdownLayout(found, breaks, first_line, code_offset).layout_nodes(
         SyntaxTreeNode(tokens).children, width
     )
 
@@ -351,10 +354,10 @@ def _get_markdown_parser() -> Any:
 
 class _MarkdownLayout:
     def __init__(
-        self, found: TextMatches | None, breaks: bool, first_line: int, shift: int | None
+        self, found: MatchHighlight | None, breaks: bool, first_line: int, code_offset: int | None
     ) -> None:
         self.matches = found
-        self.code_offset = shift
+        self.code_offset = code_offset
         self.breaks = breaks
         self.first_line = first_line
 
@@ -550,14 +553,14 @@ def layout_code_panel(
     language: str,
     width: int,
     first_line: int = 0,
-    found: TextMatches | None = None,
-    shift: int | None = None,
+    found: MatchHighlight | None = None,
+    code_offset: int | None = None,
 ) -> list[StyledLine]:
-    """Lay out code on a background of its own, `width` cells wide; for `shift` see `wrap_code`."""
+    """Lay out code on a background of its own, `width` cells wide; for `code_offset` see `wrap_code`."""
     lines: list[StyledLine] = []
     for number, spans in enumerate(highlight_source(text, language)):
         source = first_line + number if first_line else 0
-        for line in wrap_code(highlight_matches(spans, found), width - 3, source, shift):
+        for line in wrap_code(highlight_matches(spans, found), width - 3, source, code_offset):
             space = " " * (width - 2 - cell_width(line.spans))
             line.spans = add_role([("  ", ""), *line.spans, (space, "")], "code")
             lines.append(line)

@@ -21,7 +21,7 @@ from kbtui.tui.framework.styled_widget import BorderOnlyPane, plain_content
 from kbtui.tui.framework.text_widgets import LabeledInput, MultilineText, PaneInput, TextLine
 from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.navigation_target import make_target
-from kbtui.tui.reader.document import compile_finder, format_count
+from kbtui.tui.reader.document import compile_search_pattern, format_count
 from kbtui.tui.reader.document_view import DocumentView
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ MAX_MATCHES = 100_000
 """Matches beyond this number are not counted."""
 
 
-class Header(TextLine):
+class ReaderHeader(TextLine):
     """The line above the document; parts at its left can be clicked."""
 
     class PartClicked(Message):
@@ -140,7 +140,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
 
     def compose(self) -> ComposeResult:
         """Yield header, document and find bar."""
-        yield Header(id="where")
+        yield ReaderHeader(id="where")
         yield self.document_view
         yield self.find_bar
 
@@ -163,7 +163,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
             document = self.viewport.document
         self.stop_find()
         self.facts_bar.set_paragraphs([])
-        self.viewport.set_pattern(compile_finder(list(place.words)))
+        self.viewport.set_pattern(compile_search_pattern(list(place.words)))
         before = self.viewport.document
         self._new_event_count = 0
         self.document_view.show_document(document, place.mark)
@@ -175,7 +175,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         """Go to another place in the document."""
         self.place = place
         self.stop_find()
-        self.viewport.set_pattern(compile_finder(list(place.words)))
+        self.viewport.set_pattern(compile_search_pattern(list(place.words)))
         self._find_start(self.viewport.document, place)
 
     def reload_document(self, document: Document) -> None:
@@ -274,8 +274,8 @@ class ReaderPane(BorderOnlyPane, Vertical):
         reference = viewport.current_reference
         self.set_border_subtitle(plain_content(reference) if reference else "")
 
-    @on(Header.PartClicked)
-    def _show_clicked_view(self, event: Header.PartClicked) -> None:
+    @on(ReaderHeader.PartClicked)
+    def _show_clicked_view(self, event: ReaderHeader.PartClicked) -> None:
         """Show the view whose name was clicked."""
         event.stop()
         if event.text in self.viewport.document.views:
@@ -347,14 +347,14 @@ class ReaderPane(BorderOnlyPane, Vertical):
     def _go_to_landmark(self, kind: str, step: int) -> bool:
         """Go to the next landmark of a kind that is in the view; return whether there is one."""
         viewport = self.viewport
-        marks = self.viewport.document.landmarks.get(kind, [])
+        landmarks = self.viewport.document.landmarks.get(kind, [])
         here = viewport.cursor.block
-        at = bisect_right(marks, here) if step > 0 else bisect_left(marks, here) - 1
-        while 0 <= at < len(marks) and not viewport.is_in_view(marks[at]):
+        at = bisect_right(landmarks, here) if step > 0 else bisect_left(landmarks, here) - 1
+        while 0 <= at < len(landmarks) and not viewport.is_in_view(landmarks[at]):
             at += step
-        if not 0 <= at < len(marks):
+        if not 0 <= at < len(landmarks):
             return False
-        viewport.go_to(marks[at], self.viewport.document.blocks[marks[at]].above, lead=0)
+        viewport.go_to(landmarks[at], self.viewport.document.blocks[landmarks[at]].above, lead=0)
         self.document_view.update_view()
         return True
 
@@ -477,7 +477,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
 
     def find_text(self, words: str, *, jump: bool) -> None:
         """Find words; with `jump` go to the first match after the cursor."""
-        pattern = compile_finder([words])
+        pattern = compile_search_pattern([words])
         document, as_model = self.viewport.document, self.viewport.is_model_view
         self.viewport.set_pattern(pattern)
         self.document_view.update_view()

@@ -33,7 +33,7 @@ _LANGUAGES = {
 }
 
 
-def subject_badges(subject: Subject) -> Spans:
+def make_subject_badges(subject: Subject) -> Spans:
     """Return the state of a subject as badges: hidden, pre-loaded, disabled, shadowed."""
     words: Spans = []
     if subject.hidden:
@@ -64,7 +64,7 @@ def build_subject_document(subject: Subject, text: str, view: str = "read") -> D
         ref=ref,
         view=view,
         views=VIEWS,
-        badges=[*subject_badges(subject), *_make_secret_badge(text)],
+        badges=[*make_subject_badges(subject), *_make_secret_badge(text)],
         size=format_cost(len(text)),
         record=subject,
     )

@@ -11,7 +11,7 @@ from kbtui.sources.config import find_approval_time, format_block, load_sources
 from kbtui.sources.schedule import find_due_time
 from kbtui.text import one_line
 from kbtui.tui.framework.row_list import ListRow
-from kbtui.tui.framework.styled_text import Span, StyledLine, TextMatches, wrap_spans
+from kbtui.tui.framework.styled_text import MatchHighlight, Span, StyledLine, wrap_spans
 from kbtui.tui.reader.blocks import FactsBlock, HeadBlock, NoteBlock, SourceBlock
 from kbtui.tui.reader.document import Document, format_count
 from kbtui.userdata import UserData
@@ -34,7 +34,7 @@ class ItemBlock(NoteBlock):
 
     sign: Span = ("• ", "")
 
-    def layout(self, width: int, found: TextMatches | None, opened: bool) -> list[StyledLine]:
+    def layout(self, width: int, found: MatchHighlight | None, opened: bool) -> list[StyledLine]:
         """Wrap the text to the right of the sign."""
         return wrap_spans(self.spans, width, [self.sign], [("  ", "")])
 
