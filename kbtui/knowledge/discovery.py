@@ -192,8 +192,15 @@ def scan_topic(root: str, base: str) -> TopicScan:
                     elif entry.is_dir(follow_symlinks=False):
                         chain = None if above is None else (*above, real)
                         below.append((entry.name, entry.path, chain))
-                    elif entry.is_symlink():
-                        _classify_link(root, base, path, entry, above, real, names, below, found)
+                    elif entry.is_symlink() and (target := _resolve_link(entry)):
+                        if not is_inside(target, root):
+                            message = "the link leads out of the workspace"
+                            found.mistakes.append((message, path + entry.name))
+                        elif os.path.isdir(target):
+                            parents = _list_parents(base, real) if above is None else above
+                            below.append((entry.name, target, (*parents, real)))
+                        elif os.path.isfile(target):
+                            names.append(entry.name)
         except OSError as error:
             if not path:
                 raise
@@ -239,29 +246,15 @@ def find_name_problem(name: str) -> str | None:
     return None
 
 
-def _classify_link(
-    root: str,
-    base: str,
-    prefix: str,
-    entry: os.DirEntry[str],
-    above: tuple[str, ...] | None,
-    real: str,
-    names: list[str],
-    below: list[tuple[str, str, tuple[str, ...] | None]],
-    found: TopicScan,
-) -> None:
-    """Add a link to `names` or `below`, or record that it leaves the workspace."""
+def _resolve_link(link: os.DirEntry[str]) -> str | None:
+    """Return the real path of a link's target, or None if it is broken or circular.
+
+    Editors use such links as locks, so they are no mistake.
+    """
     try:
-        target = os.path.realpath(entry.path, strict=True)
+        return os.path.realpath(link.path, strict=True)
     except OSError:
-        return  # broken or circular: editors use such links as locks
-    if not is_inside(target, root):
-        found.mistakes.append(("the link leads out of the workspace", prefix + entry.name))
-    elif os.path.isdir(target):
-        chain = (*(above if above is not None else _list_parents(base, real)), real)
-        below.append((entry.name, target, chain))
-    elif os.path.isfile(target):
-        names.append(entry.name)
+        return None
 
 
 def _list_parents(base: str, real: str) -> tuple[str, ...]:

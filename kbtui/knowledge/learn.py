@@ -30,6 +30,7 @@ _NOTE_CHARACTERS = 700
 """The space for the note below a subject that was cut."""
 _MAX_PATTERNS = 20
 
+_AVAILABLE = "## Available subjects:"
 _USE = "Use the `learn` tool with the `subjects` argument to learn specific subjects."
 
 
@@ -103,7 +104,7 @@ def format_listing(resolved: ResolvedTopic, caller: LearnCaller) -> str:
         blocks.append(topic.description.rstrip())
     available, given = caller.list_available(resolved), sorted(caller.list_given(resolved))
     if available:
-        blocks += [*_format_available(available, caller), _USE]
+        blocks += [_AVAILABLE, _format_slug_list(available, caller), _USE]
     elif not given:
         blocks.append("No subjects are available.")
     if given:
@@ -279,14 +280,10 @@ def _format_no_match(resolved: ResolvedTopic, patterns: list[str], caller: Learn
     blocks = [f'Nothing in topic "{resolved.topic.name}" matches {named}.']
     available = caller.list_available(resolved)
     if available:
-        blocks += _format_available(available, caller)
+        blocks += [_AVAILABLE, _format_slug_list(available, caller)]
     else:
         blocks.append("No subjects are available.")
     return caller.mask_secrets("\n\n".join(blocks))
-
-
-def _format_available(slugs: list[str], caller: LearnCaller) -> list[str]:
-    return ["## Available subjects:", _format_slug_list(slugs, caller)]
 
 
 def _format_slug_list(slugs: list[str], caller: LearnCaller) -> str:

@@ -145,8 +145,7 @@ def load_settings(path: Path | None = None) -> Settings:
 def explain_settings(path: Path | None = None) -> list[SettingValue]:
     """Return every setting with its value and origin; raises `ConfigError` as `load_settings` does."""
     path = path or settings_path()
-    text = _read_settings_file(path)
-    values = _parse_settings(path, text)
+    text, values = _read_settings_file(path)
     for name in values:
         if name not in {key.name for key in SETTING_KEYS}:
             raise ConfigError(
@@ -221,26 +220,21 @@ def _parse_variable(key: SettingKey, given: str) -> Any:
         raise ConfigError(f"must be {TYPE_NAMES[key.kind]}", where=key.variable) from None
 
 
-def _read_settings_file(path: Path) -> str:
+def _read_settings_file(path: Path) -> tuple[str, dict[str, Any]]:
+    """Return the file's text and values, both empty if it does not exist."""
     try:
-        return read_regular_file(path).decode("utf-8-sig")
+        text = read_regular_file(path).decode("utf-8-sig")
+        import tomllib
+
+        return text, tomllib.loads(text)
     except FileNotFoundError:
-        return ""
+        return "", {}
     except UnicodeDecodeError as error:
         raise ConfigError(f"is not UTF-8 (byte {error.start})", where=str(path)) from error
+    except ValueError as error:
+        raise ConfigError(f"not valid TOML: {error}", where=str(path)) from error
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror or error}", where=str(path)) from error
-
-
-def _parse_settings(path: Path, text: str) -> dict[str, Any]:
-    if not text:
-        return {}
-    import tomllib
-
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"not valid TOML: {error}", where=str(path)) from error
 
 
 def _locate_key(path: Path, text: str, name: str) -> str:
