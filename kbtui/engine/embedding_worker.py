@@ -347,9 +347,18 @@ class EmbeddingWorker:
         chunks that the query may see, and which of `worded` are `pending`; or only the `cause`
         why there is no ranking.
         """
+        from kbtui.index.vectors import LEAN_CANDIDATES, make_filter_sql, shift_towards
+
         store = self._store
+        ranked: list[tuple[int, float]] = []
         try:
-            ranked = self._rank_chunks(text, pending, filters, limit, per_entry, worded)
+            if store is not None and self._model.is_loaded:
+                # A query that has not begun would wait behind others, so this thread embeds it.
+                has_begun = pending is not None and not pending.cancel()
+                rows = pending.result() if pending and has_begun else self._model.encode_query(text)
+                towards = store.get_vector(worded[:LEAN_CANDIDATES])
+                vector = shift_towards(rows[0].tolist(), towards)
+                ranked = store.search(vector, make_filter_sql(**filters), limit, per_entry)
         except BaseException as error:
             if not isinstance(error, Exception) and not is_panic(error):
                 raise
@@ -367,28 +376,6 @@ class EmbeddingWorker:
             "pending": queue.filter_missing(worded) if queue and self.left else [],
         }
 
-    def _rank_chunks(
-        self,
-        text: str,
-        pending: Future[Matrix] | None,
-        filters: dict[str, Any],
-        limit: int,
-        per_entry: int,
-        worded: Sequence[int],
-    ) -> list[tuple[int, float]]:
-        from kbtui.index.vectors import LEAN_CANDIDATES, make_filter_sql, shift_towards
-
-        store = self._store
-        if store is None or not self._model.is_loaded:
-            return []
-        # A query that has not begun would wait behind others, so this thread embeds it.
-        if pending is None or pending.cancel():
-            vector = self._model.encode_query(text)[0].tolist()
-        else:
-            vector = pending.result()[0].tolist()
-        vector = shift_towards(vector, store.get_vector(worded[:LEAN_CANDIDATES]))
-        return store.search(vector, make_filter_sql(**filters), limit, per_entry)
-
     # the thread
 
     def _run_until_stopped(self) -> None:
@@ -404,7 +391,7 @@ class EmbeddingWorker:
             except KbtuiError as error:
                 self._report_failure(error.message, str(error))
             except Exception as error:
-                reason = f"the vectors failed: {type(error).__name__}"
+                reason = f"semantic search failed: {type(error).__name__}"
                 self._report_failure(reason, traceback.format_exc())
         self.model_ready.set()
         self.caught_up.set()
@@ -420,6 +407,7 @@ class EmbeddingWorker:
             self._update_vectors(self._folder)
 
     def _report_failure(self, reason: str, details: str) -> None:
+        """Note why there is no semantic search, log the details, and wake waiting callers."""
         self.missing = make_keywords_only_notice(
             "model_off" if self._settings.model == "off" else "error", reason
         )
@@ -488,6 +476,7 @@ class EmbeddingWorker:
         remove_vectors(folder / "vectors")
 
     def _embed_missing(self, folder: Path) -> None:
+        """Open the vectors of a generation if needed, and embed until nothing is missing."""
         from kbtui.index.embedding_cache import EmbeddingCache
         from kbtui.index.embedding_queue import EmbeddingQueue
         from kbtui.index.vectors import VectorStore

@@ -232,6 +232,7 @@ class FileWatcher:
             os.eventfd_write(self._alarm, 1)
 
     def _find_roots(self) -> list[Path]:
+        """Return the directories to watch, none inside another: JP's own, topics, targets of links."""
         root = self._workspace.root
         # Only directories inside the workspace: a topic must not lead out of it.
         wanted = [self._workspace.jp]

@@ -255,6 +255,7 @@ class IndexWorker:
         self._checked_at = time.monotonic()
 
     def _open_index(self) -> Index:
+        """Return the open index; open, replace or rebuild it first if necessary."""
         self._check_if_requested()
         if self._is_rebuild_requested and self._index is not None:
             self._close_index()

@@ -151,6 +151,7 @@ class SearchService:
     def _answer_question(
         self, reader: IndexReader, question: Question, semantic: SemanticLeg | None
     ) -> Answer:
+        """Answer a question; raises `_DamagedIndex` if an error comes from damaged files."""
         from kbtui.index.generations import find_damage_behind
 
         try:
@@ -172,6 +173,7 @@ class SearchService:
         question: Question,
         generation: str,
     ) -> Ranking:
+        """Rank by meaning, after waiting up to `wait` seconds for the model."""
         from kbtui.search.pipeline import make_vector_filters, parse_ranking
 
         if self._embedding_worker.missing is not None and wait:
@@ -197,6 +199,7 @@ class SearchService:
 
     @contextmanager
     def _open_reader(self) -> Iterator[IndexReader]:
+        """Yield a reader of the generation in use, which stays open between questions."""
         from kbtui.index import IndexReader
 
         with self._lock:

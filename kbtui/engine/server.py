@@ -206,6 +206,7 @@ class EngineServer:
             self._search_pool.shutdown(wait=False, cancel_futures=True)
 
     async def _run_until_idle(self) -> None:
+        """Check every second for a reason to end, and do the periodic work."""
         swept = looked = -math.inf
         while not self._should_end.is_set():
             with contextlib.suppress(TimeoutError):
@@ -298,6 +299,7 @@ class EngineServer:
         self._broadcast_from_thread({"event": "ready", **self._get_readiness()})
 
     def _get_readiness(self) -> dict[str, Any]:
+        """Return what clients learn about index and model, also as the event `ready`."""
         missing = None if self._embedding_worker.is_asleep else self._embedding_worker.missing
         return {
             "lexical": self._index_worker.first_refresh.is_set(),
@@ -323,6 +325,7 @@ class EngineServer:
     async def _handle_client(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
+        """Exchange hellos, then answer the client's requests until it disconnects."""
         client = ClientConnection(writer)
         if len(self._clients) >= MAX_CLIENTS or not is_from_same_user(writer):
             client.close()

@@ -256,6 +256,7 @@ class FastEmbedder:
 
     @staticmethod
     def _verify_export(model: Model, path: Path) -> None:
+        """Compare the export with its checksums; raises `ModelUnavailable`."""
         try:
             note = json.loads(_get_note_path(path).read_text("utf-8"))
             with path.open("rb") as file:

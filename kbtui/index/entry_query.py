@@ -357,6 +357,7 @@ def _make_in_clause(column: str, values: Sequence[str]) -> str:
 
 
 def _make_conditions(wanted: EntryFilter) -> tuple[list[str], list[Any]]:
+    """Return a filter as SQL conditions, and the values of their placeholders."""
     conditions: list[str] = []
     values: list[Any] = []
     for column, chosen in (("e.type", wanted.types), ("e.topic", wanted.topics)):
@@ -417,6 +418,7 @@ def _encode_cursor(created: float, entry_id: str, wanted: EntryFilter) -> str:
 
 
 def _decode_cursor(cursor: str, wanted: EntryFilter) -> tuple[float, str]:
+    """Return time of creation and id of the last entry before the page; raises `UsageError`."""
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
         key, created, entry_id = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))

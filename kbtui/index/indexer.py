@@ -437,6 +437,7 @@ class Index:
         knowledge: Knowledge,
         changes: RefreshChanges,
     ) -> None:
+        """Remove `gone` entries, index the others, and commit now and then."""
         from kbtui.citations import CitationTargets
         from kbtui.conversations.repository import list_conversations
 

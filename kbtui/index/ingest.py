@@ -301,6 +301,10 @@ def _make_batch(
     known: _KnownPart | None,
     embed_tool_results: bool,
 ) -> tuple[IngestBatch, _KnownPart | None]:
+    """Return the batch of a conversation's part, and what the catalog knows after it is written.
+
+    The batch also rewrites the last chunks before the part, because their neighbours change.
+    """
     count = known.chunks if known else 0
     around = (
         catalog.list_chunks_between(entry.id, max(0, count - 2 * CONTEXT_CHUNKS), count)

@@ -381,7 +381,7 @@ def test_a_working_directory_supplies_no_modules(
     assert connect(built.workspace).pid
 
 
-def test_a_read_only_cache_means_a_private_index_and_a_remark(
+def test_a_read_only_cache_means_a_temporary_index_and_a_notice(
     built: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Root can write anywhere, so a file in place of the directory causes the error.
@@ -391,7 +391,7 @@ def test_a_read_only_cache_means_a_private_index_and_a_remark(
     lib = library(built)
     answer = lib.search(Question("aardvark", mode="lexical"))
     assert [hit.ref for hit in answer.hits] == ["guide/start:1-3"]
-    assert "private index" in (answer.degraded or "")
+    assert "temporary index" in (answer.degraded or "")
     lib.close()
     cache.unlink()
 

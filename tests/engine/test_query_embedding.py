@@ -1,73 +1,91 @@
 """A query is embedded once, in parallel to the keyword search."""
 
 import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from support import Builder
 
 from kbtui.engine.embedding_worker import EmbeddingWorker, EngineModel
+from kbtui.index import Index
 from kbtui.workspace import Settings
 
 
 class CountingModel(EngineModel):
-    """Counts the texts that it embeds; waits for `go` while it embeds "slow"."""
+    """Counts the queries that it embeds; waits for `go` while it embeds "slow"."""
+
+    is_loaded = True
+    dimension = 4
 
     def __init__(self) -> None:
         super().__init__("", print)
-        self.texts: list[str] = []
+        self.queries: list[str] = []
         self.begun, self.go = threading.Event(), threading.Event()
 
-    is_loaded = True
+    def find(self) -> str:
+        return "counting"
+
+    def get_encoder(self, missing: int) -> Any:
+        return self
+
+    def encode(self, texts: Sequence[str]) -> Any:
+        return np.full((len(texts), 4), 0.5, dtype=np.float32)
 
     def encode_query(self, text: str) -> Any:
-        self.texts.append(text)
+        self.queries.append(text)
         self.begun.set()
         if text == "slow":
             assert self.go.wait(30)
         if text == "bad":
             raise ValueError(text)
-        return np.full((1, 4), len(text), dtype=np.float32)
-
-
-class LastVector:
-    """In place of the table: notes the vector that it is searched for."""
-
-    def __init__(self) -> None:
-        self.searched: Any = None
-
-    def get_vector(self, numbers: Any) -> None:
-        return None
-
-    def search(self, vector: Any, *_: Any) -> list[Any]:
-        self.searched = vector
-        return []
+        return self.encode([text])
 
 
 @pytest.fixture
-def worker(tmp_path: Path) -> EmbeddingWorker:
-    nothing = lambda *_: None  # noqa: E731
-    found = EmbeddingWorker(Settings(), tmp_path, nothing, nothing, nothing, CountingModel())
-    found._store = LastVector()  # type: ignore[assignment]
-    return found
+def model() -> CountingModel:
+    return CountingModel()
 
 
-def test_a_query_is_embedded_once_before_its_search(worker: EmbeddingWorker) -> None:
-    pending = worker.start_query("four")
+@pytest.fixture
+def worker(workspace_root: Path, model: CountingModel) -> Iterator[EmbeddingWorker]:
+    builder = Builder(workspace_root)
+    builder.topics(guide={})
+    builder.subject("guide/one.md", "# One\n\nOtters swim.\n")
+    index = Index(builder.workspace, Settings())
+    index.refresh()
+    index.close()
+    found = EmbeddingWorker(
+        Settings(), builder.workspace.cache_dir, lambda _: None, lambda: None, print, model
+    )
+    found.set_generation(index.folder)
+    found.request_model()
+    found.start()
+    assert found.caught_up.wait(60)
+    yield found
+    found.stop()
+
+
+def test_a_query_is_embedded_once_before_its_search(
+    worker: EmbeddingWorker, model: CountingModel
+) -> None:
+    pending = worker.start_query("otter")
     assert pending is not None
-    assert pending.result(30)[0][0] == 4
-    assert worker.search("four", pending, {}, 5, 3)["ranked"] == []
-    assert worker._model.texts == ["four"]  # type: ignore[attr-defined]
+    pending.result(30)
+    assert len(worker.search("otter", pending, {}, 5, 3)["ranked"]) == 1
+    assert model.queries == ["otter"]
 
 
-def test_a_query_that_has_not_begun_is_embedded_by_its_own_thread(worker: EmbeddingWorker) -> None:
-    model: Any = worker._model
+def test_a_query_that_has_not_begun_is_embedded_by_its_own_thread(
+    worker: EmbeddingWorker, model: CountingModel
+) -> None:
     worker.start_query("slow")
     assert model.begun.wait(30)
-    pending = worker.start_query("other")
-    worker.search("other", pending, {}, 5, 3)
-    assert model.texts == ["slow", "other"]
+    pending = worker.start_query("otter")
+    assert worker.search("otter", pending, {}, 5, 3)["ranked"]
+    assert model.queries == ["slow", "otter"]
     model.go.set()
 
 
