@@ -109,7 +109,7 @@ async def test_an_image_is_opened_by_the_systems_program_after_confirmation(
         tui.main.panes.focus("#document")
         await tui.press("j", "j")
         await tui.press("o")
-        await tui.until("open it with the system's program")
+        await tui.until("open it in the system's viewer")
         assert not given_to.exists()
         await tui.press("o")
         await tui.until(lambda: given_to.exists() and given_to.read_text() == str(plan))

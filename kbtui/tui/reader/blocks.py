@@ -99,7 +99,7 @@ class TextBlock(Block):
         )
 
     def measure_text(self) -> TextMeasure:
-        """Return blank lines above, characters and line breaks."""
+        """Return the lines that do not depend on the width, the characters, and the line breaks."""
         return self.above + 1, self.end - self.start, self.newlines
 
     def search_text(self) -> str:

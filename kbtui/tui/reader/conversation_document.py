@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kbtui.tui.framework.styled_text import Spans
 
 
-# Arguments that say what a call is about, best first; then the first short text will do.
+# The arguments that best describe a call, in order. Without any of them, its first short text is used.
 _MAIN_ARGUMENTS = (
     "path",
     "file",
@@ -226,7 +226,7 @@ def list_conversation_facts(
 
 
 def _list_turn_facts(conversation: Conversation) -> Iterator[tuple[str, str]]:
-    """Yield the facts that need a look at every turn: models, tool calls, compactions."""
+    """Yield the facts computed from all turns: models, tool calls, compactions."""
     models = Counter(turn.model for turn in conversation.turns if turn.model)
     if len(models) > 1:
         yield "models", ", ".join(f"{name} {format_count(n, 'turn')}" for name, n in models.items())
@@ -573,7 +573,7 @@ class _ConversationBuilder:
         self._add_source(key, event.text, lead=_FOLD_LEAD, fold=key)
 
     def _add_unknown_event(self, key: str, event: Event, _: CompactedTurn) -> None:
-        """Add an event of a kind that only a later JP knows, as it is in the file."""
+        """Add an event of an unknown kind, perhaps written by a later JP, as it is in the file."""
         words: Spans = [("unknown event  ", "warning"), (one_line(event.name or ""), "dim")]
         self._add_fold(key, "tool", words, [(format_length(event.text), "dim")])
         self._add_source(key, event.text, lead=_FOLD_LEAD, fold=key, language="json")

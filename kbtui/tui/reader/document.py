@@ -319,7 +319,7 @@ def _list_turn_blocks(document: Document, first: int, turn: int) -> Iterator[int
 def _find_best_block(
     document: Document, span: list[int], pattern: re.Pattern[str], passage: str
 ) -> tuple[int, int] | None:
-    """Return the block with the most different matches, and its match; the passage itself wins."""
+    """Return the block with the most different matches, preferring the one that contains the passage, and its match."""
     probe = _compile_passage_start(passage)
     best: tuple[int, int, int] | None = None
     for number in span:

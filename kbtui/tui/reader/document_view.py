@@ -263,7 +263,7 @@ class Viewport:
                 return LinePosition(block, number)
         return self.find_nearest_position(LinePosition(block, max(0, len(lines) - 1)))
 
-    # documents
+    # document and size
 
     def show_document(self, document: Document, at: ScrollAnchor | None = None) -> None:
         """Show a document from its top, or from an anchor."""
@@ -529,7 +529,7 @@ class Viewport:
             self.update_rows()
         return new
 
-    # what is being read
+    # at the cursor
 
     @property
     def current_turn(self) -> int | None:

@@ -316,7 +316,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self._toggle_folds("reasoning", "reasoning")
 
     def _toggle_folds(self, kind: str, name: str) -> None:
-        """Open or close all folds of a kind, also in documents shown later."""
+        """Open or close all folds of a kind; documents shown later start in the same state."""
         document = self.viewport.document
         if kind not in document.fold_kinds.values() and not document.is_partial:
             self._post_status(f"No {name} here.", "dim")
