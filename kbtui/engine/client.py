@@ -116,7 +116,7 @@ def connect(
     if client is not None:
         return client
     if not start:
-        raise NoEngine("no engine is running", hint="`kbtui index` starts one")
+        raise NoEngine("no engine is running", hint="run `kbtui index` to start one")
     started, is_killed = _start_engine(workspace), False
     lost_at, patience = math.inf, 0.2
     end = time.monotonic() + wait

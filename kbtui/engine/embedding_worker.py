@@ -136,7 +136,7 @@ class EngineModel:
 
     @property
     def is_loaded(self) -> bool:
-        """Whether it can embed."""
+        """Whether the model is loaded."""
         return self._embedder is not None
 
     @property
@@ -198,7 +198,10 @@ class EngineModel:
             self._log("the model's export is finished and used from now on")
 
     def get_encoder(self, missing: int) -> Encoder:
-        """Return what embeds the next of `missing` chunks. Called in the thread with low priority."""
+        """Return the loaded model, or its session on all cores if many chunks are `missing`.
+
+        Called in the thread with low priority.
+        """
         from kbtui.index.embedding_model import FastEmbedder
 
         self.switch_to_export()

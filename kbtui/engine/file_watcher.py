@@ -155,7 +155,7 @@ ROOT_CHECK_SHARE = 50
 """Checking very many roots takes long: it may take at most one part in this many of the time."""
 SETTLE_SECONDS = 0.1
 QUIET_MILLISECONDS, GATHER_MILLISECONDS = 10, 50
-"""Events within this many milliseconds of each other are one change, up to the second figure."""
+"""Events that follow each other within the first time are one change, for at most the second time."""
 POLL_MILLISECONDS = 1000
 """How often files are polled if the system cannot watch them."""
 FULL_COMPARE_SECONDS = 60.0

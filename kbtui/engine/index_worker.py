@@ -38,7 +38,7 @@ changed files twice a second; opening takes milliseconds."""
 
 
 def _is_repairable(error: BaseException) -> bool:
-    """Whether a new index may help: an error about files, or a panic of tantivy (no `Exception`)."""
+    """Whether rebuilding the index may help against an error; tantivy's panics are no `Exception`."""
     return isinstance(error, sqlite3.DatabaseError | KbtuiError | OSError | ValueError) or is_panic(
         error
     )

@@ -88,9 +88,10 @@ class MissingVectors:
 
 
 def compare_vectors(catalog: Catalog, store: VectorStore) -> tuple[list[int], dict[str, set[int]]]:
-    """Return the chunk numbers of stale rows, and by entry those of chunks without a vector.
+    """Compare the vectors with the catalog.
 
-    A chunk with two rows counts as stale, so that both are removed and one is written again.
+    Returns the chunk numbers of stale rows, and for each entry those of chunks without a vector. A
+    chunk with two rows counts as stale, so that both are removed and one is written again.
     """
     import numpy as np
 

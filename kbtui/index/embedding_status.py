@@ -40,7 +40,7 @@ class EmbeddingStatus:
 
 
 def read_embedding_status(folder: Path) -> EmbeddingStatus:
-    """Read the status of the generation at `folder`; without a readable file, nothing is embedded."""
+    """Read the status of a generation; if the file is missing or unreadable, nothing is embedded."""
     path = folder / STATUS_FILE
     if path.exists():
         with (
