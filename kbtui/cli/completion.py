@@ -1,8 +1,8 @@
-"""The command `completion`, and what TAB offers.
+"""The command `completion`, and the completions that TAB offers.
 
-The shell's script is argcomplete's, which runs kbtui with the command line in the environment and
-asks the parser what may follow. The values are here: what a listing leaves out is not offered,
-which is disabled topics and subjects, and hidden ones, which only their exact name reaches.
+argcomplete writes the shell's script, which runs kbtui with the command line in the environment, and
+takes options from the parser. The functions here list the values of arguments, except disabled and
+hidden topics and subjects.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def configure_completion(parser: ArgumentParser) -> None:
-    """The argument of `kbtui completion`."""
+    """Declare the arguments of `kbtui completion`."""
     parser.add_argument("shell", choices=["bash", "zsh", "fish"], help="the shell")
 
 
@@ -39,7 +39,7 @@ def run_completion(args: Namespace) -> int:
     """
     from argcomplete.shell_integration import shellcode
 
-    # Without a script of its own, argcomplete would run the word that is completed.
+    # Without `argcomplete_script`, argcomplete would run the first word of the line.
     options = ["-o", "nospace"]
     emit(
         shellcode(
@@ -50,17 +50,17 @@ def run_completion(args: Namespace) -> int:
 
 
 def complete_line(find_parser: Callable[[list[str]], tuple[Parser, int]]) -> int:
-    """Answer one TAB; the shell's script puts the line and the place of the cursor in the environment.
+    """Print the completions for one TAB. The shell's script puts line and cursor in the environment.
 
-    `find_parser` gets the words before the cursor, and returns the parser of the command among
-    them with the number of words that it does not read.
+    `find_parser` gets the words before the cursor, and returns the parser of their command and the
+    number of words before those that the parser reads.
     """
     from argcomplete.finders import ExclusiveCompletionFinder
     from argcomplete.lexers import split_line
 
     words = split_line(os.environ["COMP_LINE"], int(os.environ["COMP_POINT"]))[3]
     parser, skipped = find_parser(words[1:])
-    # argcomplete reads it as the number of the word that the parser takes for the program's name.
+    # For argcomplete, this is the number of the word that is the program's name.
     os.environ["_ARGCOMPLETE"] = str(1 + skipped)
     ExclusiveCompletionFinder()(
         parser,
@@ -73,7 +73,7 @@ def complete_line(find_parser: Callable[[list[str]], tuple[Parser, int]]) -> int
 
 
 def _is_offered(word: str, prefix: str) -> bool:
-    """Whether a word fits, and a terminal shows it as it is typed."""
+    """Whether a word begins with `prefix`, and a terminal shows it unchanged."""
     from kbtui.text import sanitize
 
     return word.startswith(prefix) and word.isprintable() and sanitize(word, "strip") == word
@@ -82,7 +82,7 @@ def _is_offered(word: str, prefix: str) -> bool:
 def _complete_argument(
     *, prefix: str, action: Action, parser: ArgumentParser, parsed_args: Namespace
 ) -> Iterable[str] | dict[str, str]:
-    """The values of an argument, each with its description."""
+    """Return the values of an argument, with their descriptions if there are any."""
     from argcomplete.completers import DirectoriesCompleter, FilesCompleter
 
     from kbtui.errors import KbtuiError
@@ -115,7 +115,7 @@ def _complete_argument(
 
 
 MAX_CONVERSATIONS = 20
-"""So many conversations are offered before a digit is typed."""
+"""How many conversations are offered before a digit is typed."""
 
 
 def _find_workspace(path: str | None) -> Workspace:
@@ -133,7 +133,7 @@ def _load_knowledge(path: str | None) -> Knowledge:
 
 
 def complete_topics(path: str | None, given: list[str], current: str) -> Pairs:
-    """The ids of the enabled topics."""
+    """List the ids of the enabled topics."""
     return [(topic.id, topic.title or "") for topic in _list_enabled_topics(_load_knowledge(path))]
 
 
@@ -142,14 +142,14 @@ def _list_enabled_topics(knowledge: Knowledge) -> list[Topic]:
 
 
 def complete_subjects(path: str | None, given: list[str], current: str) -> Pairs:
-    """The slugs of the topic that was named first, a step at a time."""
+    """List the slugs of the topic named before, one directory level at a time."""
     knowledge = _load_knowledge(path)
     topic = knowledge.resolve_topic(given[0])
     return _list_next_steps(knowledge.resolve(topic.id).visible, current)
 
 
 def complete_globs(path: str | None, given: list[str], current: str) -> Pairs:
-    """`TOPIC/` first, then its slugs."""
+    """List `TOPIC/`, and after that its slugs."""
     knowledge = _load_knowledge(path)
     topic, sign, rest = current.partition("/")
     if not sign:
@@ -161,7 +161,7 @@ def complete_globs(path: str | None, given: list[str], current: str) -> Pairs:
 
 
 def complete_references(path: str | None, given: list[str], current: str) -> Pairs:
-    """Subjects and conversations."""
+    """List subjects and conversations."""
     if current and (current.isdigit() or "jp-c".startswith(current[:4])):
         found = list(complete_conversations(path, given, current))
         if current[0] != "j" or current.startswith("jp-c"):
@@ -173,7 +173,7 @@ def complete_references(path: str | None, given: list[str], current: str) -> Pai
 
 
 def complete_conversations(path: str | None, given: list[str], current: str) -> Pairs:
-    """The ids of the live conversations, newest first."""
+    """List the ids of the live conversations, newest first."""
     from kbtui.conversations.formats.jp import list_live_names
 
     form = "" if current.isdigit() else "jp-c"
@@ -183,7 +183,7 @@ def complete_conversations(path: str | None, given: list[str], current: str) -> 
 
 
 def complete_sources(path: str | None, given: list[str], current: str) -> Pairs:
-    """The names of the declared sources."""
+    """List the names of the sources."""
     from kbtui.workspace.jp_config import parse_config
 
     file = _find_workspace(path).jp / "kb-sources.toml"
@@ -192,14 +192,14 @@ def complete_sources(path: str | None, given: list[str], current: str) -> Pairs:
 
 
 def complete_keys(path: str | None, given: list[str], current: str) -> Pairs:
-    """The keys of the settings."""
+    """List the keys of the settings."""
     from kbtui.workspace.settings import SETTING_KEYS
 
     return [(key.name, key.text) for key in SETTING_KEYS]
 
 
 def _list_next_steps(slugs: list[str], current: str) -> Pairs:
-    """Slugs below a directory as its name alone, until it was typed."""
+    """List slugs; of those below a directory only the directory, until that is typed."""
     found: dict[str, None] = {}
     for slug in slugs:
         if slug.startswith(current):
@@ -217,4 +217,4 @@ COMPLETERS: dict[str, Callable[[str | None, list[str], str], Pairs]] = {
     "NAME": complete_sources,
     "KEY": complete_keys,
 }
-"""By what stands for the value in the help."""
+"""The function for each metavar."""

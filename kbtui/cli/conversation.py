@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def configure_conversation(parser: ArgumentParser) -> None:
-    """The four commands and their arguments."""
+    """Declare the actions of `kbtui conversation` and their arguments."""
     from kbtui.conversations.event_kinds import group_included_kinds
 
     commands = parser.add_subparsers(dest="action", required=True, metavar="ls|grep|read|export")
@@ -46,28 +46,36 @@ def configure_conversation(parser: ArgumentParser) -> None:
     ls.add_argument("--offset", type=int, default=0, metavar="N", help="skip the first N (0)")
     ls.add_argument("--sort", choices=["created", "activity", "updated"], default="activity")
     ls.add_argument("--ascending", action="store_true", help="oldest first")
-    ls.add_argument("--title", metavar="TEXT", help="only those with TEXT in their title")
+    ls.add_argument("--title", metavar="TEXT", help="only titles that contain TEXT")
     grep = commands.add_parser("grep", aliases=["g"], help="search them line by line")
     grep.add_argument("pattern", nargs="+", metavar="PATTERN", help="literal text within a line")
-    grep.add_argument("--case-sensitive", action="store_true", help="capital letters count")
+    grep.add_argument("--case-sensitive", action="store_true", help="match case")
     _add_repeatable(grep, ["-i", "--id"], "ids", "ID", "only this conversation")
     _add_repeatable(
         grep, ["-s", "--scope"], "scopes", "SCOPE", "chat, tool, title, user, assistant, …"
     )
     grep.add_argument(
-        "-C", "--context", type=int, metavar="N", help="lines around (1 on a terminal, else 0)"
+        "-C", "--context", type=int, metavar="N", help="lines of context (1 on a terminal, else 0)"
     )
     grep.add_argument("--limit", type=int, default=50, metavar="N", help="how many matches (50)")
-    read = commands.add_parser("read", aliases=["print"], help="read one")
-    read.add_argument("--max-chars", type=int, metavar="N", help="refuse a larger answer")
-    export = commands.add_parser("export", help="write one as Markdown, with its sources")
-    export.add_argument("-o", "--output", metavar="FILE", help="where to (default: stdout)")
+    read = commands.add_parser("read", aliases=["print"], help="print a conversation")
+    read.add_argument(
+        "--max-chars", type=int, metavar="N", help="fail if the text is longer than N characters"
+    )
+    export = commands.add_parser(
+        "export", help="write a conversation as Markdown, with its citations"
+    )
+    export.add_argument(
+        "-o", "--output", metavar="FILE", help="write to FILE (default: standard output)"
+    )
     for command in (ls, grep):
-        command.add_argument("--archived", action="store_true", help="archived ones, not live ones")
+        command.add_argument(
+            "--archived", action="store_true", help="archived conversations instead of live ones"
+        )
     for command in (read, export):
         command.add_argument("id", metavar="ID", help="jp-c17457886043, its digits, or jp-c…:TURN")
-        command.add_argument("--turn", type=int, metavar="N", help="this turn alone")
-        command.add_argument("--last", type=int, metavar="N", help="the last N turns")
+        command.add_argument("--turn", type=int, metavar="N", help="only this turn")
+        command.add_argument("--last", type=int, metavar="N", help="only the last N turns")
         words = ", ".join(group_included_kinds())
         _add_repeatable(command, ["--include"], "include", "KIND", words)
     for command in (ls, grep, read):
@@ -124,8 +132,8 @@ def _list_conversations(library: Library, args: Namespace) -> int:
             title_contains=args.title,
         )
     for stray in find_strays(library.workspace):
-        note(f"{stray.path}: left out: {stray.reason}")
-    _print_answer("list", answer, args.format, lambda writer: writer.listing(answer))
+        note(f"{stray.path}: skipped: {stray.reason}")
+    _print_answer("list", answer, args.format, lambda writer: writer.format_list(answer))
     if args.format == "text" and not (answer.conversations or answer.notices):
         note("no conversation matches")
     return 0 if answer.conversations else 1
@@ -155,11 +163,15 @@ def _grep_conversations(library: Library, args: Namespace) -> int:
         "grep",
         answer,
         args.format,
-        lambda writer: writer.hits(answer, spans, separate=context > 0),
+        lambda writer: writer.format_matches(answer, spans, separate=context > 0),
     )
     is_empty = not (answer.count or answer.notices)
     if args.format == "text" and is_empty and sys.stdout.isatty():
-        note("no line contains it" if args.archived else "no line contains it; see --archived")
+        note(
+            "no matches"
+            if args.archived
+            else "no matches; --archived searches archived conversations"
+        )
     return 0 if answer.count else 1
 
 
@@ -175,7 +187,7 @@ def _read_conversation(library: Library, args: Namespace) -> int:
             include=_split_words(args.include),
             max_chars=args.max_chars,
         )
-    _print_answer("read", answer, args.format, lambda writer: writer.reading(answer))
+    _print_answer("read", answer, args.format, lambda writer: writer.format_turns(answer))
     return 0 if answer.turns else 1
 
 
@@ -219,11 +231,11 @@ _ACTIONS: dict[str, Callable[[Library, Namespace], int]] = {
 
 
 def _split_words(values: list[str] | None) -> list[str] | None:
-    """Repeated arguments, each of which may be a list with commas."""
+    """Split repeated arguments at their commas."""
     if values is None:
         return None
-    # Where nothing is named (an empty variable of a script), the empty word is refused later:
-    # left out, it would mean all.
+    # An empty value, such as a script's unset variable, is kept and refused later: without it, the
+    # command would include everything.
     return [word for value in values for word in value.split(",") if word] or [""]
 
 
@@ -233,9 +245,9 @@ def _print_answer(
     form: str,
     text: Callable[[ConversationWriter], Iterable[str]],
 ) -> None:
-    """Print an answer in the form asked for, through a pager where that helps.
+    """Print an answer in the given format, on a terminal through a pager.
 
-    What there is to say beside it is part of the two forms for programs.
+    XML and JSON contain the notices; for text they go to standard error.
     """
     if form == "json":
         emit_json(answer.as_json())
@@ -275,11 +287,11 @@ _COLOURS = {
     "structured": BLUE,
     "tool-result": CYAN,
 }
-"""The colour of a heading by the event's role, where it is not yellow."""
+"""The colour of an event's heading by its role; yellow for all others."""
 
 
 class ConversationWriter:
-    """Writes text in one of two ways: for a terminal, or plain, as it is."""
+    """Formats conversations for a terminal, or as plain text for a pipe."""
 
     def __init__(self, *, terminal: bool, colours: bool, width: int, now: datetime) -> None:
         self.terminal = terminal
@@ -288,27 +300,27 @@ class ConversationWriter:
         self.now = now
 
     def paint(self, text: str, *codes: str) -> str:
-        """Text in colour, where there are colours."""
+        """Colour a text, if colours are on."""
         return f"\x1b[{';'.join(codes)}m{text}\x1b[0m" if self.colours and text else text
 
     def clean(self, text: str) -> str:
-        """Text of somebody else: safe on a terminal, untouched in a pipe."""
+        """Make text from files safe for a terminal; a pipe gets it unchanged."""
         return sanitize(text) if self.terminal else text
 
-    def line(self, text: str) -> str:
-        """The same on one line, whatever is in it: a list has a line for each."""
+    def clean_line(self, text: str) -> str:
+        """Put text from files on one line."""
         return one_line(text) if self.terminal else " ".join(text.splitlines())
 
     # lists
 
-    def listing(self, answer: ConversationPage) -> Iterator[str]:
-        """One line a conversation: id, elements, last activity, title, marks.
+    def format_list(self, answer: ConversationPage) -> Iterator[str]:
+        """Format a list of conversations, one per line: id, number of events, last activity, title, marks.
 
-        On a terminal under a head with JP's names for them.
+        On a terminal, JP's column names come first.
         """
         entries = answer.conversations
         counts = ["?" if e["events_count"] is None else str(e["events_count"]) for e in entries]
-        times = [self._when(e["last_event_at"] or e["created_at"]) for e in entries]
+        times = [self._format_time(e["last_event_at"] or e["created_at"]) for e in entries]
         wide, late = max(map(len, counts), default=0), max(map(len, times), default=0)
         if self.terminal and entries:
             late = max(late, len("Activity"))
@@ -317,7 +329,7 @@ class ConversationWriter:
         for entry, count, time in zip(entries, counts, times, strict=True):
             head = f"{entry['id']}  {count:>{wide}}  {time:<{late}}  "
             marks = " ".join(_list_marks(entry))
-            title = self.line(entry["title"] or "Untitled")
+            title = self.clean_line(entry["title"] or "Untitled")
             if self.terminal:
                 room = self.width - len(head) - (count_columns(marks) + 2 if marks else 0)
                 title = cut_to_width(title, max(20, room))
@@ -325,29 +337,29 @@ class ConversationWriter:
                 f"{self.paint(entry['id'], CYAN)}  {count:>{wide}}  "
                 f"{self.paint(f'{time:<{late}}', DIM)}  {title}"
             )
-            yield f"{line}  {self.paint(self.line(marks), YELLOW)}" if marks else line
+            yield f"{line}  {self.paint(self.clean_line(marks), YELLOW)}" if marks else line
             if entry["problem"]:
-                yield "    " + self.paint(self.line(entry["problem"]), RED)
+                yield "    " + self.paint(self.clean_line(entry["problem"]), RED)
 
-    def _when(self, text: str) -> str:
+    def _format_time(self, text: str) -> str:
         return format_age(datetime.fromisoformat(text), self.now) if self.terminal else text
 
-    def _heading(self, ref: str, title: str | None) -> str:
-        title = self.line(title or "Untitled")
+    def _format_heading(self, ref: str, title: str | None) -> str:
+        title = self.clean_line(title or "Untitled")
         if self.terminal:
             title = cut_to_width(title, max(20, self.width - len(ref) - 2))
         return f"{self.paint(ref, CYAN)}  {self.paint(title, BOLD)}"
 
     # matches
 
-    def hits(
+    def format_matches(
         self,
         answer: GrepAnswer,
         spans: Callable[[str], list[tuple[int, int]]],
         *,
         separate: bool,
     ) -> Iterator[str]:
-        """Matches under their conversations on a terminal, else `ID:TURN:SCOPE:m|c:TEXT` as in JP."""
+        """Format matches: on a terminal below their conversations, else as JP's `ID:TURN:SCOPE:m|c:TEXT`."""
         conversation, previous = None, None
         for hit in answer.hits:
             opens = hit.id != conversation
@@ -361,22 +373,24 @@ class ConversationWriter:
             if self.terminal and opens:
                 if conversation is not None:
                     yield ""
-                yield self._heading(hit.id, hit.title)
+                yield self._format_heading(hit.id, hit.title)
             conversation, previous = hit.id, hit.block
-            yield self._hit(hit, spans)
+            yield self._format_match(hit, spans)
 
-    def _hit(self, hit: ConversationHit, spans: Callable[[str], list[tuple[int, int]]]) -> str:
+    def _format_match(
+        self, hit: ConversationHit, spans: Callable[[str], list[tuple[int, int]]]
+    ) -> str:
         line = hit.line
         turn = ".." if line.turn is None else str(line.turn)
         if not self.terminal:
             kind = "m" if line.is_match else "c"
             return f"{hit.id}:{turn}:{line.scope}:{kind}:{line.text}"
-        # The colon says how to name it: the id above, and this.
+        # The id above and `:turn` together are a reference.
         head = f" {turn if turn == '..' else f':{turn}':>4} {line.scope:<11} "
         text = sanitize(line.text).expandtabs(4)
         found = spans(text) if line.is_match else []
         if count_columns(head) + count_columns(text) > self.width and found:
-            # Keep the match in sight.
+            # Cut the line so that the match stays visible.
             start = max(0, found[0][0] - (self.width - count_columns(head)) // 3)
             if start:
                 text = "…" + text[start:]
@@ -397,38 +411,38 @@ class ConversationWriter:
 
     # turns
 
-    def reading(self, answer: ReadAnswer) -> Iterator[str]:
-        """A conversation's turns: who, when, and what, each event under its head."""
-        yield self._heading(answer.id, answer.title)
+    def format_turns(self, answer: ReadAnswer) -> Iterator[str]:
+        """Format the turns of a conversation: a heading with author and time, then the text of each event."""
+        yield self._format_heading(answer.id, answer.title)
         for turn in answer.turns:
             yield ""
             yield self.paint(f"── {answer.id}:{turn['turn']} ──", BOLD)
             for event in turn["events"]:
                 yield ""
-                yield self._head(event)
+                yield self._format_event_heading(event)
                 if event.get("problem"):
-                    yield self.paint(self.line(event["problem"]), RED)
+                    yield self.paint(self.clean_line(event["problem"]), RED)
                 if event.get("arguments"):
                     yield self.clean(json.dumps(event["arguments"], indent=2, ensure_ascii=False))
                 if event["content"]:
                     text = self.clean(event["content"]).rstrip("\n")
                     yield self.paint(text, DIM) if event["event_kind"] == "reasoning" else text
 
-    def _head(self, event: EventValue) -> str:
+    def _format_event_heading(self, event: EventValue) -> str:
         kind = EVENT_KINDS[event["event_kind"]]
         who, colour = kind.label, _COLOURS.get(kind.role, YELLOW)
         if event.get("author"):
-            who = self.line(event["author"])
+            who = self.clean_line(event["author"])
         parts = [who]
         if event.get("name"):
-            parts.append(self.line(event["name"]))
+            parts.append(self.clean_line(event["name"]))
         if event.get("call"):
             parts.append(f"#{event['call']}")
         if event.get("is_error"):
             parts.append("error")
             colour = RED
         time = event["timestamp"]
-        shown = f"  {self.paint(self._when(time), DIM)}" if time else ""
+        shown = f"  {self.paint(self._format_time(time), DIM)}" if time else ""
         return self.paint(" ".join(parts), BOLD, colour) + shown
 
 
@@ -444,7 +458,7 @@ def _list_marks(entry: ConversationEntry) -> Iterator[str]:
 
 
 def format_age(time: datetime, now: datetime) -> str:
-    """How long ago, in one unit; a date once that says more."""
+    """Format an age in one unit; from 30 days on as a date."""
     seconds = (now - time).total_seconds()
     if seconds < 60:
         return "just now" if seconds > -60 else time.astimezone(UTC).strftime("%Y-%m-%d")
@@ -464,11 +478,11 @@ _OPTIONS_BY_ARGUMENT = {
     "id": "ID",
     **{name: f"--{name}" for name in ("limit", "offset", "sort", "context", "turn", "last")},
 }
-"""The option behind each argument of the tools."""
+"""The command's option for each argument of the tools."""
 
 
 def word_notice(notice: notices.ConversationNotice) -> str:
-    """A notice in terms of the command's options."""
+    """Word a notice with the command's options."""
     match notice:
         case notices.MoreConversations():
             return f"{notice.number} more: --offset {notice.offset}"
@@ -491,7 +505,7 @@ def word_notice(notice: notices.ConversationNotice) -> str:
 
 
 def word_error(error: KbtuiError) -> KbtuiError:
-    """The same error, of the same kind, in terms of the command's options."""
+    """Reword an error of the tools with the command's options; its kind stays."""
     refusal = notices.get_refusal(error)
     where = _OPTIONS_BY_ARGUMENT.get(error.where or "")
     if refusal is None and where is None:

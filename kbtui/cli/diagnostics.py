@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def configure_doctor(parser: ArgumentParser) -> None:
-    """The arguments of `kbtui doctor`."""
+    """Declare the arguments of `kbtui doctor`."""
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
@@ -39,7 +39,7 @@ def run_doctor(args: Namespace) -> int:
 
 
 def _run_checks(path: str | None) -> Iterator[Finding]:
-    """Also where there is no workspace, or the settings have a mistake: that is what to find."""
+    """Run the checks, also without a workspace or with invalid settings."""
     from kbtui.errors import ConfigError, WorkspaceError
     from kbtui.library import open_workspace
     from kbtui.library.diagnostics import Finding, run_diagnostics
@@ -55,7 +55,7 @@ def _run_checks(path: str | None) -> Iterator[Finding]:
 
 
 def configure_paths(parser: ArgumentParser) -> None:
-    """The arguments of `kbtui paths`."""
+    """Declare the arguments of `kbtui paths`."""
     parser.add_argument(
         "--looked",
         action="store_true",
@@ -99,14 +99,14 @@ def run_paths(args: Namespace) -> int:
 
 
 def _format_path(path: Path | None) -> str:
-    """The place, and whether kbtui looked there in vain."""
+    """Format a path, and whether it does not exist."""
     if path is None:
         return "-"
-    return str(path) if path.exists() else f"{path}  (not there yet)"
+    return str(path) if path.exists() else f"{path}  (does not exist)"
 
 
 def configure_model(parser: ArgumentParser) -> None:
-    """The arguments of `kbtui model`."""
+    """Declare the arguments of `kbtui model`."""
     parser.add_argument("action", choices=["show"], nargs="?", default="show")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
@@ -137,12 +137,12 @@ def run_model(args: Namespace) -> int:
 
 _LOG_LINES = 200
 _LOG_BYTES = 1_000_000
-"""So much of the end of a log is looked at."""
+"""How many bytes at the end of a log are read."""
 _PACKAGES = ("textual", "tantivy", "lancedb", "onnxruntime", "sentence-transformers", "torch")
 
 
 def configure_log(parser: ArgumentParser) -> None:
-    """The arguments of `kbtui log`."""
+    """Declare the arguments of `kbtui log`."""
     add = parser.add_argument
     add(
         "--lines",
@@ -174,8 +174,8 @@ def run_log(args: Namespace) -> int:
     for name, path in logs.items():
         lines = _tail_lines(path)
         if not args.whole:
-            # Before the last lines are taken: a line can only be judged within its record.
-            lines = LogRedactor(workspace.root).lines(lines)
+            # Redact before cutting, because whether a line is private depends on its whole record.
+            lines = LogRedactor(workspace.root).redact(lines)
         lines = lines[-args.lines :]
         parts.append(f"{name}: {len(lines)} lines\n" + "".join(f"  {line}\n" for line in lines))
     text = "\n".join(parts)
@@ -188,7 +188,7 @@ def run_log(args: Namespace) -> int:
 
 
 def _describe_versions() -> Iterator[str]:
-    """Versions and surroundings, nothing of the workspace."""
+    """Describe versions and environment, nothing of the workspace."""
     import os
     import platform
     from importlib.metadata import PackageNotFoundError, version
@@ -215,7 +215,7 @@ def _describe_versions() -> Iterator[str]:
 
 
 def _tail_lines(path: Path) -> list[str]:
-    """The lines of a log, of a long one those at its end."""
+    """Read the lines at the end of a log."""
     try:
         with path.open("rb") as file:
             file.seek(0, 2)
@@ -232,7 +232,7 @@ def _tail_lines(path: Path) -> list[str]:
 
 
 _RECORD_HEADER = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \[\d+\] ")
-"""How `engine.process.log` begins a record; it indents the other lines."""
+"""The beginning of a log record; its further lines are indented."""
 _INDENT = "  "
 _TRACEBACK = "Traceback (most recent call last):"
 _CHAINS = (
@@ -244,15 +244,15 @@ _FRAME_LINE = re.compile(
     r", line (?P<line>\d+)(?:, in (?P<name>[\w<>.]+)$)?",
     re.ASCII,
 )
-"""A frame in a program: what follows these directories is code, nothing of a person's."""
+"""A line of a traceback for program code: below these directories there are no private files."""
 _EXCEPTION_LINE = re.compile(
     r"(?:kbtui\.[\w.]+|[\w.]*(?:Error|Exception|Exit|Group|Interrupt|Warning))(?=:|$)", re.ASCII
 )
 _QUOTATION_MARK = re.compile(
     r"\b[bBrRuUfF]{1,2}'(?=\W)|(?<!\w)'|'(?!\w)|(?<!\w)[bBrRuUfF]{1,2}'|[\"`‘“”„«»]"
 )
-"""A quotation mark, which an apostrophe between letters is not. What follows it is left out to the
-end of the record: the quoted text may itself have quotation marks."""
+"""A quotation mark, but not an apostrophe between letters. All text after it is left out up to the
+end of the record, because the quoted text may contain quotation marks."""
 _URL = re.compile(r"\b[a-z][a-z0-9+.-]*://\S+")
 _FILE_PATH = re.compile(r"(?<![\w…])(WORKSPACE|~)?/(?!…)[^:;,)]*")
 _CONVERSATION_ID = re.compile(r"\bjp-c\d+|\b\d{10,12}\b")
@@ -262,29 +262,29 @@ _OMISSION = "…"
 
 
 class LogRedactor:
-    """What is left out for one workspace; kept is what says where the program went wrong."""
+    """Removes private text from the logs of one workspace, and keeps where the program failed."""
 
     def __init__(self, root: Path) -> None:
         self._root = str(root)
         self._home = paths.user_home()
 
-    def lines(self, lines: Iterable[str]) -> list[str]:
-        """The lines of a log without names of files, quoted text, ids and addresses."""
-        return list(self._lines(lines))
+    def redact(self, lines: Iterable[str]) -> list[str]:
+        """Return the lines of a log without file names, quoted text, ids and addresses."""
+        return list(self._redact_lines(lines))
 
-    def _lines(self, lines: Iterable[str]) -> Iterator[str]:
-        # `frames`: in a traceback, before its exception. `text`: in somebody's text, where only
-        # a new record is trusted. `between`: after the last line of either that is kept.
+    def _redact_lines(self, lines: Iterable[str]) -> Iterator[str]:
+        # `frames`: in a traceback, before its exception. `text`: in private text, which ends only at
+        # the next record. `between`: after the last kept line of either.
         state, indented, is_traceback = "between", False, False
         for line in lines:
             if header := _RECORD_HEADER.match(line):
                 message = line[header.end() :]
                 indented, is_traceback = True, message.endswith(_TRACEBACK)
                 state = "frames" if is_traceback else "between"
-                yield header[0] + self._text(message)
+                yield header[0] + self._redact_message(message)
                 continue
             if indented and line and not line.startswith(_INDENT):
-                # Not of the record that was logged: Python wrote this to the same file.
+                # Not part of a record: Python itself wrote this line.
                 indented = is_traceback = False
                 state = "between"
             if indented:
@@ -296,7 +296,7 @@ class LogRedactor:
                     yield frame
             elif state == "frames" and _EXCEPTION_LINE.match(line):
                 state = "between"
-                yield self._text(line)
+                yield self._redact_message(line)
             elif line in _CHAINS and is_traceback:
                 yield line
             elif line == _TRACEBACK and (is_traceback or not indented):
@@ -306,8 +306,8 @@ class LogRedactor:
                 state = "text"
                 yield _OMISSION
 
-    def _text(self, text: str) -> str:
-        """A message up to the first quoted text, without names."""
+    def _redact_message(self, text: str) -> str:
+        """Return a message up to its first quotation, without names."""
         quote = _QUOTATION_MARK.search(text)
         if quote:
             text = f"{text[: quote.start()]}'…'"
@@ -322,7 +322,7 @@ class LogRedactor:
 
 
 def _redact_frame(line: str) -> str | None:
-    """A frame, without the path to the program; nothing of the source below it."""
+    """Return a line of a traceback without the path of the program; None for source code."""
     if found := _FRAME_LINE.match(line):
         name = f", in {found['name']}" if found["name"] else ""
         return f'  File "…/{found["file"]}", line {found["line"]}{name}'
@@ -330,20 +330,20 @@ def _redact_frame(line: str) -> str | None:
 
 
 def _redact_path(match: re.Match[str]) -> str:
-    """Which kind of place, and the kind of file, but no name."""
+    """Return the base directory and the file extension of a path, without names."""
     ending = Path(match[0]).suffix
     return f"{match[1] or ''}/…{ending if re.fullmatch(r'[.][a-z0-9]{1,6}', ending) else ''}"
 
 
 def configure_config(parser: ArgumentParser) -> None:
-    """The arguments of `kbtui config`."""
+    """Declare the arguments of `kbtui config`."""
     parser.add_argument("key", nargs="?", metavar="KEY", help="only this key's value")
     parser.add_argument("--example", action="store_true", help="a commented file with every key")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run_config(args: Namespace) -> int:
-    """Show the settings: each key, its value, and where that comes from.
+    """Show the settings: each key, its value and its origin.
 
     kbtui config                 every key
     kbtui config theme           one value alone
@@ -367,7 +367,7 @@ def run_config(args: Namespace) -> int:
 
         near = get_close_matches(args.key, known, n=1)
         raise UsageError(
-            f"there is no key {args.key!r}",
+            f"unknown key {args.key!r}",
             hint=f"did you mean {near[0]!r}?" if near else "known keys: " + ", ".join(known),
         )
     found = [one for one in explain_settings() if args.key in (None, one.key.name)]
@@ -398,6 +398,8 @@ def run_config(args: Namespace) -> int:
             f"{one.key.name:<19} {format_toml_value(one.value):<{min(width, 40)}}  {one.origin}"
             for one in found
         ]
-        missing = "" if settings_path().exists() else "  (not there yet: every key has its default)"
+        missing = (
+            "" if settings_path().exists() else "  (does not exist: every key has its default)"
+        )
         emit("\n".join([*lines, "", f"file: {settings_path()}{missing}"]) + "\n")
     return 0

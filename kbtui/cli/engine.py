@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def configure_engine(parser: ArgumentParser) -> None:
-    """The arguments of `kbtui engine`."""
+    """Declare the arguments of `kbtui engine`."""
     parser.add_argument("action", choices=["status", "stop"], nargs="?", default="status")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
@@ -56,7 +56,7 @@ def run_engine(args: Namespace) -> int:
 
 
 def _format_vectors(state: dict[str, Any]) -> str:
-    """How far the vectors are, and when they will be done."""
+    """Describe how many passages are not embedded, and how long that will take."""
     if not state["left"]:
         return "ready"
     text = f"{state['left']:,} passages left"
@@ -74,26 +74,26 @@ _PHASES = {"keywords": "indexing", "vectors": "embedding"}
 
 
 def configure_index(parser: ArgumentParser) -> None:
-    """The arguments of `kbtui index`."""
+    """Declare the arguments of `kbtui index`."""
     add = parser.add_argument
     add(
         "--rebuild",
         action="store_true",
-        help="build a new index beside the old one, then switch to it",
+        help="build a new index while the old one is in use, then switch",
     )
     add(
         "--watch",
         action="store_true",
-        help="keep running and print what changes, until interrupted",
+        help="keep running and print changes until interrupted",
     )
-    add("--no-vectors", action="store_true", help="do not wait for the vectors")
+    add("--no-vectors", action="store_true", help="do not wait for embedding")
     add("--json", action="store_true", help="print one JSON document")
 
 
 def run_index(args: Namespace) -> int:
     """Bring the index up to date with the files, and show the progress.
 
-    It also waits for the vectors unless --no-vectors is given.
+    Also waits until all passages are embedded, unless --no-vectors is given.
     """
     from kbtui.library import open_workspace
 
@@ -105,11 +105,11 @@ def run_index(args: Namespace) -> int:
     state = engine.request("refresh", wait=0.5, **request)
     while not state["done"]:
         _show_progress(progress, engine)
-        # Waits for that same refresh: one more each time would never be done.
+        # Waits for the same refresh; a new one each time would never end.
         state = engine.request("refreshed", wait=0.5)
     keywords = time.monotonic() - began
     if state.get("mended"):
-        note(f"{state['mended']}; it was built again")
+        note(f"{state['mended']}; the index was rebuilt")
     state = engine.request("status")
     if not args.no_vectors:
         while True:
@@ -155,7 +155,7 @@ def _watch_changes(engine: EngineClient) -> None:
 
 
 def _show_progress(progress: ProgressLine, engine: EngineClient) -> None:
-    """What the engine does, with its own estimate of what is left."""
+    """Show what the engine is doing, with its estimate of the remaining time."""
     if not sys.stderr.isatty():
         return
     found = engine.request("status").get("progress")

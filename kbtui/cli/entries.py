@@ -59,7 +59,7 @@ def run_entries(args: Namespace) -> int:
     from kbtui.library import open_workspace
 
     if not 1 <= args.limit <= 500:
-        raise UsageError(f"it must be 1 to 500, not {args.limit}", where="--limit")
+        raise UsageError(f"must be from 1 to 500, not {args.limit}", where="--limit")
     wanted = _parse_filter(args)
     library = open_workspace(args.workspace)
     with ActivityLine("bringing the index up to date"):
@@ -99,7 +99,7 @@ def _parse_filter(args: Namespace) -> EntryFilter:
 
 
 def _serialize_entry(row: EntryRow) -> dict[str, Any]:
-    """The documented shape of an entry."""
+    """Return an entry as documented JSON."""
     from kbtui.dates import format_unix_time
 
     return {
@@ -126,7 +126,7 @@ def _serialize_entry(row: EntryRow) -> dict[str, Any]:
 
 def _print_page(page: EntryPage) -> None:
     if not page.total:
-        note("no entry passes these filters")
+        note("no entry matches")
         return
     emit(_format_table([_COLUMN_HEADINGS, *map(_format_cells, page.entries)]))
     counts = [f"{count} {status}" for status, count in page.by_status.items() if count]
@@ -134,7 +134,7 @@ def _print_page(page: EntryPage) -> None:
     entries = "entry" if page.total == 1 else "entries"
     note(f"{len(page.entries)} of {page.total} {entries}: {', '.join(counts)}; {', '.join(kinds)}")
     if page.cursor:
-        note(f"more with --cursor {page.cursor}")
+        note(f"--cursor {page.cursor} lists more")
 
 
 def _format_cells(row: EntryRow) -> tuple[str, ...]:
@@ -178,10 +178,10 @@ PREVIEW_CHARACTERS = 200
 
 
 def configure_entry(parser: ArgumentParser) -> None:
-    """The arguments of `kbtui entry`; each action has its own."""
+    """Declare the actions of `kbtui entry` and their arguments."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="new|edit|rm|show")
     new = actions.add_parser("new", help="create a subject file and edit it")
-    new.add_argument("--topic", metavar="ID", help="where it goes (default: the only topic)")
+    new.add_argument("--topic", metavar="ID", help="its topic (default: the only one)")
     new.add_argument("--title", metavar="TEXT", help="its title")
     new.add_argument("--type", default="note", metavar="T", help="note, rule, decision, … (note)")
     new.add_argument("--tags", default="", metavar="T,…", help="its tags")
@@ -266,14 +266,14 @@ def _edit_entry(library: Library, args: Namespace) -> int:
     subject = _resolve_subject(library, args.ref)
     source = split_front_matter(library.read_subject_text(subject)).source
     if source:
-        note(f"the source {source!r} fetched this; it leaves what you change alone from now on")
+        note(f"the source {source!r} fetched this subject; once edited, it is no longer updated")
     changed = authoring.edit_subject(subject)
     if not changed:
-        note("nothing was changed")
+        note("nothing changed")
         return 0
     problem = split_front_matter(library.read_subject_text(subject)).problem
     if problem:
-        note(f"{subject.path}: the front matter counts for nothing: {problem}")
+        note(f"{subject.path}: the front matter is ignored: {problem}")
     emit(f"{subject.topic}/{subject.slug}\n")
     return 0
 
@@ -281,7 +281,7 @@ def _edit_entry(library: Library, args: Namespace) -> int:
 def _resolve_subject(library: Library, text: str) -> Subject:
     ref = library.resolve(text)
     if ref.kind != "subject":
-        raise UsageError("only subjects are files of yours", where=text, hint="write topic/slug")
+        raise UsageError("is not a subject", where=text, hint="write topic/slug")
     return library.find_subject(ref)
 
 
@@ -304,7 +304,7 @@ def _remove_entry(library: Library, args: Namespace) -> int:
             raise KbtuiError(
                 f"nothing was removed: {error.message}",
                 where=str(subject.path),
-                hint="--permanently deletes it",
+                hint="--permanently deletes it for good",
             ) from error
         authoring.delete_subject(subject)
     return 0
@@ -325,7 +325,7 @@ def _show_entry(library: Library, args: Namespace) -> int:
     elif ref.kind == "conversation":
         entry_id = ref.conversation or ""
     else:
-        raise UsageError("is no entry", where=args.ref, hint="write topic/slug or jp-c…")
+        raise UsageError("is not an entry", where=args.ref, hint="write topic/slug or jp-c…")
     with ActivityLine("bringing the index up to date"):
         library.update_index()
     if library.index_state:
@@ -335,7 +335,7 @@ def _show_entry(library: Library, args: Namespace) -> int:
         library.workspace, reader, entry_id, vectors=library.settings.model != "off"
     )
     if row is None:
-        raise NothingFound("the index does not have it", where=str(ref), hint="`kbtui index`")
+        raise NothingFound("is not in the index", where=str(ref), hint="`kbtui index`")
     cites = [
         cite
         for cite in library.find_citing_turns(ref)
@@ -369,7 +369,7 @@ def _show_entry(library: Library, args: Namespace) -> int:
 
 
 def _find_source_name(library: Library, topic: str | None, slug: str | None) -> str | None:
-    """The name of the source that fetched a subject; says when its front matter counts for nothing."""
+    """Return the name of the source that fetched a subject; notes an invalid front matter."""
     from kbtui.knowledge.front_matter import split_front_matter
 
     subject = library.load_knowledge().find(topic or "", slug or "")
@@ -380,7 +380,7 @@ def _find_source_name(library: Library, topic: str | None, slug: str | None) -> 
     except KbtuiError:
         return None
     if text.problem:
-        note(f"{subject.path}: the front matter counts for nothing: {text.problem}")
+        note(f"{subject.path}: the front matter is ignored: {text.problem}")
     return text.source
 
 

@@ -1,4 +1,4 @@
-"""The command `insights`."""
+"""The command `insights`: what was searched, found, cited and missing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def configure_insights(parser: ArgumentParser) -> None:
-    """The arguments of `kbtui insights`."""
+    """Declare the arguments of `kbtui insights`."""
     add = parser.add_argument
     add(
         "action",
@@ -53,7 +53,7 @@ def run_insights(args: Namespace) -> int:
         ("--stale-days", args.stale_days, 0, 36600),
     ):
         if not least <= number <= most:
-            raise UsageError(f"it must be {least} to {most}, not {number}", where=option)
+            raise UsageError(f"must be from {least} to {most}, not {number}", where=option)
     library = open_workspace(args.workspace)
     journal = UserData(library.workspace)
     if args.action == "erase":
@@ -100,7 +100,7 @@ def _format_count(number: int, noun: str) -> str:
 
 
 def format_insights(found: Insights) -> str:
-    """The insights as text, a block for each list."""
+    """Format the insights as text, one block for each list."""
     from kbtui.userdata.insights import draw_day_chart
 
     blocks = [

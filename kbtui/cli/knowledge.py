@@ -1,4 +1,4 @@
-"""The commands `topics`, `learn` and `prompt`: what the assistant knows."""
+"""The commands `topics`, `learn` and `prompt`, which show what assistants know."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def configure_topics(parser: ArgumentParser) -> None:
-    """The arguments of `kbtui topics`."""
+    """Declare the arguments of `kbtui topics`."""
     parser.add_argument("topic", nargs="?", metavar="TOPIC", help="only this topic, by id or title")
     parser.add_argument("--hidden", action="store_true", help="include hidden subjects")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
@@ -53,7 +53,7 @@ def _format_topic(topic: Topic, subjects: list[Subject], *, hidden: bool) -> str
     from kbtui.text import one_line
 
     title = f"  {one_line(topic.title)}" if topic.title else ""
-    lines = [f"{topic.id}{title}{'' if topic.enable else '  (switched off)'}"]
+    lines = [f"{topic.id}{title}{'' if topic.enable else '  (disabled)'}"]
     if topic.introduction:
         lines.append(f"  {one_line(topic.introduction)}")
     lines += [
@@ -154,7 +154,7 @@ def _topics_as_json(
 
 
 def configure_learn(parser: ArgumentParser) -> None:
-    """The arguments of `kbtui learn`."""
+    """Declare the arguments of `kbtui learn`."""
     parser.add_argument("topic", metavar="TOPIC", help="a topic's id or title")
     parser.add_argument(
         "subjects",
@@ -182,7 +182,7 @@ def run_learn(args: Namespace) -> int:
 
 
 def configure_prompt(parser: ArgumentParser) -> None:
-    """The arguments of `kbtui prompt`."""
+    """Declare the arguments of `kbtui prompt`."""
     _configure_knowledge(parser)
 
 
@@ -192,14 +192,14 @@ def run_prompt(args: Namespace) -> int:
     with ActivityLine("reading subjects"):
         text = knowledge.prompt()
     if text is None:
-        note("there is nothing to list or pre-load, so there is no <knowledge> section")
+        note("no <knowledge> section: there is nothing to list or pre-load")
         return 1
     emit(text)
     return 0
 
 
 def _configure_knowledge(parser: ArgumentParser) -> None:
-    """The options that change the configuration for this call."""
+    """Declare the options that change the configuration for this call."""
     parser.add_argument(
         "-k",
         "--knowledge",
@@ -218,7 +218,7 @@ def _configure_knowledge(parser: ArgumentParser) -> None:
 
 
 def _open_knowledge(args: Namespace) -> Knowledge:
-    """The knowledge that the arguments ask for; says on stderr what is wrong with it."""
+    """Load the knowledge with the options of a command; prints its problems on stderr."""
     from kbtui.library import open_workspace
 
     with ActivityLine("reading the topics"):

@@ -1,8 +1,7 @@
-"""The entry point of `kbtui`: finds the command, and imports only that one.
+"""The entry point of `kbtui`: finds the command and imports only its module.
 
-Importing is what a short command spends its time on, so the table below names
-modules instead of importing them, and only the invoked command builds a parser.
-Beside `run_NAME(args) -> int`, whose docstring is what `--help` says, each module has
+Short commands spend most of their time on imports, so the table below names modules instead of
+importing them. Each module has `run_NAME(args) -> int`, whose docstring `--help` prints, and
 `configure_NAME(parser)`, which declares the arguments.
 """
 
@@ -59,13 +58,13 @@ ALIASES = {"c": "conversation"}
 
 
 def main(argv: "Sequence[str] | None" = None) -> int:
-    """Run a command; returns its exit code."""
+    """Run a command and return its exit code."""
     if sys.platform == "win32":
         print("kbtui: Windows is not supported yet; Linux and macOS are", file=sys.stderr)
         return 3
     if argv is None:
         sys.excepthook = _print_crash
-        # The process ends anyway: looking for garbage first would take a twentieth of a short command.
+        # Collecting garbage before the process ends would take a twentieth of a short command's time.
         atexit.register(gc.freeze)
     words = list(sys.argv[1:] if argv is None else argv)
     _repair_streams()
@@ -88,7 +87,7 @@ def main(argv: "Sequence[str] | None" = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # The reader has enough (`| head`).
+        # The reading process has ended, as in `| head`.
         _discard_output()
         return 0
     except OSError as error:
@@ -103,7 +102,7 @@ def main(argv: "Sequence[str] | None" = None) -> int:
 
 
 def load_command(name: str) -> "tuple[Parser, Callable[[Namespace], int]]":
-    """Import a command; returns its parser and its `run_NAME`. Raises `KeyError`."""
+    """Import a command, and return its parser and its `run_NAME`. Raises `KeyError` if it is unknown."""
     from kbtui.cli.parser import Parser
 
     module_name, _, function = COMMANDS[name][0].partition(".")
@@ -118,7 +117,7 @@ def load_command(name: str) -> "tuple[Parser, Callable[[Namespace], int]]":
 def _print_crash(
     kind: type[BaseException], error: BaseException, trace: "TracebackType | None"
 ) -> None:
-    """Say what Python says of a mistake of ours, which may quote somebody else's text."""
+    """Print the traceback of a bug without control characters: it may quote text from files."""
     from traceback import format_exception
 
     from kbtui.text import sanitize
@@ -127,17 +126,17 @@ def _print_crash(
 
 
 def _repair_streams() -> None:
-    """Open the standard streams that were closed (`>&-`), and let none fail over a character."""
+    """Reopen standard streams that were closed (`>&-`), and keep characters from raising errors."""
     if sys.stdin is None:
         sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY), encoding="utf-8")
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
-            # What would be printed has nowhere to go.
+            # Output is discarded.
             null = os.open(os.devnull, os.O_WRONLY)
             setattr(sys, name, os.fdopen(null, "w", encoding="utf-8"))
         elif isinstance(stream, io.TextIOWrapper):
-            # A terminal shows what it can; a pipe gets UTF-8 whatever the locale says.
+            # A terminal gets what its encoding has; a pipe gets UTF-8, whatever the locale.
             if stream.isatty():
                 stream.reconfigure(errors="replace")
             else:
@@ -145,7 +144,7 @@ def _repair_streams() -> None:
 
 
 def _discard_output() -> None:
-    """Send what is still buffered nowhere, so that leaving does not complain."""
+    """Discard buffered output, so that flushing it at exit does not fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -162,7 +161,7 @@ def _run_command(words: list[str]) -> int:
         print(f"kbtui {__version__}")
         return 0
     if not words and workspace != "":
-        # What most people type has nothing to be parsed.
+        # Plain `kbtui` needs no parser.
         from kbtui.cli.output import apply_text_policy
         from kbtui.cli.tui import open_tui
 
@@ -180,12 +179,12 @@ def _run_command(words: list[str]) -> int:
             raise UsageError("a path is missing", where=name, hint="write `kbtui -w PATH`")
         if name.startswith("-"):
             raise UsageError(
-                f"there is no option {words[0]!r} before a command",
-                hint="only -w PATH may stand there; `kbtui --help` lists the commands",
+                f"unknown option {words[0]!r} before a command",
+                hint="only -w PATH may come before it; `kbtui --help` lists the commands",
             )
         near = get_close_matches(name, COMMANDS, n=1)
         raise UsageError(
-            f"there is no command {words[0]!r}",
+            f"unknown command {words[0]!r}",
             hint=f"did you mean `kbtui {near[0]}`?"
             if near
             else "`kbtui --help` lists the commands",
@@ -195,7 +194,7 @@ def _run_command(words: list[str]) -> int:
     apply_text_policy()
     parser, run = load_command(name)
     parser.set_defaults(workspace=workspace)
-    # Options may stand between the words of a query.
+    # Options may come between the words of a query.
     is_mixed = name == "search" and "--" not in words
     args = (parser.parse_intermixed_args if is_mixed else parser.parse_args)(words[1:])
     if args.workspace == "":
@@ -209,7 +208,7 @@ def _run_command(words: list[str]) -> int:
 
 
 def _split_workspace(words: list[str]) -> tuple[str | None, list[str]]:
-    """`-w PATH` may also stand before the command."""
+    """Split off `-w PATH` before the command."""
     if len(words) >= 2 and words[0] in {"-w", "--workspace"}:
         return words[1], words[2:]
     if words and words[0].startswith("--workspace="):
@@ -218,7 +217,7 @@ def _split_workspace(words: list[str]) -> tuple[str | None, list[str]]:
 
 
 def _find_parser(words: list[str]) -> "tuple[Parser, int]":
-    """The parser that completes a line, and how many of its words stand before what it reads."""
+    """Return the parser that completes a line, and the number of words before those that it reads."""
     from kbtui.cli.parser import Parser
 
     workspace, rest = _split_workspace(words)

@@ -1,4 +1,4 @@
-"""The command `man`."""
+"""The command `man`: the manual page, generated from the commands' parsers."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ EXIT_CODES = {
     "130": "interrupted",
 }
 VARIABLES = {
-    "XDG_CACHE_HOME, XDG_CONFIG_HOME, XDG_DATA_HOME, XDG_STATE_HOME, XDG_RUNTIME_DIR": "the base directories of all that kbtui keeps; `kbtui paths` prints the places in use",
+    "XDG_CACHE_HOME, XDG_CONFIG_HOME, XDG_DATA_HOME, XDG_STATE_HOME, XDG_RUNTIME_DIR": "base directories; `kbtui paths` prints the directories in use",
     "JP_USER_DATA_DIR, JP_GLOBAL_CONFIG_DIR": "JP's own directories",
     "NO_COLOR": "no colours",
-    "PAGER": "what shows long text on a terminal; less when unset, nothing when empty",
-    "VISUAL, EDITOR": "what edits a subject",
+    "PAGER": "the program that shows long text on a terminal; less if unset, none if empty",
+    "VISUAL, EDITOR": "the editor for subjects",
 }
 
 
 def configure_man(parser: ArgumentParser) -> None:
-    """`kbtui man` has no arguments of its own."""
+    """Declare nothing: `kbtui man` has no arguments."""
 
 
 def run_man(args: Namespace) -> int:
-    """Print the manual page, made of the same declarations as --help and the completions."""
+    """Print the manual page in roff format."""
     from kbtui.cli.output import emit
 
     emit(format_man_page())
@@ -38,7 +38,7 @@ def run_man(args: Namespace) -> int:
 
 
 def format_man_page() -> str:
-    """The whole page; the same for the same version."""
+    """Return the manual page in roff format."""
     from kbtui.cli.main import COMMANDS
     from kbtui.version import __version__
 
@@ -107,7 +107,7 @@ def _format_usage(parser: ArgumentParser, text: str = "") -> Iterator[str]:
 
 
 def _format_action(parser: ArgumentParser) -> list[Action]:
-    """The arguments of a parser without those that every command has, and without its actions."""
+    """List the arguments of a parser, without those of every command and without subcommands."""
     return [
         one
         for one in parser._actions
@@ -154,7 +154,7 @@ def _format_rows(rows: dict[str, str]) -> Iterator[str]:
 
 
 def _format_prose(text: str) -> Iterator[str]:
-    """Paragraphs; lines that show commands keep their form."""
+    """Format paragraphs; lines with commands keep their line breaks."""
     import inspect
 
     for paragraph in inspect.cleandoc(text).split("\n\n"):
@@ -168,7 +168,7 @@ def _format_prose(text: str) -> Iterator[str]:
 
 
 def _format_line(text: str) -> str:
-    """A line of text: what roff would take for a request is not one."""
+    """Escape a line of text, so that roff does not read it as a request."""
     text = _escape_roff(text)
     return rf"\&{text}" if text[:1] in {".", "'"} else text
 

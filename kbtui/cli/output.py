@@ -1,4 +1,4 @@
-"""What commands print: results on stdout, everything else on stderr; progress, questions and the pager."""
+"""The output of commands: results on stdout, everything else on stderr; progress, questions, pager."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def is_plain(stream: Any = None) -> bool:
 
 
 def terminal_width() -> int:
-    """The terminal's width as `shutil` tells it, whose compression modules no short command needs."""
+    """Return the terminal's width, like `shutil.get_terminal_size`, whose imports take longer."""
     try:
         width = int(os.environ.get("COLUMNS", ""))
     except ValueError:
@@ -38,7 +38,7 @@ def terminal_width() -> int:
 
 
 def emit(text: str) -> None:
-    """Print a result: safe and ended by a newline on a terminal, as it is on a pipe."""
+    """Print a result: on a terminal safe and with a final newline, to a pipe unchanged."""
     if sys.stdout.isatty():
         from kbtui.text import sanitize
 
@@ -49,9 +49,9 @@ def emit(text: str) -> None:
 
 
 def apply_text_policy() -> None:
-    """Make text safe for a terminal as the person wants it (the setting `terminal_text`).
+    """Apply the setting `terminal_text`, which says how text is made safe for a terminal.
 
-    Settings that cannot be read mean the default here; the commands that need them say so.
+    Invalid settings mean the default here; commands that need the settings report them.
     """
     if not (sys.stdout.isatty() or sys.stderr.isatty()):
         return
@@ -69,19 +69,19 @@ def apply_text_policy() -> None:
 
 
 def decode_argument(text: str) -> str:
-    """An argument as text that every library takes: bytes that are no UTF-8 become U+FFFD."""
+    """Return an argument as valid Unicode: bytes that are not UTF-8 become U+FFFD."""
     return os.fsencode(text).decode("utf-8", "replace")
 
 
 def emit_json(value: Any) -> None:
-    """Print a result as one JSON document; ASCII escapes keep it safe anywhere."""
+    """Print a result as one JSON document; on a terminal with ASCII escapes, which are safe."""
     import json
 
     sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=sys.stdout.isatty()) + "\n")
 
 
 def write_output(workspace: Workspace, target: str, text: str) -> None:
-    """Write a result to the file that `-o` names; raises `UsageError`."""
+    """Write a result to the file of `-o`; raises `UsageError`."""
     from pathlib import Path
 
     from kbtui.errors import KbtuiError, UsageError
@@ -94,14 +94,14 @@ def write_output(workspace: Workspace, target: str, text: str) -> None:
 
 
 def note(text: str) -> None:
-    """Say something that is not the result, on stderr."""
+    """Print a message on stderr."""
     from kbtui.text import sanitize
 
     sys.stderr.write(sanitize(f"kbtui: {text}") + "\n")
 
 
 def print_error(error: KbtuiError) -> None:
-    """Say what went wrong, where, and what to do."""
+    """Print an error with its place and hint on stderr."""
     note(f"{error.where}: {error.message}" if error.where else error.message)
     if error.hint:
         from kbtui.text import sanitize
@@ -110,24 +110,26 @@ def print_error(error: KbtuiError) -> None:
 
 
 def confirm(question: str) -> bool:
-    """Ask on the terminal; returns whether the answer is yes. Raises `UsageError` without a terminal."""
+    """Ask a yes-or-no question on the terminal. Raises `UsageError` without a terminal."""
     from kbtui.errors import UsageError
     from kbtui.text import one_line
 
     if not sys.stdin.isatty():
-        raise UsageError("there is no terminal to ask on", hint="add --yes to confirm")
+        raise UsageError(
+            "cannot ask for confirmation without a terminal", hint="add --yes to confirm"
+        )
     sys.stderr.write(f"{one_line(question, 'visualize')} [y/N] ")
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
 SILENT_SECONDS = 0.5
-"""What is done sooner says nothing."""
+"""How long an activity must take before its progress is shown."""
 REFRESH_SECONDS = 0.1
 
 
 class ProgressLine:
-    """A line that is written over; `with Progress() as progress` takes it away at the end."""
+    """A progress line on stderr that is overwritten; leaving the `with` block clears it."""
 
     def __init__(self) -> None:
         self._began = self._last = time.monotonic()
@@ -140,7 +142,7 @@ class ProgressLine:
         self.clear()
 
     def show(self, text: str) -> None:
-        """Say this, when it is time to."""
+        """Show a text, at most every `REFRESH_SECONDS`."""
         now = time.monotonic()
         if now - self._began < SILENT_SECONDS or now - self._last < REFRESH_SECONDS * self._shown:
             return
@@ -153,7 +155,7 @@ class ProgressLine:
         sys.stderr.flush()
 
     def clear(self) -> None:
-        """Take the line away."""
+        """Clear the line."""
         if self._shown:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
@@ -161,7 +163,7 @@ class ProgressLine:
 
 
 def format_time_left(seconds: float) -> str:
-    """How long it will take, as exactly as that can be known."""
+    """Format an estimate of the remaining time, rounded."""
     if seconds < 10:
         return "some seconds left"
     if seconds < 90:
@@ -170,9 +172,9 @@ def format_time_left(seconds: float) -> str:
 
 
 class ActivityLine:
-    """Says on standard error what is being waited for, and for how long already.
+    """Shows on stderr what a command waits for, and for how many seconds.
 
-    Nothing is said in the first half second, nor where standard error is no terminal.
+    Shows nothing in the first half second, and nothing without a terminal.
     """
 
     def __init__(self, what: str) -> None:
@@ -184,7 +186,7 @@ class ActivityLine:
             import threading
 
             self._ended = threading.Event()
-            self._thread = threading.Thread(target=self._tell, daemon=True)
+            self._thread = threading.Thread(target=self._show_elapsed, daemon=True)
             self._thread.start()
         return self
 
@@ -193,7 +195,7 @@ class ActivityLine:
             self._ended.set()
             self._thread.join()
 
-    def _tell(self) -> None:
+    def _show_elapsed(self) -> None:
         began = time.monotonic()
         with ProgressLine() as progress:
             while not self._ended.wait(SILENT_SECONDS):
@@ -201,9 +203,9 @@ class ActivityLine:
 
 
 def print_paged(text: str) -> None:
-    """Write text that is safe already, through `$PAGER`, else `less`, where stdout is a terminal.
+    """Write text that is already safe; on a terminal through `$PAGER`, else `less`.
 
-    An empty `PAGER`, or one that cannot be started, means straight to the terminal.
+    If `PAGER` is empty or cannot be started, the text goes straight to the terminal.
     """
     command = _find_pager() if sys.stdout.isatty() and sys.stdin.isatty() else None
     if command is None or not _run_pager(command, text):
@@ -231,7 +233,7 @@ def _find_pager() -> list[str] | None:
 def _run_pager(command: list[str], text: str) -> bool:
     from subprocess import PIPE, Popen
 
-    # As git does: colours pass, and what fits on the screen needs no key to leave.
+    # The options of git: keep colours, and exit if the text fits on one screen.
     environment = {**os.environ, "LESS": os.environ.get("LESS", "FRX")}
     try:
         pager = Popen(command, stdin=PIPE, env=environment)
@@ -240,6 +242,6 @@ def _run_pager(command: list[str], text: str) -> bool:
     try:
         pager.communicate(text.encode("utf-8", "replace"))
     except KeyboardInterrupt:
-        # The key was meant for the pager, which is still on the screen.
+        # Ctrl+C was meant for the pager, which is still open.
         pager.wait()
     return pager.returncode != 127

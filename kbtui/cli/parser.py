@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """Knows the terminal's width; argparse makes one for each argument that is declared."""
+    """Formats help for the terminal's width. argparse makes one for every declared argument."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, width=terminal_width() - 2)
@@ -26,12 +26,12 @@ class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
 class Parser(argparse.ArgumentParser):
     """`ArgumentParser` that raises `UsageError` instead of printing and exiting.
 
-    It has `-w`. The parser of an action leaves `workspace` alone unless the option is given, so
-    that one before the action holds.
+    Declares `-w`. The parser of a subcommand sets `workspace` only if the option is given, so that
+    a `-w` before the subcommand stays in effect.
     """
 
     hint: str | None = None
-    """What to do about a usage error, where a command knows better than `--help`."""
+    """The hint of usage errors; None for the one about `--help`."""
 
     def __init__(self, *, prog: str, **keys: Any) -> None:
         super().__init__(prog=prog, allow_abbrev=False, formatter_class=_HelpFormatter, **keys)
@@ -44,12 +44,12 @@ class Parser(argparse.ArgumentParser):
         )
 
     def error(self, message: str) -> NoReturn:
-        """Raise `UsageError` with the parser's words."""
+        """Raise `UsageError` with argparse's message."""
         raise UsageError(message, hint=self.hint or f"`{self.prog} --help` explains the arguments")
 
 
 def add_filter_options(parser: Parser, surface: Surface) -> None:
-    """Declare an option for each filter that a surface has."""
+    """Declare an option for each filter of a surface."""
     from kbtui.search.filters import list_filters
 
     for row in list_filters(surface):
@@ -65,17 +65,17 @@ def add_filter_options(parser: Parser, surface: Surface) -> None:
 
 
 def iter_filter_options(args: Namespace, surface: Surface) -> Iterator[tuple[Filter, list[str]]]:
-    """The filters that options set, each with its values; raises `UsageError` for an empty one."""
+    """Yield the filters set by options, with their values; raises `UsageError` for an empty value."""
     from kbtui.errors import UsageError
     from kbtui.search.filters import list_filters, split_values
 
     for row in list_filters(surface):
         found: list[str] = []
         for given in getattr(args, f"filter_{row.key}", ()) if row.options else ():
-            # A title may have commas in it.
+            # The title of a topic may have commas.
             values = (given,) if row.kind == "topic" else split_values(given)
             if not any(value.strip() for value in values):
-                # An empty variable of a script must not mean all.
+                # An unset variable of a script must not mean everything.
                 raise UsageError("needs a value", where=row.option_names, hint=row.about)
             found += [value for value in values if value.strip()]
         if found:
@@ -83,7 +83,7 @@ def iter_filter_options(args: Namespace, surface: Surface) -> Iterator[tuple[Fil
 
 
 def parse_filter_options(args: Namespace) -> dict[str, Any]:
-    """The fields of a `Question` that options set; raises `UsageError`."""
+    """Return the fields of a `Question` that options set; raises `UsageError`."""
     from kbtui.errors import UsageError
     from kbtui.search.filters import FilterError
 

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 def configure_show(parser: ArgumentParser) -> None:
-    """The arguments of `kbtui show`."""
+    """Declare the arguments of `kbtui show`."""
     parser.add_argument(
         "ref", metavar="REF", help="topic/slug, topic/slug:12-18, jp-c…:3, chunk:ID"
     )
 
 
 def run_show(args: Namespace) -> int:
-    """Print what a reference names: a topic, a subject, some lines, a turn, a tool call, a passage."""
+    """Print the text of a reference: a topic, subject, lines, conversation, turn, tool call or passage."""
     from kbtui.library import open_workspace
 
     library = open_workspace(args.workspace)
@@ -36,21 +36,21 @@ def run_show(args: Namespace) -> int:
 
 
 def configure_open(parser: ArgumentParser) -> None:
-    """The arguments of `kbtui open`."""
+    """Declare the arguments of `kbtui open`."""
     parser.add_argument(
         "ref", metavar="REF", help="topic/slug, topic/slug:12-18, jp-c…:3, chunk:ID"
     )
 
 
 def run_open(args: Namespace) -> int:
-    """Open in the TUI what a reference names."""
+    """Open a reference in the TUI."""
     from kbtui.cli.tui import open_tui
 
     return open_tui(args.workspace, args.ref)
 
 
 def configure_cites(parser: ArgumentParser) -> None:
-    """The arguments of `kbtui cites`."""
+    """Declare the arguments of `kbtui cites`."""
     parser.add_argument(
         "ref", metavar="REF", help="topic/slug, jp-c…, jp-c…:3, chunk:ID or a file's path"
     )
@@ -67,7 +67,7 @@ def run_cites(args: Namespace) -> int:
     if remark:
         note(remark)
     if found.gone:
-        note(f"it is gone: {found.gone}")
+        note(f"it no longer exists: {found.gone}")
     if args.json:
         emit_json(citations_to_dict(found.ref, found.uses, found.used_by))
     else:
@@ -75,7 +75,7 @@ def run_cites(args: Namespace) -> int:
         lines += [f"used by {format_citing_turn(cite)}\n" for cite in found.used_by]
         emit("".join(lines))
     if not found.uses and not found.used_by:
-        note(f"nothing uses {found.ref}, and it uses nothing")
+        note(f"no citations of or by {found.ref}")
         return 1
     return 0
 

@@ -20,32 +20,32 @@ if TYPE_CHECKING:
 
 
 def configure_search(parser: Parser) -> None:
-    """The arguments of `kbtui search`."""
+    """Declare the arguments of `kbtui search`."""
     parser.hint = "a word that begins with a dash goes after `--`; `kbtui search --help` explains"
     add = parser.add_argument
     add("query", nargs="*", metavar="QUERY", help="what to look for")
-    add("--mode", choices=["hybrid", "lexical", "semantic"], help="hybrid if not said")
+    add("--mode", choices=["hybrid", "lexical", "semantic"], help="which rankings to use (hybrid)")
     add_filter_options(parser, "search")
-    add("--archived", action="store_true", help="archived conversations too")
-    add("--hidden", action="store_true", help="hidden subjects too")
-    add("--limit", type=int, metavar="N", help="how many hits, 1 to 100 (20)")
+    add("--archived", action="store_true", help="include archived conversations")
+    add("--hidden", action="store_true", help="include hidden subjects")
+    add("--limit", type=int, metavar="N", help="number of hits, 1 to 100 (20)")
     add("--wait", type=float, metavar="S", help="seconds to wait for the model (10)")
-    add("--explain", action="store_true", help="say of each hit why it stands where it stands")
-    add("--why", metavar="REF", help="say what kept a subject or a turn out")
-    add("--like", metavar="REF", help="more like a subject or a turn, instead of a query")
-    add("--json", action="store_true", help="one JSON document")
+    add("--explain", action="store_true", help="explain the rank of each hit")
+    add("--why", metavar="REF", help="explain why a subject or a turn is not a hit")
+    add("--like", metavar="REF", help="find passages like a subject or a turn, instead of a query")
+    add("--json", action="store_true", help="print one JSON document")
 
 
 def run_search(args: Namespace) -> int:
     """Search subjects and conversations.
 
-    Words find what has most of them; "a phrase" must be there; -word must not. topic:, in:, type:,
-    title:, role:, tool:, arg:, after: and before: narrow: topic:guide after:2w.
-    A query that begins with a dash goes after `--`.
+    Passages with most of the words come first; "a phrase" is required, -word is excluded.
+    topic:, in:, type:, title:, role:, tool:, arg:, after: and before: filter: topic:guide after:2w.
+    Write a query that begins with a dash after `--`.
     """
     _check_arguments(args)
     question = _serialize_question(args)
-    # What is explained or only like something is nobody's search.
+    # Explanations and "more like this" do not count as searches in the query log.
     is_plain_search = not (args.explain or args.why or args.like)
     request: dict[str, Any] = {"question": question, "origin": "cli" if is_plain_search else None}
     if args.wait is not None:
@@ -78,10 +78,10 @@ def _send_question(start: str | None, request: dict[str, Any]) -> dict[str, Any]
 
 
 def _ask_running_engine(start: str | None, request: dict[str, Any]) -> dict[str, Any] | None:
-    """The answer of the workspace's engine; None where the library has to find out what is wrong.
+    """Ask the workspace's running engine; None if the library has to start one or find the error.
 
-    Knows the workspace and the socket by their paths alone, because imports take most of the time
-    of a short command.
+    Finds workspace and socket by their paths alone, because importing the library takes longer than
+    the whole search.
     """
     from kbtui.engine import protocol
     from kbtui.engine.protocol import EngineClient
@@ -119,7 +119,7 @@ def _ask_running_engine(start: str | None, request: dict[str, Any]) -> dict[str,
 
 
 def _ask_library(start: str | None, request: dict[str, Any]) -> dict[str, Any]:
-    """The answer of an engine that the library starts, or of the library itself."""
+    """Ask the library, which starts an engine or searches in this process."""
     from kbtui.engine import protocol
     from kbtui.library import open_workspace
     from kbtui.search.models import parse_question
@@ -134,15 +134,15 @@ def _check_arguments(args: Namespace) -> None:
     if not args.query and not args.like:
         raise UsageError("the following arguments are required: QUERY", hint="say what to look for")
     if args.like and (args.query or args.explain or args.why):
-        raise UsageError("--like stands alone: it takes the place of a query", where="--like")
+        raise UsageError("cannot be combined with a query, --explain or --why", where="--like")
     if args.limit is not None and not 1 <= args.limit <= 100:
-        raise UsageError(f"it must be 1 to 100, not {args.limit}", where="--limit")
+        raise UsageError(f"must be from 1 to 100, not {args.limit}", where="--limit")
     if args.wait is not None and not args.wait >= 0:
-        raise UsageError(f"it must be 0 or more seconds, not {args.wait:g}", where="--wait")
+        raise UsageError(f"must be 0 or more seconds, not {args.wait:g}", where="--wait")
 
 
 def _serialize_question(args: Namespace) -> dict[str, Any]:
-    """What the options ask for; `search.models.question_from_json` has the defaults."""
+    """Return the question as JSON; `parse_question` adds the defaults."""
     values = parse_filter_options(args) | {
         "query": " ".join(args.query),
         "mode": args.mode,
@@ -159,7 +159,7 @@ def _serialize_question(args: Namespace) -> dict[str, Any]:
 
 
 def _refuse_mistakes(answer: dict[str, Any]) -> None:
-    """Point at what is wrong with the query."""
+    """Raise `UsageError` for the first error in the query, with its position."""
     for start, end, message, hint in answer["details"]["mistakes"][:1]:
         where = None
         if start >= 0:
@@ -168,13 +168,13 @@ def _refuse_mistakes(answer: dict[str, Any]) -> None:
 
 
 CONTEXT_CHARACTERS, EXCERPT_CHARACTERS = 60, 240
-"""Characters shown of a hit's text, and of them those before its first match."""
+"""How many characters of a hit are shown before its first match, and in all."""
 MAX_TERMS_SHOWN = 12
 LEG_NAMES = {"lexical": "keywords", "semantic": "meaning"}
 
 
 def format_answer(answer: dict[str, Any], *, plain: bool) -> str:
-    """Two lines a hit, best first, with the explanations that were asked for."""
+    """Format the hits, two lines each, with their explanations."""
     parts: list[str] = []
     for hit in answer["hits"]:
         parts.append(format_hit(hit, plain=plain))
@@ -187,7 +187,7 @@ def format_answer(answer: dict[str, Any], *, plain: bool) -> str:
 
 
 def format_notices(answer: dict[str, Any], query: str) -> list[str]:
-    """What is to be said beside the hits, on stderr."""
+    """Return the messages for stderr: notices, and why there are no hits."""
     lines = [answer["degraded"]] if answer["degraded"] else []
     if answer["hits"] or answer.get("why"):
         return lines
@@ -202,7 +202,7 @@ def format_notices(answer: dict[str, Any], query: str) -> list[str]:
 
 
 def format_hit(hit: dict[str, Any], *, plain: bool) -> str:
-    """Reference and title, then the text around the first match; `plain` without colours."""
+    """Format a hit: reference and title, then the text around its first match."""
     text, matches = sanitize_marked(hit["text"], [(first, last) for first, last in hit["matches"]])
     bold, mark, dim, off = (
         ("", "", "", "") if plain else ("\x1b[1m", "\x1b[33m", "\x1b[2m", "\x1b[0m")
@@ -227,13 +227,13 @@ def _join_lines(text: str) -> str:
 
 
 def format_explanation(explained: dict[str, Any]) -> str:
-    """Where a passage stands in each leg, by which terms, and what keeps it out."""
+    """Format an explanation: rank in each leg, matching terms, and what excludes the passage."""
     return "\n".join(sanitize(line) for line in _iter_explanation(explained))
 
 
 def _iter_explanation(explained: dict[str, Any]) -> Iterator[str]:
     if explained["rank"] is not None:
-        yield f"    stands at {explained['rank']}, score {explained['score']:.4f}"
+        yield f"    rank {explained['rank']}, score {explained['score']:.4f}"
     for leg, name in LEG_NAMES.items():
         if explained["chunk_id"] is not None and explained[leg]["note"] != "not asked":
             yield f"    {name}: {_format_leg(explained[leg])}"
@@ -246,11 +246,11 @@ def _iter_explanation(explained: dict[str, Any]) -> Iterator[str]:
         more = len(matches) - len(terms)
         yield f"    terms: {', '.join(terms)}{f', {more} more' if more else ''}"
     if explained["missing"]:
-        yield f"    not in it: {', '.join(explained['missing'])}"
+        yield f"    missing: {', '.join(explained['missing'])}"
     if explained["embedded"] is not None:
         yield from _iter_embedded_text(explained["embedded"])
     for reason in explained["kept_out"]:
-        yield f"    kept out: {reason}"
+        yield f"    not a hit: {reason}"
 
 
 def _format_leg(leg: dict[str, Any]) -> str:

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 _KIND_LABELS = {"url": "url_crawl", "file": "file_upload", "url_crawl": "url_crawl",
           "file_upload": "file_upload", "mcp": "mcp"}  # fmt: skip
 MAX_SKIPS_SHOWN = 5
-"""Skipped documents that are named for one reason; `--json` has all."""
+"""How many skipped documents are named per reason; `--json` has all of them."""
 _BLOCK_OPTIONS = ("topic", "depth", "prefixes", "pattern", "server", "allow_hosts", "env", "cron")
 
 
 def configure_source(parser: ArgumentParser) -> None:
-    """The arguments of `kbtui source`; each action has its own."""
+    """Declare the actions of `kbtui source` and their arguments."""
     actions = parser.add_subparsers(
         dest="action", required=True, metavar="add|ls|edit|approve|run|rm"
     )
@@ -36,15 +36,15 @@ def configure_source(parser: ArgumentParser) -> None:
     add.add_argument(
         "what", nargs="?", metavar="WHAT", help="the address, the file or directory, the command"
     )
-    add.add_argument("--name", metavar="N", help="its name and directory (default: made from WHAT)")
+    add.add_argument("--name", metavar="N", help="its name and directory (default: from WHAT)")
     edit = actions.add_parser("edit", help="change a source and approve the change")
     edit.add_argument("name", metavar="NAME", help="a source's name")
     edit.add_argument("--what", metavar="WHAT", help="the address, the file, the command")
-    edit.add_argument("--no-cron", action="store_true", help="run by hand only")
+    edit.add_argument("--no-cron", action="store_true", help="run only on request")
     for one in (add, edit):
         _configure_options(one, needs_topic=one is add)
     approve = actions.add_parser("approve", help="show a source and approve it as it is")
-    run_ = actions.add_parser("run", help="fetch now")
+    run_ = actions.add_parser("run", help="fetch a source now")
     run_.add_argument("--all", action="store_true", help="every approved source")
     remove = actions.add_parser("rm", help="remove a source, and keep or delete its documents")
     kept = remove.add_mutually_exclusive_group()
@@ -61,8 +61,8 @@ def configure_source(parser: ArgumentParser) -> None:
 
 def _configure_options(parser: ArgumentParser, *, needs_topic: bool) -> None:
     add = parser.add_argument
-    add("--topic", metavar="ID", required=needs_topic, help="the topic its documents go to")
-    add("--depth", type=int, metavar="N", help="how many links deep to go (1)")
+    add("--topic", metavar="ID", required=needs_topic, help="the topic of its documents")
+    add("--depth", type=int, metavar="N", help="how many links to follow from the first page (1)")
     add(
         "--prefix",
         dest="prefixes",
@@ -85,7 +85,7 @@ def _configure_options(parser: ArgumentParser, *, needs_topic: bool) -> None:
         metavar="VAR",
         help="pass this variable to the MCP server (repeatable)",
     )
-    add("--cron", metavar="EXPR", help="when the engine runs it, as in '0 4 * * 1'")
+    add("--cron", metavar="EXPR", help="when the engine runs it, for example '0 4 * * 1'")
 
 
 def run_source(args: Namespace) -> int:
@@ -124,7 +124,7 @@ def _add_source(workspace: Workspace, journal: UserData, args: Namespace) -> int
     kind = _KIND_LABELS[args.kind]
     what = args.what or args.server
     if not what:
-        raise UsageError("say what to fetch", where=f"source add {args.kind}")
+        raise UsageError("WHAT is missing", where=f"source add {args.kind}")
     topic = load_knowledge(workspace).resolve_topic(args.topic)
     block = {"kind": kind, **_make_block(args), "topic": topic.id, MAIN_KEY[kind]: what}
     name = args.name or suggest_source_name(kind, what)
@@ -157,8 +157,8 @@ def _edit_source(workspace: Workspace, journal: UserData, args: Namespace) -> in
     if not changes:
         raise UsageError("nothing to change", where=f"source edit {args.name}")
     if find_approval_time(workspace, journal, before) is None:
-        # Whoever changes one key has not looked at the others.
-        note("it was not approved before and is not now: look at it with `source approve`")
+        # The user who changes one key has not seen the others.
+        note("the source is still not approved; `kbtui source approve` shows it and asks")
         edit_source(workspace, args.name, changes)
         return 0
     source = edit_source(workspace, args.name, changes)
@@ -181,13 +181,13 @@ def _approve_source(workspace: Workspace, journal: UserData, args: Namespace) ->
 
     source = load_sources(workspace).find(args.name)
     if find_approval_time(workspace, journal, source) is not None:
-        note("it is approved already")
+        note("the source is already approved")
         return 0
     sys.stderr.write(sanitize(format_block(source), "visualize"))
     if not args.yes and not confirm("run this, now and whenever it asks to?"):
-        note("it was not approved")
+        note("the source was not approved")
         return 1
-    # What was shown is what is agreed to: the file is not read again.
+    # Approve what was shown: the file may have changed in the meantime.
     approve_source(workspace, journal, source)
     return 0
 
@@ -200,12 +200,12 @@ def _run_sources(workspace: Workspace, journal: UserData, args: Namespace) -> in
     from kbtui.sources.config import find_approval_time, load_sources
 
     if bool(args.name) == args.all:
-        raise UsageError("name a source, or say --all", where="source run")
+        raise UsageError("name a source or give --all", where="source run")
     found = load_sources(workspace)
     names = [args.name] if args.name else []
     for source in found.sources.values() if args.all else ():
         if find_approval_time(workspace, journal, source) is None:
-            note(f"{source.name}: not approved, left out")
+            note(f"{source.name}: not approved, skipped")
         else:
             names.append(source.name)
     progress = ProgressLine()
@@ -268,7 +268,7 @@ def _list_sources(workspace: Workspace, journal: UserData, args: Namespace) -> i
     else:
         emit("".join(map(_format_source, shown)))
     if not shown and not found.problems:
-        note("there are no sources; `kbtui source add` makes one")
+        note("no sources; `kbtui source add` declares one")
     return 0 if shown else 2 if found.problems else 1
 
 
@@ -321,7 +321,7 @@ def _remove_source(workspace: Workspace, journal: UserData, args: Namespace) -> 
     try:
         count = count_documents(workspace, source)
     except KbtuiError:
-        count = 0  # why, is said when they are left alone
+        count = 0  # removing them below reports why
     if not args.yes and not confirm(f"remove the source {source.name}?"):
         note("nothing was removed")
         return 1

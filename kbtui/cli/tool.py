@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def configure_tools(parser: ArgumentParser) -> None:
-    """The arguments of `kbtui tools`."""
+    """Declare the arguments of `kbtui tools`."""
     parser.add_argument("action", choices=["schema", "install", "uninstall"])
     parser.add_argument("--yes", "-y", action="store_true", help="do not ask for confirmation")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
@@ -87,9 +87,9 @@ _ACTION_LABELS = {
     "write": "write",
     "update": "update",
     "remove": "remove",
-    "keep": "as it should be",
-    "edited": "edited, left alone",
-    "taken": "not ours, left alone",
+    "keep": "up to date",
+    "edited": "edited, not changed",
+    "taken": "not written by kbtui, not changed",
 }
 
 
@@ -125,7 +125,7 @@ def _uninstall_tools(workspace: Workspace, *, as_json: bool) -> int:
         emit("".join(_format_headline(change) for change in changes))
     removed = [change for change in changes if change.action == "remove"]
     if not removed:
-        note("there is nothing of ours to remove")
+        note("nothing to remove")
     return 0 if removed else 1
 
 
@@ -135,7 +135,7 @@ def _format_headline(change: FileChange) -> str:
 
 
 def _format_change(change: FileChange) -> str:
-    """A change with its text: the whole of a new file, the difference of an old one."""
+    """Format a change: the text of a new file, or the difference to an existing one."""
     lines: list[str] = []
     if change.action == "write":
         lines = change.text.splitlines()
@@ -160,7 +160,7 @@ def _changes_as_json(changes: list[FileChange]) -> list[dict[str, object]]:
 
 
 def _explain_activation(workspace: Workspace, changes: list[FileChange]) -> None:
-    """What is missing before JP offers the tools; nobody's configuration is edited."""
+    """Print what is still missing before JP offers the tools; kbtui edits no JP configuration."""
     import shutil
 
     from kbtui.workspace.jp_config import read_layers
@@ -175,15 +175,15 @@ def _explain_activation(workspace: Workspace, changes: list[FileChange]) -> None
     ):
         note('JP reads them once .jp/config.toml has extends = ["mcp/tools/**/*.toml"]')
     if ".jp/config" in [path.rstrip("/") for path in found.load_paths]:
-        note("switch them on with `jp query --cfg skill/kbtui`, or in a persona's `extends`")
+        note("enable them with `jp query --cfg skill/kbtui`, or in a persona's `extends`")
     else:
-        note('a persona switches them on with extends = ["../skill/kbtui.toml"]')
+        note('a persona enables them with extends = ["../skill/kbtui.toml"]')
     if shutil.which("kbtui") is None:
-        note("`kbtui` is not on the PATH, where JP looks for it")
+        note("`kbtui` is not on the PATH, so JP cannot run it")
 
 
 def configure_tool(parser: ArgumentParser) -> None:
-    """The arguments of `kbtui tool`."""
+    """Declare the arguments of `kbtui tool`."""
     parser.add_argument("context", metavar="CONTEXT_JSON", help="action, root, conversation_id")
     parser.add_argument("tool", metavar="TOOL_JSON", help="name, arguments")
 
@@ -201,11 +201,11 @@ def run_tool(args: Namespace) -> int:
 
 
 def configure_mcp(parser: ArgumentParser) -> None:
-    """The arguments of `kbtui mcp`."""
+    """Declare the arguments of `kbtui mcp`."""
     parser.add_argument(
         "--current",
         metavar="ID",
-        help="the conversation that calls; left out of searches unless named",
+        help="the calling conversation, which searches leave out",
     )
 
 
@@ -221,10 +221,10 @@ def run_mcp(args: Namespace) -> int:
     current = parse_conversation_id(args.current) if args.current else None
     library = open_workspace(args.workspace)
     if args.current:
-        # Another workspace's conversation is not the one that asks here.
+        # Refuse a conversation of another workspace.
         parse_conversation_id(args.current, library.workspace.id)
     if sys.stdin.isatty():
-        note("serving MCP; this is for a client to start, Ctrl+D ends it")
+        note("serving MCP, which a client should start; Ctrl+D ends it")
     from kbtui.assistant.mcp_server import serve
 
     return serve(library, current)

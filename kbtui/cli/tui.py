@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def configure_tui(parser: ArgumentParser) -> None:
-    """The arguments of `kbtui tui`."""
+    """Declare the arguments of `kbtui tui`."""
     parser.add_argument("--fresh", action="store_true", help="do not restore the last session")
     parser.add_argument(
         "--plain", action="store_true", help="for screen readers: one pane, no frames"
@@ -37,23 +37,23 @@ def open_tui(
     fresh: bool = False,
     plain: bool = False,
 ) -> int:
-    """Open the TUI, at a reference if there is one; gives the exit code.
+    """Open the TUI, at a reference if one is given; returns the exit code.
 
-    `first` is a reference to begin at where nothing was left to reopen. Raises `WorkspaceError`
-    without a workspace, `UsageError` without a terminal or for something that is not a reference,
-    `NothingFound` for a reference to nothing.
+    `first` is the reference to open if there is no session to restore. Raises `WorkspaceError`
+    without a workspace, `UsageError` without a terminal or for an invalid reference, and
+    `NothingFound` for a missing target.
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError(
-            "the TUI needs a terminal, and this is a pipe or a file",
+            "the TUI needs a terminal, but input or output is a pipe or a file",
             hint="`kbtui search WORDS` prints hits; `kbtui --help` lists the commands",
         )
-    # Looking for garbage among modules takes a seventh of the time to the first screen, which
-    # lets the collector begin.
+    # Collecting garbage during the imports takes a seventh of the time to the first paint; the main
+    # screen enables the collector.
     gc.disable()
     if os.environ.get("TERM", "").lower() in {"dumb", "unknown"}:
         raise UsageError(
-            f"the TUI needs a terminal that can place its cursor, and TERM is {os.environ['TERM']!r}",
+            f"the TUI needs a terminal that can move the cursor, but TERM is {os.environ['TERM']!r}",
             hint="`kbtui search WORDS` prints hits; `kbtui --help` lists the commands",
         )
     from kbtui.library import open_workspace
@@ -71,14 +71,14 @@ def open_tui(
 
 
 def configure_demo(parser: ArgumentParser) -> None:
-    """The arguments of `kbtui demo`."""
+    """Declare the arguments of `kbtui demo`."""
     parser.add_argument(
         "--path", action="store_true", help="print the path of the copy instead of opening it"
     )
 
 
 def run_demo(args: Namespace) -> int:
-    """Browse a fresh copy of the bundled demo workspace; nothing of yours is touched."""
+    """Browse a fresh copy of the bundled demo workspace; your own files stay untouched."""
     root = copy_demo()
     if args.path:
         from kbtui.cli.output import emit
@@ -89,10 +89,10 @@ def run_demo(args: Namespace) -> int:
 
 
 def copy_demo() -> Path:
-    """The demo workspace in the cache, brought to the state of the bundled one.
+    """Copy the bundled demo workspace into the cache directory, and return its path.
 
-    Always the same place, so that its index is kept from one time to the next;
-    files that are as bundled are left alone, others are replaced or removed.
+    The path is always the same, so that its index can be reused;
+    unchanged files stay, others are replaced or removed.
     """
     import filecmp
     import shutil
@@ -130,7 +130,7 @@ def copy_demo() -> Path:
 
 
 def find_demo() -> Path:
-    """The demo workspace as it was installed, or in the source tree."""
+    """Return the bundled demo workspace, from the installation or the source tree."""
     from pathlib import Path
 
     from kbtui.errors import WorkspaceError
@@ -139,14 +139,14 @@ def find_demo() -> Path:
     for place in (package / "assets" / "demo", package.parent / "assets" / "demo"):
         if (place / ".jp").is_dir():
             return place
-    raise WorkspaceError("the demo workspace is missing from this installation", where=str(package))
+    raise WorkspaceError("this installation has no demo workspace", where=str(package))
 
 
 DEFAULT_PORT = 8000
 
 
 def configure_serve(parser: ArgumentParser) -> None:
-    """The arguments of `kbtui serve`."""
+    """Declare the arguments of `kbtui serve`."""
     add = parser.add_argument
     add(
         "--port",
@@ -197,7 +197,9 @@ def run_serve(args: Namespace) -> int:
 
     def ready() -> None:
         print(f"http://{shown}:{port}/?token={token}", flush=True)
-        note("open this address in a browser; whoever has it reads the workspace. Ctrl+C ends")
+        note(
+            "open this address in a browser; anyone who has it can read the workspace. Ctrl+C ends"
+        )
 
     return 130 if asyncio.run(serve(server, listening, ready)) == signal.SIGINT else 0
 

@@ -1,4 +1,4 @@
-"""Diagnoses a workspace and its surroundings for `kbtui doctor`."""
+"""Checks a workspace and its environment for `kbtui doctor` and the doctor screen."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FindingState = Literal["ok", "note", "wrong"]
 
 
 class Finding(NamedTuple):
-    """One thing that was looked at: `ref` is the reference of what it is about, if it has one."""
+    """The result of one check; `ref` is the reference of the subject or conversation it is about."""
 
     area: str
     state: FindingState
@@ -31,55 +31,59 @@ class Finding(NamedTuple):
 
 
 MIN_TERMINAL_SIZE = (60, 15)
-"""Columns and rows below which the screen is cramped."""
+"""Columns and rows below which the TUI is cramped."""
 MIN_FREE_BYTES = 300_000_000
-"""Bytes that should be free where the index lies."""
+"""Bytes that should be free on the disk of the index."""
 
 
 def check_terminal(library: Library | None) -> Iterator[Finding]:
-    """TERM, colours, locale and size, as a program sees them here."""
+    """Check TERM, colours, locale and size of the terminal."""
     import locale
     import shutil
 
     name = os.environ.get("TERM", "")
     if sys.__stdout__ is None or not sys.__stdout__.isatty():
-        text = "standard output is no terminal: commands print plain text, and the screen cannot be drawn"
+        text = (
+            "standard output is not a terminal: commands print plain text, and the TUI cannot start"
+        )
         yield Finding("terminal", "note", text)
     elif name in {"", "dumb", "unknown"}:
-        text = f"TERM is {name or 'not set'}: the screen cannot be drawn; a common value is xterm-256color"
+        text = (
+            f"TERM is {name or 'not set'}: the TUI cannot start; a common value is xterm-256color"
+        )
         yield Finding("terminal", "wrong", text)
     else:
         columns, rows = shutil.get_terminal_size()
         yield Finding("terminal", "ok", f"{name}, {columns} columns, {rows} rows")
         if columns < MIN_TERMINAL_SIZE[0] or rows < MIN_TERMINAL_SIZE[1]:
-            text = f"it is small: the panes need {MIN_TERMINAL_SIZE[0]} columns and {MIN_TERMINAL_SIZE[1]} rows"
+            text = f"the terminal is small: the panes need {MIN_TERMINAL_SIZE[0]} columns and {MIN_TERMINAL_SIZE[1]} rows"
             yield Finding("terminal", "note", text)
     if os.environ.get("NO_COLOR"):
         yield Finding("terminal", "note", "NO_COLOR is set: no colours")
     elif os.environ.get("COLORTERM") not in {"truecolor", "24bit"}:
-        text = "the terminal does not say that it has all colours (COLORTERM=truecolor): the nearest of 256 are used"
+        text = "the terminal does not announce 24-bit colour (COLORTERM=truecolor): kbtui uses the nearest of 256 colours"
         yield Finding("terminal", "note", text)
     encoding = locale.getencoding()
     if encoding.lower().replace("-", "") != "utf8":
-        text = f"the locale's encoding is {encoding}: lines and letters are lost; try LANG=C.UTF-8"
+        text = f"the locale's encoding is {encoding}: some characters cannot be shown; try LANG=C.UTF-8"
         yield Finding("terminal", "wrong", text)
     if os.environ.get("TMUX"):
-        text = "in tmux, copying needs: set -g set-clipboard on"
+        text = "copying needs this tmux setting: set -g set-clipboard on"
         yield Finding("terminal", "note", text)
 
 
 def check_settings(library: Library | None) -> Iterator[Finding]:
-    """Mistakes in the file, and what is set; a mistake is raised as `ConfigError`."""
+    """Name the settings that differ from their defaults; raises `ConfigError` for a mistake in the file."""
     from kbtui.workspace.settings import explain_settings, settings_path
 
     found = [one.key.name for one in explain_settings() if one.origin != "default"]
-    where = settings_path() if settings_path().exists() else "there is no file"
-    named = f"not the defaults: {', '.join(found)}" if found else "every key has its default"
+    where = settings_path() if settings_path().exists() else "no file"
+    named = f"changed: {', '.join(found)}" if found else "every key has its default"
     yield Finding("settings", "ok", f"{where}; {named}")
 
 
 def check_packages(library: Library | None) -> Iterator[Finding]:
-    """Whether every package that kbtui needs is installed, complete and of a version that fits."""
+    """Check that every required package is installed, complete and of a fitting version."""
     from importlib.metadata import PackageNotFoundError, distribution, requires
 
     from packaging.requirements import Requirement
@@ -89,7 +93,9 @@ def check_packages(library: Library | None) -> Iterator[Finding]:
         waiting = [(Requirement(text), "", "kbtui") for text in requires("kbtui") or []]
     except PackageNotFoundError:
         yield Finding(
-            "packages", "note", "kbtui runs without being installed: nobody says what it needs"
+            "packages",
+            "note",
+            "kbtui is not installed as a package, so its requirements are unknown",
         )
         return
     seen: dict[str, set[str]] = {}
@@ -116,10 +122,12 @@ def check_packages(library: Library | None) -> Iterator[Finding]:
             problems.append(_check_package(wanted.name, "note", text, by, exact))
         if "" in fresh and (gone := _find_missing_module(found)):
             how = f"--force-reinstall --no-deps {wanted.name}=={found.version}"
-            problems.append(_check_package(wanted.name, "wrong", f"lacks its file {gone}", by, how))
+            problems.append(
+                _check_package(wanted.name, "wrong", f"has lost its file {gone}", by, how)
+            )
     yield from problems
     if not problems:
-        yield Finding("packages", "ok", f"all {len(seen)} that kbtui needs are installed")
+        yield Finding("packages", "ok", f"all {len(seen)} required packages are installed")
 
 
 def _check_package(name: str, state: FindingState, problem: str, by: str, how: str) -> Finding:
@@ -128,9 +136,9 @@ def _check_package(name: str, state: FindingState, problem: str, by: str, how: s
 
 
 def _find_missing_module(found: Distribution) -> str | None:
-    """The first module of a distribution whose file is gone.
+    """Return the first module of a distribution whose file is missing.
 
-    The list of files is read as text: as `Distribution.files`, torch's takes a third of a second.
+    Reads the list of files as text, because `Distribution.files` takes 0.3 s for torch.
     """
     for line in (found.read_text("RECORD") or "").splitlines():
         name = line.partition(",")[0]
@@ -143,16 +151,16 @@ def _find_missing_module(found: Distribution) -> str | None:
 
 
 def check_workspace(library: Library) -> Iterator[Finding]:
-    """The root, JP's id, and whether what kbtui keeps can be written."""
+    """Check the root, JP's id, and that kbtui's directories are writable."""
     from kbtui.workspace import paths
 
     workspace = library.workspace
     if not workspace.jp.is_dir():
-        yield Finding("workspace", "wrong", f"it is gone: {workspace.root} was moved or deleted")
+        yield Finding("workspace", "wrong", f"{workspace.root} was moved or deleted")
         return
     yield Finding("workspace", "ok", str(workspace.root))
     if workspace.id is None:
-        text = ".jp/.id is missing or not an id: conversations that JP keeps outside are not found"
+        text = ".jp/.id is missing or invalid: conversations in JP's user directory cannot be found"
         yield Finding("workspace", "note", text)
     for name, folder in {
         "index": workspace.cache_dir,
@@ -161,7 +169,9 @@ def check_workspace(library: Library) -> Iterator[Finding]:
     }.items():
         there = _nearest_existing(folder)
         if not os.access(there, os.W_OK | os.X_OK):
-            yield Finding("workspace", "wrong", f"the {name} cannot be written: {there}")
+            yield Finding(
+                "workspace", "wrong", f"the directory of the {name} is not writable: {there}"
+            )
     yield from _check_free_space(workspace.cache_dir)
 
 
@@ -174,26 +184,26 @@ def _check_free_space(folder: Path) -> Iterator[Finding]:
 
     free = shutil.disk_usage(_nearest_existing(folder)).free
     if free < MIN_FREE_BYTES:
-        text = f"only {free // 1_000_000} MB are free where the index lies: {_nearest_existing(folder)}"
+        text = f"only {free // 1_000_000} MB free for the index in {_nearest_existing(folder)}"
         yield Finding("workspace", "note", text)
 
 
 TOOLS_DIRECTORY = ".jp/mcp/tools/kbtui"
-"""Where the definitions of the tools for JP are installed."""
+"""The directory of the tool definitions that are installed for JP."""
 _MAX_DEFINITION_BYTES = 1 << 20
 
 
 def run_diagnostics(library: Library | None) -> Iterator[Finding]:
-    """Look at everything, one area after the other; starts no engine, never raises for a finding.
+    """Run all checks, area by area, and yield their findings. Starts no engine.
 
-    Without a library, at what needs none. Reads every subject that may be seen and the head of
-    every conversation, so it takes seconds where there are many.
+    Without a library, runs only the checks of the environment. Reads every visible subject and
+    every conversation, which takes seconds in a large workspace.
     """
     for area, look in (_WORKSPACE_CHECKS if library is not None else _ENVIRONMENT_CHECKS).items():
         try:
             yield from look(library)  # type: ignore[arg-type]
         except (KbtuiError, OSError) as error:
-            yield Finding(area, "wrong", f"cannot be looked at: {error}")
+            yield Finding(area, "wrong", f"the check failed: {error}")
 
 
 def _check_knowledge(library: Library) -> Iterator[Finding]:
@@ -213,7 +223,7 @@ def _check_knowledge(library: Library) -> Iterator[Finding]:
 
 
 def _check_installed_learn(library: Library, knowledge: Knowledge) -> Iterator[Finding]:
-    """Whether the definition of `learn` that JP was given names the topics that there are now."""
+    """Check that the installed definition of `learn` describes the present topics."""
     from kbtui.files import parse_toml, read_regular_file
 
     name = f"{TOOLS_DIRECTORY}/learn.toml"
@@ -224,16 +234,16 @@ def _check_installed_learn(library: Library, knowledge: Knowledge) -> Iterator[F
         return
     definition = knowledge.tool_definition()
     if definition is None:
-        text = f"{name}: offers `learn` where no topic has anything to learn"
+        text = f"{name} offers `learn`, but no topic has anything to learn"
     elif installed != definition["description"]:
-        text = f"{name}: describes other topics than there are now"
+        text = f"{name} describes topics that have changed"
     else:
         return
-    yield Finding("knowledge", "note", f"{text}; `kbtui tools install` renews it")
+    yield Finding("knowledge", "note", f"{text}; `kbtui tools install` updates it")
 
 
 def _list_further_names(knowledge: Knowledge) -> Iterator[Finding]:
-    """Subjects whose file has other names too, which may lie anywhere."""
+    """Find subjects whose file has further hard links, perhaps outside of the workspace."""
     found = []
     for topic in knowledge.topics:
         for subject in knowledge.subjects(topic):
@@ -245,14 +255,14 @@ def _list_further_names(knowledge: Knowledge) -> Iterator[Finding]:
                 found.append(f"{topic}/{subject.slug}")
     for ref in found:
         text = (
-            f"{ref}: the file has further names (hard links), perhaps outside the workspace; "
-            "an editor that saves a new file parts them"
+            f"{ref}: the file has further hard links, perhaps outside of the workspace; "
+            "an editor that replaces the file on saving breaks them"
         )
         yield Finding("knowledge", "note", text, ref)
 
 
 def _describe_subject(knowledge: Knowledge, problem: Problem) -> str | None:
-    """The reference of the subject that a problem names as its place."""
+    """Return the reference of the subject that a problem is about; None if it is about none."""
     topic, place = problem.topic, problem.where or ""
     if topic is None or not place.startswith(f"{topic}/"):
         return None
@@ -264,19 +274,19 @@ def _check_conversations(library: Library) -> Iterator[Finding]:
 
     infos, strays = library.list_conversations_quickly(), find_strays(library.workspace)
     archived = sum(info.archived for info in infos)
-    # "ok, 0" would say that there are none, where nobody could look.
+    # "ok, 0" would claim that there are none, although a directory could not be read.
     state: FindingState = "note" if any(stray.is_unreadable for stray in strays) else "ok"
     nested = sum(info.parent is not None for info in infos)
     parts = f", {nested} part of another" if nested else ""
     yield Finding("conversations", state, f"{len(infos)}, {archived} archived{parts}")
     for path, reason, is_unreadable in strays:
         if is_unreadable:
-            yield Finding("conversations", "wrong", f"{path}: cannot be read: {reason}")
+            yield Finding("conversations", "wrong", f"{path}: unreadable: {reason}")
         else:
-            yield Finding("conversations", "note", f"{path}: left out: {reason}")
+            yield Finding("conversations", "note", f"{path}: skipped: {reason}")
     for place, count in find_trash(library.workspace).items():
         moved = "1 conversation" if count == 1 else f"{count} conversations"
-        words = f"{place}: left out: {moved} that JP could not read; TRASHED.md in each says why"
+        words = f"{place}: skipped: {moved} that JP could not read; TRASHED.md in each says why"
         yield Finding("conversations", "note", words)
     for info in infos:
         conversation = load_conversation(info)
@@ -303,7 +313,7 @@ def _check_sources(library: Library) -> Iterator[Finding]:
     topics, runs = library.load_knowledge().topics, journal.last_runs()
     for name, source in found.sources.items():
         if source.topic not in topics:
-            yield Finding("sources", "wrong", f"{name}: there is no topic {source.topic!r}")
+            yield Finding("sources", "wrong", f"{name}: unknown topic {source.topic!r}")
         if find_approval_time(library.workspace, journal, source) is None:
             hint = f"`kbtui source approve {name}` shows it and asks"
             yield Finding("sources", "note", f"{name}: not approved, so it never runs; {hint}")
@@ -328,7 +338,7 @@ def _check_index(library: Library) -> Iterator[Finding]:
             f"{number} {named.get(name, name)}" for name, number in reader.count_rows().items()
         )
         if found := find_damage(reader.folder):
-            yield Finding("index", "wrong", f"{found}; `kbtui index` builds it again")
+            yield Finding("index", "wrong", f"{found}; `kbtui index` rebuilds it")
         else:
             yield Finding("index", "ok", counts)
     finally:
@@ -345,7 +355,7 @@ def _check_engine(library: Library) -> Iterator[Finding]:
         try:
             get_socket_path(library.workspace)
         except WorkspaceError as error:
-            yield Finding("engine", "wrong", f"it cannot be started: {error}")
+            yield Finding("engine", "wrong", f"it cannot start: {error}")
         else:
             yield Finding("engine", "note", "not running; a search or the TUI starts it")
         return
@@ -363,9 +373,7 @@ def _check_engine(library: Library) -> Iterator[Finding]:
     if state.get("error"):
         yield Finding("engine", "wrong", f"the last refresh failed: {state['error']}")
     if state.get("polling"):
-        yield Finding(
-            "engine", "note", f"it looks for changed files each second: {state['polling']}"
-        )
+        yield Finding("engine", "note", f"it polls the files every second: {state['polling']}")
     if state.get("reason"):
         yield Finding("engine", "note", f"no semantic search: {state['reason']}")
 
@@ -374,12 +382,12 @@ def _check_model(library: Library) -> Iterator[Finding]:
     from kbtui.index.embedding_model import ModelUnavailable, find_model, verify_model
 
     if library.settings.model == "off":
-        yield Finding("model", "note", "switched off in the settings: keyword search only")
+        yield Finding("model", "note", "switched off in the settings: only keyword search")
         return
     try:
         verify_model(find_model(library.settings.model))
     except ModelUnavailable as error:
-        yield Finding("model", "wrong", f"keyword search only: {error}")
+        yield Finding("model", "wrong", f"only keyword search: {error}")
         return
     name = library.settings.model or "all-MiniLM-L6-v2, packaged, verified"
     yield Finding("model", "ok", name)
@@ -401,4 +409,4 @@ _WORKSPACE_CHECKS = {
     "model": _check_model,
 }
 AREAS = tuple(_WORKSPACE_CHECKS)
-"""The areas, in the order in which they are looked at."""
+"""The names of the areas in the order of their checks."""

@@ -94,7 +94,7 @@ def test_ls_names_what_is_broken_and_what_is_no_conversation(
     out, err = capsys.readouterr()
     assert "Half" in out
     assert "    events.json: element 0 is not valid JSON" in out
-    assert "notes: left out: its name" in err
+    assert "notes: skipped: its name" in err
 
 
 def test_nothing_to_list_is_exit_code_one(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -425,15 +425,13 @@ def test_each_damage_is_named_once_by_ls_and_by_doctor(
         for where in (finding, entries[ref]):
             assert [where.count(words) for words in said] == [1] * len(said), (name, where)
             assert where.count(";") == len(said) - 1, (name, where)
-    assert (
-        doctor.count("conversations/.trash: left out: 1 conversation that JP could not read") == 1
-    )
+    assert doctor.count("conversations/.trash: skipped: 1 conversation that JP could not read") == 1
     sound = f"jp-c{ID}"
     assert sound not in doctor
     assert "json" not in entries[sound]
     for left_out in (doctor, noted):
-        assert left_out.count("conversations/notes: left out: its name") == 1
-        assert left_out.count("conversations/elsewhere: left out: it is a link") == 1
+        assert left_out.count("conversations/notes: skipped: its name") == 1
+        assert left_out.count("conversations/elsewhere: skipped: it is a link") == 1
 
 
 def test_very_much_damage_is_counted(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -470,7 +468,7 @@ def test_a_nested_conversation_is_one_of_its_own(
         f"jp-c{ID + 2}": f"jp-c{ID + 1}",
     }
     assert err.count("left out") == 1
-    assert "drafts: left out: its name does not begin" in err
+    assert "drafts: skipped: its name does not begin" in err
     assert kbtui("ls") == 0
     assert f"Child  in jp-c{ID + 1}" in capsys.readouterr().out
     for ref in (f"jp-c{ID + 1}", f"jp-c{ID + 2}"):
@@ -603,7 +601,7 @@ def terminal(*words: str, command: str = "conversation", **environment: str) -> 
 
 
 def test_a_person_is_told_when_nothing_is_found(root: Path) -> None:
-    assert "no line contains it; see --archived" in terminal("grep", "absent")
+    assert "no matches; --archived searches archived conversations" in terminal("grep", "absent")
 
 
 def test_a_terminal_gets_colours_relative_times_and_nothing_dangerous(root: Path) -> None:

@@ -186,12 +186,12 @@ def test_paths_says_what_is_there_and_where_it_looked(
 ) -> None:
     assert main(["paths"]) == 0
     text = capsys.readouterr().out
-    assert f"{settings_path()}  (not there yet)" in text
+    assert f"{settings_path()}  (does not exist)" in text
     assert re.search(rf"^workspace +{re.escape(str(built.root))}$", text, re.MULTILINE)
     assert main(["paths", "--looked"]) == 0
     looked = capsys.readouterr().out.splitlines()
     assert f"{built.root}/.jp/kb.toml" in looked
-    assert f"{built.root}/.jp/config.toml  (not there yet)" in looked
+    assert f"{built.root}/.jp/config.toml  (does not exist)" in looked
 
 
 def test_a_log_for_a_report_has_what_happened_and_nothing_private(

@@ -305,7 +305,7 @@ def test_a_source_of_somebody_else_runs_after_it_was_looked_at(built: Builder, p
     done = run(built, "source", "run", "theirs")
     assert (done.returncode, "is not approved" in done.stderr) == (2, True)
     done = run(built, "source", "run", "--all")
-    assert "not approved, left out" in done.stderr
+    assert "not approved, skipped" in done.stderr
     shown = run(built, "source", "ls")
     assert "NOT APPROVED" in shown.stdout
     assert "source.broken.topic: is missing" in shown.stderr

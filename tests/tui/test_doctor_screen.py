@@ -166,4 +166,4 @@ def test_a_workspace_that_was_deleted_meanwhile_is_wrong(book: Builder) -> None:
     library = Library(open_root(book.root), load_settings())
     shutil.rmtree(book.root)
     [found] = [found for found in run_diagnostics(library) if found.area == "workspace"]
-    assert (found.state, "it is gone" in found.message) == ("wrong", True)
+    assert (found.state, "moved or deleted" in found.message) == ("wrong", True)
