@@ -55,11 +55,11 @@ def answer_question(
 
         explainer = Explainer(workspace, reader, question, semantic)
         if question.explain:
-            explainer.answer.explanations = explainer.hits()
+            explainer.answer.explanations = explainer.explain_hits()
         if question.why is not None:
             from kbtui.knowledge import resolve_ref
 
-            explainer.answer.why = explainer.why(resolve_ref(workspace, question.why))
+            explainer.answer.why = explainer.explain_absence(resolve_ref(workspace, question.why))
         return explainer.answer
     from kbtui.search.pipeline import search_index
 

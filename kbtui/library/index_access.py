@@ -106,10 +106,10 @@ class IndexAccess:
         return [self.behind] if self.behind else []
 
     @property
-    def unfinished(self) -> bool:
+    def is_unfinished(self) -> bool:
         """Whether a private index is still being built, so that answers are incomplete."""
         private = self._private
-        return private is not None and not private.complete
+        return private is not None and not private.is_complete
 
     @property
     def is_private(self) -> bool:
@@ -139,13 +139,13 @@ class IndexAccess:
             with self._lock:
                 client = self._idle.pop() if self._idle else None
             try:
-                client = client or self._reach()
+                client = client or self._connect_client()
                 with cancellation.holding(client):
                     found = client.request(op, timeout=timeout, **arguments)
             except EngineUnavailable as error:
                 cancellation.check()
                 if client is None:
-                    self._remember(error)
+                    self._remember_silence(error)
                 # An engine that did not start, refused, or was too slow would do the same again.
                 cause = error.__cause__
                 gone = client is not None and cause and not isinstance(cause, TimeoutError)
@@ -159,16 +159,7 @@ class IndexAccess:
             return found
         raise AssertionError("unreachable: the second try returns or raises")
 
-    def tell(self, op: str, **arguments: Any) -> None:
-        """Notify the engine if a connection is idle; waits for nothing."""
-        with self._lock:
-            client = self._idle.pop() if self._idle else None
-        if client is not None:
-            client.notify(op, **arguments)
-            with self._lock:
-                self._idle.append(client)
-
-    def _reach(self) -> EngineClient:
+    def _connect_client(self) -> EngineClient:
         """Open a connection; raises at once if the engine did not answer a moment ago."""
         with self._lock:
             error, since = self._silent
@@ -176,7 +167,7 @@ class IndexAccess:
             raise type(error)(error.message, where=error.where, hint=error.hint)
         return self._connect()
 
-    def _remember(self, error: EngineUnavailable) -> None:
+    def _remember_silence(self, error: EngineUnavailable) -> None:
         """Remember that the engine is silent, so that the calls after this one do not wait for it too."""
         from kbtui.engine.protocol import SilentEngine
 
@@ -185,14 +176,14 @@ class IndexAccess:
             if isinstance(error, SilentEngine) and error is not before:
                 self._silent = (error, time.monotonic())
 
-    def reader(self, wait: float) -> IndexReader:
+    def open_reader(self, wait: float) -> IndexReader:
         """Return a reader of the index; waits for the first index. Raises `IndexUnavailable`."""
         from kbtui.index import IndexReader
 
         with self._lock:
             reader, private = self._reader, self._private
-        if private is not None and not private.complete:
-            private.wait(min(wait, private.patience))
+        if private is not None and not private.is_complete:
+            private.wait(min(wait, private.remaining_patience))
         if reader is not None and not reader.is_replaced():
             return reader
         try:
@@ -203,11 +194,11 @@ class IndexAccess:
             self._reader = reader
         return reader
 
-    def follow(self, wait: float) -> None:
+    def update_private(self, wait: float) -> None:
         """Bring a private index up to date; the engine keeps the shared one."""
         private = self._private
         if private is not None:
-            private.follow(wait)
+            private.update(wait)
 
     def _first_reader(self, wait: float) -> IndexReader:
         """Have the engine build or repair the index; without an engine, build a private one."""
@@ -224,8 +215,8 @@ class IndexAccess:
                 if self._private is None:
                     self._private = PrivateIndex(self._workspace, self._settings, error.message)
                 private = self._private
-            private.wait(min(wait, private.patience))
-            return private.reader()
+            private.wait(min(wait, private.remaining_patience))
+            return private.open_reader()
         try:
             return IndexReader(self._workspace.cache_dir)
         except IndexUnavailable as error:
@@ -263,10 +254,10 @@ class PrivateIndex:
         self._turn = threading.Condition()
         self._wanted, self._reached = 1, 0
         """Numbers of the last update that was requested, and of the last one that is done."""
-        self._thread = threading.Thread(target=self._make, name="private-index", daemon=True)
+        self._thread = threading.Thread(target=self._run_updates, name="private-index", daemon=True)
         self._thread.start()
 
-    def _make(self) -> None:
+    def _run_updates(self) -> None:
         from sqlite3 import DatabaseError
 
         from kbtui.errors import KbtuiError
@@ -291,22 +282,24 @@ class PrivateIndex:
                 self._turn.notify_all()
 
     @property
-    def patience(self) -> float:
+    def remaining_patience(self) -> float:
         """How many more seconds a call waits for a complete index."""
         return max(0.0, self._began + PATIENCE_SECONDS - time.monotonic())
 
     @property
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether the index was up to date with the files at least once."""
         return self._reached > 0
 
     @property
     def notices(self) -> list[Notice]:
         """The notices for users: that the index is private, and why."""
-        state = Notice("private_index", {"is_complete": self.complete, "detail": self._error or ""})
+        state = Notice(
+            "private_index", {"is_complete": self.is_complete, "detail": self._error or ""}
+        )
         return [state, make_keywords_only_notice("engine", self._reason)]
 
-    def reader(self) -> IndexReader:
+    def open_reader(self) -> IndexReader:
         """Return a reader of the index as it is; raises `IndexUnavailable`."""
         from kbtui.index import IndexReader
 
@@ -321,7 +314,7 @@ class PrivateIndex:
                 hint=f"there is no shared one: {self._reason}",
             ) from error
 
-    def follow(self, seconds: float) -> None:
+    def update(self, seconds: float) -> None:
         """Update the index from the files; waits up to `seconds`."""
         with self._turn:
             if self._reached == self._wanted:
@@ -360,7 +353,7 @@ class EventListener:
         self._connect, self._on_event = connect, on_event
         self._client: EngineClient | None = None
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="listen", daemon=True)
+        self._thread = threading.Thread(target=self._listen, name="listen", daemon=True)
 
     def start(self) -> None:
         """Start the thread."""
@@ -372,7 +365,7 @@ class EventListener:
         if self._client is not None:
             self._client.close()
 
-    def _run(self) -> None:
+    def _listen(self) -> None:
         failures = 0
         while not self._stop.is_set():
             reason = "the engine went away"

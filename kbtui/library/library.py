@@ -85,7 +85,7 @@ class Library(ReferenceReader):
     @property
     def is_unfinished(self) -> bool:
         """Whether a private index is still being built, so that answers are incomplete."""
-        return self._access.unfinished
+        return self._access.is_unfinished
 
     def topics(self) -> list[Topic]:
         """Return the enabled topics in the order of their declaration."""
@@ -147,7 +147,7 @@ class Library(ReferenceReader):
             self._access.behind = Notice(
                 "index_behind", {"cause": "engine", "detail": error.message}
             )
-            self._access.follow(wait)
+            self._access.update_private(wait)
         else:
             self._access.behind = describe_lag(state)
 
@@ -163,7 +163,7 @@ class Library(ReferenceReader):
 
         Runs in this process: asking the engine would wait for its start and for changed files.
         """
-        return self._answer_here(question)
+        return self._search_in_process(question)
 
     def _query_index(self, query: Callable[[IndexReader], T]) -> T:
         """Call `query` with a reader; if the index proves damaged, have it rebuilt and call once more."""
@@ -235,7 +235,7 @@ class Library(ReferenceReader):
             if not isinstance(query, str)
             else make_question(query, mode=mode, types=types, topics=topics, limit=limit)
         )
-        answered = self._answer(question, wait, origin, caller)
+        answered = self._search_question(question, wait, origin, caller)
         if isinstance(query, str) and answered.mistakes:
             raise UsageError("; ".join(map(str, answered.mistakes)))
         return answered
@@ -250,14 +250,14 @@ class Library(ReferenceReader):
         question = question or Question(per_entry=1)
         return self.search(replace(question, like=str(ref)), wait, origin=None)
 
-    def _answer(
+    def _search_question(
         self, question: Question, wait: float, origin: str | None, caller: str | None
     ) -> Answer:
         """Ask the engine, or without an engine search in this process."""
         began = time.perf_counter()
         answered, is_logged = self._ask_engine(question, wait, origin, caller)
         if answered is None:
-            answered = self._answer_here(question, self._missing_leg())
+            answered = self._search_in_process(question, self._explain_missing_leg())
         if not is_logged and origin is not None:
             self.log_search(answered, origin, caller, (time.perf_counter() - began) * 1000)
         return answered
@@ -283,7 +283,7 @@ class Library(ReferenceReader):
                 self._access.behind = Notice(
                     "index_behind", {"cause": "engine", "detail": error.message}
                 )
-                self._access.follow(UPDATE_SECONDS)
+                self._access.update_private(UPDATE_SECONDS)
                 return None, False
             self._access.behind = None
             declined = reply.get("declined")
@@ -298,7 +298,7 @@ class Library(ReferenceReader):
             if declined == "damaged" and not last:
                 self._repair(detail)
             elif declined == "no_index" and not last:
-                self._access.reader(FIRST_INDEX_SECONDS)
+                self._access.open_reader(FIRST_INDEX_SECONDS)
                 if self._access.is_private:
                     break
             else:
@@ -307,7 +307,7 @@ class Library(ReferenceReader):
                 break
         return None, False
 
-    def _answer_here(self, question: Question, missing: Notice | None = None) -> Answer:
+    def _search_in_process(self, question: Question, missing: Notice | None = None) -> Answer:
         """Search the index by keywords in this process; `missing` is why there is no semantic leg."""
         from kbtui.engine.search_service import answer_question, make_missing_leg
 
@@ -318,7 +318,7 @@ class Library(ReferenceReader):
         answered.notices = [*self._access.notices, *answered.notices]
         return self._add_repair_notice(answered)
 
-    def _missing_leg(self) -> Notice | None:
+    def _explain_missing_leg(self) -> Notice | None:
         """Return the notice why a search in this process has no semantic leg."""
         if self._access.is_private:
             return None  # the notices of the private index say why
@@ -352,7 +352,7 @@ class Library(ReferenceReader):
 
         Raises `IndexUnavailable`.
         """
-        return self._access.reader(wait)
+        return self._access.open_reader(wait)
 
     # citations
 

@@ -127,16 +127,16 @@ class Language:
         }
         self._function_words = list_function_words(names or ["english"])
 
-    def stems(self, text: str) -> list[str]:
+    def stem_text(self, text: str) -> list[str]:
         """Return the stems of a text, in order."""
         return list(self._first.analyze(normalize_text(text)))
 
-    def spans(self, text: str) -> list[tuple[str, int, int]]:
+    def locate_stems(self, text: str) -> list[tuple[str, int, int]]:
         """Return the stem and the character offsets, start and end, of each token."""
         tokens = self._first.pre_tokenize(text).tokens
         return [(token.text, token.char_offset_from, token.char_offset_to) for token in tokens]
 
-    def token(self, text: str) -> Token | None:
+    def analyze_run(self, text: str) -> Token | None:
         """Analyze one run of letters; None if the analyzer drops it."""
         stems = self._first.analyze(text)
         if not stems:
@@ -149,10 +149,10 @@ class Language:
         weight = FUNCTION_WORD_WEIGHT if text in self._function_words else 1.0
         return Token(text, stems[0], others, weight)
 
-    def tokens(self, word: str) -> list[Token]:
+    def analyze_word(self, word: str) -> list[Token]:
         """Return the distinct tokens of a word; `don't` has two."""
         runs = dict.fromkeys(self._plain.analyze(word))
-        return [token for run in runs if (token := self.token(run))]
+        return [token for run in runs if (token := self.analyze_run(run))]
 
 
 def analyze_words(
@@ -165,7 +165,7 @@ def analyze_words(
     found = []
     for position, text in enumerate(words, 1):
         word = normalize_text(text)
-        tokens = language.tokens(word)
+        tokens = language.analyze_word(word)
         completions: list[str] = []
         code_completions: list[str] = []
         if completes_last and position == len(words) and len(word) > 1:
@@ -220,7 +220,7 @@ def _correct_spelling(token: Token, searcher: Any, language: Language) -> Token:
     places = [("body", token.stem), ("title", token.stem), ("code", word), *token.others]
     if any(searcher.doc_freq(field, term) for field, term in places):
         return token
-    stems = dict.fromkeys(language.stems(" ".join(_list_edits(word))))
+    stems = dict.fromkeys(language.stem_text(" ".join(_list_edits(word))))
     counts = {stem: searcher.doc_freq("body", stem) for stem in stems if len(stem) > 2}
     best = sorted((stem for stem in counts if counts[stem]), key=lambda stem: -counts[stem])
     return token._replace(corrected=tuple(best[:MAX_CORRECTIONS]))
@@ -251,8 +251,8 @@ class Highlighter:
         self._stems.update(stem for token in telling for stem in token.corrected)
         self._stems.update(stem for word in words for stem in word.completions)
         parts = {part for word in words for part in word.forms.parts}
-        self._stems.update(stem for part in parts for stem in language.stems(part))
-        self._phrases = [stems for phrase in phrases if (stems := language.stems(phrase))]
+        self._stems.update(stem for part in parts for stem in language.stem_text(part))
+        self._phrases = [stems for phrase in phrases if (stems := language.stem_text(phrase))]
         literal = {pair for word in words for pair in word.forms.pairs}
         literal |= {whole for word in words for whole in word.forms.wholes if not whole.isalnum()}
         literal |= {phrase for phrase in phrases if not phrase.isascii() or not phrase.isalnum()}
@@ -265,7 +265,7 @@ class Highlighter:
 
     def find(self, text: str) -> list[Span]:
         """Return the character offsets of all matches, in order and without overlaps."""
-        tokens = self._language.spans(text)
+        tokens = self._language.locate_stems(text)
         spans = [(first, last) for stem, first, last in tokens if stem in self._stems]
         for phrase in self._phrases:
             spans += [

@@ -37,14 +37,14 @@ class Explainer:
         self._workspace, self._reader, self._semantic = workspace, reader, semantic
         self._run = SearchRun(workspace, reader, question)
         self.answer: Answer = build_answer(self._run, semantic)
-        self._order = self._run.order()
+        self._order = self._run.sort_chunks()
         self._deep: dict[str, dict[int, tuple[int, float]]] = {}
 
-    def hits(self) -> list[Explanation]:
+    def explain_hits(self) -> list[Explanation]:
         """Explain each hit of the answer, in order."""
         return [self._explain_hit(hit.chunk_id, hit.ref) for hit in self.answer.hits]
 
-    def why(self, ref: Ref) -> Explanation:
+    def explain_absence(self, ref: Ref) -> Explanation:
         """Explain why a subject, turn or chunk is not a hit, by its chunk that came nearest."""
         entry, chunks = find_passages(self._reader, ref)
         if entry is None:

@@ -116,11 +116,13 @@ class QueryTermBuilder:
         wholes = [("code", whole) for whole in word.forms.wholes]
         if wholes:
             # A text may have `utf8` for `utf-8`.
-            squeezed = [("body", stem) for stem in self._language.stems(word.forms.wholes[-1])[:1]]
+            squeezed = [
+                ("body", stem) for stem in self._language.stem_text(word.forms.wholes[-1])[:1]
+            ]
             joined = squeezed if word.forms.wholes[-1].isalnum() else []
             yield self._build_term(word.text, CODE_WEIGHT, *wholes, *joined)
         for part in word.forms.parts:
-            stems = [("body", stem) for stem in self._language.stems(part)[:1]]
+            stems = [("body", stem) for stem in self._language.stem_text(part)[:1]]
             yield self._build_term(part, PART_WEIGHT, ("code", part), *stems)
         for pair in word.forms.pairs:
             pairs = [pair] if len(pair) > 1 else list_pairs_from(self._searcher, pair) or [pair]
@@ -146,7 +148,7 @@ class QueryTermBuilder:
         """Build the query for a phrase: all words, and in order if the script has spaces."""
         text = normalize_text(text)
         needed: list[Any] = []
-        stems = self._language.stems(text)
+        stems = self._language.stem_text(text)
         if has_unspaced_script(text):
             needed += [self._term("code", pair) for pair in dict.fromkeys(extract_cjk_pairs(text))]
             stems = [stem for stem in stems if not has_unspaced_script(stem)]
@@ -221,10 +223,12 @@ class LexicalSearch:
 
     def make_phrase_matcher(self, text: str) -> Callable[[str], bool]:
         """Return a function that tells whether a phrase or word is in `text`, by the rules of the index."""
-        stems, code = self.language.stems(text), set(extract_code_words(normalize_text(text)))
+        stems, code = self.language.stem_text(text), set(extract_code_words(normalize_text(text)))
 
         def contains(wanted: str) -> bool:
-            phrase = [stem for stem in self.language.stems(wanted) if not has_unspaced_script(stem)]
+            phrase = [
+                stem for stem in self.language.stem_text(wanted) if not has_unspaced_script(stem)
+            ]
             pairs = set(extract_cjk_pairs(normalize_text(wanted)))
             last = len(stems) - len(phrase)
             return (

@@ -91,14 +91,14 @@ def select_keywords(
     text = f"{entry.title}\n" + "\n".join(chunk.text for chunk in chunks)
     counts: Counter[str] = Counter()
     shown: dict[str, str] = {}
-    for stem, first, last in language.spans(text):
+    for stem, first, last in language.locate_stems(text):
         counts[stem] += 1
         shown.setdefault(stem, text[first:last])
     total = max(1, searcher.num_docs)
     weights = {}
     for stem, count in counts.items():
         found = searcher.doc_freq("body", stem)
-        token = language.token(shown[stem].lower())
+        token = language.analyze_run(shown[stem].lower())
         if found < 2 or len(stem) < 3 or token is None or token.weight < 1.0:
             continue
         weights[stem] = (1 + log(count)) * log(total / found)

@@ -73,7 +73,7 @@ def build_answer(run: SearchRun, semantic: SemanticLeg | None = None) -> Answer:
             run.notices.insert(0, Notice("meaning_only"))
         result.filters = format_filters(run.question, run.query)
         best = result.hits[0] if result.hits else None
-        similarity = run.similarity(best.chunk_id) if best else 0.0
+        similarity = run.get_similarity(best.chunk_id) if best else 0.0
         result.is_gap = is_gap(run.query, run.lexical, best, similarity)
         # Even the existence of hidden subjects must not show.
         result.empty = not run.scores and run.reader.is_empty(hidden=run.question.hidden)
@@ -119,7 +119,7 @@ class SearchRun:
         """The entries of the ranked chunks by id."""
         return self.reader.get_entries({entry_id for _, entry_id in self.owners.values()})
 
-    def similarity(self, chunk_id: str) -> float:
+    def get_similarity(self, chunk_id: str) -> float:
         """Return the cosine of a chunk in the semantic leg; 0 if that did not rank it."""
         return next(
             (
@@ -130,7 +130,7 @@ class SearchRun:
             0.0,
         )
 
-    def order(self) -> list[int]:
+    def sort_chunks(self) -> list[int]:
         """Return the numbers of the chunks that are still in the catalog, best first, ties by id.
 
         Vectors lag behind the catalog, so chunks that were hidden or archived in the meantime are
@@ -139,11 +139,11 @@ class SearchRun:
         known = [
             number
             for number in self.scores
-            if number in self.owners and self._may_show(self.owners[number][1])
+            if number in self.owners and self._is_visible(self.owners[number][1])
         ]
         return sorted(known, key=lambda number: (-self.scores[number], self.owners[number][0]))
 
-    def _may_show(self, entry_id: str) -> bool:
+    def _is_visible(self, entry_id: str) -> bool:
         entry = self.entries.get(entry_id)
         return (
             entry is not None
@@ -155,11 +155,11 @@ class SearchRun:
         """Run the legs, and fuse `legs` into `scores`."""
         question = self.question
         # Embedding runs in parallel to the keyword search.
-        begun = self._begin(semantic)
+        begun = self._start_semantic(semantic)
         if question.mode != "semantic":
             self.legs["lexical"] = self.lexical.rank(question.depth)
         if begun is not None:
-            self._ask_semantic(begun)
+            self._run_semantic(begun)
         if question.mode == "semantic" and "semantic" not in self.legs:
             self.legs["lexical"] = self.lexical.rank(question.depth)
         if "lexical" in self.legs and not self.query.words and not self.query.phrases:
@@ -172,14 +172,14 @@ class SearchRun:
             pending=self.pending,
         )
 
-    def _begin(self, semantic: SemanticLeg | None) -> SemanticRanker | None:
+    def _start_semantic(self, semantic: SemanticLeg | None) -> SemanticRanker | None:
         if self.question.mode == "lexical" or semantic is None or not self.query.spoken:
             return None
         if self.question.tools or self.narrowing.args:
             return _rank_nothing  # tool calls and their results have no vectors
         return semantic(self.query.spoken)
 
-    def _ask_semantic(self, begun: SemanticRanker) -> None:
+    def _run_semantic(self, begun: SemanticRanker) -> None:
         worded = tuple(number for number, _ in self.legs.get("lexical", ()))
         found = begun(replace(self.question, worded=worded), self.reader.generation)
         ranked = found.ranked
@@ -189,9 +189,9 @@ class SearchRun:
             self.coverage, self.pending = found.coverage, found.pending
             # Phrases, exclusions and excluding filters hold for both legs.
             demands = self.query.phrases or self.query.excluded or self.narrowing.without
-            self.legs["semantic"] = self._allowed(ranked) if demands else ranked
+            self.legs["semantic"] = self._filter_ranking(ranked) if demands else ranked
 
-    def _allowed(self, ranked: Ranked) -> Ranked:
+    def _filter_ranking(self, ranked: Ranked) -> Ranked:
         chunks = self.reader.get_chunks([number for number, _ in ranked])
         entries = self.reader.get_entries({entry_id for _, entry_id in chunks.values()})
         kept = []
@@ -219,7 +219,7 @@ def _fill_hits(result: Answer, run: SearchRun) -> None:
     limit = max(1, min(MAX_HITS, question.limit))
     freshness = FreshnessChecker(run.workspace, run.reader)
     marker = Highlighter(run.lexical.words, run.query.phrases, run.lexical.language)
-    order = run.order()
+    order = run.sort_chunks()
     chunks: dict[int, tuple[Chunk, str]] = {}
     per_entry: Counter[str] = Counter()
     for at, number in enumerate(order):

@@ -393,7 +393,7 @@ def _find_titles(reader: IndexReader, text: str, *, hidden: bool, most: int) -> 
     text = normalize_text(text)
     language = Language(reader.language)
     unspaced = has_unspaced_script(text)
-    terms = [("title", stem) for stem in language.stems(text) if not has_unspaced_script(stem)]
+    terms = [("title", stem) for stem in language.stem_text(text) if not has_unspaced_script(stem)]
     terms += [("code", pair) for pair in extract_cjk_pairs(text)]
     found: dict[object, int] = {}
     for side in (False, True) if hidden else (False,):

@@ -237,7 +237,7 @@ def test_nothing_hidden_or_within_a_phrase_is_completed(
 def test_a_hit_is_explained_by_rank_score_and_terms(held: tuple[Builder, IndexReader]) -> None:
     builder, reader = held
     explainer = Explainer(builder.workspace, reader, Question("joins fragments", mode="lexical"))
-    first = explainer.hits()[0]
+    first = explainer.explain_hits()[0]
     assert (first.ref, first.rank, first.lexical.rank) == (NOTE, 1, 1)
     assert first.score == pytest.approx(first.lexical.gives, abs=1e-6)
     assert sum(match.score for match in first.matches) == pytest.approx(
@@ -269,9 +269,9 @@ def test_what_was_not_found_says_what_kept_it_out(
     held: tuple[Builder, IndexReader], query: str, ref: str, reason: str
 ) -> None:
     builder, reader = held
-    explained = Explainer(builder.workspace, reader, Question(query, mode="lexical")).why(
-        parse_ref(ref)
-    )
+    explained = Explainer(
+        builder.workspace, reader, Question(query, mode="lexical")
+    ).explain_absence(parse_ref(ref))
     assert any(reason in one for one in explained.kept_out), explained.kept_out
 
 
@@ -281,7 +281,7 @@ def test_what_stands_below_the_limit_says_where(held: tuple[Builder, IndexReader
     explainer = Explainer(builder.workspace, reader, question)
     shown = explainer.answer.hits[0].ref
     other = GUIDE if shown != GUIDE else NOTE
-    explained = explainer.why(parse_ref(other))
+    explained = explainer.explain_absence(parse_ref(other))
     assert explained.rank
     assert explained.rank > 1
     assert f"rank is {explained.rank}" in explained.kept_out[0]
@@ -312,7 +312,7 @@ def test_scores_do_not_move_when_hidden_subjects_say_the_same(tmp_path: Path) ->
         reader = IndexReader(tmp_path / "cache")
         query = "merger companyy title:one"
         explainer = Explainer(builder.workspace, reader, Question(query, mode="lexical"))
-        found = [(one.ref, one.lexical.score or 0.0) for one in explainer.hits()]
+        found = [(one.ref, one.lexical.score or 0.0) for one in explainer.explain_hits()]
         reader.close()
         return found
 
