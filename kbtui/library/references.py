@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NoReturn
 
-from kbtui.citations.models import Citation, Citations
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.refs import Ref, make_conversation_ref, make_subject_ref
 
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kbtui.citations.extract import CitationTargets
+    from kbtui.citations.models import Citation, Citations
     from kbtui.conversations.models import Conversation
     from kbtui.index import IndexReader
     from kbtui.index.models import Entry
@@ -213,6 +213,8 @@ class ReferenceReader:
 
     def find_citing_turns(self, target: Ref | str) -> list[Citation]:
         """Find the turns that used what a reference names, or the file at a path; newest first."""
+        from kbtui.citations.models import Citation
+
         targets, chunk, gone = self._name_target(target)
         reader = self.open_reader()
         rows = reader.find_citations(targets, chunk)
@@ -255,6 +257,8 @@ class ReferenceReader:
 
         Raises `UsageError` for a topic, and `NothingFound` for what neither exists nor was ever used.
         """
+        from kbtui.citations.models import Citations
+
         target = self._find_target(name) if isinstance(name, str) else name
         if isinstance(target, Ref) and target.kind == "topic":
             raise UsageError(

@@ -467,7 +467,7 @@ def test_a_nested_conversation_is_one_of_its_own(
         f"jp-c{ID + 1}": f"jp-c{ID}",
         f"jp-c{ID + 2}": f"jp-c{ID + 1}",
     }
-    assert err.count("left out") == 1
+    assert err.count("skipped") == 1
     assert "drafts: skipped: its name does not begin" in err
     assert kbtui("ls") == 0
     assert f"Child  in jp-c{ID + 1}" in capsys.readouterr().out
@@ -688,6 +688,6 @@ def test_marks_of_a_conversation_are_words(root: Path) -> None:
         "problem": None,
     }
     writer = ConversationWriter(terminal=False, colours=False, width=80, now=datetime.now(UTC))
-    assert list(writer.listing(ConversationPage(1, 0, [entry]))) == [
+    assert list(writer.format_list(ConversationPage(1, 0, [entry]))) == [
         "jp-c1  ?  2026-05-29T10:00:00.000Z  Untitled  pinned archived in jp-c7 [area=search] [draft]"
     ]

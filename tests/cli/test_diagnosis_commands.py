@@ -314,7 +314,7 @@ def test_no_name_gets_past_the_redaction(name: str, form: str) -> None:
     redaction = LogRedactor(Path("/srv/work/shop"))
     text = form.format(root="/srv/work/shop", name=name)
     for record in (f"2026-11-22 10:00:00 [7] {text}", text):
-        assert name not in "\n".join(redaction.lines(record.splitlines()))
+        assert name not in "\n".join(redaction.redact(record.splitlines()))
 
 
 def test_the_manual_page_has_everything_and_pleases_groff(

@@ -378,7 +378,7 @@ def test_the_doctor_looks_at_sources(built: Builder) -> None:
     library.close()
     assert said[0] == ("ok", "1 source")
     assert [state for state, message in said if "source.bad" in message] == ["wrong"]
-    assert ("wrong", "good: there is no topic 'nowhere'") in said
+    assert ("wrong", "good: unknown topic 'nowhere'") in said
     assert any(state == "note" and "not approved" in message for state, message in said)
 
 

@@ -44,7 +44,7 @@ def run(builder: Builder, *words: str | bytes) -> tuple[int, str, str]:
         (["search", "x", "--wait", "-1"], "kbtui: --wait: must be 0 or more seconds, not -1"),
         (["search", "x", "--wait", "nan"], "kbtui: --wait: must be 0 or more seconds, not nan"),
         (["entries", "--limit", "501"], "kbtui: --limit: must be from 1 to 500, not 501"),
-        (["insights", "--days", "0"], "kbtui: --days: it must be 1 to 3660, not 0"),
+        (["insights", "--days", "0"], "kbtui: --days: must be from 1 to 3660, not 0"),
         (["show", "guide/start:0"], "kbtui: guide/start:0: 0 is not a valid range of lines"),
         (["show", "guide/start:9-3"], "kbtui: guide/start:9-3: 9-3 is not a valid range of lines"),
     ],

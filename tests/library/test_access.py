@@ -209,8 +209,9 @@ def test_a_private_index_goes_on_when_its_files_were_taken_away_while_it_was_wri
 
 
 def test_making_a_private_index_can_be_given_up_and_closed(
-    no_engine: Builder, monkeypatch: pytest.MonkeyPatch
+    no_engine: Builder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(Index, "refresh", lambda self, **more: self._stop.wait(60))
     library = Library(no_engine.workspace, load_settings())
     given_up = Cancellation()
@@ -220,7 +221,7 @@ def test_making_a_private_index_can_be_given_up_and_closed(
             return library.search(QUESTION)
 
     call = Call(search)
-    [folder] = until(lambda: list(Path(tempfile.gettempdir()).glob("kbtui-index-*")))
+    [folder] = until(lambda: list(tmp_path.glob("kbtui-index-*")))
     given_up.cancel()
     assert isinstance(call.end(), Cancelled)
     library.close()
