@@ -306,19 +306,18 @@ def _search_conversations(
     """Return the conversations with matches or problems, newest activity first."""
     results = []
     for info in infos:
-        result = _GrepResult(info, [], ConversationMatches(), None)
+        titles: list[GrepLine] = []
+        events, last_event_at, problem = ConversationMatches(), None, None
         if info.events_path is None:
-            result.problem = info.problem
+            problem = info.problem
         elif query.scopes != {"title"}:
-            decoded = get_format(info).decode_turns(info)
-            result.problem = decoded.problem
-            result.events = search_turns(decoded.turns, query, pattern)
-            result.info = info.with_counts(None, decoded.last_event_at)
+            turns, last_event_at, problem = get_format(info).decode_turns(info)
+            events = search_turns(turns, query, pattern)
         if "title" in query.scopes:
-            result.titles = _match_title(info.title, pattern, masked=query.masked)
-        if result.events.count or result.problem or result.titles or info.events_path is None:
-            result.info = add_last_event(result.info)
-            results.append(result)
+            titles = _match_title(info.title, pattern, masked=query.masked)
+        if titles or events.count or problem or info.events_path is None:
+            info = add_last_event(info.with_counts(None, last_event_at))
+            results.append(_GrepResult(info, titles, events, problem))
     results.sort(
         key=lambda one: (get_last_activity(one.info), one.info.created_at, one.info.id),
         reverse=True,
