@@ -55,15 +55,15 @@ def run_insights(args: Namespace) -> int:
         if not least <= number <= most:
             raise UsageError(f"must be from {least} to {most}, not {number}", where=option)
     library = open_workspace(args.workspace)
-    journal = UserData(library.workspace)
+    userdata = UserData(library.workspace)
     if args.action == "erase":
-        return _erase_log(journal, args)
+        return _erase_log(userdata, args)
     with ActivityLine("bringing the index up to date"):
         library.update_index()
     with ActivityLine("counting"):
         found = collect_insights(
             library.workspace,
-            journal,
+            userdata,
             library.open_reader(),
             days=args.days,
             limit=args.limit,
@@ -82,11 +82,11 @@ def run_insights(args: Namespace) -> int:
     return 0
 
 
-def _erase_log(journal: UserData, args: Namespace) -> int:
+def _erase_log(userdata: UserData, args: Namespace) -> int:
     if not args.yes and not confirm("erase every logged search of this workspace?"):
         note("nothing was erased")
         return 1
-    count = journal.query_log.erase()
+    count = userdata.query_log.erase_all()
     if args.json:
         emit_json({"erased": count})
     else:

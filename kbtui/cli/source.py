@@ -117,7 +117,7 @@ def _make_block(args: Namespace) -> dict[str, Any]:
     return {key: value for key in _BLOCK_OPTIONS if (value := getattr(args, key)) is not None}
 
 
-def _add_source(workspace: Workspace, journal: UserData, args: Namespace) -> int:
+def _add_source(workspace: Workspace, userdata: UserData, args: Namespace) -> int:
     from kbtui.knowledge import load_knowledge
     from kbtui.sources.config import MAIN_KEY, add_source, approve_source, suggest_source_name
 
@@ -129,9 +129,9 @@ def _add_source(workspace: Workspace, journal: UserData, args: Namespace) -> int
     block = {"kind": kind, **_make_block(args), "topic": topic.id, MAIN_KEY[kind]: what}
     name = args.name or suggest_source_name(kind, what)
     source = add_source(workspace, name, block)
-    approve_source(workspace, journal, source)
+    approve_source(workspace, userdata, source)
     if args.json:
-        emit_json(_serialize_source(workspace, journal, source, None))
+        emit_json(_serialize_source(workspace, userdata, source, None))
     else:
         emit(f"{name}\n")
         note(f"`kbtui source run {name}` fetches it")
@@ -139,7 +139,7 @@ def _add_source(workspace: Workspace, journal: UserData, args: Namespace) -> int
     return 0
 
 
-def _edit_source(workspace: Workspace, journal: UserData, args: Namespace) -> int:
+def _edit_source(workspace: Workspace, userdata: UserData, args: Namespace) -> int:
     from kbtui.sources.config import (
         MAIN_KEY,
         approve_source,
@@ -156,13 +156,13 @@ def _edit_source(workspace: Workspace, journal: UserData, args: Namespace) -> in
         changes["cron"] = None
     if not changes:
         raise UsageError("nothing to change", where=f"source edit {args.name}")
-    if find_approval_time(workspace, journal, before) is None:
+    if find_approval_time(workspace, userdata, before) is None:
         # The user who changes one key has not seen the others.
         note("the source is still not approved; `kbtui source approve` shows it and asks")
         edit_source(workspace, args.name, changes)
         return 0
     source = edit_source(workspace, args.name, changes)
-    approve_source(workspace, journal, source)
+    approve_source(workspace, userdata, source)
     _explain_cron(source)
     return 0
 
@@ -175,12 +175,12 @@ def _explain_cron(source: Source) -> None:
         )
 
 
-def _approve_source(workspace: Workspace, journal: UserData, args: Namespace) -> int:
+def _approve_source(workspace: Workspace, userdata: UserData, args: Namespace) -> int:
     from kbtui.sources.config import approve_source, find_approval_time, format_block, load_sources
     from kbtui.text import sanitize
 
     source = load_sources(workspace).find(args.name)
-    if find_approval_time(workspace, journal, source) is not None:
+    if find_approval_time(workspace, userdata, source) is not None:
         note("the source is already approved")
         return 0
     sys.stderr.write(sanitize(format_block(source), "visualize"))
@@ -188,14 +188,14 @@ def _approve_source(workspace: Workspace, journal: UserData, args: Namespace) ->
         note("the source was not approved")
         return 1
     # Approve what was shown: the file may have changed in the meantime.
-    approve_source(workspace, journal, source)
+    approve_source(workspace, userdata, source)
     return 0
 
 
 # running
 
 
-def _run_sources(workspace: Workspace, journal: UserData, args: Namespace) -> int:
+def _run_sources(workspace: Workspace, userdata: UserData, args: Namespace) -> int:
     from kbtui.sources import runner
     from kbtui.sources.config import find_approval_time, load_sources
 
@@ -204,7 +204,7 @@ def _run_sources(workspace: Workspace, journal: UserData, args: Namespace) -> in
     found = load_sources(workspace)
     names = [args.name] if args.name else []
     for source in found.sources.values() if args.all else ():
-        if find_approval_time(workspace, journal, source) is None:
+        if find_approval_time(workspace, userdata, source) is None:
             note(f"{source.name}: not approved, skipped")
         else:
             names.append(source.name)
@@ -219,7 +219,7 @@ def _run_sources(workspace: Workspace, journal: UserData, args: Namespace) -> in
             with progress:
                 runs.append(runner.run_source(workspace, name, on_progress=show))
         except KeyboardInterrupt:
-            if (run := journal.last_runs().get(name)) is not None:
+            if (run := userdata.load_last_runs().get(name)) is not None:
                 _print_run(run)
             raise
         if not args.json:
@@ -252,13 +252,13 @@ def _format_documents(count: int) -> str:
 # listing
 
 
-def _list_sources(workspace: Workspace, journal: UserData, args: Namespace) -> int:
+def _list_sources(workspace: Workspace, userdata: UserData, args: Namespace) -> int:
     from kbtui.sources.config import load_sources
 
     found = load_sources(workspace)
-    runs = journal.last_runs()
+    runs = userdata.load_last_runs()
     shown = [
-        _serialize_source(workspace, journal, source, runs.get(name))
+        _serialize_source(workspace, userdata, source, runs.get(name))
         for name, source in found.sources.items()
     ]
     for problem in found.problems:
@@ -273,7 +273,7 @@ def _list_sources(workspace: Workspace, journal: UserData, args: Namespace) -> i
 
 
 def _serialize_source(
-    workspace: Workspace, journal: UserData, source: Source, run: Run | None
+    workspace: Workspace, userdata: UserData, source: Source, run: Run | None
 ) -> dict[str, Any]:
     from kbtui.dates import format_unix_time
     from kbtui.sources.config import find_approval_time
@@ -288,8 +288,8 @@ def _serialize_source(
         "what": source.summary,
         "config": source.block,
         "cron": source.cron,
-        "approved_at": format_unix_time(find_approval_time(workspace, journal, source)),
-        "next_run_at": format_unix_time(find_due_time(workspace, journal, source)),
+        "approved_at": format_unix_time(find_approval_time(workspace, userdata, source)),
+        "next_run_at": format_unix_time(find_due_time(workspace, userdata, source)),
         **(run.as_json() if run else empty),
     }
 
@@ -313,7 +313,7 @@ def _format_source(shown: dict[str, Any]) -> str:
 # removing
 
 
-def _remove_source(workspace: Workspace, journal: UserData, args: Namespace) -> int:
+def _remove_source(workspace: Workspace, userdata: UserData, args: Namespace) -> int:
     from kbtui.sources.config import load_sources
     from kbtui.sources.runner import count_documents, remove_source_and_documents
 

@@ -188,7 +188,7 @@ def run_serve(args: Namespace) -> int:
     library = open_workspace(args.workspace)
     host = choose_address(args.host, args.allow_network)
     listening = _open_listener(host, args.port)
-    from kbtui.serve.server import BrowserServer, serve
+    from kbtui.serve.server import BrowserServer, run_server
 
     port = listening.getsockname()[1]
     token = secrets.token_urlsafe(24)
@@ -201,7 +201,7 @@ def run_serve(args: Namespace) -> int:
             "open this address in a browser; anyone who has it can read the workspace. Ctrl+C ends"
         )
 
-    return 130 if asyncio.run(serve(server, listening, ready)) == signal.SIGINT else 0
+    return 130 if asyncio.run(run_server(server, listening, ready)) == signal.SIGINT else 0
 
 
 def _open_listener(host: str, port: int) -> socket.socket:

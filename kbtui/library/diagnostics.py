@@ -309,12 +309,12 @@ def _check_sources(library: Library) -> Iterator[Finding]:
         yield Finding("sources", "wrong", str(problem))
     if not found.sources:
         return
-    journal = UserData(library.workspace)
-    topics, runs = library.load_knowledge().topics, journal.last_runs()
+    userdata = UserData(library.workspace)
+    topics, runs = library.load_knowledge().topics, userdata.load_last_runs()
     for name, source in found.sources.items():
         if source.topic not in topics:
             yield Finding("sources", "wrong", f"{name}: unknown topic {source.topic!r}")
-        if find_approval_time(library.workspace, journal, source) is None:
+        if find_approval_time(library.workspace, userdata, source) is None:
             hint = f"`kbtui source approve {name}` shows it and asks"
             yield Finding("sources", "note", f"{name}: not approved, so it never runs; {hint}")
         run = runs.get(name)

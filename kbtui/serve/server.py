@@ -44,7 +44,7 @@ class BrowserServer:
         self._font_size = font_size
         self._sessions: set[BrowserSession] = set()
 
-    def application(self) -> web.Application:
+    def make_application(self) -> web.Application:
         """Return the aiohttp application; it checks every request first."""
         app = web.Application(middlewares=[self._check_request], client_max_size=1024)
         app.add_routes(
@@ -125,22 +125,22 @@ class BrowserServer:
         )
 
 
-async def serve(
+async def run_server(
     server: BrowserServer, listening: socket.socket, on_ready: Callable[[], None]
 ) -> int:
     """Serve until a signal ends it; return the number of the signal."""
-    runner = web.AppRunner(server.application(), access_log=None, shutdown_timeout=2.0)
+    runner = web.AppRunner(server.make_application(), access_log=None, shutdown_timeout=2.0)
     await runner.setup()
     await web.SockSite(runner, listening).start()
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[int] = loop.create_future()
 
-    def end(number: int) -> None:
+    def stop_serving(number: int) -> None:
         if not ended.done():
             ended.set_result(number)
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, end, number)
+        loop.add_signal_handler(number, stop_serving, number)
     on_ready()
     try:
         return await ended

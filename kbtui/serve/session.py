@@ -160,14 +160,14 @@ def _quit_with_parent(parent: int) -> None:
     import threading
     import time
 
-    def watch() -> None:
+    def watch_parent() -> None:
         while os.getppid() == parent:
             time.sleep(1.0)
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(QUIT_SECONDS)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    threading.Thread(target=watch, name="watch-parent", daemon=True).start()
+    threading.Thread(target=watch_parent, name="watch-parent", daemon=True).start()
 
 
 if __name__ == "__main__":

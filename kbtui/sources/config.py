@@ -289,17 +289,17 @@ def _hash_program(workspace: Workspace, word: str) -> str | None:
         return None
 
 
-def approve_source(workspace: Workspace, journal: UserData, source: Source) -> None:
+def approve_source(workspace: Workspace, userdata: UserData, source: Source) -> None:
     """Record that the user approved the source as it is now.
 
     Approvals are stored outside the workspace, so opening someone else's clone runs nothing.
     """
-    journal.save_approval(source.name, hash_source(workspace, source))
+    userdata.save_approval(source.name, hash_source(workspace, source))
 
 
-def find_approval_time(workspace: Workspace, journal: UserData, source: Source) -> float | None:
+def find_approval_time(workspace: Workspace, userdata: UserData, source: Source) -> float | None:
     """Return when the user approved the source as it is now, in Unix seconds, or None."""
-    return journal.approval_time(hash_source(workspace, source))
+    return userdata.get_approval_time(hash_source(workspace, source))
 
 
 def format_block(source: Source) -> str:

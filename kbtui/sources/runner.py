@@ -63,8 +63,8 @@ def run_source(
     `SourceBusy`.
     """
     source = load_sources(workspace).find(name)
-    journal = UserData(workspace)
-    if find_approval_time(workspace, journal, source) is None:
+    userdata = UserData(workspace)
+    if find_approval_time(workspace, userdata, source) is None:
         raise SourceNotApproved(
             "the source is not approved, or changed since",
             where=f".jp/kb-sources.toml: source.{name}",
@@ -74,23 +74,23 @@ def run_source(
         began = time.time()
         try:
             directory = open_source_directory(workspace, source)
-            context = RunContext(source, directory, journal.load_fetched(name), on_progress)
+            context = RunContext(source, directory, userdata.load_fetched(name), on_progress)
             limits = limits or make_limits(load_settings())
             fetching = _fetch_documents(workspace.root, context, limits, resolve)
             interrupted = _run_to_end(context, fetching, should_stop)
             run = _make_run(context, began)
-            journal.save_fetched(name, context.new_memory)
+            userdata.save_fetched(name, context.new_memory)
         except (KbtuiError, OSError) as error:
             reason = str(error) if isinstance(error, KbtuiError) else error.strerror or str(error)
-            run, interrupted = _make_failed_run(journal, name, began, reason), False
-        journal.save_run(run)
+            run, interrupted = _make_failed_run(userdata, name, began, reason), False
+        userdata.save_run(run)
     if interrupted:
         raise KeyboardInterrupt
     return run
 
 
-def _make_failed_run(journal: UserData, name: str, began: float, reason: str) -> Run:
-    before = journal.last_runs().get(name)
+def _make_failed_run(userdata: UserData, name: str, began: float, reason: str) -> Run:
+    before = userdata.load_last_runs().get(name)
     entries = before.entries if before else 0
     return Run(name, began, time.time(), "error", reason, entries, problems=(reason,))
 

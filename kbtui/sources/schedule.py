@@ -23,7 +23,7 @@ MAX_RUN_SECONDS = 7200.0
 
 
 def find_due_time(
-    workspace: Workspace, journal: UserData, source: Source, since: float = 0.0
+    workspace: Workspace, userdata: UserData, source: Source, since: float = 0.0
 ) -> float | None:
     """Return when a source must run next, in Unix seconds; may be in the past. None for never.
 
@@ -32,10 +32,10 @@ def find_due_time(
     """
     if source.cron is None:
         return None
-    approved = find_approval_time(workspace, journal, source)
+    approved = find_approval_time(workspace, userdata, source)
     if approved is None:
         return None
-    last = journal.last_runs().get(source.name)
+    last = userdata.load_last_runs().get(source.name)
     return next_cron_time(source.cron, max(approved, since, last.began if last else 0.0))
 
 
@@ -47,10 +47,10 @@ def list_due_sources(
     `started` maps names to the times of recent starts, whatever became of these runs.
     """
     now = time.time() if now is None else now
-    journal = UserData(workspace)
+    userdata = UserData(workspace)
     waiting = []
     for source in load_sources(workspace).sources.values():
-        at = find_due_time(workspace, journal, source, (started or {}).get(source.name, 0.0))
+        at = find_due_time(workspace, userdata, source, (started or {}).get(source.name, 0.0))
         if at is not None and at <= now:
             waiting.append((at, source.name))
     return [name for _, name in sorted(waiting)]

@@ -97,7 +97,7 @@ class FeatureScreen(StyledScreen):
         """The needs of commands (`Command.needs`) that are met now."""
         return frozenset()
 
-    def key_hint(self, name: str) -> str:
+    def get_key_hint(self, name: str) -> str:
         """Return the first key of a command of this screen, as people write it."""
         return find_key_label(f"{self.SCOPE}.{name}", self.configured_keys) or "no key"
 
@@ -107,17 +107,17 @@ class FeatureScreen(StyledScreen):
         commands = list_commands(self.SCOPE, keymap=self.configured_keys)
         bar.set_text(format_command_hints(commands, bar.content_size.width, self.offers))
 
-    def help_blocks(self) -> Sequence[Block]:
+    def make_help_blocks(self) -> Sequence[Block]:
         """Return blocks of the help page between keys and notes."""
         return ()
 
-    def help_notes(self) -> Sequence[str]:
+    def make_help_notes(self) -> Sequence[str]:
         """Return remarks for the end of the help page."""
         return self.NOTES
 
     def action_help(self) -> None:
         """Show the help page."""
-        blocks, notes = self.help_blocks(), self.help_notes()
+        blocks, notes = self.make_help_blocks(), self.make_help_notes()
         page = build_screen_help_document(self.SCOPE, notes, self.configured_keys, blocks)
         self.app.push_screen(PageScreen("Help", page))
 

@@ -67,20 +67,20 @@ class ChartBlock(NoteBlock):
         return self.above + 1 + (self.insights.days if self.insights else 0)
 
 
-def insights_document(found: Insights, create_key: str = "Enter") -> Document:
+def build_insights_document(found: Insights, create_key: str = "Enter") -> Document:
     """Make the page: a section for each list, then the chart; `create_key` creates an entry."""
     searches, stale_days = found.searches, format_count(found.stale_days, "day")
     create_hint = f"{create_key} creates the entry" if create_key else ""
     days = format_count(found.days, "day")
     blocks: list[Block] = [
-        *_list_section("top", "Top queries", map(_top_query, searches.top), len(searches.top)),
-        *_list_section(
-            "gap", "Queries without a good match", map(_gap, searches.gaps), len(searches.gaps), create_hint
+        *_make_list_section("top", "Top queries", map(_make_query_line, searches.top), len(searches.top)),
+        *_make_list_section(
+            "gap", "Queries without a good match", map(_make_gap_line, searches.gaps), len(searches.gaps), create_hint
         ),
-        *_list_section("most", "Most cited", map(_cited_entry, found.most_cited), len(found.most_cited)),
-        *_list_section("never", "Never cited", map(_uncited_entry, found.never_cited), found.never_cited_total),
-        *_list_section(
-            "stale", f"Cited, unchanged for {stale_days}", map(_cited_entry, found.stale), len(found.stale)
+        *_make_list_section("most", "Most cited", map(_make_cited_line, found.most_cited), len(found.most_cited)),
+        *_make_list_section("never", "Never cited", map(_make_uncited_line, found.never_cited), found.never_cited_total),
+        *_make_list_section(
+            "stale", f"Cited, unchanged for {stale_days}", map(_make_cited_line, found.stale), len(found.stale)
         ),
         HeadBlock("chart", [("By day", "h2")], [(f"last {days}", "dim")], above=1),
         ChartBlock("days", [], insights=found),
@@ -88,7 +88,7 @@ def insights_document(found: Insights, create_key: str = "Enter") -> Document:
     return Document("insights", f"The last {days}", blocks)
 
 
-def _list_section(
+def _make_list_section(
     name: str, heading: str, lines: Iterable[tuple[str, Block]], count: int, hint: str = ""
 ) -> list[Block]:
     """Make a heading, with a count or a hint on its right, and the lines of a list."""
@@ -105,30 +105,30 @@ def _list_section(
     return blocks
 
 
-def _count_spans(number: int) -> Spans:
+def _format_count_cell(number: int) -> Spans:
     return [(f"{number:>5,}  ", "number")]
 
 
-def _top_query(query: LoggedQuery) -> tuple[str, Block]:
+def _make_query_line(query: LoggedQuery) -> tuple[str, Block]:
     right: Spans = [(f"{query.results:,} found", "dim" if query.results else "warning")]
-    left: Spans = [*_count_spans(query.times), (one_line(query.query), "")]
+    left: Spans = [*_format_count_cell(query.times), (one_line(query.query), "")]
     return query.query, HeadBlock("", left, right)
 
 
-def _gap(query: LoggedQuery) -> tuple[str, Block]:
-    left: Spans = [*_count_spans(query.times), (one_line(query.query), "")]
+def _make_gap_line(query: LoggedQuery) -> tuple[str, Block]:
+    left: Spans = [*_format_count_cell(query.times), (one_line(query.query), "")]
     return query.query, GapBlock("", left, [("create an entry", "link")], query=query.query)
 
 
-def _cited_entry(use: EntryUse) -> tuple[str, Block]:
-    return _entry_line(use, _count_spans(use.cites))
+def _make_cited_line(use: EntryUse) -> tuple[str, Block]:
+    return _make_entry_line(use, _format_count_cell(use.cites))
 
 
-def _uncited_entry(use: EntryUse) -> tuple[str, Block]:
-    return _entry_line(use, [("       ", "")])
+def _make_uncited_line(use: EntryUse) -> tuple[str, Block]:
+    return _make_entry_line(use, [("       ", "")])
 
 
-def _entry_line(use: EntryUse, count: Spans) -> tuple[str, Block]:
+def _make_entry_line(use: EntryUse, count: Spans) -> tuple[str, Block]:
     left: Spans = [*count, (one_line(use.title), ""), (f"  {one_line(use.ref)}", "dim")]
     right: Spans = [(f"changed {format_iso_day(use.changed)}", "dim")]
     return use.ref, HeadBlock("", left, right, link=use.ref)
@@ -185,7 +185,7 @@ class InsightsScreen(FeatureScreen):
             hidden=self._hidden,
             now=self._clock().timestamp(),
         )
-        return found, insights_document(
+        return found, build_insights_document(
             found, find_key_label("insights.open", self.configured_keys)
         )
 
@@ -196,7 +196,7 @@ class InsightsScreen(FeatureScreen):
             self.insights.searches,
             format_count(self.insights.citations, "citation"),
         )
-        left = [(f"{_count_searches(searches.total)}, {citations}", "strong")]
+        left = [(f"{_format_search_count(searches.total)}, {citations}", "strong")]
         left.append((f" in {format_count(self.insights.days, 'day')}", "dim"))
         origins = [f"{n:,} {ORIGIN_LABELS.get(name, name)}" for name, n in searches.by_origin.items()]  # fmt: skip
         right = [(" · ".join(origins), "dim")]
@@ -224,7 +224,7 @@ class InsightsScreen(FeatureScreen):
             return
         block = port.document.blocks[port.cursor.block]
         if isinstance(block, GapBlock):
-            self.writer.new(" ".join(block.query.split()))
+            self.writer.create_entry(" ".join(block.query.split()))
         elif block.link:
             # The entry exists, so a colon in its name does not start a line number.
             self.dismiss(parse_ref(block.link, lambda topic, slug: f"{topic}/{slug}" == block.link))
@@ -245,16 +245,16 @@ class InsightsScreen(FeatureScreen):
 
         def on_answer(answer: str | None) -> None:
             if answer == "y":
-                erase = UserData(self.library.workspace).query_log.erase
+                erase = UserData(self.library.workspace).query_log.erase_all
                 self._erase_worker.submit(erase, self._on_erased, self.show_error)
 
         question = "Delete all logged searches of this workspace? Citations stay: they are in the conversations."
         self.ask_question(question, {"y": "delete"}, on_answer)
 
     def _on_erased(self, count: int) -> None:
-        self.show_message(f"deleted {_count_searches(count)}")
+        self.show_message(f"deleted {_format_search_count(count)}")
         self.action_reload()
 
 
-def _count_searches(number: int) -> str:
+def _format_search_count(number: int) -> str:
     return "1 search" if number == 1 else f"{number:,} searches"

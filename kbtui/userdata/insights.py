@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.dates import format_unix_time
 from kbtui.index.entry_query import count_all_citations, find_cited_entries, open_catalog_snapshot
-from kbtui.userdata.query_log import DAY_SECONDS, list_dates, start_of_day
+from kbtui.userdata.query_log import DAY_SECONDS, get_day_start, list_dates
 
 if TYPE_CHECKING:
     from kbtui.index import IndexReader
@@ -94,7 +94,7 @@ class _CitableEntry:
         self.changed = float(row[6])  # type: ignore[arg-type]
         self.hidden, self.archived = bool(row[7]), bool(row[8])
 
-    def with_cites(self, count: int) -> EntryUse:
+    def to_entry_use(self, count: int) -> EntryUse:
         return EntryUse(self.id, self.ref, self.kind, self.title, self.changed, count)
 
 
@@ -121,17 +121,17 @@ def collect_insights(
             "SELECT id, kind, title, topic, slug, path, changed, hidden, archived FROM entries"
         )
         entries = [_CitableEntry(row) for row in rows]
-        recent = count_all_citations(db, workspace, entries, start_of_day(dates[0]))
+        recent = count_all_citations(db, workspace, entries, get_day_start(dates[0]))
         ever = find_cited_entries(db, workspace, entries)
     entries = [entry for entry in entries if hidden or not entry.hidden]
     subjects = [entry for entry in entries if entry.kind == "subject"]
     cited = [
-        entry.with_cites(recent.by_entry[entry.id])
+        entry.to_entry_use(recent.by_entry[entry.id])
         for entry in entries
         if entry.id in recent.by_entry
     ]
     cited.sort(key=lambda use: (-use.cites, use.ref))
-    never = [entry.with_cites(0) for entry in subjects if entry.id not in ever]
+    never = [entry.to_entry_use(0) for entry in subjects if entry.id not in ever]
     never.sort(key=lambda use: (use.changed, use.ref))
     stale_before = now - stale_days * DAY_SECONDS
     stale = [use for use in cited if use.kind == "subject" and use.changed < stale_before]
@@ -139,7 +139,7 @@ def collect_insights(
     return Insights(
         days=days,
         stale_days=stale_days,
-        searches=userdata.query_log.summarize(days, limit, now),
+        searches=userdata.query_log.summarize_searches(days, limit, now),
         citations=sum(citations_by_day.values()),
         citations_by_day=citations_by_day,
         most_cited=cited[:limit],

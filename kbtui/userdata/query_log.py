@@ -92,7 +92,7 @@ def log_answer(
     A query with a mistake was not searched, so it is not logged.
     """
     if settings.query_log and answer.query.strip() and not answer.mistakes:
-        QueryLog(workspace.data_dir / "queries.sqlite").add(
+        QueryLog(workspace.data_dir / "queries.sqlite").log_search(
             answer.query, answer.mode, answer.total, origin, caller, milliseconds,
             filters=answer.filters, is_gap=answer.is_gap,
         )  # fmt: skip
@@ -115,7 +115,7 @@ class QueryLog:
         """The file of the log."""
         return self._store.path
 
-    def add(
+    def log_search(
         self,
         query: str,
         mode: str,
@@ -143,7 +143,7 @@ class QueryLog:
         # ValueError: NUL in a path; OverflowError: a number that SQLite cannot hold.
         with (
             contextlib.suppress(WorkspaceError, ValueError, OverflowError),
-            self._store.writing(LOG_SECONDS) as db,
+            self._store.write_transaction(LOG_SECONDS) as db,
         ):
             db.execute(
                 "INSERT INTO searches (at, query, key, mode, filters, result_count, is_gap, origin, caller, "
@@ -159,21 +159,21 @@ class QueryLog:
         now = time.time() if now is None else now
         span = max(0, days) * DAY_SECONDS
         if self.path.exists():
-            with contextlib.suppress(WorkspaceError), self._store.writing() as db:
+            with contextlib.suppress(WorkspaceError), self._store.write_transaction() as db:
                 return db.execute(
                     "DELETE FROM searches WHERE at < ? OR at > ?",
                     (now - span, now + span + DAY_SECONDS),
                 ).rowcount
         return 0
 
-    def erase(self) -> int:
+    def erase_all(self) -> int:
         """Remove every search, so that no byte of a query is left; returns the number of rows.
 
         A damaged file is deleted. Raises `WorkspaceError`.
         """
         if not self.path.exists():
             return 0
-        with self._store.explaining_errors("delete the file"):
+        with self._store.wrap_errors("delete the file"):
             try:
                 return self._erase_rows()
             except sqlite3.OperationalError:
@@ -202,7 +202,9 @@ class QueryLog:
         )
         return [row[0] for row in rows]
 
-    def summarize(self, days: int = 30, limit: int = 10, now: float | None = None) -> SearchSummary:
+    def summarize_searches(
+        self, days: int = 30, limit: int = 10, now: float | None = None
+    ) -> SearchSummary:
         """Summarize the searches of the last `days` days; each list has at most `limit` queries.
 
         Queries that differ only in case and spacing count as one. A gap is a query whose last
@@ -210,7 +212,7 @@ class QueryLog:
         what exists. Raises `WorkspaceError`.
         """
         dates = list_dates(time.time() if now is None else now, days)
-        since = start_of_day(dates[0])
+        since = get_day_start(dates[0])
 
         def group_queries(rows: str, queries: str) -> list[LoggedQuery]:
             # With max(), SQLite takes the other columns from the row that has the maximum.
@@ -252,6 +254,6 @@ def list_dates(now: float, days: int) -> list[str]:
     return [(last - timedelta(days=back)).isoformat() for back in range(max(1, days) - 1, -1, -1)]
 
 
-def start_of_day(date: str) -> float:
+def get_day_start(date: str) -> float:
     """Return the local midnight at which an ISO date begins, in Unix seconds."""
     return datetime.fromisoformat(date).timestamp()

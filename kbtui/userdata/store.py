@@ -37,12 +37,12 @@ class SqliteStore:
         self._sync, self._upgrades = sync, upgrades
 
     @contextmanager
-    def writing(self, wait: float = BUSY_SECONDS) -> Iterator[sqlite3.Connection]:
+    def write_transaction(self, wait: float = BUSY_SECONDS) -> Iterator[sqlite3.Connection]:
         """A transaction that is committed unless the block raises; creates a missing file.
 
         Waits up to `wait` seconds for other writers.
         """
-        with self.explaining_errors():
+        with self.wrap_errors():
             make_private_directory(self.path.parent)
             with closing(self.connect(wait)) as db:
                 db.execute("BEGIN IMMEDIATE")
@@ -55,7 +55,7 @@ class SqliteStore:
 
     def select(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         """Return the rows of a query; none while the file does not exist."""
-        with self.explaining_errors():
+        with self.wrap_errors():
             if not self.path.exists():
                 return []
             with closing(self.connect()) as db:
@@ -91,7 +91,7 @@ class SqliteStore:
             self.path.with_name(self.path.name + end).unlink(missing_ok=True)
 
     @contextmanager
-    def explaining_errors(self, hint: str = "") -> Iterator[None]:
+    def wrap_errors(self, hint: str = "") -> Iterator[None]:
         """Raise errors of SQLite and the system as `WorkspaceError`s that name the file."""
         try:
             yield

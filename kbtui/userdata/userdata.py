@@ -137,7 +137,7 @@ class UserData:
     def save_bookmark(self, ref: str, title: str = "", note: str = "") -> None:
         """Bookmark a reference, or change the title and note of its bookmark."""
         texts, now = [replace_surrogates(text) for text in (ref, title, note)], time.time()
-        with self._store.writing() as db:
+        with self._store.write_transaction() as db:
             db.execute(
                 "INSERT INTO bookmarks VALUES (?, ?, ?, ?, ?) ON CONFLICT (ref) DO UPDATE "
                 "SET title = excluded.title, note = excluded.note, changed = excluded.changed",
@@ -146,7 +146,7 @@ class UserData:
 
     def remove_bookmark(self, ref: str) -> bool:
         """Remove a bookmark; False if there was none."""
-        with self._store.writing() as db:
+        with self._store.write_transaction() as db:
             found = db.execute("DELETE FROM bookmarks WHERE ref = ?", (replace_surrogates(ref),))
             return found.rowcount > 0
 
@@ -162,7 +162,7 @@ class UserData:
         text = json.dumps(state)
         if len(text) > SESSION_CHARACTERS:
             raise ValueError("the state is too large to save")
-        with self._store.writing() as db:
+        with self._store.write_transaction() as db:
             row = (name, text, time.time())
             db.execute("INSERT OR REPLACE INTO sessions VALUES (?, ?, ?)", row)
 
@@ -175,11 +175,11 @@ class UserData:
 
     def save_approval(self, source: str, digest: str) -> None:
         """Record that the user approved the source's block with this hash."""
-        with self._store.writing() as db:
+        with self._store.write_transaction() as db:
             row = (digest, source, time.time())
             db.execute("INSERT OR REPLACE INTO approvals VALUES (?, ?, ?)", row)
 
-    def approval_time(self, digest: str) -> float | None:
+    def get_approval_time(self, digest: str) -> float | None:
         """Return when the block with this hash was approved, None if it was not."""
         rows = self._store.select("SELECT at FROM approvals WHERE hash = ?", digest)
         return rows[0][0] if rows else None
@@ -189,10 +189,10 @@ class UserData:
         details = {"problems": run.problems, "skipped": run.skipped, "skips": run.skips, "edited": run.edited}  # fmt: skip
         error = replace_surrogates(run.error) if run.error else None
         row = (*run[:4], error, *run[5:10], json.dumps(details))
-        with self._store.writing() as db:
+        with self._store.write_transaction() as db:
             db.execute("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
 
-    def last_runs(self) -> dict[str, Run]:
+    def load_last_runs(self) -> dict[str, Run]:
         """Return the last run of each source, by source name."""
         runs = {}
         for row in self._store.select("SELECT * FROM runs"):
@@ -210,7 +210,7 @@ class UserData:
     def save_fetched(self, source: str, facts: dict[str, dict[str, Any]]) -> None:
         """Replace what a source knows of each address for its next run (`ETag`, links, …)."""
         rows = [(source, replace_surrogates(url), json.dumps(fact)) for url, fact in facts.items()]
-        with self._store.writing() as db:
+        with self._store.write_transaction() as db:
             db.execute("DELETE FROM fetched WHERE source = ?", (source,))
             db.executemany("INSERT INTO fetched VALUES (?, ?, ?)", rows)
 
@@ -221,6 +221,6 @@ class UserData:
 
     def forget_source(self, source: str) -> None:
         """Remove a source's approvals, run and fetched addresses."""
-        with self._store.writing() as db:
+        with self._store.write_transaction() as db:
             for table in ("approvals", "runs", "fetched"):
                 db.execute(f"DELETE FROM {table} WHERE source = ?", (source,))

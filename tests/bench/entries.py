@@ -81,9 +81,9 @@ def entries(base: Path, times: int) -> Iterator[Row]:
         plain,
         "<= 1.5",
     )
-    journal = UserData(workspace)
+    userdata = UserData(workspace)
     ours, plain = side_by_side(
-        lambda: collect_insights(workspace, journal, full, now=NOW),
+        lambda: collect_insights(workspace, userdata, full, now=NOW),
         lambda: walk(folder),
         max(3, times // 3),
     )

@@ -98,9 +98,9 @@ def test_entries_filters_and_pages(built: Builder) -> None:
 def test_insights_show_gaps_use_and_days_and_forget_on_demand(built: Builder) -> None:
     from kbtui.userdata import UserData
 
-    journal = UserData(built.workspace)
-    journal.query_log.add("unknown beast", "hybrid", 0, "cli")
-    journal.query_log.add("aardvark", "hybrid", 2, "dashboard")
+    userdata = UserData(built.workspace)
+    userdata.query_log.log_search("unknown beast", "hybrid", 0, "cli")
+    userdata.query_log.log_search("aardvark", "hybrid", 2, "dashboard")
     facts = found(run(built, "insights", "--json"))
     assert [gap["query"] for gap in facts["zero_result_queries"]] == ["unknown beast"]
     assert {asked["query"] for asked in facts["top_queries"]} == {"unknown beast", "aardvark"}

@@ -484,16 +484,16 @@ def test_the_engine_sweeps_old_searches_from_the_log(
 
     from kbtui.userdata import UserData
 
-    journal = UserData(built.workspace)
-    journal.query_log.add("an old one", "lexical", 0, "cli")
-    with sqlite3.connect(journal.query_log.path) as db:
+    userdata = UserData(built.workspace)
+    userdata.query_log.log_search("an old one", "lexical", 0, "cli")
+    with sqlite3.connect(userdata.query_log.path) as db:
         (table,) = db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchone()
         db.execute(f"UPDATE {table} SET at = at - 91 * 86400")
-    journal.query_log.add("a new one", "lexical", 0, "cli")
+    userdata.query_log.log_search("a new one", "lexical", 0, "cli")
     connect(built.workspace)
 
     def left() -> list[str]:
-        with sqlite3.connect(journal.query_log.path) as db:
+        with sqlite3.connect(userdata.query_log.path) as db:
             return [row[0] for row in db.execute(f"SELECT query FROM {table}")]
 
     until(lambda: left() == ["a new one"])

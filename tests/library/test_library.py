@@ -30,11 +30,13 @@ def test_a_search_is_logged_with_its_origin_and_can_be_forbidden(built: Builder)
     lib.search(Question("aardvark", mode="lexical"), origin="cli")
     lib.search(Question("xylophone", mode="lexical"), origin="mcp")
     lib.search(Question("unlogged", mode="lexical"), origin=None)
-    found = UserData(lib.workspace).query_log.summarize()
+    found = UserData(lib.workspace).query_log.summarize_searches()
     assert sorted(row.query for row in found.top) == ["aardvark", "xylophone"]
     assert [row.query for row in found.gaps] == ["xylophone"]
     Library(lib.workspace, Settings(query_log=False)).search(Question("secret", mode="lexical"))
-    assert "secret" not in [row.query for row in UserData(lib.workspace).query_log.summarize().top]
+    assert "secret" not in [
+        row.query for row in UserData(lib.workspace).query_log.summarize_searches().top
+    ]
     lib.connect_engine().request("stop")
 
 

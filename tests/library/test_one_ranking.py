@@ -169,4 +169,4 @@ async def test_the_client_of_the_documents_example(
             await memory.knowledge.search("burrow", types="rule")
     from kbtui.userdata import UserData
 
-    assert UserData(open_root(zoo.root)).query_log.summarize().by_origin == {"sdk": 4}
+    assert UserData(open_root(zoo.root)).query_log.summarize_searches().by_origin == {"sdk": 4}

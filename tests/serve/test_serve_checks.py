@@ -78,7 +78,8 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
     listening = socket.create_server(("127.0.0.1", 0))
     port = listening.getsockname()[1]
     runner = web.AppRunner(
-        BrowserServer(builder.root, "127.0.0.1", port, TOKEN).application(), shutdown_timeout=0.2
+        BrowserServer(builder.root, "127.0.0.1", port, TOKEN).make_application(),
+        shutdown_timeout=0.2,
     )
     await runner.setup()
     await web.SockSite(runner, listening).start()

@@ -221,7 +221,7 @@ def test_when_the_network_goes_half_way_nothing_is_lost(bench: Bench, site: Site
     run = bench.run()
     assert run.status == "error"
     assert bench.documents() == before
-    assert UserData(bench.builder.workspace).last_runs()["docs"] == run
+    assert UserData(bench.builder.workspace).load_last_runs()["docs"] == run
 
 
 def test_types_that_are_not_read_are_left_out_without_complaint(bench: Bench, site: Site) -> None:
@@ -257,11 +257,11 @@ def test_a_newer_reader_reads_again_what_did_not_change(bench: Bench, site: Site
     site.pages["/"] = (200, {"Content-Type": "text/html", "ETag": '"1"'}, page)
     bench.crawl(site.url())
     bench.run()
-    journal = UserData(bench.builder.workspace)
-    facts = journal.load_fetched("docs")
+    userdata = UserData(bench.builder.workspace)
+    facts = userdata.load_fetched("docs")
     for one in facts.values():
         del one["reader"]
-    journal.save_fetched("docs", facts)
+    userdata.save_fetched("docs", facts)
     site.asked.clear()
     assert bench.run().unchanged == 1
     [headers] = [headers for path, headers in site.asked if path == "/"]

@@ -48,7 +48,7 @@ def test_what_a_crawl_skips_is_named_and_no_failure(bench: Bench, site: Site) ->
     assert "robots.txt" in said["/secret"]
     assert "image/jpeg" in said["/photo"]
     # The result is stored with the run.
-    assert UserData(bench.builder.workspace).last_runs()["docs"] == run
+    assert UserData(bench.builder.workspace).load_last_runs()["docs"] == run
 
 
 def test_the_command_prints_each_number_and_each_reason(bench: Bench, site: Site) -> None:
@@ -111,7 +111,7 @@ def test_an_interrupted_run_counts_what_it_kept(bench: Bench, site: Site) -> Non
     assert process.returncode == 130
     assert "2 new" in out
     assert "interrupted" in err
-    run = UserData(bench.builder.workspace).last_runs()["docs"]
+    run = UserData(bench.builder.workspace).load_last_runs()["docs"]
     assert (run.status, run.error, run.entries, run.added) == ("partial", "interrupted", 2, 2)
     assert set(bench.documents()) == {"index.md", "a.md"}
 

@@ -135,7 +135,7 @@ async def test_a_local_clipboard_gets_the_text(
 
 
 async def test_a_bookmark_is_made_changed_opened_removed_and_brought_back(book: Builder) -> None:
-    journal = UserData(book.workspace)
+    userdata = UserData(book.workspace)
     async with running(book.root) as tui:
         await tui.open(f"{TALK}:2")
         await tui.press("B")
@@ -143,7 +143,7 @@ async def test_a_bookmark_is_made_changed_opened_removed_and_brought_back(book: 
         await tui.type("how to test")
         await tui.press("enter")
         await tui.until(f"Bookmarked {TALK}:2")
-        assert [(mark.ref, mark.title, mark.note) for mark in journal.list_bookmarks()] == [
+        assert [(mark.ref, mark.title, mark.note) for mark in userdata.list_bookmarks()] == [
             (f"{TALK}:2", "First steps", "how to test")
         ]
         # Again: its note is there to be changed.
@@ -157,12 +157,12 @@ async def test_a_bookmark_is_made_changed_opened_removed_and_brought_back(book: 
         await tui.until("how to tests")
         await tui.press("d")
         await tui.until("No bookmarks yet")
-        assert journal.list_bookmarks() == []
+        assert userdata.list_bookmarks() == []
         await tui.press("u")
         await tui.until("how to tests")
         await tui.press("enter")
         await tui.until("turn 2 of 3")
-    assert len(journal.list_bookmarks()) == 1
+    assert len(userdata.list_bookmarks()) == 1
 
 
 async def test_what_has_no_reference_is_not_marked(book: Builder) -> None:

@@ -14,7 +14,7 @@ from tui_support import Tui, matches_snapshot, running
 from kbtui.errors import UsageError
 from kbtui.index.models import make_subject_id
 from kbtui.search.query_parser import parse_entry_filter
-from kbtui.tui.entries.screen import EntriesScreen, last_filter_value, replace_filter_value
+from kbtui.tui.entries.screen import EntriesScreen, get_last_filter_value, replace_filter_value
 
 
 @pytest.fixture
@@ -414,7 +414,7 @@ def test_a_filter_is_read_as_it_is_typed(
 def test_a_key_changes_its_part_of_the_filter_alone() -> None:
     text = replace_filter_value("deploy type:rule from:2026", "type", "two words")
     assert text == 'deploy from:2026 type:"two words"'
-    assert last_filter_value(text, "type") == "two words"
+    assert get_last_filter_value(text, "type") == "two words"
     assert parse_entry_filter(text).types == ("two words",)
     assert replace_filter_value(text, "type", None) == "deploy from:2026"
     with pytest.raises(UsageError, match="to:"):

@@ -20,9 +20,9 @@ def asked_book(book: Builder) -> Builder:
         os.utime(path, (1_760_000_000, 1_760_000_000))
     log = UserData(book.workspace).query_log
     for back in range(3):
-        log.add("clone build", "hybrid", 4, "dashboard", at=NOW - back * 86_400)
-    log.add("how do I  deploy?", "hybrid", 0, "mcp", at=NOW - 3600)
-    log.add("old question", "hybrid", 0, "cli", at=NOW - 60 * 86_400)
+        log.log_search("clone build", "hybrid", 4, "dashboard", at=NOW - back * 86_400)
+    log.log_search("how do I  deploy?", "hybrid", 0, "mcp", at=NOW - 3600)
+    log.log_search("old question", "hybrid", 0, "cli", at=NOW - 60 * 86_400)
     return book
 
 
@@ -81,20 +81,20 @@ async def test_enter_opens_what_is_cited(asked_book: Builder) -> None:
 
 
 async def test_erasing_asks_and_leaves_no_word(asked_book: Builder) -> None:
-    journal = UserData(asked_book.workspace)
+    userdata = UserData(asked_book.workspace)
     async with paged(asked_book, "I", InsightsScreen) as (tui, screen, _):
         await read(tui, screen)
         await tui.press("x")
         await tui.until("Delete all logged searches")
         await tui.press("enter", "escape")
-        assert journal.query_log.summarize(days=365).total == 5
+        assert userdata.query_log.summarize_searches(days=365).total == 5
         await tui.press("x")
         await tui.until("Delete all logged searches")
         await tui.press("y")
         await tui.until("deleted 5 searches")
         await tui.until("0 searches, 1 citation")
-    assert journal.query_log.summarize(days=365).total == 0
-    kept = b"".join(path.read_bytes() for path in journal.directory.glob("queries*"))
+    assert userdata.query_log.summarize_searches(days=365).total == 0
+    kept = b"".join(path.read_bytes() for path in userdata.directory.glob("queries*"))
     assert b"deploy" not in kept
 
 

@@ -82,7 +82,7 @@ async def test_folded_panes_and_no_bookmarks_name_ones_own_keys(book: Builder) -
 
 async def test_the_insights_name_ones_own_key_that_writes_an_entry(book: Builder) -> None:
     log = UserData(book.workspace).query_log
-    log.add("how do I deploy?", "hybrid", 0, "mcp", at=PRESENT.timestamp())
+    log.log_search("how do I deploy?", "hybrid", 0, "mcp", at=PRESENT.timestamp())
     library = with_keys(book, {"insights.open": ["f6", "enter"]})
     async with running(book.root, size=(140, 50), library=library) as tui:
         await tui.press("I")

@@ -25,7 +25,7 @@ def asked(tui: Tui) -> str:
 
 
 def times(book: Builder, query: str) -> int:
-    found = UserData(book.workspace).query_log.summarize(days=7, limit=20)
+    found = UserData(book.workspace).query_log.summarize_searches(days=7, limit=20)
     return sum(one.times for one in found.top if one.query == query)
 
 
@@ -89,10 +89,10 @@ async def test_a_topic_has_nothing_like_it(book: Builder) -> None:
 
 
 async def test_earlier_searches_come_back_newest_first(book: Builder) -> None:
-    journal = UserData(book.workspace)
+    userdata = UserData(book.workspace)
     for query in ("first thing", "second thing", "First  Thing"):
-        journal.query_log.add(query, "hybrid", 1, "dashboard")
-    journal.query_log.add("from a shell", "hybrid", 1, "cli")
+        userdata.query_log.log_search(query, "hybrid", 1, "dashboard")
+    userdata.query_log.log_search("from a shell", "hybrid", 1, "cli")
     async with running(book.root) as tui:
         await tui.press("slash", "up")
         await tui.until(lambda: asked(tui) == "First  Thing")
@@ -105,8 +105,8 @@ async def test_earlier_searches_come_back_newest_first(book: Builder) -> None:
         await tui.type("s")
         await tui.press("up")
         assert asked(tui) == "second things"
-    journal.query_log.erase()
-    assert journal.query_log.recent_queries() == []
+    userdata.query_log.erase_all()
+    assert userdata.query_log.recent_queries() == []
 
 
 async def test_what_was_opened_is_an_earlier_search_though_nothing_is_logged(book: Builder) -> None:

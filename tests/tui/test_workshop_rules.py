@@ -22,7 +22,7 @@ from kbtui.tui.workshop.prompt_state import (
     measure_cost,
     read_prompt_state,
 )
-from kbtui.tui.workshop.tree import TreeOptions, VisibleSlugs, folder_key, make_rows
+from kbtui.tui.workshop.tree import TreeOptions, VisibleSlugs, make_folder_key, make_rows
 from kbtui.workspace import open_root
 
 FILES = settings(
@@ -94,7 +94,7 @@ def test_every_subject_is_listed_once_when_all_is_open(
     prompt_state = read_prompt_state(Files())  # type: ignore[arg-type]
     parts = [slug.split("/") for slug in found]
     opened = {"topic:t"} | {
-        folder_key("t", "/".join(part[:depth]) + "/")
+        make_folder_key("t", "/".join(part[:depth]) + "/")
         for part in parts
         for depth in range(1, len(part))
     }

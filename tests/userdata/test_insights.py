@@ -42,7 +42,7 @@ def found(workspace_root: Path) -> Insights:
         builder.conversation(created(days), [calls], title=f"{days} days ago")
     (builder.root / "docs/guide/gone.md").unlink()
     userdata = UserData(builder.workspace)
-    userdata.query_log.add("nothing like it", "hybrid", 0, "cli", at=NOON)
+    userdata.query_log.log_search("nothing like it", "hybrid", 0, "cli", at=NOON)
     with indexed(builder) as reader:
         return collect_insights(builder.workspace, userdata, reader, days=30, now=NOON)
 

@@ -24,10 +24,10 @@ def userdata(workspace_root: Path) -> UserData:
 
 
 def test_a_search_is_counted_with_what_it_found(userdata: UserData) -> None:
-    userdata.query_log.add("retry  Policy", "hybrid", 3, "cli", "me", 12.5)
-    userdata.query_log.add("retry policy", "lexical", 4, "dashboard")
-    userdata.query_log.add("unknown thing", "hybrid", 0, "mcp")
-    found = userdata.query_log.summarize()
+    userdata.query_log.log_search("retry  Policy", "hybrid", 3, "cli", "me", 12.5)
+    userdata.query_log.log_search("retry policy", "lexical", 4, "dashboard")
+    userdata.query_log.log_search("unknown thing", "hybrid", 0, "mcp")
+    found = userdata.query_log.summarize_searches()
     assert found.total == 3
     assert [(one.query, one.times, one.results) for one in found.top] == [
         ("retry policy", 2, 4),
@@ -40,29 +40,31 @@ def test_a_search_is_counted_with_what_it_found(userdata: UserData) -> None:
 
 
 def test_a_gap_closes_when_the_same_query_finds_something(userdata: UserData) -> None:
-    userdata.query_log.add("deploy", "hybrid", 0, "cli")
-    assert [one.query for one in userdata.query_log.summarize().gaps] == ["deploy"]
+    userdata.query_log.log_search("deploy", "hybrid", 0, "cli")
+    assert [one.query for one in userdata.query_log.summarize_searches().gaps] == ["deploy"]
     time.sleep(0.01)
-    userdata.query_log.add("Deploy", "hybrid", 2, "cli")
-    assert userdata.query_log.summarize().gaps == []
+    userdata.query_log.log_search("Deploy", "hybrid", 2, "cli")
+    assert userdata.query_log.summarize_searches().gaps == []
 
 
 def test_a_query_whose_results_do_not_fit_is_a_gap_too(userdata: UserData) -> None:
-    userdata.query_log.add("zymurgy", "hybrid", 20, "cli", is_gap=True)
-    userdata.query_log.add("retry", "hybrid", 20, "cli")
-    assert [(one.query, one.results) for one in userdata.query_log.summarize().gaps] == [
+    userdata.query_log.log_search("zymurgy", "hybrid", 20, "cli", is_gap=True)
+    userdata.query_log.log_search("retry", "hybrid", 20, "cli")
+    assert [(one.query, one.results) for one in userdata.query_log.summarize_searches().gaps] == [
         ("zymurgy", 20)
     ]
 
 
 def test_a_search_with_filters_neither_opens_nor_closes_a_gap(userdata: UserData) -> None:
-    userdata.query_log.add("deploy", "hybrid", 0, "cli", filters="type:rule")
-    assert userdata.query_log.summarize().gaps == []
-    [deploy] = userdata.query_log.summarize().top
+    userdata.query_log.log_search("deploy", "hybrid", 0, "cli", filters="type:rule")
+    assert userdata.query_log.summarize_searches().gaps == []
+    [deploy] = userdata.query_log.summarize_searches().top
     assert (deploy.times, deploy.filters) == (1, "type:rule")
-    userdata.query_log.add("retry", "hybrid", 0, "cli")
-    userdata.query_log.add("retry", "hybrid", 3, "cli", filters="in:conversations")
-    assert [(one.query, one.times) for one in userdata.query_log.summarize().gaps] == [("retry", 1)]
+    userdata.query_log.log_search("retry", "hybrid", 0, "cli")
+    userdata.query_log.log_search("retry", "hybrid", 3, "cli", filters="in:conversations")
+    assert [(one.query, one.times) for one in userdata.query_log.summarize_searches().gaps] == [
+        ("retry", 1)
+    ]
 
 
 def test_a_log_of_version_0_1_is_kept_with_its_gaps(userdata: UserData) -> None:
@@ -79,10 +81,13 @@ def test_a_log_of_version_0_1_is_kept_with_its_gaps(userdata: UserData) -> None:
                 "INSERT INTO searches VALUES (NULL, ?, ?, ?, 'hybrid', ?, ?, 'cli', NULL, NULL)",
                 (time.time() - 60, query, query, results, worded),
             )
-    assert {one.query for one in userdata.query_log.summarize().gaps} == {"nothing", "meaning"}
-    userdata.query_log.add("new", "hybrid", 0, "cli")
-    assert userdata.query_log.summarize().total == 5
-    assert {one.query for one in userdata.query_log.summarize().gaps} == {
+    assert {one.query for one in userdata.query_log.summarize_searches().gaps} == {
+        "nothing",
+        "meaning",
+    }
+    userdata.query_log.log_search("new", "hybrid", 0, "cli")
+    assert userdata.query_log.summarize_searches().total == 5
+    assert {one.query for one in userdata.query_log.summarize_searches().gaps} == {
         "nothing",
         "meaning",
         "new",
@@ -90,10 +95,10 @@ def test_a_log_of_version_0_1_is_kept_with_its_gaps(userdata: UserData) -> None:
 
 
 def test_an_empty_journal_has_empty_insights_and_makes_no_file(userdata: UserData) -> None:
-    found = userdata.query_log.summarize(7)
+    found = userdata.query_log.summarize_searches(7)
     assert (found.total, found.top, found.gaps) == (0, [], [])
     assert list(found.by_day.values()) == [0] * 7
-    assert userdata.query_log.erase() == 0
+    assert userdata.query_log.erase_all() == 0
     assert userdata.query_log.remove_old(90) == 0
     assert not userdata.directory.exists()
 
@@ -102,75 +107,77 @@ def test_what_is_old_is_swept_and_what_a_wrong_clock_wrote(tmp_path: Path) -> No
     log = QueryLog(tmp_path / "queries.sqlite")
     now = time.time()
     for age in (0.0, 89.0, 91.0, -200.0):
-        log.add(f"{age} days old", "hybrid", 1, "cli", None, None, at=now - age * DAY)
+        log.log_search(f"{age} days old", "hybrid", 1, "cli", None, None, at=now - age * DAY)
     assert log.remove_old(90, now) == 2
-    left = {one.query for one in log.summarize(100, 10, now).top}
+    left = {one.query for one in log.summarize_searches(100, 10, now).top}
     assert left == {"0.0 days old", "89.0 days old"}
 
 
 def test_erasing_leaves_no_byte_of_a_query(userdata: UserData) -> None:
     for number in range(200):
-        userdata.query_log.add(f"tell-nobody-{number}", "hybrid", 0, "cli")
-    assert userdata.query_log.erase() == 200
+        userdata.query_log.log_search(f"tell-nobody-{number}", "hybrid", 0, "cli")
+    assert userdata.query_log.erase_all() == 200
     left = b"".join(path.read_bytes() for path in userdata.directory.iterdir())
     assert b"tell-nobody" not in left
-    assert userdata.query_log.summarize().total == 0
+    assert userdata.query_log.summarize_searches().total == 0
 
 
 def test_a_damaged_file_stops_no_search_and_can_be_erased(userdata: UserData) -> None:
     userdata.directory.mkdir(parents=True)
     userdata.query_log.path.write_bytes(b"not a database, " * 500)
-    userdata.query_log.add("retry", "hybrid", 1, "cli")
+    userdata.query_log.log_search("retry", "hybrid", 1, "cli")
     with pytest.raises(WorkspaceError, match="insights erase"):
-        userdata.query_log.summarize()
-    userdata.query_log.erase()
-    userdata.query_log.add("retry", "hybrid", 1, "cli")
-    assert userdata.query_log.summarize().total == 1
+        userdata.query_log.summarize_searches()
+    userdata.query_log.erase_all()
+    userdata.query_log.log_search("retry", "hybrid", 1, "cli")
+    assert userdata.query_log.summarize_searches().total == 1
 
 
 def test_a_place_that_cannot_be_written_stops_no_search(userdata: UserData, home: Path) -> None:
     (home / "data" / "kbtui").write_text("a file where the directory should be")
-    userdata.query_log.add("retry", "hybrid", 1, "cli")
+    userdata.query_log.log_search("retry", "hybrid", 1, "cli")
     assert userdata.query_log.remove_old(90) == 0
 
 
 def test_an_unknown_origin_is_dropped_not_stored(userdata: UserData) -> None:
-    userdata.query_log.add("retry", "hybrid", 1, "elsewhere")
-    userdata.query_log.add("retry", "hybrid", 1, "sdk")
-    assert userdata.query_log.summarize().by_origin == {"sdk": 1}
+    userdata.query_log.log_search("retry", "hybrid", 1, "elsewhere")
+    userdata.query_log.log_search("retry", "hybrid", 1, "sdk")
+    assert userdata.query_log.summarize_searches().by_origin == {"sdk": 1}
 
 
 def test_a_search_does_not_wait_for_a_writer_that_holds_the_file(userdata: UserData) -> None:
-    userdata.query_log.add("first", "hybrid", 1, "cli")
+    userdata.query_log.log_search("first", "hybrid", 1, "cli")
     other = sqlite3.connect(userdata.query_log.path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    logging = threading.Thread(target=userdata.query_log.add, args=("second", "hybrid", 1, "cli"))
+    logging = threading.Thread(
+        target=userdata.query_log.log_search, args=("second", "hybrid", 1, "cli")
+    )
     logging.start()
     logging.join(30.0)
     assert not logging.is_alive(), "logging waited for the other writer"
     other.execute("COMMIT")
     other.close()
-    assert [one.query for one in userdata.query_log.summarize().top] == ["first"]
+    assert [one.query for one in userdata.query_log.summarize_searches().top] == ["first"]
 
 
 def test_many_at_once_lose_nothing_that_had_room(userdata: UserData) -> None:
     def log() -> None:
         for _ in range(25):
-            userdata.query_log.add("together", "hybrid", 1, "sdk")
+            userdata.query_log.log_search("together", "hybrid", 1, "sdk")
 
     threads = [threading.Thread(target=log) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert 0 < userdata.query_log.summarize().total <= 100
+    assert 0 < userdata.query_log.summarize_searches().total <= 100
     check = sqlite3.connect(userdata.query_log.path)
     assert check.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     check.close()
 
 
 def test_nobody_else_may_read_it(userdata: UserData) -> None:
-    userdata.query_log.add("private", "hybrid", 1, "cli")
+    userdata.query_log.log_search("private", "hybrid", 1, "cli")
     assert userdata.directory.stat().st_mode & 0o777 == 0o700
     assert userdata.query_log.path.stat().st_mode & 0o777 == 0o600
 
@@ -181,7 +188,7 @@ def test_any_query_is_taken_or_dropped_but_never_raises(
     tmp_path_factory: pytest.TempPathFactory, query: str, count: int
 ) -> None:
     log = QueryLog(tmp_path_factory.mktemp("log") / "queries.sqlite")
-    log.add(query, "hybrid", count, "cli", query, 1.0)
-    found = log.summarize(30, 10)
+    log.log_search(query, "hybrid", count, "cli", query, 1.0)
+    found = log.summarize_searches(30, 10)
     assert found.total == (1 if count < 2**63 else 0)
     assert all(len(one.query) <= 1000 for one in found.top)

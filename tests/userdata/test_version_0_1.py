@@ -40,8 +40,8 @@ def test_recent_queries_are_kept(userdata: UserData) -> None:
 
 
 def test_searches_and_gaps_are_kept(userdata: UserData) -> None:
-    userdata.query_log.add("new", "hybrid", 0, "cli", at=1_780_000_500.0)
-    found = userdata.query_log.summarize(30, 10, now=1_780_001_000.0)
+    userdata.query_log.log_search("new", "hybrid", 0, "cli", at=1_780_000_500.0)
+    found = userdata.query_log.summarize_searches(30, 10, now=1_780_001_000.0)
     assert found.total == 6
     assert found.by_origin == {"cli": 2, "dashboard": 3, "mcp": 1}
     # Nothing found, or nothing by a word of the query.
@@ -50,8 +50,8 @@ def test_searches_and_gaps_are_kept(userdata: UserData) -> None:
 
 def test_sessions_approvals_runs_and_fetched_addresses_are_kept(userdata: UserData) -> None:
     assert userdata.load_session("tui") == {"open": "guide/start", "line": 12}
-    assert userdata.approval_time("abc") == 1_780_000_000.0
-    run = userdata.last_runs()["docs"]
+    assert userdata.get_approval_time("abc") == 1_780_000_000.0
+    run = userdata.load_last_runs()["docs"]
     assert (run.status, run.entries, run.unchanged) == ("partial", 7, 4)
     assert run.problems == ("one address timed out",)
     assert userdata.load_fetched("docs") == {"https://a.example/": {"etag": "1"}}

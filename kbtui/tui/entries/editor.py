@@ -51,7 +51,7 @@ class EntryWriter:
 
     # creating
 
-    def new(self, title: str = "", topic: str | None = None) -> None:
+    def create_entry(self, title: str = "", topic: str | None = None) -> None:
         """Ask for title, topic, type and tags, then open the editor for the text."""
         self._worker.submit(
             self._library.load_knowledge,
@@ -114,7 +114,7 @@ class EntryWriter:
 
     # changing
 
-    def edit(self, ref: Ref) -> None:
+    def edit_subject(self, ref: Ref) -> None:
         """Open a subject in the editor; its id and its citations stay."""
         self._worker.submit(lambda: self._prepare_edit(ref), self._edit_subject, self._show_error)
 
@@ -168,7 +168,7 @@ class EntryWriter:
 
     # removing
 
-    def remove(self, ref: Ref) -> None:
+    def remove_subject(self, ref: Ref) -> None:
         """Ask, then move a subject's file to the trash."""
         self._worker.submit(
             lambda: self._library.find_subject(ref), self._ask_to_trash, self._show_error

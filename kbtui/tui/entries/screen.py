@@ -23,7 +23,7 @@ from kbtui.tui.entries.table import (
     EntryPager,
     EntryTable,
     LoadedEntries,
-    table_headings,
+    make_table_headings,
 )
 from kbtui.tui.external_programs import open_web_address
 from kbtui.tui.feature_screen import SplitScreen
@@ -91,17 +91,17 @@ class ChunkBlock(FoldBlock):
         return self.text
 
 
-def entry_document(library: Library, row: EntryRow, now: datetime) -> Document:
+def build_entry_document(library: Library, row: EntryRow, now: datetime) -> Document:
     """Make the page of an entry: facts, recent citations, passages. Called in a thread."""
     chunks = describe_chunks(library.open_reader(), row.id)
     source, problem = _read_front_matter(library, row)
     blocks: list[Block] = [
         NoteBlock("title", [(one_line(row.title), "h1")]),
-        FactsBlock("facts", _entry_facts(row, source)),
+        FactsBlock("facts", _make_entry_facts(row, source)),
     ]
     if problem := row.error or problem:
         blocks.append(NoteBlock("error", [(f"! {one_line(problem)}", "error")], above=1))
-    blocks += _citation_blocks(library, row, now)
+    blocks += _make_citation_blocks(library, row, now)
     count: Spans = [(format_count(len(chunks), "passage"), "dim")]
     blocks.append(HeadBlock("chunks", [("Passages", "h2")], count, above=1))
     for number, chunk in enumerate(chunks, 1):
@@ -113,7 +113,7 @@ def entry_document(library: Library, row: EntryRow, now: datetime) -> Document:
     return Document(f"entry:{row.id}", one_line(row.ref), blocks, ref=row.ref, record=row)
 
 
-def _entry_facts(row: EntryRow, source: str | None) -> list[tuple[str, Spans]]:
+def _make_entry_facts(row: EntryRow, source: str | None) -> list[tuple[str, Spans]]:
     sign, role = STATUS_SIGNS.get(row.status, ("?", "dim"))
     facts: dict[str, Spans] = {
         "entry": [(one_line(row.ref), ""), (f"  {row.id}" if row.id != row.ref else "", "dim")],
@@ -143,7 +143,7 @@ def _read_front_matter(library: Library, row: EntryRow) -> tuple[str | None, str
     return text.source, text.problem and f"front matter ignored: {text.problem}"
 
 
-def _citation_blocks(library: Library, row: EntryRow, now: datetime) -> list[Block]:
+def _make_citation_blocks(library: Library, row: EntryRow, now: datetime) -> list[Block]:
     since = now - timedelta(days=CITATION_DAYS)
     citations = [
         citation
@@ -234,7 +234,7 @@ class EntriesScreen(SplitScreen):
         self.call_after_refresh(self._show_headings)
 
     def _show_headings(self) -> None:
-        left, right = table_headings(self.table.scrollable_content_region.width)
+        left, right = make_table_headings(self.table.scrollable_content_region.width)
         # The table keeps two cells free for its scroll bar.
         self.query_one("#columns", TextLine).set_text(left, [*right, ("  ", "")])
 
@@ -263,7 +263,7 @@ class EntriesScreen(SplitScreen):
 
     def action_reload(self) -> None:
         """Read everything again."""
-        self.pager.read(self._wanted)
+        self.pager.read_first_pages(self._wanted)
 
     def _show_entries(self, loaded: LoadedEntries) -> None:
         selected = None
@@ -271,7 +271,7 @@ class EntriesScreen(SplitScreen):
             selected = next((e.id for e in loaded.rows if e.ref == self._ref_to_select), None)
             self._ref_to_select = None if selected else self._ref_to_select
         is_filtered = self.filter.input.value.strip() or any(self._flags.values())
-        empty = "No entries match." if is_filtered else NONE.format(self.key_hint("new"))
+        empty = "No entries match." if is_filtered else NONE.format(self.get_key_hint("new"))
         rows = [ListRow(entry.id, [], data=entry) for entry in loaded.rows]
         self.table.set_rows(rows, [(empty, "dim")], selected)
         if self._go_to_end and not loaded.has_more:
@@ -333,7 +333,7 @@ class EntriesScreen(SplitScreen):
             self.show_document(Document("entry:", "", []))
             return
         self._detail_worker.submit(
-            lambda: entry_document(self.library, entry, self._clock()),
+            lambda: build_entry_document(self.library, entry, self._clock()),
             self.show_document,
             self.show_error,
         )
@@ -432,7 +432,7 @@ class EntriesScreen(SplitScreen):
         values: list[str] = list(ENTRY_STATUSES)
         if name == "type":
             values = self._types = sorted({*self._types, *(loaded.page.by_type if loaded else ())})
-        current = last_filter_value(text, name)
+        current = get_last_filter_value(text, name)
         position = values.index(current) + 1 if current in values else 0
         self.filter.input.value = replace_filter_value(text, name, [*values, None][position])
 
@@ -446,17 +446,17 @@ class EntriesScreen(SplitScreen):
     def action_new(self) -> None:
         """Create an entry."""
         entry = self.table.entry
-        self.writer.new(topic=entry.topic if entry else None)
+        self.writer.create_entry(topic=entry.topic if entry else None)
 
     def action_edit(self) -> None:
         """Edit the selected subject."""
         if (entry := self._selected_subject()) is not None:
-            self.writer.edit(self._parse_entry_ref(entry))
+            self.writer.edit_subject(self._parse_entry_ref(entry))
 
     def action_remove(self) -> None:
         """Move the selected subject to the trash."""
         if (entry := self._selected_subject()) is not None:
-            self.writer.remove(self._parse_entry_ref(entry))
+            self.writer.remove_subject(self._parse_entry_ref(entry))
 
     def _selected_subject(self) -> EntryRow | None:
         """Return the selected entry if it is a subject; otherwise say why it cannot be changed."""
@@ -510,7 +510,7 @@ def replace_filter_value(text: str, key: str, value: str | None) -> str:
     return f"{rest} {key}:{quoted}".strip()
 
 
-def last_filter_value(text: str, key: str) -> str | None:
+def get_last_filter_value(text: str, key: str) -> str | None:
     """Return the last value of `key` in a filter text, None if it has none."""
     parts = parse_query(text, surface="entries").filters
     values = [part.values[-1] for part in parts if part.key == key]

@@ -68,7 +68,7 @@ class EntryPager:
         """Whether the first entries that pass a filter are still being read."""
         return self._is_reading and (self.loaded is None or self.loaded.wanted != wanted)
 
-    def read(self, wanted: EntryFilter) -> None:
+    def read_first_pages(self, wanted: EntryFilter) -> None:
         """Read from the beginning; with an unchanged filter, as many rows as before."""
         before = self.loaded
         # One page more than before, so that new rows above do not push out the current one.
@@ -83,7 +83,7 @@ class EntryPager:
     def _submit(self, wanted: EntryFilter, before: LoadedEntries | None, least: int) -> None:
         self._is_reading = True
         self._worker.submit(
-            lambda: self._read_pages(wanted, before, least), self._set_loaded, self._fail
+            lambda: self._read_pages(wanted, before, least), self._set_loaded, self._report_error
         )
 
     def _read_pages(
@@ -116,7 +116,7 @@ class EntryPager:
         self.loaded = loaded
         self._on_loaded(loaded)
 
-    def _fail(self, error: Exception) -> None:
+    def _report_error(self, error: Exception) -> None:
         self._is_reading = False
         self._on_error(error)
 
@@ -129,7 +129,7 @@ class Column(NamedTuple):
     is_right_aligned: bool
     min_width: int
 
-    def align(self, text: str) -> str:
+    def align_text(self, text: str) -> str:
         """Cut or pad a text to the column's width."""
         text = cut_to_width(one_line(text), self.cells)
         space = " " * (self.cells - count_columns(text))
@@ -176,9 +176,9 @@ class EntryTable(RowList):
         return super().render_line(y)
 
 
-def table_headings(width: int) -> tuple[Spans, Spans]:
+def make_table_headings(width: int) -> tuple[Spans, Spans]:
     """Return the left and right side of the line above a table of `width` cells."""
-    names = [column.align(column.name) for column in COLUMNS if width >= column.min_width]
+    names = [column.align_text(column.name) for column in COLUMNS if width >= column.min_width]
     return [("  entry  reference  #tags", "section")], [("  ".join(names), "section")]
 
 
@@ -205,5 +205,5 @@ def _format_right(entry: EntryRow, width: int) -> Spans:
     for column in COLUMNS:
         if width >= column.min_width:
             role = "" if column.name == "cited 30d" and entry.cites_30d else "dim"
-            spans += [("  " if spans else "", ""), (column.align(values[column.name]), role)]
+            spans += [("  " if spans else "", ""), (column.align_text(values[column.name]), role)]
     return spans

@@ -581,4 +581,4 @@ class MainScreen(StyledScreen):
         def open_new(ref: str) -> None:
             self.open_ref(parse_ref(ref, lambda topic, slug: f"{topic}/{slug}" == ref))
 
-        EntryWriter(self, self.library, self.status.flash, open_new).new()
+        EntryWriter(self, self.library, self.status.flash, open_new).create_entry()

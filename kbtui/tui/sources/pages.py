@@ -65,7 +65,7 @@ def read_source_states(library: Library) -> SourceStates:
     """Read the state of every source; called in a thread."""
     workspace = library.workspace
     userdata = UserData(workspace)
-    found, runs = load_sources(workspace), userdata.last_runs()
+    found, runs = load_sources(workspace), userdata.load_last_runs()
     topics = library.load_knowledge().topics
     states = []
     for name, source in found.sources.items():
@@ -79,7 +79,7 @@ def read_source_states(library: Library) -> SourceStates:
     return SourceStates(states, found.problems)
 
 
-def source_rows(
+def make_source_rows(
     states: SourceStates,
     running: dict[str, SourceProgress | None],
     now: datetime,
@@ -96,15 +96,15 @@ def source_rows(
         left: Spans = [(source.name, "strong"), (f"  {one_line(source.summary)}", "dim")]
         right: Spans = [(f"{source.kind} → {one_line(source.topic)}", "dim")]
         if source.name in running:
-            below = _progress_spans(running[source.name])
+            below = _format_progress_bar(running[source.name])
         elif state.approved is None:
             below = [(f"not approved – {review_key} to review", "warning")]
         elif state.run is None:
             below = [("never run", "dim")]
         else:
-            below = _last_run_spans(state.run, now)
+            below = _format_last_run(state.run, now)
         if state.due is not None and source.name not in running:
-            due = _local_time(state.due)
+            due = _to_local_time(state.due)
             when = "due now" if due <= now else f"next {format_time(due, now)}"
             below.append((f"  {when}", "key"))
         rows.append(ListRow(source.name, left, right, [[("  ", ""), *below]], data=state))
@@ -115,20 +115,20 @@ def source_rows(
     return rows
 
 
-def _local_time(seconds: float) -> datetime:
+def _to_local_time(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds).astimezone()
 
 
-def _last_run_spans(run: Run, now: datetime) -> Spans:
+def _format_last_run(run: Run, now: datetime) -> Spans:
     sign, role = STATUS_SIGNS[run.status]
     details = (
-        f"  {format_time(_local_time(run.began), now)}, {format_count(run.entries, 'document')}"
+        f"  {format_time(_to_local_time(run.began), now)}, {format_count(run.entries, 'document')}"
     )
     error: Spans = [(f"  {one_line(run.error)}", role)] if run.error else []
     return [(f"{sign} {run.status}", role), (details, "dim"), *error]
 
 
-def _progress_spans(progress: SourceProgress | None) -> Spans:
+def _format_progress_bar(progress: SourceProgress | None) -> Spans:
     if progress is None:
         return [("▸ starting …", "key")]
     filled = PROGRESS_CELLS * progress.done // max(1, progress.total)
@@ -139,7 +139,7 @@ def _progress_spans(progress: SourceProgress | None) -> Spans:
     ]
 
 
-def problem_page(problem: Problem) -> Document:
+def make_problem_page(problem: Problem) -> Document:
     """Make the page of a block that cannot be read."""
     hint = "Fix .jp/kb-sources.toml in your editor; it cannot be edited here."
     blocks: list[Block] = [
@@ -150,15 +150,15 @@ def problem_page(problem: Problem) -> Document:
     return Document(f"problem:{problem.key}", problem.key or problem.where or "A problem", blocks)
 
 
-def source_page(state: SourceState, now: datetime) -> Document:
+def make_source_page(state: SourceState, now: datetime) -> Document:
     """Make the page of a source: what it is, how it last ran, and its block."""
     source = state.source
     approved: Spans = [("not yet", "warning")]
     if state.approved:
-        approved = [(format_time(_local_time(state.approved), now), "")]
+        approved = [(format_time(_to_local_time(state.approved), now), "")]
     schedule: Spans = [(source.cron, "code-inline")] if source.cron else [("by hand only", "dim")]
     if state.due:
-        schedule.append((f"  next {format_time(_local_time(state.due), now)}", "key"))
+        schedule.append((f"  next {format_time(_to_local_time(state.due), now)}", "key"))
     facts: list[tuple[str, Spans]] = [
         ("kind", [(source.kind, "")]),
         ("fetches", [(one_line(source.summary), "")]),
@@ -170,17 +170,17 @@ def source_page(state: SourceState, now: datetime) -> Document:
         NoteBlock("name", [(source.name, "h1")]),
         FactsBlock("facts", facts),
         HeadBlock("run", [("Last run", "h2")], above=1),
-        *_run_blocks(state.run, now),
-        *_toml_blocks(source),
+        *_make_run_blocks(state.run, now),
+        *_make_toml_blocks(source),
     ]
     return Document(f"source:{source.name}", source.name, blocks)
 
 
-def _run_blocks(run: Run | None, now: datetime) -> list[Block]:
+def _make_run_blocks(run: Run | None, now: datetime) -> list[Block]:
     if run is None:
         return [NoteBlock("none", [("Never run.", "dim")])]
     sign, role = STATUS_SIGNS[run.status]
-    began = f"{format_time(_local_time(run.began), now)}, took {run.ended - run.began:.1f} s"
+    began = f"{format_time(_to_local_time(run.began), now)}, took {run.ended - run.began:.1f} s"
     facts: list[tuple[str, Spans]] = [
         ("status", [(f"{sign} {run.status}", role)]),
         ("started", [(began, "")]),
@@ -202,7 +202,7 @@ def _run_blocks(run: Run | None, now: datetime) -> list[Block]:
     return blocks
 
 
-def _toml_blocks(source: Source) -> list[Block]:
+def _make_toml_blocks(source: Source) -> list[Block]:
     heading, file = [("Declaration", "h2")], [(".jp/kb-sources.toml", "dim")]
     return [
         HeadBlock("block", heading, file, above=1),
@@ -210,7 +210,7 @@ def _toml_blocks(source: Source) -> list[Block]:
     ]
 
 
-def approval_page(state: SourceState, approve_key: str, back_key: str) -> Document:
+def make_approval_page(state: SourceState, approve_key: str, back_key: str) -> Document:
     """Make the page with exactly what a source would do, and the keys that approve it or go back."""
     source = state.source
     intro = "Each run would do this on this computer, with your rights:"
@@ -221,7 +221,7 @@ def approval_page(state: SourceState, approve_key: str, back_key: str) -> Docume
     ]
     for number, line in enumerate(describe_actions(state)):
         blocks.append(ItemBlock(f"action:{number}", [(line, "strong")], ("• ", "marker")))
-    blocks += [*_toml_blocks(source), NoteBlock("answers", [(answers, "key")], above=1)]
+    blocks += [*_make_toml_blocks(source), NoteBlock("answers", [(answers, "key")], above=1)]
     return Document(f"approve:{source.name}", f"Approve {source.name}", blocks)
 
 

@@ -20,11 +20,11 @@ from kbtui.tui.sources.pages import (
     STATUS_SIGNS,
     SourceState,
     SourceStates,
-    approval_page,
-    problem_page,
+    make_approval_page,
+    make_problem_page,
+    make_source_page,
+    make_source_rows,
     read_source_states,
-    source_page,
-    source_rows,
 )
 from kbtui.userdata.userdata import Run
 
@@ -50,7 +50,7 @@ LIST_KEYS = ("prefixes", "allow_hosts", "env")
 # the form of a source
 
 
-def source_form_fields(topics: Sequence[str], source: Source | None = None) -> list[FormField]:
+def make_form_fields(topics: Sequence[str], source: Source | None = None) -> list[FormField]:
     """Return the fields of the form for a new source, or for changing `source`."""
     block: dict[str, Any] = dict(source.block) if source else {}
 
@@ -182,7 +182,9 @@ class SourceRuns:
             return False
         run = self._runs[name] = _SourceRun()
         thread_name = f"source-{name}"
-        threading.Thread(target=self._work, args=(name, run), name=thread_name, daemon=True).start()
+        threading.Thread(
+            target=self._run_in_thread, args=(name, run), name=thread_name, daemon=True
+        ).start()
         return True
 
     def stop(self, name: str) -> bool:
@@ -197,7 +199,7 @@ class SourceRuns:
         for run in self._runs.values():
             run.stop.set()
 
-    def _work(self, name: str, run: _SourceRun) -> None:
+    def _run_in_thread(self, name: str, run: _SourceRun) -> None:
         from kbtui.sources import run_source
 
         def report_progress(progress: SourceProgress) -> None:
@@ -297,9 +299,9 @@ class SourcesScreen(SplitScreen):
         if self.states is None:
             return
         running = self.runs.progress
-        rows = source_rows(self.states, running, self._clock(), self.key_hint("approve"))
+        rows = make_source_rows(self.states, running, self._clock(), self.get_key_hint("approve"))
         select, self._key_to_select = self._key_to_select, None
-        self.list.set_rows(rows, [(EMPTY.format(self.key_hint("new")), "dim")], select)
+        self.list.set_rows(rows, [(EMPTY.format(self.get_key_hint("new")), "dim")], select)
         sources, problems = self.states.sources, self.states.problems
         left = [(format_count(len(sources), "source"), "strong")]
         if unapproved := sum(state.approved is None for state in sources):
@@ -323,9 +325,9 @@ class SourcesScreen(SplitScreen):
         if row is None:
             self.show_document(Document("source:", "", []))
         elif isinstance(row.data, SourceState):
-            self.show_document(source_page(row.data, self._clock()))
+            self.show_document(make_source_page(row.data, self._clock()))
         else:
-            self.show_document(problem_page(row.data))
+            self.show_document(make_problem_page(row.data))
 
     @on(RowList.RowClicked)
     def _on_row_clicked(self, event: RowList.RowClicked) -> None:
@@ -346,7 +348,7 @@ class SourcesScreen(SplitScreen):
             return
         name = state.source.name
         if state.approved is None:
-            review = f"press {self.key_hint('approve')} to review what it would do"
+            review = f"press {self.get_key_hint('approve')} to review what it would do"
             self.show_message(f"{name} is not approved: {review}", "warning")
         elif self.runs.start(name):
             self.show_message(f"running {name} …", "dim")
@@ -379,7 +381,9 @@ class SourcesScreen(SplitScreen):
             self.show_message(f"{state.source.name} is already approved", "dim")
             return
         self.approving = state
-        self.show_document(approval_page(state, self.key_hint("agree"), self.key_hint("back")))
+        self.show_document(
+            make_approval_page(state, self.get_key_hint("agree"), self.get_key_hint("back"))
+        )
         self.focus_detail()
 
     def action_agree(self) -> None:
@@ -391,10 +395,10 @@ class SourcesScreen(SplitScreen):
         from kbtui.userdata import UserData
 
         workspace = self.library.workspace
-        message = f"approved {state.source.name}; press {self.key_hint('run')} to run it"
+        message = f"approved {state.source.name}; press {self.get_key_hint('run')} to run it"
         self.worker.submit(
             lambda: approve_source(workspace, UserData(workspace), state.source),
-            lambda _: self._on_changed(state.source.name, message),
+            lambda _: self._reload_with_message(state.source.name, message),
             self.show_error,
         )
         self.focus_list_pane(self.list)
@@ -427,7 +431,7 @@ class SourcesScreen(SplitScreen):
 
     def _open_form(self, topics: list[str], source: Source | None) -> None:
         if source is None:
-            fields = source_form_fields(topics)
+            fields = make_form_fields(topics)
             form: FormDialog = FormDialog(
                 "Add a source", fields, lambda values: declare_source(self.library, values), self.describe_error, "add"
             )  # fmt: skip
@@ -437,7 +441,7 @@ class SourcesScreen(SplitScreen):
             topics = [source.topic, *topics]
         form = FormDialog(
             f"Change {source.name}",
-            source_form_fields(topics, source),
+            make_form_fields(topics, source),
             lambda values: change_source(self.library, source, values),
             self.describe_error,
         )
@@ -445,16 +449,18 @@ class SourcesScreen(SplitScreen):
 
     def _on_source_added(self, source: Source | None) -> None:
         if source is not None:
-            run_key = self.key_hint("run")
-            self._on_changed(source.name, f"added {source.name}; press {run_key} to run it")
+            run_key = self.get_key_hint("run")
+            self._reload_with_message(
+                source.name, f"added {source.name}; press {run_key} to run it"
+            )
 
     def _on_source_changed(self, result: tuple[Source, bool] | None) -> None:
         if result is not None:
             source, approved = result
             note = "" if approved else "; it is not approved yet"
-            self._on_changed(source.name, f"changed {source.name}{note}")
+            self._reload_with_message(source.name, f"changed {source.name}{note}")
 
-    def _on_changed(self, name: str, message: str) -> None:
+    def _reload_with_message(self, name: str, message: str) -> None:
         self.show_message(message, "inserted")
         self._key_to_select = name
         self.action_reload()

@@ -64,7 +64,7 @@ class KbTomlWriter:
         self._on_written, self._on_undone = on_written, on_undone
         self._worker = LatestOnlyWorker(owner)
 
-    def propose(self, knowledge: Knowledge, marks: tuple[SubjectMark, ...]) -> None:
+    def propose_change(self, knowledge: Knowledge, marks: tuple[SubjectMark, ...]) -> None:
         """Work out what the marks would change in the file."""
         if not self.is_writing:
             self._worker.submit(
@@ -75,19 +75,19 @@ class KbTomlWriter:
         self.shown = None if change.is_empty else change
         self._on_proposed(change)
 
-    def withdraw(self) -> None:
+    def withdraw_change(self) -> None:
         """Discard the proposed change."""
         self.shown = None
         if not self.is_writing:
             self._worker.discard_results()
 
-    def write(self) -> None:
+    def write_change(self) -> None:
         """Write the shown change."""
         change, self.shown = self.shown, None
         if change is not None:
             self._change_file(change, editing.apply_change, self.written.append, self._on_written)
 
-    def undo(self) -> None:
+    def undo_change(self) -> None:
         """Undo the newest written change."""
         if self.written:
             self._change_file(
@@ -165,7 +165,7 @@ class WorkshopController:
 
     # the state of the prompt
 
-    def read(self, written: tuple[SubjectMark, ...] = ()) -> None:
+    def read_files(self, written: tuple[SubjectMark, ...] = ()) -> None:
         """Read the files again; all marks stay except those that were just written."""
         marks = tuple(mark for mark in self.marks.all if mark not in written)
 
@@ -176,7 +176,7 @@ class WorkshopController:
         def finish(made: tuple[PromptState, dict[str, PrefixSums]]) -> None:
             for mark in written:
                 self.marks.drop(mark)
-            self._set_prompt_state(*made, reread=True)
+            self._update_prompt_state(*made, reread=True)
 
         self._read_worker.submit(work, finish, self._view.show_error)
 
@@ -192,11 +192,11 @@ class WorkshopController:
 
         def finish(made: tuple[PromptState, dict[str, PrefixSums]]) -> None:
             if self.prompt_state is not None and made[0].written is self.prompt_state.written:
-                self._set_prompt_state(*made, reread=False)
+                self._update_prompt_state(*made, reread=False)
 
         self._mark_worker.submit(work, finish, self._view.show_error)
 
-    def _set_prompt_state(
+    def _update_prompt_state(
         self, prompt_state: PromptState, sums: dict[str, PrefixSums], *, reread: bool
     ) -> None:
         self.prompt_state = prompt_state

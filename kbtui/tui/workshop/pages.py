@@ -52,9 +52,9 @@ def make_page(
     try:
         return _make_page(prompt_state, node, view, result)
     except KbtuiError as error:
-        return message_page("problem", error.message, error.where, error.hint)
+        return make_message_page("problem", error.message, error.where, error.hint)
     except (OSError, ValueError, RecursionError, MemoryError) as error:
-        return message_page("problem", f"{type(error).__name__}: {error}")
+        return make_message_page("problem", f"{type(error).__name__}: {error}")
 
 
 def _make_page(
@@ -64,22 +64,22 @@ def _make_page(
     if result is not None and result.is_usable:
         if result.preloads:
             tried = knowledge.with_preloaded(result.preloads)
-            return _prompt_page(result.command, tried.prompt())
+            return _make_prompt_page(result.command, tried.prompt())
         if view == "learn":
-            return _learn_page(knowledge, result.topic or "", result.patterns)
+            return _make_learn_page(knowledge, result.topic or "", result.patterns)
     if node.kind == "problem":
-        return message_page("problem", node.name)
+        return make_message_page("problem", node.name)
     if node.kind == "fragment":
-        return _fragment_page(prompt_state, node.number)
+        return _make_fragment_page(prompt_state, node.number)
     if view == "prompt" or node.kind == "whole":
-        page = _prompt_page("prompt", prompt_state.prompt)
+        page = _make_prompt_page("prompt", prompt_state.prompt)
         line = _find_line(knowledge, prompt_state.prompt or "", node)
         return replace(page, line=line)
     if node.kind == "topic":
-        return _learn_page(knowledge, node.topic, ())
+        return _make_learn_page(knowledge, node.topic, ())
     if node.kind == "folder":
-        return _learn_page(knowledge, node.topic, (f"{escape_glob(node.name)}**",))
-    return _learn_page(knowledge, node.topic, (node.name,))
+        return _make_learn_page(knowledge, node.topic, (f"{escape_glob(node.name)}**",))
+    return _make_learn_page(knowledge, node.topic, (node.name,))
 
 
 def escape_glob(text: str) -> str:
@@ -87,20 +87,20 @@ def escape_glob(text: str) -> str:
     return re.sub(r"[*?\[]", r"[\g<0>]", text)
 
 
-def _learn_page(knowledge: Knowledge, topic: str, patterns: tuple[str, ...]) -> WorkshopPage:
+def _make_learn_page(knowledge: Knowledge, topic: str, patterns: tuple[str, ...]) -> WorkshopPage:
     """Make a page with exactly what `learn` returns."""
     text = knowledge.learn(topic, list(patterns), has_prompt=True).text
     command = " ".join(["learn", quote(topic), *map(quote, patterns)])
-    return _text_page(f"learn:{topic}:{' '.join(patterns)}", command, text)
+    return _make_text_page(f"learn:{topic}:{' '.join(patterns)}", command, text)
 
 
-def _prompt_page(title: str, text: str | None) -> WorkshopPage:
+def _make_prompt_page(title: str, text: str | None) -> WorkshopPage:
     if text is None:
-        return message_page("prompt", NO_SECTION)
-    return _text_page("prompt", title, text)
+        return make_message_page("prompt", NO_SECTION)
+    return _make_text_page("prompt", title, text)
 
 
-def _text_page(key: str, title: str, text: str) -> WorkshopPage:
+def _make_text_page(key: str, title: str, text: str) -> WorkshopPage:
     document = build_text_document(key, one_line(title), text, view="prompt")
     cost = measure_cost(text)
     document.size = cost.format_long()
@@ -119,9 +119,9 @@ def _find_line(knowledge: Knowledge, text: str, node: TreeNode) -> int | None:
     return None if at < 0 else text.count("\n", 0, at + 1) + 1
 
 
-def _fragment_page(prompt_state: PromptState, number: int) -> WorkshopPage:
+def _make_fragment_page(prompt_state: PromptState, number: int) -> WorkshopPage:
     if number >= len(prompt_state.fragments):
-        return message_page("fragment", "This fragment no longer exists.")
+        return make_message_page("fragment", "This fragment no longer exists.")
     fragment = prompt_state.fragments[number]
     root, path = prompt_state.written.workspace.root, fragment.path
     path = path.relative_to(root) if path.is_relative_to(root) else path
@@ -139,7 +139,7 @@ def _fragment_page(prompt_state: PromptState, number: int) -> WorkshopPage:
     return WorkshopPage(Document(key, one_line(fragment.name), blocks, size=size), cost)
 
 
-def message_page(
+def make_message_page(
     key: str, message: str, where: str | None = None, hint: str | None = None
 ) -> WorkshopPage:
     """Make a page with a message, its place and a hint."""
@@ -147,7 +147,7 @@ def message_page(
     return WorkshopPage(Document(f"message:{key}", "", blocks))
 
 
-def change_page(change: TomlChange, heading: str, note: str) -> WorkshopPage:
+def make_change_page(change: TomlChange, heading: str, note: str) -> WorkshopPage:
     """Make a page with a change of a file as a unified diff, below a heading and a note."""
     blocks: list[Block] = [
         HeadBlock("head", [(one_line(heading), "h2")]),

@@ -187,7 +187,7 @@ def _find_topic(
 def _try_preloads(
     text: str, words: list[PatternWord], knowledge: Knowledge, costs: SubjectCosts
 ) -> PatternResult:
-    values = list(_flag_values(words))
+    values = list(_parse_flag_values(words))
     matches: dict[tuple[str, str], None] = {}
     remark, cost = None, NO_COST
     for value in values:
@@ -212,7 +212,7 @@ def _try_preloads(
     return PatternResult(text, None, (), preloads, tuple(matches), cost, remark)
 
 
-def _flag_values(words: list[PatternWord]) -> Iterator[PatternWord]:
+def _parse_flag_values(words: list[PatternWord]) -> Iterator[PatternWord]:
     """Yield the values of flags: `-k VALUE`, `-kVALUE`, `-k=VALUE`, `--knowledge=VALUE`."""
     rest = iter(words)
     for word in rest:

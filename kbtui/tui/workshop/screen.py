@@ -19,7 +19,7 @@ from kbtui.tui.library_pane import ENTRY_MARKS
 from kbtui.tui.reader.blocks import FactsBlock, HeadBlock
 from kbtui.tui.reader.document import format_count
 from kbtui.tui.workshop.controller import KbTomlWriter, WorkshopController
-from kbtui.tui.workshop.pages import change_page
+from kbtui.tui.workshop.pages import make_change_page
 from kbtui.tui.workshop.pattern import PatternBar
 from kbtui.tui.workshop.prompt_state import find_mark_state, format_growth
 from kbtui.tui.workshop.tree import (
@@ -27,8 +27,8 @@ from kbtui.tui.workshop.tree import (
     WHOLE_KEY,
     TreeList,
     describe_node,
-    folder_key,
     format_totals,
+    make_folder_key,
 )
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class WorkshopScreen(SplitScreen):
     def on_mount(self) -> None:
         """Read after the first paint."""
         self._show_prompt_totals()
-        self.call_after_refresh(self.controller.read)
+        self.call_after_refresh(self.controller.read_files)
 
     def on_unmount(self) -> None:
         """Stop counting, and free the rows."""
@@ -183,7 +183,8 @@ class WorkshopScreen(SplitScreen):
             self._key_to_select = f"{topic}/{slug}"
             parts = slug.split("/")
             options.opened |= {
-                folder_key(topic, "/".join(parts[:depth]) + "/") for depth in range(1, len(parts))
+                make_folder_key(topic, "/".join(parts[:depth]) + "/")
+                for depth in range(1, len(parts))
             }
 
     def show_rows(self, rows: list[ListRow]) -> None:
@@ -309,13 +310,13 @@ class WorkshopScreen(SplitScreen):
             self.controller.make_rows()
         elif node.topic:
             above = node.name.rstrip("/").rpartition("/")[0]
-            parent = folder_key(node.topic, f"{above}/") if above else f"topic:{node.topic}"
+            parent = make_folder_key(node.topic, f"{above}/") if above else f"topic:{node.topic}"
             self.list.select(parent)
 
     def _branch_key(self, node: TreeNode) -> str | None:
         if node.kind == "topic":
             return f"topic:{node.topic}"
-        return folder_key(node.topic, node.name) if node.kind == "folder" else None
+        return make_folder_key(node.topic, node.name) if node.kind == "folder" else None
 
     def action_other_side(self) -> None:
         """Switch between the list and the text."""
@@ -329,7 +330,7 @@ class WorkshopScreen(SplitScreen):
         if node.kind != "subject":
             messages = {
                 "folder": "folders cannot be marked; mark their subjects",
-                "topic": f"mark the subjects of this topic, or press {self.key_hint('switch')} to switch it on or off",
+                "topic": f"mark the subjects of this topic, or press {self.get_key_hint('switch')} to switch it on or off",
                 "fragment": "JP's fragments are read-only here",
             }  # fmt: skip
             self.show_message(messages.get(node.kind, "select a subject to mark"), "warning")
@@ -358,7 +359,7 @@ class WorkshopScreen(SplitScreen):
             self._apply_changed_marks()
 
     def _apply_changed_marks(self) -> None:
-        self.writer.withdraw()
+        self.writer.withdraw_change()
         self.show_message()
         self._show_prompt_totals()
         self.list.refresh()
@@ -416,17 +417,17 @@ class WorkshopScreen(SplitScreen):
         prompt_state, marks = self.controller.prompt_state, self.controller.marks.all
         if self.is_showing_change:
             self._marks_being_written = marks
-            self.writer.write()
+            self.writer.write_change()
         elif not marks:
             self.show_message("no changes to write", "warning")
         elif prompt_state is not None:
-            self.writer.propose(prompt_state.written, marks)
+            self.writer.propose_change(prompt_state.written, marks)
 
     def _withdraw_change(self) -> None:
         """Discard the shown change without writing it."""
         if self.is_showing_change:
             self.show_message()
-        self.writer.withdraw()
+        self.writer.withdraw_change()
 
     def _show_proposed_change(self, change: TomlChange) -> None:
         if change.is_empty:
@@ -438,14 +439,14 @@ class WorkshopScreen(SplitScreen):
         if prompt_state:
             growth = format_growth(prompt_state.written_cost, prompt_state.cost)
         note = f"Prompt: {growth or 'size unchanged'}. Nothing is written yet."
-        self._show_page_now(change_page(change, "This will be written to .jp/kb.toml", note))
-        write, enter, back = (self.key_hint(name) for name in ("write", "open", "back"))
+        self._show_page_now(make_change_page(change, "This will be written to .jp/kb.toml", note))
+        write, enter, back = (self.get_key_hint(name) for name in ("write", "open", "back"))
         self.show_message(f"{write} or {enter} write · {back} cancel", "key")
 
     def _on_written(self) -> None:
         self._has_written = True
-        self.controller.read(self._marks_being_written)
-        self.show_message(f"saved to .jp/kb.toml · {self.key_hint('undo')} undo", "inserted")
+        self.controller.read_files(self._marks_being_written)
+        self.show_message(f"saved to .jp/kb.toml · {self.get_key_hint('undo')} undo", "inserted")
 
     def action_undo(self) -> None:
         """Undo the newest change written in this session."""
@@ -453,16 +454,16 @@ class WorkshopScreen(SplitScreen):
             self.show_message("nothing to undo", "warning")
             return
         self._withdraw_change()
-        self.writer.undo()
+        self.writer.undo_change()
 
     def _on_undone(self) -> None:
         self._has_written = True
-        self.controller.read()
+        self.controller.read_files()
         self.show_message("undone: .jp/kb.toml is restored", "inserted")
 
     def _on_write_error(self, error: Exception) -> None:
         self.show_message(f"Not written. {self.describe_error(error)}", "error")
-        self.controller.read()
+        self.controller.read_files()
 
     # leaving
 
@@ -502,7 +503,7 @@ class WorkshopScreen(SplitScreen):
         count = len(self.controller.marks)
         if not count or self._is_asking_to_leave:
             return True
-        leave, write, back = (self.key_hint(name) for name in ("leave", "write", "back"))
+        leave, write, back = (self.get_key_hint(name) for name in ("leave", "write", "back"))
         changes = format_count(count, "unsaved change")
         self.show_message(f"{changes} · {leave} discard · {write} review · {back} stay", "warning")
         self._is_asking_to_leave = True
@@ -512,17 +513,17 @@ class WorkshopScreen(SplitScreen):
 
     def action_reload(self) -> None:
         """Read everything again."""
-        self.controller.read()
+        self.controller.read_files()
 
     def handle_files_changed(self, event: dict[str, Any]) -> None:
         """Reload when topics or subjects change; marks that are not written stay."""
         is_affected = event.get("knowledge") or event.get("subjects")
         if is_affected and not self.is_showing_change and not self.writer.is_writing:
-            self.controller.read()
+            self.controller.read_files()
 
     # help
 
-    def help_blocks(self) -> list[Block]:
+    def make_help_blocks(self) -> list[Block]:
         """Return a table of the signs in the list."""
         names = ("pre-loaded", "disabled", "hidden")
         signs: list[tuple[str, Spans]] = [(ENTRY_MARKS[name][0], [(name, "")]) for name in names]
@@ -531,9 +532,9 @@ class WorkshopScreen(SplitScreen):
         signs.append(("≈", [("characters on its left, estimated tokens on its right", "")]))
         return [HeadBlock("head:signs", [("Signs", "h2")], above=1), FactsBlock("signs", signs)]
 
-    def help_notes(self) -> tuple[str]:
+    def make_help_notes(self) -> tuple[str]:
         """Return how marks are written, with the keys that do."""
-        write, enter = self.key_hint("write"), self.key_hint("open")
+        write, enter = self.get_key_hint("write"), self.get_key_hint("open")
         return (
             f"Marks change nothing until you write them: {write} shows the change of .jp/kb.toml, "
             f"{write} or {enter} then writes it. While typing, letters are text; Esc returns to "

@@ -87,11 +87,13 @@ class VisibleSlugs:
         """Return a topic's slugs with those of a folder before its subfolders."""
         slugs = self._in_tree_order.get(topic)
         if slugs is None:
-            slugs = self._in_tree_order[topic] = sorted(self.sort_by_name(topic), key=_tree_order)
+            slugs = self._in_tree_order[topic] = sorted(
+                self.sort_by_name(topic), key=_get_tree_order
+            )
         return slugs
 
 
-def _tree_order(slug: str) -> list[tuple[bool, str]]:
+def _get_tree_order(slug: str) -> list[tuple[bool, str]]:
     *folders, name = slug.split("/")
     return [*((True, folder) for folder in folders), (False, name)]
 
@@ -101,43 +103,43 @@ def make_rows(
 ) -> list[ListRow]:
     """Make all rows in order; their text is made when they are drawn."""
     written = prompt_state.written
-    rows = [_row(WHOLE_KEY, TreeNode("whole")), _heading_row("topics", "TOPICS")]
+    rows = [_make_row(WHOLE_KEY, TreeNode("whole")), _make_heading_row("topics", "TOPICS")]
     for number, problem in enumerate(written.problems):
         node = TreeNode("problem", name=str(problem), number=number)
-        rows.append(_row(f"problem:{number}", node))
+        rows.append(_make_row(f"problem:{number}", node))
     for topic in written.topics:
-        rows += _topic_rows(topic, slugs, options)
+        rows += _make_topic_rows(topic, slugs, options)
     if not written.topics:
         text = "none yet; declare one in .jp/kb.toml as [kb.topic.ID]"
-        rows.append(_heading_row("none", text))
+        rows.append(_make_heading_row("none", text))
     if prompt_state.fragments:
-        rows.append(_heading_row("fragments", "JP'S PROMPT FRAGMENTS, read-only"))
+        rows.append(_make_heading_row("fragments", "JP'S PROMPT FRAGMENTS, read-only"))
     for number, fragment in enumerate(prompt_state.fragments):
         node = TreeNode("fragment", name=fragment.name, number=number)
-        rows.append(_row(f"fragment:{number}", node))
+        rows.append(_make_row(f"fragment:{number}", node))
     return rows
 
 
 def make_match_rows(matches: Iterable[tuple[str, str]]) -> list[ListRow]:
     """Make the rows of the subjects that a pattern matches, given as topic and slug, in order."""
-    rows = [_row(WHOLE_KEY, TreeNode("whole"))]
-    rows += [_subject_row(topic, slug, 0, shows_path=True) for topic, slug in matches]
+    rows = [_make_row(WHOLE_KEY, TreeNode("whole"))]
+    rows += [_make_subject_row(topic, slug, 0, shows_path=True) for topic, slug in matches]
     return rows
 
 
-def _topic_rows(topic: str, slugs: VisibleSlugs, options: TreeOptions) -> Iterator[ListRow]:
+def _make_topic_rows(topic: str, slugs: VisibleSlugs, options: TreeOptions) -> Iterator[ListRow]:
     key = f"topic:{topic}"
     if options.words:
         words = options.words.casefold().split()
         found = [slug for slug in slugs.sort_by_name(topic) if _has_words(f"{topic}/{slug}", words)]
         if found or _has_words(topic, words):
-            yield _row(key, TreeNode("topic", topic))
+            yield _make_row(key, TreeNode("topic", topic))
         for slug in found:
-            yield _subject_row(topic, slug, 1, shows_path=True)
+            yield _make_subject_row(topic, slug, 1, shows_path=True)
         return
-    yield _row(key, TreeNode("topic", topic))
+    yield _make_row(key, TreeNode("topic", topic))
     if key in options.opened:
-        yield from _folder_rows(topic, slugs.sort_by_folder(topic), options.opened)
+        yield from _make_folder_rows(topic, slugs.sort_by_folder(topic), options.opened)
 
 
 def _has_words(text: str, words: list[str]) -> bool:
@@ -145,7 +147,7 @@ def _has_words(text: str, words: list[str]) -> bool:
     return all(word in folded for word in words)
 
 
-def _folder_rows(topic: str, slugs: list[str], opened: set[str]) -> Iterator[ListRow]:
+def _make_folder_rows(topic: str, slugs: list[str], opened: set[str]) -> Iterator[ListRow]:
     """Yield rows for slugs in tree order, with a row before each folder's first slug."""
     shown: list[str] = []
     closed = ""
@@ -160,17 +162,17 @@ def _folder_rows(topic: str, slugs: list[str], opened: set[str]) -> Iterator[Lis
         closed = ""
         for depth in range(common, len(folders)):
             path = "/".join(folders[: depth + 1]) + "/"
-            key = folder_key(topic, path)
-            yield _row(key, TreeNode("folder", topic, path, depth + 1))
+            key = make_folder_key(topic, path)
+            yield _make_row(key, TreeNode("folder", topic, path, depth + 1))
             shown.append(folders[depth])
             if key not in opened:
                 closed = path
                 break
         if not closed:
-            yield _subject_row(topic, slug, len(folders) + 1)
+            yield _make_subject_row(topic, slug, len(folders) + 1)
 
 
-def folder_key(topic: str, path: str) -> str:
+def make_folder_key(topic: str, path: str) -> str:
     """Return the key of a folder's row."""
     return f"folder:{topic}/{path}"
 
@@ -179,16 +181,16 @@ _NO_SPANS: list[tuple[str, str]] = []
 _NO_LINES: list[list[tuple[str, str]]] = []
 
 
-def _row(key: str, node: TreeNode) -> ListRow:
+def _make_row(key: str, node: TreeNode) -> ListRow:
     # Rows share empty lists: there may be twenty thousand, and few are ever drawn.
     return ListRow(key, _NO_SPANS, _NO_SPANS, _NO_LINES, True, "", node)
 
 
-def _subject_row(topic: str, slug: str, depth: int, *, shows_path: bool = False) -> ListRow:
-    return _row(f"{topic}/{slug}", TreeNode("subject", topic, slug, depth, 0, shows_path))
+def _make_subject_row(topic: str, slug: str, depth: int, *, shows_path: bool = False) -> ListRow:
+    return _make_row(f"{topic}/{slug}", TreeNode("subject", topic, slug, depth, 0, shows_path))
 
 
-def _heading_row(key: str, text: str) -> ListRow:
+def _make_heading_row(key: str, text: str) -> ListRow:
     return ListRow(f"head:{key}", [(text, "section")], selectable=False, data=TreeNode("heading"))
 
 
@@ -265,7 +267,7 @@ class RowFormatter:
     def _format_branch(self, prompt_state: PromptState, node: TreeNode) -> tuple[Spans, Spans]:
         """Format a topic or folder with its pre-loaded subjects, all subjects and their cost."""
         topic, prefix = node.topic, node.name
-        key = folder_key(topic, prefix) if node.kind == "folder" else f"topic:{topic}"
+        key = make_folder_key(topic, prefix) if node.kind == "folder" else f"topic:{topic}"
         is_opened = key in self._options.opened or bool(self._options.words)
         left: Spans = [("  " * node.depth, ""), ("▾ " if is_opened else "▸ ", "dim")]
         right: Spans = []
