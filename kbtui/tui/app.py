@@ -43,7 +43,7 @@ DOUBLE_PRESS_SECONDS = 2.0
 """Seconds within which a second ctrl+c quits."""
 
 
-class Start(NamedTuple):
+class StartOptions(NamedTuple):
     """How the TUI starts.
 
     `first` is opened if there is no saved session; `fresh` ignores a saved session; `plain` is
@@ -71,11 +71,11 @@ class KbApp(App[None]):
         open_ref: Ref | None = None,
         clock: Clock = get_local_time,
         redirect: StderrRedirect | None = None,
-        start: Start | None = None,
+        start: StartOptions | None = None,
     ) -> None:
         self.library = library
         self.clock = clock
-        self.start = start or Start()
+        self.start = start or StartOptions()
         self.plain = self.start.plain or library.settings.plain
         self.problems: list[str] = []
         """What is wrong with the user's keys and themes, for the home page."""
@@ -105,7 +105,7 @@ class KbApp(App[None]):
 
             keymap = read_keymap(table)
             self.keys = keymap.keys
-            self.set_keymap(keymap.textual)
+            self.set_keymap(keymap.textual_keymap)
             self.problems += [f"keys: {problem}" for problem in keymap.problems]
 
     def _choose_theme(self) -> str:
@@ -158,7 +158,7 @@ class KbApp(App[None]):
         screen = MainScreen(
             self.library, self.clock, self._open_ref, start.first, start.fresh, self.plain
         )
-        screen.fit(self.size)
+        screen.set_initial_size(self.size)
         return screen
 
     async def on_event(self, event: events.Event) -> None:
@@ -243,7 +243,9 @@ class KbApp(App[None]):
                 yield
 
 
-def run_tui(library: Library, open_ref: Ref | None = None, start: Start | None = None) -> int:
+def run_tui(
+    library: Library, open_ref: Ref | None = None, start: StartOptions | None = None
+) -> int:
     """Run the TUI until the user quits, and return the exit code.
 
     Raises `KbtuiError` if a bug ended it.
@@ -251,7 +253,7 @@ def run_tui(library: Library, open_ref: Ref | None = None, start: Start | None =
     if library.settings.terminal_text != "strip":
         # "off" is for the output of commands; here, escape sequences in a file would break the screen.
         set_policy("visualize")
-    start = start or Start()
+    start = start or StartOptions()
     if not library.settings.theme:
         from kbtui.tui.terminal import detect_background
 

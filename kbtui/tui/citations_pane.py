@@ -65,7 +65,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
 
     BINDINGS: ClassVar[list[BindingType]] = [*make_scope_bindings("citations")]
 
-    class Open(Message):
+    class OpenRequested(Message):
         """The user opened a citation."""
 
         def __init__(self, place: NavigationTarget) -> None:
@@ -90,12 +90,12 @@ class CitationsPane(BorderOnlyPane, Vertical):
         """Return the list."""
         yield self.list
 
-    def say(self, text: str) -> None:
+    def show_text(self, text: str) -> None:
         """Show a text in place of citations."""
         self._content = CitationsContent(reason=text)
         self._update_rows()
 
-    def show(self, sidebar: CitationsContent) -> None:
+    def show_citations(self, sidebar: CitationsContent) -> None:
         """Show citations."""
         self._content = sidebar
         self._update_rows()
@@ -189,7 +189,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         """Open the selected citation."""
         row = self.list.selected
         if row and isinstance(row.data, NavigationTarget):
-            self.post_message(self.Open(row.data))
+            self.post_message(self.OpenRequested(row.data))
 
 
 def _find_phrase(quote: str) -> tuple[str, ...]:
@@ -275,14 +275,14 @@ class CitationsController:
             self._using_worker.discard_results()
             self._used, self._using, self._why_not_used = None, [], WAITING
         if self._target is None:
-            self._pane.say(NOTHING_TO_CITE)
+            self._pane.show_text(NOTHING_TO_CITE)
             return
         if self._conversation is not None and self._conversation is not known:
             self._used_worker.submit(
                 lambda: self._library.extract_citations(record), self._receive_used, self._fail_used
             )
         self.load_using()
-        self._show_content()
+        self._update_pane()
 
     def load_using(self) -> None:
         """Look up in the index which turns used what is being read."""
@@ -300,34 +300,34 @@ class CitationsController:
             self._turn_timer.stop()
             self._turn_timer = None
         if self._reader.viewport.current_turn != self._turn:
-            self._turn_timer = self._pane.set_timer(TURN_DELAY_SECONDS, self._show_content)
+            self._turn_timer = self._pane.set_timer(TURN_DELAY_SECONDS, self._update_pane)
 
     def _receive_used(self, citations: list[Citation]) -> None:
         self._used = {}
         for cite in citations:
             self._used.setdefault(cite.turn, []).append(cite)
-        self._show_content()
+        self._update_pane()
 
     def _fail_used(self, error: Exception) -> None:
         self._used = {}
-        self._show_content()
+        self._update_pane()
 
     def _receive_using(self, citations: list[Citation]) -> None:
         self._using = citations
         self._why_not_used = "Not used by any turn yet."
-        self._show_content()
+        self._update_pane()
 
     def _fail_using(self, error: Exception) -> None:
         self._why_not_used = f"Could not look this up: {error}"
-        self._show_content()
+        self._update_pane()
 
-    def _show_content(self) -> None:
+    def _update_pane(self) -> None:
         self._turn_timer = None
         if self._target is None:
             return
         self._turn = self._reader.viewport.current_turn
         if self._conversation is None:
-            self._pane.show(
+            self._pane.show_citations(
                 CitationsContent(
                     using=self._using, why_not_used=self._why_not_used, ref=str(self._target)
                 )
@@ -337,7 +337,9 @@ class CitationsController:
         used = (self._used or {}).get(turn, [])
         why = WAITING if self._used is None else self._explain_no_use(turn)
         ref = f"{self._target}:{turn}" if turn else str(self._target)
-        self._pane.show(CitationsContent(used, why, turn, self._using, self._why_not_used, ref=ref))
+        self._pane.show_citations(
+            CitationsContent(used, why, turn, self._using, self._why_not_used, ref=ref)
+        )
         notes = {
             f"call:{turn}.{cite.call}": number
             for number, cite in reversed(list(enumerate(used, 1)))

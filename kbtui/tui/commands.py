@@ -291,7 +291,7 @@ class Keymap:
     problems: list[str] = field(default_factory=list)
 
     @property
-    def textual(self) -> dict[str, str]:
+    def textual_keymap(self) -> dict[str, str]:
         """The keymap in the form that `App.set_keymap` expects."""
         return {name: keys or NO_KEY for name, keys in self.keys.items()}
 

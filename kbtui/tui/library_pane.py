@@ -50,7 +50,7 @@ class FilterCondition(NamedTuple):
     values: tuple[Any, ...]
     excluded: bool
 
-    def is_met(self, info: ConversationInfo, summary: ConversationSummary | None) -> bool:
+    def matches(self, info: ConversationInfo, summary: ConversationSummary | None) -> bool:
         """Return whether a conversation meets the condition; without a summary, none about tools does."""
         condition = self.filter.library
         if condition is None or (summary is None and self.filter.needs_summary):
@@ -89,7 +89,7 @@ class LibraryFilter(NamedTuple):
     def matches(self, info: ConversationInfo, summary: ConversationSummary | None) -> bool:
         """Return whether a conversation matches; without its summary, not by tool or model."""
         return self.matches_title(info.name) and all(
-            part.is_met(info, summary) for part in self.parts
+            part.matches(info, summary) for part in self.parts
         )
 
 
@@ -421,7 +421,7 @@ def _make_conversation_row(info: ConversationInfo, day: str) -> ListRow:
 
 ROWS_AT_ONCE = 1_000
 """With at most this many subjects and conversations, rows are made without a thread."""
-TICK_SECONDS = 10.0
+UPDATE_SECONDS = 10.0
 """Seconds between updates of times such as `5 min`."""
 
 
@@ -430,7 +430,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
 
     BINDINGS: ClassVar[list[BindingType]] = [*make_scope_bindings("library")]
 
-    class Open(Message):
+    class OpenRequested(Message):
         """The user opened a row."""
 
         def __init__(self, place: NavigationTarget) -> None:
@@ -459,27 +459,27 @@ class LibraryPane(BorderOnlyPane, Vertical):
 
     def on_mount(self) -> None:
         """Start updating the times."""
-        self.set_interval(TICK_SECONDS, self.tick)
+        self.set_interval(UPDATE_SECONDS, self.update_times)
 
-    def show(self, contents: LibrarySnapshot) -> None:
+    def show_snapshot(self, contents: LibrarySnapshot) -> None:
         """Show a snapshot, keeping what is selected and unfolded."""
         first = self.contents is None
         self.contents = contents
         if first and not self._is_restored:
             self._expand_what_fits()
-        self.refill()
+        self.update_rows()
 
     def restore_expanded(self, expanded: list[str]) -> None:
         """Unfold the rows that were unfolded in the saved session."""
         self._is_restored = True
         self.state.expanded = set(expanded)
-        self.refill()
+        self.update_rows()
 
     def set_summaries(self, contents: LibrarySnapshot) -> None:
         """Use a snapshot with more summaries of the same conversations."""
         self.contents = contents
         if self.needs_summaries:
-            self.refill()
+            self.update_rows()
 
     @property
     def is_filling(self) -> bool:
@@ -502,14 +502,14 @@ class LibraryPane(BorderOnlyPane, Vertical):
         room -= len(make_conversation_rows(contents, self.state, self._clock()))
         room += len(contents.conversations)
         for listing in contents.listings:
-            if listing.visible > ROWS_AT_ONCE:
+            if listing.visible_count > ROWS_AT_ONCE:
                 continue
             key = f"topic:{listing.topic.id}"
             self.state.expanded.add(key)
             if len(make_topic_rows(contents, self.state)) > room:
                 self.state.expanded.discard(key)
 
-    def refill(self, select: str | None = None) -> None:
+    def update_rows(self, select: str | None = None) -> None:
         """Make the rows again, in a thread if there are many."""
         contents = self.contents
         if contents is None:
@@ -530,7 +530,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
             lambda error: self.list.set_rows([], [(one_line(str(error)), "error")]),
         )
 
-    def tick(self) -> None:
+    def update_times(self) -> None:
         """Update the times if they would read differently now."""
         before, present = self._shown_at, self._clock()
         if self.contents is None or before is None or present <= before:
@@ -539,9 +539,9 @@ class LibraryPane(BorderOnlyPane, Vertical):
             present.replace(second=0, microsecond=0) > before
             and has_recent_times(self.contents, self.state.sort, present)
         ):
-            self.refill()
+            self.update_rows()
 
-    def reveal(self, place: NavigationTarget) -> None:
+    def select_target(self, place: NavigationTarget) -> None:
         """Select the row of a target, and unfold what it is in."""
         if place.ref and place.ref.kind == "subject" and place.ref.slug:
             topic = place.ref.topic
@@ -550,7 +550,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
             wanted |= {f"folder:{topic}/" + "/".join(parts[:n]) for n in range(1, len(parts))}
             if not wanted <= self.state.expanded:
                 self.state.expanded |= wanted
-                self.refill(select=place.key)
+                self.update_rows(select=place.key)
         self.list.select(place.key)
 
     @on(RowList.RowClicked)
@@ -568,7 +568,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
         elif isinstance(row.data, NavigationTarget):
             if row.key.startswith("topic:"):
                 self._set_expanded(row.key, row.key not in self.state.expanded)
-            self.post_message(self.Open(row.data))
+            self.post_message(self.OpenRequested(row.data))
 
     def action_toggle_fold(self) -> None:
         """Fold or unfold the selected topic or folder."""
@@ -598,18 +598,18 @@ class LibraryPane(BorderOnlyPane, Vertical):
 
     def _set_expanded(self, key: str, expanded: bool) -> None:
         (self.state.expanded.add if expanded else self.state.expanded.discard)(key)
-        self.refill()
+        self.update_rows()
 
     def toggle_hidden(self) -> bool:
         """Show or hide hidden subjects; return whether they are shown now."""
         self.state.hidden = not self.state.hidden
-        self.refill()
+        self.update_rows()
         return self.state.hidden
 
     def action_sort(self) -> None:
         """Sort conversations by the next criterion."""
         self.state.sort = SORTS[(SORTS.index(self.state.sort) + 1) % len(SORTS)]
-        self.refill()
+        self.update_rows()
 
     def action_filter(self) -> None:
         """Show the filter line, and focus it."""
@@ -643,7 +643,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
         )
         if found != self.state.filter:
             self.state.filter = found
-            self.refill()
+            self.update_rows()
 
     @on(PaneInput.EscapePressed)
     def _leave_filter(self, event: PaneInput.EscapePressed) -> None:

@@ -40,7 +40,7 @@ class TopicListing(NamedTuple):
     problems: list[Problem]
 
     @property
-    def visible(self) -> int:
+    def visible_count(self) -> int:
         """How many subjects are not hidden."""
         return sum(not subject.hidden for subject in self.subjects)
 
@@ -68,14 +68,14 @@ class LibrarySnapshot:
         summary = self.summaries.get(info.id)
         return summary.turns if summary else -1
 
-    def subject(self, topic: str, slug: str) -> Subject | None:
+    def find_subject(self, topic: str, slug: str) -> Subject | None:
         """Return the subject with this slug, None if there is none."""
         for listing in self.listings:
             if listing.topic.id == topic:
                 return next((found for found in listing.subjects if found.slug == slug), None)
         return None
 
-    def conversation(self, conversation: str) -> ConversationInfo | None:
+    def find_conversation(self, conversation: str) -> ConversationInfo | None:
         """Return the conversation with this id, None if there is none."""
         return next((info for info in self.conversations if info.id == conversation), None)
 
@@ -92,7 +92,7 @@ class SnapshotReader:
         self._known: dict[str, tuple[str, ConversationSummary]] = {}
         self._infos: dict[str, ConversationInfo] = {}
 
-    def read(self) -> LibrarySnapshot:
+    def read_snapshot(self) -> LibrarySnapshot:
         """Read everything but summaries; errors become lines in `failures`."""
         failures: list[str] = []
         listings: list[TopicListing] = []

@@ -89,7 +89,7 @@ def build_home_document(
 
 
 def _add_topics(blocks: list[Block], contents: LibrarySnapshot) -> None:
-    total = sum(listing.visible for listing in contents.listings)
+    total = sum(listing.visible_count for listing in contents.listings)
     count = f"{format_count(len(contents.listings), 'topic')}, {format_count(total, 'subject')}"
     blocks.append(HeadBlock("topics", [("Topics", "h2")], [(count, "dim")], above=1))
     for listing in contents.listings:
@@ -142,7 +142,7 @@ def _add_problems(blocks: list[Block], problems: Sequence[object]) -> None:
 def build_topic_document(listing: TopicListing, learn_text: str) -> Document:
     """Return the page of a topic: its facts, then what `learn` returns for it."""
     topic, subjects = listing.topic, listing.subjects
-    counts = [format_count(listing.visible, "subject")]
+    counts = [format_count(listing.visible_count, "subject")]
     for number, word in (
         (sum(subject.hidden for subject in subjects), "hidden"),
         (sum(subject.learned for subject in subjects), "pre-loaded"),

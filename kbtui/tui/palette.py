@@ -184,7 +184,7 @@ class PaletteScreen(StyledScreen):
         self.list = RowList("palette-list")
 
     @property
-    def _typed(self) -> str:
+    def _input_text(self) -> str:
         return self.query_one("#palette-input", SafeInput).value
 
     def compose(self) -> ComposeResult:
@@ -204,15 +204,15 @@ class PaletteScreen(StyledScreen):
 
     def _add_targets(self, targets: list[PaletteItem]) -> None:
         self._items = [*self._items, *targets]
-        if self._typed:
-            self._search(self._typed)
+        if self._input_text:
+            self._search_items(self._input_text)
 
     @on(Input.Changed)
     def _search_for_input(self, event: Input.Changed) -> None:
         event.stop()
-        self._search(event.value)
+        self._search_items(event.value)
 
-    def _search(self, text: str) -> None:
+    def _search_items(self, text: str) -> None:
         items = self._items
         self._search_worker.submit(
             lambda: find_items(items, text, self.configured_keys),
@@ -228,7 +228,7 @@ class PaletteScreen(StyledScreen):
         """Return whether a key must wait until the list matches what was typed."""
         needs_list = key in {"enter", "down", "up", "pagedown", "pageup", "ctrl+n"}
         is_searching = self._search_worker.has_pending_result or bool(
-            self._typed and self._targets_worker.has_pending_result
+            self._input_text and self._targets_worker.has_pending_result
         )
         return needs_list and is_searching
 

@@ -54,7 +54,7 @@ class SearchInput(PaneInput):
         Binding("tab", "complete", show=False),
     ]
 
-    class Recall(Message):
+    class RecallRequested(Message):
         """The user wants an earlier query (`step` 1) or a later one (-1)."""
 
         def __init__(self, step: int) -> None:
@@ -77,7 +77,7 @@ class SearchInput(PaneInput):
         """
         results = self.screen.query_one("#results", ResultsPane).list
         if move == "up" and self.value == self.recalled and results.index <= 0:
-            self.post_message(self.Recall(1))
+            self.post_message(self.RecallRequested(1))
             return
         getattr(results, f"action_{move}")(*pages)
 
@@ -136,15 +136,15 @@ class ResultsPane(BorderOnlyPane, Vertical):
 
     def on_mount(self) -> None:
         """Fill the pane after the first paint, because it starts hidden."""
-        self.call_after_refresh(self.fill)
+        self.call_after_refresh(self.mount_list)
 
-    def fill(self) -> None:
+    def mount_list(self) -> None:
         """Mount the summary and the list, if that was not done yet."""
         if self.is_attached and not self.list.is_attached:
             self.mount(self._summary, self.list)
             self.watch(self.list, "scroll_y", self._post_if_end_reached, init=False)
 
-    def clear(self, reason: str) -> None:
+    def show_text(self, reason: str) -> None:
         """Show a text in place of hits."""
         self.answer = None
         self.border_title = "Results"
@@ -152,7 +152,7 @@ class ResultsPane(BorderOnlyPane, Vertical):
         self._summary.set_text([])
         self._notice.set_paragraphs([])
 
-    def show(self, answer: Answer, refining: bool, same_query: bool) -> None:
+    def show_answer(self, answer: Answer, refining: bool, same_query: bool) -> None:
         """Show hits; for the same query, keep the one selected that the user selected.
 
         The first hit is selected without the user. Keeping it would scroll better hits of the
@@ -160,7 +160,7 @@ class ResultsPane(BorderOnlyPane, Vertical):
         """
         self.answer = answer
         self.border_title = "Results"
-        rows = [self._row(hit) for hit in answer.hits]
+        rows = [self._make_hit_row(hit) for hit in answer.hits]
         is_untouched = self.list.is_at_start and not self.list.has_focus
         keep = rows[0].key if rows and (is_untouched or not same_query) else None
         searching: Spans = [("No keyword matches; searching by meaning …", "dim")]
@@ -189,7 +189,9 @@ class ResultsPane(BorderOnlyPane, Vertical):
         """Show what is similar to the item with this reference."""
         self.answer = answer
         self.border_title = plain_content(f"More like {reference}")
-        self.list.set_rows([self._row(hit) for hit in answer.hits], [("Nothing similar.", "dim")])
+        self.list.set_rows(
+            [self._make_hit_row(hit) for hit in answer.hits], [("Nothing similar.", "dim")]
+        )
         self.list.action_top()
         self._notice.set_paragraphs([])
         self._summary.set_text(*self._summarize(answer, False))
@@ -229,7 +231,7 @@ class ResultsPane(BorderOnlyPane, Vertical):
             return left, truncate_spans([(one_line(degraded), "warning")], max(8, room))
         return left, [(MODES[answer.mode], "dim")]
 
-    def _row(self, hit: Hit) -> ListRow:
+    def _make_hit_row(self, hit: Hit) -> ListRow:
         sign, role = ("◆ ", "accent") if hit.kind == "subject" else ("▌ ", "user")
         changed: Spans = [(" edited since", "warning")] if hit.freshness == "changed" else []
         title: Spans = [(sign, role), (one_line(hit.title), "strong"), *changed]
@@ -241,7 +243,7 @@ class ResultsPane(BorderOnlyPane, Vertical):
     def on_resize(self) -> None:
         """Make the excerpts again for the new width."""
         if self.answer:
-            self.list.set_rows([self._row(hit) for hit in self.answer.hits])
+            self.list.set_rows([self._make_hit_row(hit) for hit in self.answer.hits])
             self._post_if_end_reached()
 
     @on(RowList.RowClicked)

@@ -27,7 +27,7 @@ from textual.events import Key
 
 from kbtui.errors import EngineUnavailable
 from kbtui.library import Library
-from kbtui.tui.app import KbApp, Start
+from kbtui.tui.app import KbApp, StartOptions
 from kbtui.workspace import Settings, open_root
 from pathlib import Path
 
@@ -38,7 +38,7 @@ class WithoutEngine(Library):
 
 
 async def main():
-    app = KbApp(WithoutEngine(open_root(Path(sys.argv[1])), Settings(model="off")), start=Start(fresh=True))
+    app = KbApp(WithoutEngine(open_root(Path(sys.argv[1])), Settings(model="off")), start=StartOptions(fresh=True))
     app.animation_level = "none"
     worst, busiest, over, phase = {}, {}, {}, "starting"
 
@@ -90,7 +90,7 @@ async def main():
             await press("escape")
             await asyncio.sleep(0.3)
         phase = "lists again"
-        app.screen.sync.read()
+        app.screen.sync.read_lists()
         await asyncio.sleep(2)
         loop.cancel()
     print(json.dumps({"worst": worst, "busy": busiest, "over": over, "listed": listed, "read": read}))

@@ -91,7 +91,7 @@ from textual._compositor import CompositorUpdate
 from textual.events import Key
 
 from kbtui.library import open_workspace
-from kbtui.tui.app import KbApp, Start
+from kbtui.tui.app import KbApp, StartOptions
 
 workspace, identity = sys.argv[1:3]
 KEYS = 0.03
@@ -149,7 +149,7 @@ class Work:
 
 async def main():
     library = open_workspace(workspace)
-    app = KbApp(library, start=Start(fresh=True))
+    app = KbApp(library, start=StartOptions(fresh=True))
     app.animation_level = "none"
     work = Work()
     said = {}
@@ -176,7 +176,7 @@ async def main():
         document = lambda: screen.reader_pane.document_view.document
         work.begin("opening")
         began = time.perf_counter()
-        screen.open(place)
+        screen.open_target(place)
         await until(lambda: document().key == place.key and port.rows)
         said["first screen"] = time.perf_counter() - began
         work.begin("reading on")
@@ -228,7 +228,7 @@ async def main():
         said["peak reading again"] = peak[0]
         work.begin("closing")
         from kbtui.tui.navigation_target import HOME
-        screen.open(HOME)
+        screen.open_target(HOME)
         await until(lambda: document().key == "home")
         await asyncio.sleep(3)
         said["after"] = memory()

@@ -102,11 +102,11 @@ OPENS = {"conversation": "jp-c17757622345:1", "subject": "engineering/chunking"}
 async def take(name: str, shot: Shot, root: Path) -> None:
     """Run the application and write one picture."""
     from kbtui.library import open_workspace
-    from kbtui.tui.app import KbApp, Start
+    from kbtui.tui.app import KbApp, StartOptions
 
     library = open_workspace(root)
     ref = library.resolve(OPENS[name]) if name in OPENS else None
-    start = Start(dark=not shot.light, fresh=True)
+    start = StartOptions(dark=not shot.light, fresh=True)
     app = KbApp(library, ref, lambda: PRESENT, start=start)
     async with app.run_test(size=shot.size) as pilot:
         scene = Scene(app, pilot)

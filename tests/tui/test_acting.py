@@ -188,7 +188,7 @@ async def test_a_letter_leads_to_the_row_or_line_it_stands_on(book: Builder) -> 
         await tui.press("semicolon")
         await tui.until(lambda: isinstance(tui.app.screen, JumpScreen))
         await tui.press("3")
-        await tui.until(lambda: tui.main.panes.focused == "citations")
+        await tui.until(lambda: tui.main.panes.focused_pane == "citations")
         await tui.press("semicolon")
         await tui.until(lambda: isinstance(tui.app.screen, JumpScreen))
         await tui.press("escape")

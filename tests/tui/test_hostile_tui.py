@@ -60,7 +60,7 @@ async def test_hostile_titles_slugs_tools_and_texts_are_only_shown(book: Builder
         for row in list(tui.main.library_pane.list.rows):
             if row.key.startswith("bad/") or row.key == "topic:bad":
                 place = row.data
-                tui.main.open(place)
+                tui.main.open_target(place)
                 await tui.until(lambda place=place: tui.main.navigator.shown == place)
                 for _ in range(3):
                     assert_harmless(tui)

@@ -38,7 +38,7 @@ from kbtui.workspace import load_settings
 def test_keys_are_written_as_people_see_them(value: Any, keys: str) -> None:
     found = read_keymap({"citations.open": value})
     assert found.keys == {"citations.open": keys}
-    assert found.textual == {"citations.open": keys or NO_KEY}
+    assert found.textual_keymap == {"citations.open": keys or NO_KEY}
 
 
 @pytest.mark.parametrize("value", ["hyper+x", "nokey", "ctrl+", 3, True, ["a", 1], "ctrl+q", "^c"])

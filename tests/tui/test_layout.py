@@ -34,14 +34,14 @@ async def test_every_pane_folds_away_and_comes_back_by_its_key(book: Builder) ->
             await tui.pilot.resize_terminal(width, 30)
             for key, name in (("1", "library"), ("3", "citations")):
                 await tui.press("2", key)
-                await tui.until(lambda name=name: tui.main.panes.focused == name)
+                await tui.until(lambda name=name: tui.main.panes.focused_pane == name)
                 await tui.press(key)
                 await tui.until(lambda name=name: name not in shown(tui))
-                assert tui.main.panes.focused == "reader"
+                assert tui.main.panes.focused_pane == "reader"
                 assert fills(tui)
                 await tui.press(key)
                 await tui.until(
-                    lambda name=name: name in shown(tui) and tui.main.panes.focused == name
+                    lambda name=name: name in shown(tui) and tui.main.panes.focused_pane == name
                 )
                 assert fills(tui)
 
@@ -51,7 +51,7 @@ async def test_panes_are_made_wider_and_narrower_within_bounds(book: Builder) ->
         pane = tui.main.library_pane
         for width, usual in ((80, 30), (120, 34), (200, 42)):
             await tui.pilot.resize_terminal(width, 30)
-            tui.main.panes.focus("#library-list")
+            tui.main.panes.focus_widget("#library-list")
             await tui.until(lambda usual=usual: pane.outer_size.width == usual)
             await tui.press("greater_than_sign")
             await tui.until(lambda usual=usual: pane.outer_size.width == usual + 2)
@@ -206,9 +206,9 @@ async def test_a_workspace_that_is_moved_away_is_said_and_what_was_read_stays(
 
 
 async def test_plain_draws_text_alone_and_names_the_command(book: Builder) -> None:
-    from kbtui.tui.app import Start
+    from kbtui.tui.app import StartOptions
 
-    async with running(book.root, size=(80, 24), start=Start(fresh=True, plain=True)) as tui:
+    async with running(book.root, size=(80, 24), start=StartOptions(fresh=True, plain=True)) as tui:
         await tui.until("In text: kbtui topics; kbtui conversation ls")
         assert not set("╭╮╰╯│▄▆") & set(tui.text)
         await tui.open("project/start")
@@ -224,7 +224,7 @@ async def test_plain_draws_text_alone_and_names_the_command(book: Builder) -> No
 @pytest.mark.parametrize("width", [60, 120, 200])
 async def test_what_was_asked_for_is_in_sight_and_has_the_keys(book: Builder, width: int) -> None:
     async with running(book.root, size=(width, 30), open_ref=parse_ref("guide")) as tui:
-        await tui.until(lambda: tui.main.panes.focused == "reader")
+        await tui.until(lambda: tui.main.panes.focused_pane == "reader")
         assert "reader" in shown(tui)
 
 

@@ -248,7 +248,7 @@ async def test_dates_say_minutes_and_hours_and_tick(book: Builder) -> None:
             (timedelta(days=1), "Yesterday"),
         ):
             present = start + passed
-            tui.main.library_pane.tick()
+            tui.main.library_pane.update_times()
             assert f"Pinned talk{said}" in tui.rows("library-list")
 
 
@@ -277,7 +277,7 @@ async def test_five_thousand_conversations_are_listed_filtered_and_sorted_in_thr
     async with running(workspace_root) as tui:
         pane = tui.main.library_pane
         with mock.patch("kbtui.tui.library_pane.make_library_rows", remembered):
-            pane.show(LibrarySnapshot([], infos))
+            pane.show_snapshot(LibrarySnapshot([], infos))
             await tui.until(lambda: len(pane.list.rows) > 5_000)
             pane.list.focus()
             await tui.press("f")

@@ -23,7 +23,7 @@ async def test_reading_on_lays_out_nothing_and_keeps_bar_and_border_right(book: 
     async with running(book.root) as tui:
         await tui.open("jp-c17800000500")
         reader = tui.main.reader_pane.document_view
-        tui.main.panes.focus("#document")
+        tui.main.panes.focus_widget("#document")
         await tui.pilot.pause()
         seen = layouts(tui)
         for key in ("pagedown", "n", "j", "pageup", "pagedown", "k"):
@@ -60,7 +60,7 @@ async def test_what_is_painted_line_by_line_is_as_if_all_were_painted(book: Buil
             ("#library-list", "j j k G k g j"),
             ("#document", "j k pagedown j n n t j r k p end g"),
         ):
-            tui.main.panes.focus(pane)
+            tui.main.panes.focus_widget(pane)
             await tui.pilot.pause()
             for key in keys.split():
                 await tui.press(key)
@@ -75,7 +75,7 @@ async def test_what_is_painted_line_by_line_is_as_if_all_were_painted(book: Buil
 async def test_another_selection_paints_two_lines_of_a_list(book: Builder) -> None:
     async with running(book.root) as tui:
         rows = tui.main.library_pane.list
-        tui.main.panes.focus("#library-list")
+        tui.main.panes.focus_widget("#library-list")
         await tui.press("j")
         painted: list[tuple[Region, ...]] = []
         refresh = type(rows).refresh
@@ -168,7 +168,7 @@ async def test_what_changed_in_a_hidden_pane_shows_with_it(
             await tui.type("quokka")
             await tui.until(before)
             await tui.press("escape", "escape")
-        tui.main.panes.focus("#library-list" if pane == "reader" else "#document")
+        tui.main.panes.focus_widget("#library-list" if pane == "reader" else "#document")
         await tui.press("z")
         await tui.until(lambda: tui.main.query_one(selector).region.width == 0)
 

@@ -37,7 +37,7 @@ async def test_as_many_panes_show_as_there_is_room_for(
         for key, name in (("2", "reader"), ("3", "citations"), ("1", "library")):
             await tui.press(key)
             await tui.until(lambda name=name: name in panes(tui))
-            assert tui.main.panes.focused == name
+            assert tui.main.panes.focused_pane == name
         await tui.press("slash", "m", "a", "k", "e")
         await tui.until(lambda: "results" in panes(tui))
         await tui.press("enter")
@@ -73,11 +73,11 @@ async def test_tab_goes_round_the_panes(book: Builder) -> None:
     async with running(book.root) as tui:
         seen = []
         for _ in range(4):
-            seen.append(tui.main.panes.focused)
+            seen.append(tui.main.panes.focused_pane)
             await tui.press("tab")
         assert seen == ["library", "reader", "citations", "library"]
         await tui.press("shift+tab")
-        assert tui.main.panes.focused == "library"
+        assert tui.main.panes.focused_pane == "library"
 
 
 async def test_help_explains_the_keys_of_where_one_is(book: Builder) -> None:

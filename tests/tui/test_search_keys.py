@@ -37,7 +37,7 @@ async def test_a_hit_is_explained(book: Builder) -> None:
         for wanted in ("Rank 1", "keywords  rank 1", "Words", "Text behind the embedding"):
             assert wanted in tui.text
         await tui.press("escape")
-        await tui.until(lambda: tui.main.panes.focused == "results")
+        await tui.until(lambda: tui.main.panes.focused_pane == "results")
 
 
 async def test_what_was_not_found_is_explained(book: Builder) -> None:
@@ -146,7 +146,7 @@ async def test_filters_and_their_values_are_completed(book: Builder) -> None:
         # With nothing to complete it goes to the next pane.
         await tui.until(lambda: "Tab completes" not in tui.text)
         await tui.press("tab")
-        await tui.until(lambda: tui.main.panes.focused == "results")
+        await tui.until(lambda: tui.main.panes.focused_pane == "results")
 
 
 async def test_a_wrong_filter_is_pointed_at(book: Builder) -> None:
@@ -201,7 +201,7 @@ async def test_a_question_asked_again_for_another_index_is_logged_once(book: Bui
         await search(tui, "make")
         await settles()
         for _ in range(2):
-            asker.repeat()
+            asker.repeat_search()
             await settles()
         assert times(book, "make") == 1
         # What was asked in between makes it a question of its own again.

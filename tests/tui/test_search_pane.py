@@ -154,13 +154,13 @@ async def test_a_refined_answer_keeps_the_selected_row(book: Builder) -> None:
     async with running(book.root) as tui:
         await search(tui, "start")
         pane = tui.main.results_pane
-        pane.show(Answer("start", "hybrid", [hit("a"), hit("b"), hit("c")]), True, False)
+        pane.show_answer(Answer("start", "hybrid", [hit("a"), hit("b"), hit("c")]), True, False)
         await tui.press("down")
         assert pane.list.selected
         assert pane.list.selected.key == "b"
-        pane.show(Answer("start", "hybrid", [hit("x"), hit("c"), hit("a"), hit("b")]), False, True)
+        pane.show_answer(Answer("start", "hybrid", [hit("x"), hit("c"), hit("a"), hit("b")]), False, True)
         assert pane.list.selected.key == "b"
-        pane.show(Answer("start", "hybrid", [hit("x"), hit("c")]), False, True)
+        pane.show_answer(Answer("start", "hybrid", [hit("x"), hit("c")]), False, True)
         assert pane.list.selected is not None
 
 
@@ -175,9 +175,9 @@ async def test_a_refined_answer_begins_with_the_best_hit_where_nobody_selected_o
     async with running(book.root, size=(80, 24)) as tui:
         await search(tui, "start")
         pane = tui.main.results_pane
-        pane.show(Answer("start", "hybrid", worded), True, False)
+        pane.show_answer(Answer("start", "hybrid", worded), True, False)
         await tui.pilot.pause()
-        pane.show(Answer("start", "hybrid", [*meant, worded[0]]), False, True)
+        pane.show_answer(Answer("start", "hybrid", [*meant, worded[0]]), False, True)
         await tui.pilot.pause()
         assert pane.list.selected
         assert pane.list.selected.key == "m0"

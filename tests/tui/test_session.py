@@ -11,14 +11,14 @@ from support import Builder
 from tui_support import Tui, WithoutEngine, running
 
 from kbtui.refs import parse_ref
-from kbtui.tui.app import Start
+from kbtui.tui.app import StartOptions
 from kbtui.tui.main.navigator import NavigationHistory
 from kbtui.tui.main.session import TARGETS_MOST, SavedSession, load_session, save_session
 from kbtui.tui.navigation_target import NavigationTarget, make_target
 from kbtui.userdata import UserData
 from kbtui.workspace import load_settings
 
-AGAIN = Start()
+AGAIN = StartOptions()
 
 
 async def read_something(tui: Tui) -> None:
@@ -46,7 +46,7 @@ async def test_it_reopens_as_it_was_left(book: Builder) -> None:
         assert tui.main.library_pane.state.expanded == expanded
         assert tui.main.library_pane.state.hidden
         await tui.until(lambda: tui.main.library_pane.outer_size.width == wide)
-        assert tui.main.panes.folded == ["citations"]
+        assert tui.main.panes.folded_panes == ["citations"]
         await tui.press("left_square_bracket")
         await tui.until("Short sentences. No tabs.")
 
@@ -55,26 +55,26 @@ async def test_keys_reach_the_reader_where_the_library_was_left_folded(book: Bui
     async with running(book.root, start=AGAIN) as tui:
         await tui.open("jp-c17800000001")
         await tui.press("1", "1")
-        assert tui.main.panes.folded == ["library"]
+        assert tui.main.panes.folded_panes == ["library"]
     async with running(book.root, start=AGAIN) as tui:
         reader = tui.main.reader_pane.document_view
         await tui.until(lambda: reader.document.key == "jp-c17800000001")
         await tui.press("n")
         await tui.until(lambda: reader.viewport.current_turn == 1)
-        assert tui.main.panes.folded == ["library"]
+        assert tui.main.panes.folded_panes == ["library"]
         await tui.press("slash", "escape")
-        assert tui.main.panes.focused == "reader"
+        assert tui.main.panes.focused_pane == "reader"
     # One pane at a time, the library is there to begin in.
     async with running(book.root, size=(60, 24), start=AGAIN) as tui:
         await tui.until(lambda: tui.main.library_pane.region.width > 0)
         await tui.press("j")
-        assert tui.main.panes.focused == "library"
+        assert tui.main.panes.focused_pane == "library"
 
 
 async def test_fresh_begins_anew_and_is_remembered_then(book: Builder) -> None:
     async with running(book.root, start=AGAIN) as tui:
         await read_something(tui)
-    async with running(book.root, start=Start(fresh=True)) as tui:
+    async with running(book.root, start=StartOptions(fresh=True)) as tui:
         assert tui.main.navigator.shown == NavigationTarget("home")
         await tui.open("project/start")
     async with running(book.root, start=AGAIN) as tui:
@@ -92,7 +92,7 @@ async def test_a_reference_that_is_named_is_opened_instead(book: Builder) -> Non
 
 
 async def test_the_first_page_is_only_for_the_first_time(book: Builder) -> None:
-    start = Start(first=parse_ref("project/start"))
+    start = StartOptions(first=parse_ref("project/start"))
     async with running(book.root, start=start) as tui:
         await tui.until("Clone, build")
         await tui.open("project/style")
@@ -155,7 +155,7 @@ def test_a_state_that_cannot_be_read_is_no_session_or_an_empty_one(
     library = WithoutEngine(book.workspace, load_settings())
     UserData(book.workspace).save_session("tui", state)
     found = load_session(library)
-    assert found is None or found.history.current is None
+    assert found is None or found.history.current_target is None
 
 
 refs = st.sampled_from(
@@ -180,5 +180,5 @@ def test_the_way_back_comes_back_around_where_one_was(
     save_session(library, SavedSession(history=trail))
     found = load_session(library)
     assert found is not None
-    assert found.history.current == trail.current
+    assert found.history.current_target == trail.current
     assert len(found.history.targets) == min(len(places), TARGETS_MOST)

@@ -53,7 +53,7 @@ async def test_a_key_turns_wrapping_into_scrolling_and_back(book: Builder) -> No
     async with running(book.root, size=(80, 30)) as tui:
         await tui.open("project/wide")
         await tui.until("After.")
-        tui.main.panes.focus("#document")
+        tui.main.panes.focus_widget("#document")
         wrapped = len(tui.main.reader_pane.document_view.viewport.rows)
         assert "THE_END" in tui.text
         await tui.press("x")
@@ -106,7 +106,7 @@ async def test_an_image_is_opened_by_the_systems_program_after_confirmation(
     async with running(book.root) as tui:
         await tui.open("project/pictured")
         await tui.until("[image: A plan]")
-        tui.main.panes.focus("#document")
+        tui.main.panes.focus_widget("#document")
         await tui.press("j", "j")
         await tui.press("o")
         await tui.until("open it in the system's viewer")

@@ -17,7 +17,7 @@ from kbtui.engine import NoEngine
 from kbtui.errors import EngineUnavailable
 from kbtui.library import Library
 from kbtui.refs import Ref
-from kbtui.tui.app import KbApp, Start
+from kbtui.tui.app import KbApp, StartOptions
 from kbtui.tui.main.screen import MainScreen
 from kbtui.workspace import load_settings
 
@@ -83,7 +83,7 @@ class Tui:
         from kbtui.tui.navigation_target import make_target
 
         place = make_target(self.app.library.resolve(ref))
-        self.main.open(place)
+        self.main.open_target(place)
         await self.until(lambda: self.main.navigator.shown == place)
         await self.until(lambda: self.main.reader_pane.document_view.document.key == place.key)
 
@@ -101,14 +101,14 @@ async def running(
     size: tuple[int, int] = (120, 40),
     open_ref: Ref | None = None,
     library: Library | None = None,
-    start: Start | None = None,
+    start: StartOptions | None = None,
     now: Callable[[], datetime] = clock,
 ) -> AsyncIterator[Tui]:
     """The application on a workspace; ready when its lists were read."""
     from kbtui.workspace import open_root
 
     library = library or WithoutEngine(open_root(root), load_settings())
-    app = KbApp(library, open_ref, now, start=start or Start(fresh=True))
+    app = KbApp(library, open_ref, now, start=start or StartOptions(fresh=True))
     app.animation_level = "none"
     try:
         async with app.run_test(size=size) as pilot:

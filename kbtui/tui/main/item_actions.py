@@ -60,7 +60,7 @@ class ItemActions:
             "library": panes.library.list,
             "citations": panes.citations.list,
         }
-        rows = lists.get(panes.focused or "")
+        rows = lists.get(panes.focused_pane or "")
         if rows is not None and (row := rows.selected):
             return str(row.data.ref) if row.data is not None and row.data.ref else None
         return panes.reader.document_view.viewport.current_reference
@@ -136,7 +136,7 @@ class ItemActions:
 
     # bookmarks
 
-    def bookmark(self) -> None:
+    def bookmark_item(self) -> None:
         """Bookmark the item with a note, or change the note of its bookmark."""
         reference = self.require_reference()
         if reference is None:
@@ -170,15 +170,17 @@ class ItemActions:
 
     def _get_title(self, reference: str) -> str:
         panes = self._main.panes
-        if panes.focused == "results" and (row := panes.results.list.selected):
+        if panes.focused_pane == "results" and (row := panes.results.list.selected):
             return str(row.data.title)
         contents = self._main.navigator.contents
         ref = parse_ref(reference)
         if contents and ref.conversation is not None:
-            info = contents.conversation(ref.conversation)
+            info = contents.find_conversation(ref.conversation)
             return info.name if info else ""
         return (
-            one_line(panes.reader.document_view.document.title) if panes.focused == "reader" else ""
+            one_line(panes.reader.document_view.document.title)
+            if panes.focused_pane == "reader"
+            else ""
         )
 
     # links
@@ -225,7 +227,7 @@ class ItemActions:
         if here is not None and here.kind == "subject":
             ref = resolve_subject_link(link.href, here.topic or "", here.slug or "")
         contents = main.navigator.contents
-        if ref and contents and contents.subject(ref.topic or "", ref.slug or ""):
+        if ref and contents and contents.find_subject(ref.topic or "", ref.slug or ""):
             main.open_target(make_target(ref))
             return
         main.status.flash(
@@ -241,7 +243,7 @@ class ItemActions:
         main = self._main
         program = "browser" if path is None else "system's viewer"
 
-        def act(choice: str | None) -> None:
+        def run_choice(choice: str | None) -> None:
             if choice == "copy":
                 self.copy_text(address, address)
             elif choice == "open":
@@ -258,11 +260,11 @@ class ItemActions:
             DialogOption("o", f"open it in the {program}", "", "open"),
             DialogOption("y", f"copy the {'address' if path is None else 'path'}", "", "copy"),
         ]
-        main.screen.app.push_screen(OptionsDialog(address, options), act)
+        main.screen.app.push_screen(OptionsDialog(address, options), run_choice)
 
     # editing
 
-    def edit(self) -> None:
+    def edit_subject(self) -> None:
         """Open the subject in the user's editor, at the line being read."""
         from kbtui.tui.external_programs import edit_file
 

@@ -39,7 +39,7 @@ def find_jump_targets(panes: PaneLayout, open_link: Callable[[], object]) -> lis
     shown = (panes.library, panes.reader, panes.citations, panes.results)
     for digit, pane in zip("1234", shown, strict=True):
         if pane.region.width:
-            go = lambda name=pane.id: panes.focus(FOCUS_TARGETS[name])  # noqa: E731
+            go = lambda name=pane.id: panes.focus_widget(FOCUS_TARGETS[name])  # noqa: E731
             found.append(JumpTarget(pane.region.right - 3, pane.region.y, digit, go))
     places = [*_find_rows(panes), *_find_links(panes, open_link)]
     return found + [
@@ -62,7 +62,7 @@ def _find_rows(panes: PaneLayout) -> Iterator[tuple[int, int, Callable[[], objec
         for line, row in found.iterate_visible_rows():
 
             def go(found: RowList = found, key: str = row.key, owner: object = pane) -> None:
-                panes.focus(f"#{found.id}")
+                panes.focus_widget(f"#{found.id}")
                 found.select(key)
                 owner.action_open()  # type: ignore[attr-defined]
 
@@ -84,7 +84,7 @@ def _find_links(
             continue
 
         def go(position: LinePosition = position, head: bool = bool(head)) -> None:
-            panes.focus("#document")
+            panes.focus_widget("#document")
             reader.viewport.cursor = position
             reader.update_view()
             if head:

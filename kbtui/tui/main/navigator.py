@@ -46,7 +46,7 @@ class NavigationHistory:
         self.at = at
 
     @property
-    def current(self) -> NavigationTarget | None:
+    def current_target(self) -> NavigationTarget | None:
         """The target being read, None if nothing was opened yet."""
         return self.targets[self.at] if self.targets else None
 
@@ -55,7 +55,7 @@ class NavigationHistory:
         if self.targets:
             self.targets[self.at] = self.targets[self.at]._replace(mark=mark)
 
-    def add(self, target: NavigationTarget) -> None:
+    def add_target(self, target: NavigationTarget) -> None:
         """Make `target` the current one, and drop the targets after the previous one."""
         del self.targets[self.at + 1 :]
         self.targets.append(target)
@@ -102,21 +102,21 @@ class Navigator:
         self.is_opening = False
         """Whether a target is being opened of which nothing is shown yet."""
         self.shown: NavigationTarget | None = None
-        """What the reader shows; differs from `history.current` while a hit is previewed."""
+        """What the reader shows; differs from `history.current_target` while a hit is previewed."""
 
-    def open(self, target: NavigationTarget, *, preview: bool = False) -> None:
+    def open_target(self, target: NavigationTarget, *, preview: bool = False) -> None:
         """Show a target; a preview is not added to the history."""
         if not preview:
             self.save_position()
-            current = self.history.current
+            current = self.history.current_target
             if not (current and current.is_same_document(target) and target.ref is None):
-                self.history.add(target)
+                self.history.add_target(target)
         self.show(target)
         self.is_opening = self.is_opening and not preview
 
     def save_position(self) -> None:
         """Store where the user is reading, unless the reader shows a preview."""
-        current = self.history.current
+        current = self.history.current_target
         if current is not None and current.is_same_document(self.shown):
             self.history.save_position(self._pane.document_view.viewport.make_anchor())
 
@@ -131,7 +131,7 @@ class Navigator:
 
     def end_preview(self) -> None:
         """Show again what was being read before a preview."""
-        current = self.history.current
+        current = self.history.current_target
         if current and current != self.shown and not current.is_same_document(self.shown):
             self.show(current)
 

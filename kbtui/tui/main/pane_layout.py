@@ -66,7 +66,7 @@ class PaneLayout:
     # focus
 
     @property
-    def focused(self) -> str | None:
+    def focused_pane(self) -> str | None:
         """The name of the focused pane, None if no pane has the focus."""
         return self._find_pane_name(self._screen.focused)
 
@@ -77,7 +77,7 @@ class PaneLayout:
             widget = widget.parent  # type: ignore[assignment]
         return None
 
-    def focus(self, selector: str) -> None:
+    def focus_widget(self, selector: str) -> None:
         """Focus a widget by its CSS selector, and show its pane."""
         target = self._screen.query_one(selector)
         self.show_pane(self._find_pane_name(target))
@@ -104,35 +104,36 @@ class PaneLayout:
             order = [
                 FOCUS_TARGETS[name]
                 for name in ("library", "reader", "citations")
-                if name not in self.folded or name == self.focused
+                if name not in self.folded_panes or name == self.focused_pane
             ]
         here = [
-            self._find_pane_name(self._screen.query_one(name)) == self.focused for name in order
+            self._find_pane_name(self._screen.query_one(name)) == self.focused_pane
+            for name in order
         ]
         now = here.index(True) if True in here else -1
-        self.focus(order[(now + step) % len(order)])
+        self.focus_widget(order[(now + step) % len(order)])
 
     # folding
 
     @property
-    def folded(self) -> list[str]:
+    def folded_panes(self) -> list[str]:
         """The names of the folded panes."""
         return [name for name in FOLDABLE if self._screen.has_class(f"no-{name}")]
 
     def fold_pane(self, name: str) -> bool:
         """Fold a pane if it has the focus; return False if it has not or cannot be folded."""
-        if name not in FOLDABLE or self.focused != name:
+        if name not in FOLDABLE or self.focused_pane != name:
             return False
         screen = self._screen
         if screen.has_class("-one"):
-            self.focus("#document")
+            self.focus_widget("#document")
             return True
         screen.remove_class("zoomed")
         if name == "citations":
             screen.remove_class("citing")
         if not (name == "citations" and screen.has_class("-two")):
             screen.add_class(f"no-{name}")
-        self.focus("#document")
+        self.focus_widget("#document")
         self.apply_widths()
         return True
 
@@ -140,8 +141,8 @@ class PaneLayout:
         """Fold and resize the panes as in the saved session."""
         for name in folded:
             self._screen.add_class(f"no-{name}")
-        if self.focused in folded and not self._screen.has_class("-one"):
-            self.focus("#document")  # A hidden pane cannot keep the focus.
+        if self.focused_pane in folded and not self._screen.has_class("-one"):
+            self.focus_widget("#document")  # A hidden pane cannot keep the focus.
         self.extra_widths = dict(extra_widths)
         self.apply_widths()
 

@@ -103,9 +103,15 @@ class MainScreen(StyledScreen):
             library, self.citations_pane, self.reader_pane.document_view
         )
         self.navigator = Navigator(library, clock, self.reader_pane, self.status, self._show_opened)
-        self.references = ReferenceNavigator(library, self.reader_pane, self.open)
+        self.references = ReferenceNavigator(library, self.reader_pane, self.open_target)
         context = MainContext(
-            self, library, self.panes, self.status, self.navigator, self.references, self.open
+            self,
+            library,
+            self.panes,
+            self.status,
+            self.navigator,
+            self.references,
+            self.open_target,
         )
         self.items = ItemActions(context)
         self.search = SearchController(context, self.items)
@@ -136,10 +142,10 @@ class MainScreen(StyledScreen):
         self.panes.apply_widths()
         is_reading = self.has_class("at-reader")
         self.set_focus(self.reader_pane.document_view if is_reading else self.library_pane.list)
-        self.citations_pane.say(NOTHING_TO_CITE)
-        self.call_after_refresh(self._start)
+        self.citations_pane.show_text(NOTHING_TO_CITE)
+        self.call_after_refresh(self._start_controllers)
 
-    def _start(self) -> None:
+    def _start_controllers(self) -> None:
         notices = self.navigator.notices = list(getattr(self.app, "problems", ()))
         if notices:
             # The home page lists all of them, but another page may be shown first.
@@ -157,7 +163,7 @@ class MainScreen(StyledScreen):
 
     # size, focus and the borders align_to_edges panes
 
-    def fit(self, size: Size) -> None:
+    def set_initial_size(self, size: Size) -> None:
         """Set the classes of a size before the first layout."""
         self.update_classes(self.panes.get_size_classes(size), update=False)
 
@@ -185,7 +191,7 @@ class MainScreen(StyledScreen):
         self._update_hints()
 
     def _update_hints(self) -> None:
-        name = self.panes.focused
+        name = self.panes.focused_pane
         self.panes.show_pane(name)
         input_id = (self.focused.id or "input") if isinstance(self.focused, Input) else ""
         scopes: tuple[Scope, ...] = (name, "everywhere") if name else ("everywhere",)  # type: ignore[assignment]
@@ -199,7 +205,7 @@ class MainScreen(StyledScreen):
             return
         from kbtui.tui.reader.copy_options import build_search_command, build_show_command
 
-        name, reader = self.panes.focused, self.reader_pane.document_view
+        name, reader = self.panes.focused_pane, self.reader_pane.document_view
         if name == "results" or self.search.is_open:
             command = build_search_command(self.search.query)
         elif name == "library":
@@ -228,7 +234,7 @@ class MainScreen(StyledScreen):
         command = find_command(binding.id or "") if binding else None
         is_about_item = command is not None and command.about == "item"
         is_in_pane = owner not in (None, self, self.app)
-        name = self.panes.focused
+        name = self.panes.focused_pane
         if name == "reader":
             return (reader_waits and is_in_pane) or (is_opening and is_about_item)
         if name == "citations":
@@ -243,7 +249,7 @@ class MainScreen(StyledScreen):
             if screen is not self and isinstance(screen, StyledScreen):
                 screen.handle_files_changed(event)
         if self.search.is_open:
-            self.search.repeat()
+            self.search.repeat_search()
         self.citations.load_using()
         target = self.navigator.shown
         if self.sync.may_have_changed(target.ref if target else None, event):
@@ -259,37 +265,38 @@ class MainScreen(StyledScreen):
         """Show or hide hidden subjects."""
         is_shown = self.library_pane.toggle_hidden()
         self.status.flash(f"Hidden subjects {'shown' if is_shown else 'not shown'}.")
-        self.search.repeat()
+        self.search.repeat_search()
 
     # opening
 
-    @on(LibraryPane.Open)
-    @on(CitationsPane.Open)
+    @on(LibraryPane.OpenRequested)
+    @on(CitationsPane.OpenRequested)
     @on(ReaderPane.OpenRequested)
     def _open_from_pane(
-        self, event: LibraryPane.Open | CitationsPane.Open | ReaderPane.OpenRequested
+        self,
+        event: LibraryPane.OpenRequested | CitationsPane.OpenRequested | ReaderPane.OpenRequested,
     ) -> None:
         event.stop()
-        self.open(event.place)
+        self.open_target(event.place)
 
-    def open(self, target: NavigationTarget) -> None:
+    def open_target(self, target: NavigationTarget) -> None:
         """Show a target in the reader, and focus it."""
-        self.search.leave()
-        self.navigator.open(target)
-        self.panes.focus("#document")
+        self.search.hide_results()
+        self.navigator.open_target(target)
+        self.panes.focus_widget("#document")
 
     def open_ref(self, ref: Ref | None) -> None:
         """Open the reference that another screen returned, if any."""
         if ref is not None:
-            self.open(make_target(ref))
+            self.open_target(make_target(ref))
 
     def _show_opened(self, document: Document, target: NavigationTarget, is_reload: bool) -> None:
         """Update citations, hints, session and library for what the navigator shows."""
         self.citations.show_document(document, target)
         self._update_hints()
         self.session.save_soon()
-        if not is_reload and target.ref and target == self.navigator.history.current:
-            self.library_pane.reveal(target)
+        if not is_reload and target.ref and target == self.navigator.history.current_target:
+            self.library_pane.select_target(target)
 
     @on(ReaderPane.PositionChanged)
     def _follow_reader(self, event: ReaderPane.PositionChanged) -> None:
@@ -304,7 +311,7 @@ class MainScreen(StyledScreen):
         if target:
             views = document.views
             view = event.view or views[(views.index(document.view) + 1) % len(views)]
-            self.navigator.open(target._replace(view=view, mark=None, words=()))
+            self.navigator.open_target(target._replace(view=view, mark=None, words=()))
 
     @on(ReaderPane.StatusMessage)
     def _show_remark(self, event: ReaderPane.StatusMessage) -> None:
@@ -334,11 +341,11 @@ class MainScreen(StyledScreen):
 
     def action_home(self) -> None:
         """Show the home page."""
-        self.open(HOME)
+        self.open_target(HOME)
 
     def action_prompt(self) -> None:
         """Show the whole <knowledge> prompt."""
-        self.open(PROMPT)
+        self.open_target(PROMPT)
 
     # the item that is selected or read
 
@@ -366,7 +373,7 @@ class MainScreen(StyledScreen):
 
     def action_bookmark(self) -> None:
         """Bookmark the item."""
-        self.items.bookmark()
+        self.items.bookmark_item()
 
     def action_link(self) -> None:
         """Follow a link on the line being read."""
@@ -374,7 +381,7 @@ class MainScreen(StyledScreen):
 
     def action_edit(self) -> None:
         """Open the subject in the user's editor."""
-        self.items.edit()
+        self.items.edit_subject()
 
     def action_export(self) -> None:
         """Export the conversation with its sources to a Markdown file."""
@@ -389,24 +396,24 @@ class MainScreen(StyledScreen):
     @on(Input.Changed, "#search")
     def _search_for_input(self, event: Input.Changed) -> None:
         event.stop()
-        self.completer.update(event.input)
+        self.completer.suggest_completions(event.input)
         self.search.set_query(event.value)
         self._update_command()
 
     @on(Input.Submitted, "#search")
     def _submit_search(self, event: Input.Submitted) -> None:
         event.stop()
-        self.search.submit(event.value)
+        self.search.submit_query(event.value)
 
     @on(SearchInput.EscapePressed)
     def _leave_search_input(self, event: SearchInput.EscapePressed) -> None:
         event.stop()
         self.search.leave_input()
 
-    @on(SearchInput.Recall)
-    def _recall_search(self, event: SearchInput.Recall) -> None:
+    @on(SearchInput.RecallRequested)
+    def _recall_search(self, event: SearchInput.RecallRequested) -> None:
         event.stop()
-        self.search.recall(event.step)
+        self.search.recall_query(event.step)
 
     @on(ResultsPane.HitOpened)
     def _open_hit(self, event: ResultsPane.HitOpened) -> None:
@@ -416,11 +423,11 @@ class MainScreen(StyledScreen):
     @on(ResultsPane.EndReached)
     def _load_more_hits(self, event: ResultsPane.EndReached) -> None:
         event.stop()
-        self.search.load_more()
+        self.search.load_more_hits()
 
     def action_close_results(self) -> None:
         """Close the results."""
-        self.search.close()
+        self.search.close_results()
 
     def action_change_search_mode(self) -> None:
         """Search in the next mode: both, keywords, meaning."""
@@ -450,14 +457,14 @@ class MainScreen(StyledScreen):
         if name == "search":
             self.search.focus_results()
             return
-        self.search.leave()
+        self.search.hide_results()
         self.navigator.end_preview()
         if self.panes.fold_pane(name):
             key = find_key_label(f"pane.{name}", self.configured_keys)
             if key and not self.has_class("-one"):
                 self.status.flash(f"{name.capitalize()} folded. Press {key} to unfold it.")
             return
-        self.panes.focus(FOCUS_TARGETS[name])
+        self.panes.focus_widget(FOCUS_TARGETS[name])
 
     def action_next_pane(self) -> None:
         """Focus the next pane."""
@@ -473,7 +480,7 @@ class MainScreen(StyledScreen):
 
     def action_widen(self, by: int) -> None:
         """Make the focused pane wider by some cells, or narrower if negative."""
-        self.panes.widen(self.panes.focused, by)
+        self.panes.widen(self.panes.focused_pane, by)
 
     def action_reset_panes(self) -> None:
         """Reset the widths of the panes, and unfold them."""
@@ -515,7 +522,7 @@ class MainScreen(StyledScreen):
             self.session.save_soon()
             return
         if not isinstance(choice, Command):
-            self.open(choice)
+            self.open_target(choice)
             return
         owners: dict[str, Widget] = {name: self.query_one(f"#{name}") for name in FOCUS_TARGETS}
         if choice.scope not in {*owners, "everywhere"}:
@@ -538,7 +545,7 @@ class MainScreen(StyledScreen):
         from kbtui.tui.bookmarks import BookmarksScreen
 
         screen = BookmarksScreen(self.library)
-        self.app.push_screen(screen, lambda target: self.open(target) if target else None)
+        self.app.push_screen(screen, lambda target: self.open_target(target) if target else None)
 
     def action_workshop(self) -> None:
         """Open the prompt workshop at the item."""

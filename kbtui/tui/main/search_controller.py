@@ -100,7 +100,7 @@ class SearchController:
 
     def focus_input(self) -> None:
         """Focus the input, to type a query."""
-        self._pane.fill()
+        self._pane.mount_list()
         screen = self._main.screen
         if screen.focused is not self._input:
             self._save_focus()
@@ -115,28 +115,28 @@ class SearchController:
             return
         self._save_focus()
         self._main.screen.add_class("searching")
-        self._main.panes.focus("#results-list")
-        self.repeat()
+        self._main.panes.focus_widget("#results-list")
+        self.repeat_search()
 
     def _save_focus(self) -> None:
-        name = self._main.panes.focused
+        name = self._main.panes.focused_pane
         if name and name != "results":
             self._focus_before = FOCUS_TARGETS[name]
 
     def leave_input(self) -> None:
         """Go from the input to the hits; close the search if there are none."""
         if self.is_open and (self._pane.list.rows or self._pane.answer is not None):
-            self._main.panes.focus("#results-list")
+            self._main.panes.focus_widget("#results-list")
         else:
-            self.close()
+            self.close_results()
 
-    def close(self) -> None:
+    def close_results(self) -> None:
         """Close the search, and focus what had the focus before it."""
-        self.leave()
+        self.hide_results()
         self._main.navigator.end_preview()
-        self._main.panes.focus(self._focus_before)
+        self._main.panes.focus_widget(self._focus_before)
 
-    def leave(self) -> None:
+    def hide_results(self) -> None:
         """Hide the results, because something else gets the focus."""
         if self._preview_timer:
             self._preview_timer.stop()
@@ -154,7 +154,7 @@ class SearchController:
             if recent is not None and query != one_line(recent, "strip"):
                 self._recent_index = -1
             self._unlogged, self._is_logged = None, False
-            self._start()
+            self._start_search()
         self._main.screen.set_class(bool(query), "searching")
         if query:
             self._main.panes.show_pane("results")
@@ -171,15 +171,15 @@ class SearchController:
         modes = list(MODES)
         self.set_mode(modes[(modes.index(self.mode) + 1) % len(modes)])
         if self.query:
-            self._start()
+            self._start_search()
         self._main.status.flash(f"Mode: {MODES[self.mode]}")
 
-    def repeat(self) -> None:
+    def repeat_search(self) -> None:
         """Search for the same query again, because the index has changed."""
         if self.query and self._answered_query == self.query:
             self._search_all()
 
-    def load_more(self) -> None:
+    def load_more_hits(self) -> None:
         """Search for twice as many hits, unless a search is under way."""
         from kbtui.search.models import MAX_HITS
 
@@ -189,7 +189,7 @@ class SearchController:
             self._limit = min(MAX_HITS, 2 * self._limit)
             self._search_all()
 
-    def _start(self) -> None:
+    def _start_search(self) -> None:
         self._full_worker.discard_results()
         self._keyword_worker.discard_results()
         self._must_open_first = False
@@ -199,7 +199,7 @@ class SearchController:
             self._timer.stop()
         if not self.query:
             self._answered_query = ""
-            self._pane.clear("Type to search.")
+            self._pane.show_text("Type to search.")
             return
         if not self._pane.list.rows:
             self.show_wait()
@@ -218,7 +218,7 @@ class SearchController:
             return
         describe_wait = self._main.status.describe_wait
         if self._pane.answer is None and self._answered_query != self.query:
-            self._pane.clear(describe_wait(has_answer=False) or "Searching …")
+            self._pane.show_text(describe_wait(has_answer=False) or "Searching …")
         elif self._pane.answer is not None and not self._pane.answer.hits:
             self._pane.show_wait(describe_wait(has_answer=True))
 
@@ -256,23 +256,23 @@ class SearchController:
         query = self.query
         seconds, follow_up = LOG_SECONDS, self.log_query
         if self._library.is_unfinished:
-            seconds, follow_up = REPEAT_SECONDS, self.repeat
+            seconds, follow_up = REPEAT_SECONDS, self.repeat_search
         self._pane.set_timer(seconds, lambda: follow_up() if query == self.query else None)
 
     def _show_answer(self, answer: Answer, *, refining: bool) -> None:
-        self._pane.show(answer, refining, same_query=self._answered_query == self.query)
+        self._pane.show_answer(answer, refining, same_query=self._answered_query == self.query)
         if not answer.hits:
             self._pane.show_wait(self._main.status.describe_wait(has_answer=True))
         self._answered_query = self.query
         self.question = self._make_question(mode=answer.mode, partial=answer.partial)
         if self._must_open_first and answer.hits:
-            self._open_selected()
+            self._open_selected_hit()
 
     def _report_failure(self, error: Exception) -> None:
         self._answered_query = ""
         self._has_failed = True
         self._must_open_first = False
-        self._pane.clear(f"The search failed: {one_line(str(error))}")
+        self._pane.show_text(f"The search failed: {one_line(str(error))}")
 
     # recent queries
 
@@ -288,24 +288,24 @@ class SearchController:
             lambda: self._library.log_search(answer, "dashboard"), lambda _: None, lambda _: None
         )
 
-    def recall(self, step: int) -> None:
+    def recall_query(self, step: int) -> None:
         """Put an earlier query into the input (1), or a later one (-1)."""
 
         def add(found: list[str]) -> None:
             self._recent_queries = list(dict.fromkeys([*self._recent_queries, *found]))
-            self._recall_loaded(step)
+            self._recall_from_list(step)
 
         if self._recent_index < 0:
             self._recent_worker.submit(self._read_recent_queries, add, lambda error: add([]))
         else:
-            self._recall_loaded(step)
+            self._recall_from_list(step)
 
     def _read_recent_queries(self) -> list[str]:
         from kbtui.userdata import UserData
 
         return UserData(self._library.workspace).query_log.recent_queries()
 
-    def _recall_loaded(self, step: int) -> None:
+    def _recall_from_list(self, step: int) -> None:
         if self._recent_queries:
             last = len(self._recent_queries) - 1
             index = self._recent_index = max(-1, min(self._recent_index + step, last))
@@ -313,21 +313,21 @@ class SearchController:
 
     # opening hits
 
-    def submit(self, text: str) -> None:
+    def submit_query(self, text: str) -> None:
         """Open the selected hit, or what `text` refers to if it is a reference."""
-        if not self._main.references.open_reference(text, self.open_selected):
-            self.open_selected()
+        if not self._main.references.open_reference(text, self.open_best_hit):
+            self.open_best_hit()
 
-    def open_selected(self) -> None:
+    def open_best_hit(self) -> None:
         """Open the selected hit, or the first one as soon as the query is answered."""
         if self._answered_query == self.query:
-            self._open_selected()
+            self._open_selected_hit()
         elif self._has_failed:
-            self._start()
+            self._start_search()
         else:
             self._must_open_first = True
 
-    def _open_selected(self) -> None:
+    def _open_selected_hit(self) -> None:
         self._must_open_first = False
         self._is_opening_hit = self._pane.list.selected is not None
         self._pane.action_open()
@@ -342,7 +342,7 @@ class SearchController:
             self._main.open_target(target)
         elif self.is_open and self._main.screen.classes & {"-three", "-wide"}:
             self._preview_timer = self._main.screen.set_timer(
-                PREVIEW_SECONDS, lambda: self._main.navigator.open(target, preview=True)
+                PREVIEW_SECONDS, lambda: self._main.navigator.open_target(target, preview=True)
             )
 
     # similar items and explanations
@@ -374,7 +374,7 @@ class SearchController:
         self.query, self._answered_query, self.question = "", "", None
         self._main.screen.add_class("searching")
         self._pane.show_similar(reference, answer)
-        self._main.panes.focus("#results-list")
+        self._main.panes.focus_widget("#results-list")
 
     def explain_hit(self, hit: Hit) -> None:
         """Explain the rank of a hit."""
@@ -391,7 +391,7 @@ class SearchController:
         """Ask for a reference, and explain why it is not in the results."""
         from kbtui.tui.framework.dialogs import LineDialog
 
-        current = self._main.navigator.history.current
+        current = self._main.navigator.history.current_target
         ref = current.ref if current else None
         known = str(ref) if ref and ref.kind != "topic" else ""
 
@@ -444,7 +444,7 @@ class QueryCompleter:
         self._has_index = has_index
         self._worker: LatestOnlyWorker | None = None
 
-    def update(self, entry: Input) -> None:
+    def suggest_completions(self, entry: Input) -> None:
         """Suggest completions for the text of an input."""
         self._worker = self._worker or LatestOnlyWorker(entry)
         text, cursor = entry.value, entry.cursor_position

@@ -154,9 +154,9 @@ class SessionManager:
             return  # The user opened something while the session was loaded.
         if session is not None:
             self._restore(session)
-        current = session.history.current if session else None
+        current = session.history.current_target if session else None
         if current is None:
-            navigator.open(first)
+            navigator.open_target(first)
         else:
             navigator.show(current)
 
@@ -204,7 +204,7 @@ class SessionManager:
             history=main.navigator.history,
             expanded=sorted(library.state.expanded) if library.contents is not None else None,
             hidden=library.state.hidden,
-            folded=main.panes.folded,
+            folded=main.panes.folded_panes,
             widths=dict(main.panes.extra_widths),
             theme=theme if theme != self._first_theme else "",
             mode=self._search.mode,

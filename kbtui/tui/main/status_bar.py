@@ -162,9 +162,9 @@ class StatusBar(TextLine):
     # the line
 
     def _update_line(self) -> None:
-        self.set_text(self._make_left(), self._make_right(self._index_text))
+        self.set_text(self._make_left_spans(), self._make_right_spans(self._index_text))
 
-    def _make_left(self) -> Spans:
+    def _make_left_spans(self) -> Spans:
         if self._flash:
             return self._flash
         if self._problem:
@@ -173,7 +173,7 @@ class StatusBar(TextLine):
             return [(" · ".join(self._activities.values()), "dim")]
         return [(self._workspace, "dim")]
 
-    def _make_right(self, text: str) -> Spans:
+    def _make_right_spans(self, text: str) -> Spans:
         mode: Spans = [(f" · mode: {self._search_mode}", "key")] if self._search_mode else []
         return [*self._sign, (text, self._index_role), *mode]
 
@@ -181,7 +181,12 @@ class StatusBar(TextLine):
         """Draw the left, and the longest form of the right that fits beside it."""
         width = self.content_size.width
         room = width - cell_width(self.left) - 2
-        forms: tuple[Spans, ...] = (self.right, self._make_right(self._short_text), self._sign, [])
+        forms: tuple[Spans, ...] = (
+            self.right,
+            self._make_right_spans(self._short_text),
+            self._sign,
+            [],
+        )
         right = next((form for form in forms if cell_width(form) <= room), [])
         return self.render_spans(align_to_edges(self.left, right, width) if y == 0 else [], width)
 
@@ -242,9 +247,9 @@ class KeyHints(StyledWidget):
     def render_line(self, y: int) -> Strip:
         """Draw the keys, the suggestions or the command."""
         width = self.content_size.width
-        return self.render_spans([] if y else self._make_spans(width), width)
+        return self.render_spans([] if y else self._make_hint_spans(width), width)
 
-    def _make_spans(self, width: int) -> Spans:
+    def _make_hint_spans(self, width: int) -> Spans:
         if self._command:
             key = find_key_label("help", self.keymap)
             help_hint = f"  {key} help" if key else ""

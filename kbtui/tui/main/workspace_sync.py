@@ -36,7 +36,7 @@ class WorkspaceSync:
         self._stop_listening: Callable[[], None] | None = None
 
     @cached_property
-    def _reader(self) -> SnapshotReader:
+    def _snapshot_reader(self) -> SnapshotReader:
         from kbtui.tui.library_snapshot import SnapshotReader
 
         return SnapshotReader(self._main.library)
@@ -95,7 +95,7 @@ class WorkspaceSync:
         answer = self._main.panes.results.answer
         if kind == "ready" and event.get("semantic") and answer and answer.degraded:
             # Semantic search became available: add its results to those of keywords.
-            self._search.repeat()
+            self._search.repeat_search()
         if kind == "changed":
             self.read_lists()
             self._main.screen.handle_files_changed(event)
@@ -118,7 +118,7 @@ class WorkspaceSync:
         def read() -> LibrarySnapshot | None:
             # Without the workspace, empty lists would look as if it had no topics.
             exists = self._main.library.workspace.jp.is_dir()
-            return self._reader.read() if exists else None
+            return self._snapshot_reader.read_snapshot() if exists else None
 
         self._snapshot_worker.submit(read, self._receive_snapshot, self._report_failure)
 
@@ -134,7 +134,7 @@ class WorkspaceSync:
     def _show_snapshot(self, snapshot: LibrarySnapshot) -> None:
         navigator = self._main.navigator
         navigator.contents = snapshot
-        self._main.panes.library.show(snapshot)
+        self._main.panes.library.show_snapshot(snapshot)
         if navigator.shown and navigator.shown.key == "home":
             navigator.reload()
         if snapshot.unread:
@@ -143,7 +143,7 @@ class WorkspaceSync:
     def _read_summaries(self, snapshot: LibrarySnapshot) -> None:
         """Read more summaries of conversations, which some filters and sort orders need."""
         self._details_worker.submit(
-            lambda: self._reader.read_summaries(snapshot),
+            lambda: self._snapshot_reader.read_summaries(snapshot),
             self._receive_summaries,
             self._report_failure,
         )
