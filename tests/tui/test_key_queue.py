@@ -117,7 +117,7 @@ async def test_a_citation_that_is_opened_right_after_another_turn_is_that_turns(
     book: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Long enough for the keys to arrive first, and shorter than a key waits.
-    monkeypatch.setattr(citations_pane, "TURNING_SECONDS", 1.0)
+    monkeypatch.setattr(citations_pane, "TURN_DELAY_SECONDS", 1.0)
     async with running(book.root) as tui:
         await tui.open("jp-c17800000001:3")
         await tui.until("No searches or tool")
@@ -178,10 +178,10 @@ async def test_a_mark_set_before_the_topics_are_read_is_set(book: Builder) -> No
 class Failing(WithoutEngine):
     """A library that cannot search."""
 
-    def lexical(self, question: Any) -> Any:
+    def search_keywords(self, question: Any) -> Any:
         raise OSError("no such disk")
 
-    search = lexical  # type: ignore[assignment]
+    search = search_keywords  # type: ignore[assignment]
 
 
 async def test_after_a_search_that_failed_no_key_waits_for_its_hits(book: Builder) -> None:

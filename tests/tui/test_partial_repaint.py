@@ -127,7 +127,7 @@ async def test_citations_of_an_opened_hit_are_its_own(book: Builder) -> None:
 PANES = {
     "library": ("#library-list", "animal-aaa", "animal-bbb"),
     "reader": ("#document", "Wombat aaa.", "Wombat bbb."),
-    "citations": ("#citations-list", "turn 1 · ", "Not used by any turn yet."),
+    "citations": ("#citations-list", "turn 1 · ", "Not used by any turn"),
     "results": ("#results-list", "A quokka.", "A hippo."),
 }
 """Pane -> its selector, and a text that it shows before and after a change."""

@@ -158,7 +158,9 @@ async def test_a_refined_answer_keeps_the_selected_row(book: Builder) -> None:
         await tui.press("down")
         assert pane.list.selected
         assert pane.list.selected.key == "b"
-        pane.show_answer(Answer("start", "hybrid", [hit("x"), hit("c"), hit("a"), hit("b")]), False, True)
+        pane.show_answer(
+            Answer("start", "hybrid", [hit("x"), hit("c"), hit("a"), hit("b")]), False, True
+        )
         assert pane.list.selected.key == "b"
         pane.show_answer(Answer("start", "hybrid", [hit("x"), hit("c")]), False, True)
         assert pane.list.selected is not None
