@@ -1,4 +1,4 @@
-"""The commands for search, index, references and care, as a person or a script runs them."""
+"""Tests of the commands for search, index and references, in a terminal and in scripts."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""TAB: what is offered, that it is quoted safely, and that nothing heavy is loaded for it."""
+"""Tests of completion: its candidates, safe quoting, and its imports."""
 
 import json
 import os
@@ -36,7 +36,7 @@ HOSTILE = [
 
 @pytest.fixture
 def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Builder:
-    """Two topics that are seen, one that is not, and two conversations."""
+    """Build two visible topics, a disabled one, and two conversations."""
     builder = Builder(tmp_path / "ws")
     builder.topics(
         notes={"title": "My Notes", "disabled": ["off"]},
@@ -55,12 +55,12 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Builder:
 
 
 def offered(line: str, cwd: Path | None = None) -> list[str]:
-    """What TAB offers at the end of a line, without a shell's quoting."""
+    """Return the candidates at the end of a line, without a shell's quoting."""
     return [word.split("\t")[0] for word in complete_line(line, cwd=cwd).split("\n") if word]
 
 
 def imported(line: str) -> set[str]:
-    """The modules that one TAB imports."""
+    """Return the modules that one TAB imports."""
     environment = completion_environment(line, "fish") | {"PYTHONPROFILEIMPORTTIME": "1"}
     command = [sys.executable, "-m", "kbtui.cli.main"]
     done = subprocess.run(
@@ -119,7 +119,7 @@ def test_another_workspace_may_be_named_before_or_after_the_command(
 
 @pytest.fixture
 def shell_home(built: Builder, tmp_path: Path) -> Iterator[Path]:
-    """A directory with `kbtui` as a shell finds it, and `args`, which says what it was given."""
+    """Make a directory for PATH with `kbtui`, and with `args`, which prints its arguments."""
     folder = tmp_path / "bin"
     folder.mkdir()
     for name, code in {

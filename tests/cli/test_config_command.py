@@ -1,4 +1,4 @@
-"""Settings: one declaration for what is checked, shown, exemplified and documented."""
+"""Tests that checks, `kbtui config`, its example and the documentation agree on the settings."""
 
 import json
 import re

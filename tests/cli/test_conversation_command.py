@@ -1,4 +1,4 @@
-"""`kbtui conversation` as a person or a script runs it: text, XML, JSON, a terminal, a pager."""
+"""Tests of `kbtui conversation`: text, XML, JSON, on a terminal and through a pager."""
 
 import base64
 import json
@@ -239,7 +239,7 @@ def test_an_option_that_names_nothing_is_refused_and_does_not_mean_all(
 
 
 def test_hints_name_options_and_no_tool(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The tools' own hints name arguments, which a person cannot type."""
+    """Hints of the tools name JSON arguments; the command must name its options."""
     write(
         root,
         ID + 9,
@@ -345,7 +345,7 @@ METADATA = {"last_activated_at": BASE_TIME}
 
 
 def damage() -> dict[str, tuple[dict[str, bytes], list[str]]]:
-    """Files of a damaged conversation, and what has to be said of it."""
+    """The files of a damaged conversation, and the expected message."""
     events = [
         element("turn_start", 0),
         element("chat_request", 1, content="Where?"),
@@ -590,7 +590,7 @@ def test_reading_into_a_closed_pipe_is_no_error(root: Path) -> None:
 
 
 def terminal(*words: str, command: str = "conversation", **environment: str) -> str:
-    """What a terminal of 80 columns gets."""
+    """Return the output on a terminal of 80 columns."""
     env = {**os.environ, "TERM": "xterm-256color", "PAGER": "", **environment}
     line = [sys.executable, "-m", "kbtui.cli.main", command, *words]
     child = pexpect.spawn(line[0], line[1:], env=env, dimensions=(24, 80), timeout=60)

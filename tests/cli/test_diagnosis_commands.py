@@ -1,4 +1,4 @@
-"""doctor, paths, log and man: what is wrong is found, explained, and can be sent to somebody."""
+"""Tests of doctor, paths, log and man, and of the redaction of logs."""
 
 import contextlib
 import json
@@ -43,7 +43,7 @@ def engine_log(built: Builder) -> Path:
 
 
 def found(capsys: pytest.CaptureFixture[str]) -> dict[tuple[str, str], str]:
-    """What the doctor says now, by area and state; messages of the same kind together."""
+    """Return the doctor's messages by area and state."""
     main(["doctor", "--json"])
     told: dict[tuple[str, str], str] = {}
     for one in json.loads(capsys.readouterr().out):
@@ -231,11 +231,11 @@ Traceback (most recent call last):
 ValueError: Mahnung-Meier
 
 Mahnung-Meier"""
-"""What a damaged catalog puts into an exception's message: quotes, lines, the look of a log."""
+"""A text that a damaged catalog may put into an exception: quotes, lines, the look of a log record."""
 
 
 def undecodable(path: Path) -> str:
-    """What SQLite says of a passage that is not UTF-8 any more."""
+    """Return SQLite's message about a passage that is no longer UTF-8."""
     with contextlib.closing(sqlite3.connect(path)) as db:
         db.execute("CREATE TABLE chunks (text TEXT)")
         db.execute("INSERT INTO chunks VALUES (CAST(? AS TEXT))", (PASSAGE.encode() + b"\xff",))

@@ -1,4 +1,4 @@
-"""`kbtui topics`, `learn` and `prompt` as a person or a script meets them."""
+"""Tests of `kbtui topics`, `learn` and `prompt`."""
 
 import json
 import subprocess

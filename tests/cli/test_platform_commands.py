@@ -1,4 +1,4 @@
-"""entries, entry, insights and source, as a person or a script runs them."""
+"""Tests of the commands entries, entry, insights and source."""
 
 import json
 import os
@@ -228,7 +228,7 @@ def test_without_a_trash_nothing_is_deleted_unless_that_is_said(built: Builder, 
 
 @pytest.fixture
 def page() -> Iterator[str]:
-    """The address of a page on a real server."""
+    """Return the address of a page on a local server."""
 
     class Answering(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

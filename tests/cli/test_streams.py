@@ -1,4 +1,4 @@
-"""Standard streams as a shell may leave them: closed, or in a locale without most characters."""
+"""Tests with closed standard streams, and in locales without most characters."""
 
 import os
 import subprocess

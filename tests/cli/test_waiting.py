@@ -1,4 +1,4 @@
-"""Commands that wait: they say so on a terminal, and Ctrl+C ends them cleanly."""
+"""Tests that commands show what they wait for, and that Ctrl+C ends them cleanly."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ from kbtui.engine.client import read_lock_file
 
 @pytest.fixture
 def stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Builder]:
-    """A workspace whose engine runs and does not answer: whoever asks it, waits."""
+    """Build a workspace whose engine runs and does not answer."""
     monkeypatch.setenv("KBTUI_MODEL", "off")
     monkeypatch.setenv("KBTUI_ENGINE_IDLE", "120")
     builder = Builder(tmp_path / "ws")
@@ -89,7 +89,7 @@ def test_who_waits_for_the_engine_says_so_and_can_be_interrupted(stopped: Builde
 
 
 def interrupted(child: pexpect.spawn) -> bool:
-    """Whether it ended as a shell calls 130.
+    """Whether a process ended with what a shell reports as 130.
 
     Python ends itself by the signal in place of the code where Ctrl+C came in one of its own
     `exec`s (as a dataclass is made), caught or not.
@@ -98,7 +98,7 @@ def interrupted(child: pexpect.spawn) -> bool:
 
 
 def wait_for_connection(pid: int) -> None:
-    """Until it is past its start, and asks the engine."""
+    """Wait until a process has started and asks the engine."""
     for _ in range(600):
         if psutil.Process(pid).net_connections("unix"):
             return

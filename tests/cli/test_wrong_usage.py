@@ -1,4 +1,4 @@
-"""Wrong arguments and outputs that take nothing: one line that says what is wrong, no traceback."""
+"""Tests that wrong arguments and failing outputs give one line and no traceback."""
 
 import os
 import shlex

@@ -1,4 +1,4 @@
-"""Whatever the engine does, a call ends: with an answer, with a private index, or given up."""
+"""Tests that every call ends, whatever the engine does: with an answer, a private index, or cancelled."""
 
 import os
 import shutil
@@ -36,7 +36,7 @@ def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bui
 
 
 class Call:
-    """A call in a thread of its own; `end` waits for what became of it."""
+    """A call in a thread of its own; `end` waits and returns its result or error."""
 
     def __init__(self, work: Callable[[], Any]) -> None:
         self.found: Any = None

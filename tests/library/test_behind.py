@@ -1,4 +1,4 @@
-"""An answer from an index that is behind the files says so, and why, on every front end."""
+"""Tests that an answer from an outdated index says so, and why, in every front end."""
 
 import os
 import resource
@@ -39,7 +39,7 @@ def library(built: Builder) -> Iterator[Library]:
 
 @pytest.fixture
 def full(built: Builder, library: Library) -> Iterator[None]:
-    """A subject that the running engine cannot take in, because the disk is full."""
+    """Add a subject that the running engine cannot index, because its disk is full."""
     with closing(library.connect_engine()) as engine:
         engine.request("refresh", wait=30)
         held = resource.prlimit(engine.pid, resource.RLIMIT_FSIZE)

@@ -1,4 +1,4 @@
-"""Both ends of citations: what a reference or a path names, its title, and whether it is gone."""
+"""Tests of both ends of citations, with titles and missing targets."""
 
 import subprocess
 import time
@@ -57,7 +57,7 @@ def sources(library: Library, name: str) -> list[str]:
 
 
 def until(is_so: Callable[[], bool]) -> None:
-    """Wait until the engine has noticed a change of the files."""
+    """Wait until the engine has noticed changed files."""
     end = time.monotonic() + 30
     while not is_so():
         assert time.monotonic() < end

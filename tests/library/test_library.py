@@ -1,4 +1,4 @@
-"""The library: one ranking for all, searches logged, references resolved."""
+"""Tests of the library: search, the query log and references."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""One question, one ranking: TUI, command, JP's tool, MCP, the Python API and its coroutine."""
+"""Tests that TUI, command, JP tool, MCP and the Python APIs give one question the same ranking."""
 
 import json
 import os
@@ -108,7 +108,7 @@ async def by_tui(
 
 
 def _settled(tui: Tui) -> bool:
-    """Whether the whole answer to what was typed is shown, meaning included."""
+    """Whether the TUI shows the complete answer, semantic hits included."""
     asker, answer = tui.main.search, tui.main.results_pane.answer
     return answer is not None and answer.query == asker.query and "adding meaning" not in tui.text
 

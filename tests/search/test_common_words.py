@@ -1,4 +1,4 @@
-"""Words that nearly every chunk has, in a large index."""
+"""Tests of words that nearly every chunk of a large index contains."""
 
 from collections.abc import Iterator
 from pathlib import Path

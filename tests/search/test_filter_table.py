@@ -1,4 +1,4 @@
-"""One table of filters: a row is enough for a filter to work everywhere it applies to."""
+"""Tests that one row of the filter table makes a filter work on all its surfaces."""
 
 import json
 from collections.abc import Iterator

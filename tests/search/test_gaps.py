@@ -1,4 +1,4 @@
-"""The gap list: what was asked for and is missing, and nothing that a filter or a mistake hid."""
+"""Tests of the gap list: queries whose subject is missing, but not queries with filters or mistakes."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -17,7 +17,7 @@ from kbtui.workspace import Settings
 
 @pytest.fixture
 def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Builder:
-    """Forty subjects about deploying, and one about an aardvark."""
+    """Build forty subjects about deploying and one about an aardvark."""
     monkeypatch.setenv("KBTUI_MODEL", "off")
     builder = Builder(workspace_root)
     builder.topics(guide={"title": "The Guide"})

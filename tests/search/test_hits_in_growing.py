@@ -1,4 +1,4 @@
-"""A hit in a conversation that is ahead of the index is checked in its turn."""
+"""Tests of hits in conversations that have grown since they were indexed."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,7 +40,7 @@ def ask(built: Builder, reader: IndexReader, query: str) -> Answer:
 
 
 def saying(answered: Answer, word: str) -> list[tuple[int | None, str]]:
-    """Turn and freshness of the hits that say the word themselves; others stand beside one."""
+    """Return turn and freshness of the hits whose own text contains the word."""
     return [(hit.turn, hit.freshness) for hit in answered.hits if word in hit.text.lower()]
 
 

@@ -1,4 +1,4 @@
-"""The query grammar: what people type means what they think, and mistakes say where they are."""
+"""Tests of the query grammar and of the positions of mistakes."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -100,7 +100,7 @@ def test_a_better_rank_never_lowers_a_score(lexical: list[int], semantic: list[i
 
 
 def test_what_was_embedded_first_gains_nothing_by_that() -> None:
-    """One chunk in fifty has a vector: the best keyword hits, which have none, stay in front."""
+    """With vectors for one chunk in fifty, the best keyword hits, which have none, stay first."""
     ranked = {"lexical": [1, 2, 3], "semantic": [3, 9, 8]}
     plain = fuse_rankings(ranked)
     assert max(plain, key=plain.__getitem__) == 3

@@ -1,4 +1,4 @@
-"""What `kbtui search` says beside its hits."""
+"""Tests of the notices that `kbtui search` prints with its hits."""
 
 from contextlib import closing
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The same files give the same answers, whatever happened to them before."""
+"""Tests that equal files give equal answers, whatever happened to them before."""
 
 import os
 import random
@@ -47,7 +47,7 @@ DIMENSION = 16
 
 
 class WordVectors:
-    """A model of meaning for tests: each word points somewhere of its own."""
+    """An embedding model for tests in which each word has a random direction of its own."""
 
     def encode(self, texts: Sequence[str]) -> Any:
         return np.stack([self._vector(text) for text in texts])
@@ -60,7 +60,7 @@ class WordVectors:
 
 
 class Bed:
-    """An index with vectors in a directory of its own, which follows a workspace."""
+    """An index with vectors in its own directory that is updated from a workspace."""
 
     def __init__(self, builder: Builder, cache: Path) -> None:
         self._builder, self._cache = builder, cache
@@ -116,7 +116,7 @@ class Bed:
 
 
 class History:
-    """A workspace to which things happen."""
+    """A workspace that changes at random."""
 
     def __init__(self, builder: Builder, seed: int) -> None:
         self.builder, self._random = builder, random.Random(seed)
@@ -127,7 +127,7 @@ class History:
             self._talk(number)
 
     def happen(self) -> None:
-        """An edit, a touch, a copy, a removal, a subject hidden or shown, a turn."""
+        """Make a random change: edit, touch, copy, removal, hiding, showing, or a new turn."""
         number = self._random.randrange(25)
         paths = [
             path for path in self.builder.root.glob("docs/*/*.md") if f"s{number}." in path.name

@@ -1,4 +1,4 @@
-"""Search: every text is a question, hits are true to the files, and the order is one order."""
+"""Tests of searching: every text is a valid query, hits match the files, and the order is stable."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""Filters in a query narrow both legs alike, never widen, and a mistake is pointed at."""
+"""Tests that filters in a query narrow both legs, never widen a search, and report mistakes."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
