@@ -89,7 +89,7 @@ def _format_command(name: str) -> Iterator[str]:
 
 
 def _format_usage(parser: ArgumentParser, text: str = "") -> Iterator[str]:
-    arguments = _format_action(parser)
+    arguments = _list_arguments(parser)
     parts = [f"\\fB{_escape_roff(parser.prog)}\\fR"]
     if any(one.option_strings for one in arguments):
         parts.append("[\\fIOPTION\\fR]...")
@@ -106,7 +106,7 @@ def _format_usage(parser: ArgumentParser, text: str = "") -> Iterator[str]:
     yield from _format_arguments(parser)
 
 
-def _format_action(parser: ArgumentParser) -> list[Action]:
+def _list_arguments(parser: ArgumentParser) -> list[Action]:
     """List the arguments of a parser, without those of every command and without subcommands."""
     return [
         one
@@ -120,7 +120,7 @@ def _format_value(one: Action) -> str:
 
 
 def _format_arguments(parser: ArgumentParser) -> Iterator[str]:
-    for one in _format_action(parser):
+    for one in _list_arguments(parser):
         value = "" if one.nargs == 0 else f" \\fI{_escape_roff(_format_value(one))}\\fR"
         names = ", ".join(f"\\fB{_escape_roff(name)}\\fR" for name in one.option_strings)
         text = one.help or ""

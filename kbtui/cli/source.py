@@ -110,7 +110,7 @@ def run_source(args: Namespace) -> int:
     return actions[args.action](workspace, UserData(workspace), args)
 
 
-# declaring
+# add, edit and approve
 
 
 def _make_block(args: Namespace) -> dict[str, Any]:
@@ -192,7 +192,7 @@ def _approve_source(workspace: Workspace, userdata: UserData, args: Namespace) -
     return 0
 
 
-# running
+# run
 
 
 def _run_sources(workspace: Workspace, userdata: UserData, args: Namespace) -> int:
@@ -249,7 +249,7 @@ def _format_documents(count: int) -> str:
     return "document" if count == 1 else "documents"
 
 
-# listing
+# ls
 
 
 def _list_sources(workspace: Workspace, userdata: UserData, args: Namespace) -> int:
@@ -310,7 +310,7 @@ def _format_source(shown: dict[str, Any]) -> str:
     return text + (f"    {one_line(shown['last_run_error'])}\n" if shown["last_run_error"] else "")
 
 
-# removing
+# rm
 
 
 def _remove_source(workspace: Workspace, userdata: UserData, args: Namespace) -> int:

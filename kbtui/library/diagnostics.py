@@ -218,7 +218,7 @@ def _check_knowledge(library: Library) -> Iterator[Finding]:
         yield Finding("knowledge", "wrong", str(problem))
     for problem in lint.lint_knowledge(knowledge):
         yield Finding("knowledge", "note", str(problem), _describe_subject(knowledge, problem))
-    yield from _list_further_names(knowledge)
+    yield from _check_hard_links(knowledge)
     yield from _check_installed_learn(library, knowledge)
 
 
@@ -242,7 +242,7 @@ def _check_installed_learn(library: Library, knowledge: Knowledge) -> Iterator[F
     yield Finding("knowledge", "note", f"{text}; `kbtui tools install` updates it")
 
 
-def _list_further_names(knowledge: Knowledge) -> Iterator[Finding]:
+def _check_hard_links(knowledge: Knowledge) -> Iterator[Finding]:
     """Find subjects whose file has further hard links, perhaps outside of the workspace."""
     found = []
     for topic in knowledge.topics:

@@ -430,7 +430,7 @@ def _is_content_word(word: QueryWord) -> bool:
 
 
 def _count_passages(word: QueryWord, searcher: Any) -> int:
-    """Return how many passages have a word, by the rarest of its tokens that are no function words."""
+    """Return how many passages have a word, by the rarest of its tokens that are not function words."""
     return min(
         (
             max(

@@ -287,7 +287,12 @@ class _FilterApplication:
             for value in values:
                 self._apply_date(row, part, row.read_date(value, self._now, self._zone))
         elif row.kind == "title":
-            found = set().union(*(self._find_titled(value) for value in values))
+            found = set().union(
+                *(
+                    _find_titles(self._reader, value, hidden=self._question.hidden)
+                    for value in values
+                )
+            )
             if part.excluded:
                 self._without.append((row.term, tuple(sorted(found))))
             else:
@@ -376,14 +381,8 @@ class _FilterApplication:
         for hidden in (False, True) if self._question.hidden else (False,):
             yield self._reader.open_keyword_index(hidden=hidden).searcher()
 
-    def _find_titled(self, value: str) -> set[str]:
-        """Return the ids of the entries whose title has all words of `value`."""
-        return _find_titles(
-            self._reader, value, hidden=self._question.hidden, most=MAX_TITLED_ENTRIES
-        )
 
-
-def _find_titles(reader: IndexReader, text: str, *, hidden: bool, most: int) -> set[str]:
+def _find_titles(reader: IndexReader, text: str, *, hidden: bool) -> set[str]:
     """Return the ids of the entries whose title has all words of `text`."""
     import tantivy
 
@@ -412,7 +411,7 @@ def _find_titles(reader: IndexReader, text: str, *, hidden: bool, most: int) -> 
         numbers = searcher.fast_field_values("chunk", addresses)
         owners = searcher.fast_field_values("owner", addresses)
         for number, owner in zip(numbers, owners, strict=True):
-            if number is not None and len(found) < most:
+            if number is not None and len(found) < MAX_TITLED_ENTRIES:
                 found.setdefault(owner, int(number))
     owned = {entry_id for _, entry_id in reader.get_chunks(list(found.values())).values()}
     if not unspaced:
