@@ -257,13 +257,7 @@ class StableScrollView(ScrollView, inherit_bindings=False):
         elif changed:
             self.refresh(*(Region(0, y, self.size.width, 1) for y in changed))
 
-    def refresh(
-        self,
-        *regions: Region,
-        repaint: bool = True,
-        layout: bool = False,
-        recompose: bool = False,
-    ) -> Self:
+    def refresh(self, *regions: Region, **options: bool) -> Self:
         """Repaint the given regions, or everything if the view is hidden.
 
         A hidden view has no size, so its changed lines are unknown; Textual would later show it with the lines
@@ -271,7 +265,7 @@ class StableScrollView(ScrollView, inherit_bindings=False):
         """
         if not self.region:
             regions = ()
-        return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
+        return super().refresh(*regions, **options)
 
 
 class BorderOnlyPane(Widget, inherit_bindings=False):
@@ -307,14 +301,10 @@ class BorderOnlyPane(Widget, inherit_bindings=False):
         """Return a blank line; children cover it."""
         return Strip.blank(self.size.width, self.visual_style.rich_style)
 
-    def refresh(
-        self,
-        *regions: Region,
-        repaint: bool = True,
-        layout: bool = False,
-        recompose: bool = False,
-    ) -> Self:
+    def refresh(self, *regions: Region, **options: bool) -> Self:
         """Repaint the pane; while the border text is being set, only that line."""
-        if self._repaint_region is not None and not (regions or layout or recompose):
+        if self._repaint_region is not None and not (
+            regions or options.get("layout") or options.get("recompose")
+        ):
             regions = (self._repaint_region,)
-        return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
+        return super().refresh(*regions, **options)

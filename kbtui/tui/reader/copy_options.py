@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from kbtui.refs import parse_ref
@@ -101,19 +102,13 @@ def build_show_command(document: Document, reference: str | None) -> str | None:
     if reference is None:
         return None
     if document.key.startswith("topic:") and document.ref == reference:
-        return f"kbtui learn {_quote_word(reference)}"
+        return f"kbtui learn {quote(reference)}"
     if document.view == "learn" and document.ref and "/" in document.ref:
         topic, _, slug = document.ref.partition("/")
-        return f"kbtui learn {_quote_word(topic)} {_quote_word(slug)}"
-    return f"kbtui show {_quote_word(reference)}"
+        return f"kbtui learn {quote(topic)} {quote(slug)}"
+    return f"kbtui show {quote(reference)}"
 
 
 def build_search_command(query: str) -> str:
     """Return the command that runs the same search."""
-    return f"kbtui search {_quote_word(query)}" if query else "kbtui search WORDS"
-
-
-def _quote_word(word: str) -> str:
-    import shlex
-
-    return shlex.quote(word)
+    return f"kbtui search {quote(query)}" if query else "kbtui search WORDS"
