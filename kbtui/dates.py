@@ -126,19 +126,19 @@ def parse_time_zone(name: str) -> tzinfo:
 
 
 Clock = Callable[[], datetime]
-"""Gives the present moment, aware."""
+"""A function that returns the present time, with its zone."""
 
 _MONTH_NAMES = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 _DAY_NAMES = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 
 
 def get_local_time() -> datetime:
-    """The present moment in local time."""
+    """Return the present time in local time."""
     return datetime.now(UTC).astimezone()
 
 
 def format_day(day: date, today: date) -> str:
-    """`Today`, `Yesterday`, a weekday within the week, else a short date."""
+    """Format a day as `Today`, `Yesterday`, a weekday of the last week, or a short date."""
     days = (today - day).days
     if days == 0:
         return "Today"
@@ -150,11 +150,11 @@ def format_day(day: date, today: date) -> str:
 
 
 def format_age(when: datetime, present: datetime) -> str:
-    """`now`, `5 min` or `3 h` for what was today, else its day; `Dec 2025` of another year."""
+    """Format an age as `now`, `5 min` or `3 h` today, else as a day, or as `Dec 2025`."""
     local = when.astimezone(present.tzinfo)
     if local.date() != present.date():
         label = format_day(local.date(), present.date())
-        # Of another year the day matters less than the room that a title has.
+        # In another year the day is left out: the title next to it needs the space.
         return label.partition(" ")[2] if local.year != present.year and " " in label else label
     minutes = int((present - local).total_seconds()) // 60
     if minutes < 1:
@@ -163,13 +163,13 @@ def format_age(when: datetime, present: datetime) -> str:
 
 
 def format_date(day: date, today: date) -> str:
-    """`31 Jul` within the year, else `13 May 2024`."""
+    """Format a date as `31 Jul` in this year, else as `13 May 2024`."""
     label = f"{day.day} {_MONTH_NAMES[day.month - 1]}"
     return label if day.year == today.year else f"{label} {day.year}"
 
 
 def format_time_or_date(when: datetime, present: datetime) -> str:
-    """A point in time where room is scarce: `14:05` today, else its date alone."""
+    """Format a time in few columns: `14:05` today, else the date alone."""
     local = when.astimezone(present.tzinfo)
     if local.date() == present.date():
         return f"{local:%H:%M}"
@@ -177,7 +177,7 @@ def format_time_or_date(when: datetime, present: datetime) -> str:
 
 
 def format_time(when: datetime, present: datetime) -> str:
-    """A point in time: `14:05` today, else with its date."""
+    """Format a time as `14:05` today, else with its date."""
     local = when.astimezone(present.tzinfo)
     time = f"{local:%H:%M}"
     return (
@@ -188,7 +188,7 @@ def format_time(when: datetime, present: datetime) -> str:
 
 
 def format_iso_day(seconds: float) -> str:
-    """The local day of a time stamp, `2026-05-13`; `?` where there is no such day."""
+    """Format the local day of Unix seconds as `2026-05-13`; `?` if there is no such day."""
     try:
         return datetime.fromtimestamp(seconds).date().isoformat()
     except (ValueError, OverflowError, OSError):

@@ -36,7 +36,7 @@ def write_file(path: Path, data: bytes, *, is_new: bool = False) -> None:
 
     With `is_new` the file must not exist. Raises `OSError` and leaves the file unchanged then.
     """
-    staged = stage_file(path, data)
+    staged = write_staged_file(path, data)
     try:
         if is_new:
             place_new_file(staged, path)
@@ -47,7 +47,7 @@ def write_file(path: Path, data: bytes, *, is_new: bool = False) -> None:
             staged.unlink(missing_ok=True)
 
 
-def stage_file(path: Path, data: bytes) -> Path:
+def write_staged_file(path: Path, data: bytes) -> Path:
     """Write `data` to a hidden file next to `path`, with the permissions of `path` if it exists.
 
     The caller renames it to `path`. Raises `OSError`, such as for a full disk.
@@ -107,12 +107,12 @@ def replace_files(changes: Sequence[FileReplacement]) -> None:
             for path, _, new in changes:
                 if new is not None:
                     _make_directories(path.parent, undo)
-                    staged[path] = stage_file(path, new)
-                    undo.callback(_attempt, staged[path].unlink)
+                    staged[path] = write_staged_file(path, new)
+                    undo.callback(_call_ignoring_os_errors, staged[path].unlink)
             for path, old, _ in changes:
                 if old is None:
                     place_new_file(staged[path], path)
-                    undo.callback(_attempt, path.unlink)
+                    undo.callback(_call_ignoring_os_errors, path.unlink)
                     continue
                 if path.is_symlink() or path.read_bytes() != old:
                     raise WorkspaceError(
@@ -124,7 +124,7 @@ def replace_files(changes: Sequence[FileReplacement]) -> None:
                     staged[path].replace(path)
                 else:
                     path.unlink()
-                undo.callback(_attempt, write_file, path, old)
+                undo.callback(_call_ignoring_os_errors, write_file, path, old)
         except OSError as error:
             message = f"{(error.strerror or str(error)).lower()}; nothing was changed"
             raise WorkspaceError(message, where=str(path)) from error
@@ -138,10 +138,10 @@ def _make_directories(directory: Path, undo: ExitStack) -> None:
         directory = directory.parent
     for directory in reversed(missing):
         directory.mkdir()
-        undo.callback(_attempt, directory.rmdir)
+        undo.callback(_call_ignoring_os_errors, directory.rmdir)
 
 
-def _attempt(step: Callable[..., object], *arguments: object) -> None:
+def _call_ignoring_os_errors(step: Callable[..., object], *arguments: object) -> None:
     with suppress(OSError):
         step(*arguments)
 

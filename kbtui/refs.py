@@ -88,7 +88,7 @@ def make_conversation_ref(
     return Ref("conversation", conversation=conversation, turn=turn, call=call)
 
 
-def jp_conversation_id(digits: str) -> str:
+def make_jp_conversation_id(digits: str) -> str:
     """Return the id of a JP conversation for the digits in its directory's name."""
     return f"jp-c{int(digits)}"
 
@@ -98,7 +98,7 @@ def is_jp_id(number: int) -> bool:
     return 0 <= number <= _LARGEST_JP_ID
 
 
-def jp_creation_time(conversation: str) -> datetime:
+def get_jp_creation_time(conversation: str) -> datetime:
     """Return when a JP conversation was created: its id counts tenths of seconds since 1970."""
     seconds, tenths = divmod(int(conversation.removeprefix("jp-c")), 10)
     return datetime.fromtimestamp(seconds, UTC).replace(microsecond=tenths * 100_000)
@@ -144,13 +144,13 @@ def parse_ref(text: str, exists: Callable[[str, str], bool] | None = None) -> Re
     if match := re.fullmatch(_LINK, text):
         selected = re.search(_SELECTED, match[3] or "")
         ref = make_conversation_ref(
-            jp_conversation_id(match[1]), int(selected[1]) if selected else None
+            make_jp_conversation_id(match[1]), int(selected[1]) if selected else None
         )
         return ref._replace(workspace=match[2])
     if match := re.fullmatch(_CONVERSATION, text) or re.fullmatch(_SHORTHAND, text):
         conversation, workspace, *rest = match.groups()
         numbers = (int(part) if part else None for part in rest)
-        return make_conversation_ref(jp_conversation_id(conversation), *numbers)._replace(
+        return make_conversation_ref(make_jp_conversation_id(conversation), *numbers)._replace(
             workspace=workspace
         )
     if "/" in text:

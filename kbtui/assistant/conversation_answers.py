@@ -489,7 +489,7 @@ def _format_items_xml(
     lines = [f"<{tag}>"]
     for key, value in answer.items():
         if key != name:
-            lines += _field_lines(key, value, 2)
+            lines += _make_field_lines(key, value, 2)
     items = [format_item(item) for item in answer[name]]
     lines += [f"  <{name}>", *items, f"  </{name}>"] if items else [f"  <{name}></{name}>"]
     return "\n".join([*lines, f"</{tag}>"])
@@ -505,11 +505,11 @@ def format_entry_xml(entry: Mapping[str, Any]) -> str:
     lines = ["    <conversation>"]
     for name, value in entry.items():
         if name != "labels":
-            lines += _field_lines(name, value, 6)
+            lines += _make_field_lines(name, value, 6)
         elif entry["labels"]:
             lines.append("      <labels>")
             for key, text in entry["labels"].items():
-                lines += _field_lines("label", f"{key}={text}" if text else key, 8)
+                lines += _make_field_lines("label", f"{key}={text}" if text else key, 8)
             lines.append("      </labels>")
     return "\n".join([*lines, "    </conversation>"])
 
@@ -518,13 +518,13 @@ def format_hit_xml(hit: dict[str, Any]) -> str:
     """Format one hit, indented."""
     lines = ["    <hit>"]
     for name, value in hit.items():
-        lines += _field_lines(name, value, 6)
+        lines += _make_field_lines(name, value, 6)
     return "\n".join([*lines, "    </hit>"])
 
 
 def format_turn_xml(turn: Mapping[str, Any]) -> str:
     """Format one turn, indented."""
-    lines = ["    <turn>", *_field_lines("turn", turn["turn"], 6)]
+    lines = ["    <turn>", *_make_field_lines("turn", turn["turn"], 6)]
     events = turn["events"]
     if not events:
         return "\n".join([*lines, "      <events></events>", "    </turn>"])
@@ -540,7 +540,7 @@ def format_event_xml(event: Mapping[str, Any]) -> str:
         if name == "arguments":
             lines.append(f"          <arguments>\n{fence_json(value)}\n          </arguments>")
         else:
-            lines += _field_lines(name, value, 10)
+            lines += _make_field_lines(name, value, 10)
     return "\n".join([*lines, "        </event>"])
 
 
@@ -560,7 +560,7 @@ def escape_xml(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _field_lines(name: str, value: Any, indent: int) -> Iterator[str]:
+def _make_field_lines(name: str, value: Any, indent: int) -> Iterator[str]:
     if value is None:
         return
     if isinstance(value, bool):

@@ -316,7 +316,7 @@ def _search_conversations(
         if "title" in query.scopes:
             titles = _match_title(info.title, pattern, masked=query.masked)
         if titles or events.count or problem or info.events_path is None:
-            info = add_last_event(info.with_counts(None, last_event_at))
+            info = add_last_event(info.copy_with_counts(None, last_event_at))
             results.append(_GrepResult(info, titles, events, problem))
     results.sort(
         key=lambda one: (get_last_activity(one.info), one.info.created_at, one.info.id),
@@ -529,9 +529,9 @@ class _ShortenableText:
 
     def __init__(self, text: str, replace: Callable[[str], None], is_json: bool) -> None:
         self.text, self.replace, self.is_json = text, replace, is_json
-        self.size = self.measure(text)
+        self.size = self.measure_xml(text)
 
-    def measure(self, text: str) -> int:
+    def measure_xml(self, text: str) -> int:
         """Return the number of characters of a text in the XML."""
         return len(escape_xml(format_json(text) if self.is_json else text))
 
@@ -542,7 +542,7 @@ class _ShortenableText:
         keep = min(size, len(self.text))
         while keep > 0:
             shown = _cut_middle(self.text, keep)
-            taken = self.measure(shown)
+            taken = self.measure_xml(shown)
             if taken <= size:
                 break
             keep = min(keep - 1, keep * size // taken)

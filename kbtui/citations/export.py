@@ -191,9 +191,9 @@ def format_citing_turn(cite: Citation) -> str:
 
 def _format_citation_date(cite: Citation) -> str:
     """Return the local time of a citation; without one, the time its conversation was created."""
-    from kbtui.refs import jp_creation_time
+    from kbtui.refs import get_jp_creation_time
 
-    time = cite.timestamp or jp_creation_time(cite.conversation)
+    time = cite.timestamp or get_jp_creation_time(cite.conversation)
     return f"{time.astimezone():%Y-%m-%d %H:%M}"
 
 

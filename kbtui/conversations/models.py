@@ -56,7 +56,7 @@ class ConversationInfo:
         """The title, or "Untitled"."""
         return self.title or "Untitled"
 
-    def with_counts(self, count: int | None, last: datetime | None) -> "ConversationInfo":
+    def copy_with_counts(self, count: int | None, last: datetime | None) -> "ConversationInfo":
         """Return a copy with this number of events and this time of the last one.
 
         `dataclasses.replace` takes ten times as long, which a list of thousands shows.

@@ -93,7 +93,7 @@ def load_conversation(
 
     `progress` is called while a long one is read, with the conversation so far.
     """
-    return get_format(info).load(info, progress)
+    return get_format(info).load_conversation(info, progress)
 
 
 def check_conversation(info: ConversationInfo) -> ConversationInfo:

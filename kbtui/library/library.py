@@ -114,7 +114,7 @@ class Library(ReferenceReader):
         """Return the tools, models and turns of a conversation; parses its whole file."""
         from kbtui.conversations.repository import get_format
 
-        return get_format(info).summarize(info)
+        return get_format(info).summarize_conversation(info)
 
     def find_conversation(self, conversation: str) -> ConversationInfo:
         """Return a conversation's metadata, without its events; raises `NothingFound`."""

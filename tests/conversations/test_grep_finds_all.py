@@ -74,7 +74,7 @@ def search_every_line(data: bytes, query: GrepQuery) -> list[tuple[str, int, str
     needle = LinePattern(query.pattern, query.ignore_case)
     builder = EventParser()
     for batch in read_array(data, []):
-        builder.add(batch)
+        builder.add_elements(batch)
     builder.finish()
     return [
         (get_role(event.kind), turn.number, line.removesuffix("\r"))
@@ -247,6 +247,6 @@ def test_an_entry_with_counts_is_what_dataclasses_would_make(jp: Path) -> None:
     write(jp, Stream().turn().ask("hit"))
     (info,) = list_conversations(workspace_at(jp.parent), counts=False)
     last = datetime(2026, 1, 1, tzinfo=UTC)
-    counted = info.with_counts(7, last)
+    counted = info.copy_with_counts(7, last)
     assert counted == replace(info, events_count=7, last_event_at=last)
     assert info.events_count is None

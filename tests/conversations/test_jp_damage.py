@@ -485,7 +485,7 @@ def test_no_elements_at_all_raise(elements: list[object]) -> None:
     from kbtui.conversations.formats.jp.event_parser import EventParser
 
     builder = EventParser()
-    builder.add(elements)
+    builder.add_elements(elements)
     builder.finish()
     assert builder.count == len(elements)
     for turn in builder.turns:

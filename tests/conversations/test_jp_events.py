@@ -12,7 +12,7 @@ from jp_files import BASE, Stream, dump, events_of, load, standard, texts, url_s
 from kbtui.conversations.formats.jp.event_parser import EventParser
 from kbtui.conversations.models import Event, Turn
 from kbtui.dates import format_timestamp, parse_timestamp
-from kbtui.refs import jp_creation_time
+from kbtui.refs import get_jp_creation_time
 
 
 def test_a_conversation_of_today_reads_as_it_was_said(jp: Path) -> None:
@@ -430,7 +430,7 @@ def test_turns_are_numbered_as_jp_numbers_them(kinds: list[str], size: int) -> N
     elements = [_element(kind, number) for number, kind in enumerate(kinds)]
     builder = EventParser()
     for start in range(0, len(elements), size):
-        builder.add(elements[start : start + size])
+        builder.add_elements(elements[start : start + size])
         builder.finish()
     counted = [kind for kind in kinds if kind in {"turn_start", "chat_request", "chat_response"}]
     # A marker starts a turn; so does an event before the first marker.
@@ -463,7 +463,7 @@ def test_each_answer_goes_to_the_oldest_request_of_its_id(moves: list[tuple[bool
             queue = waiting.get(name, [])
             expected[number] = queue.pop(0) if queue else None
     builder = EventParser()
-    builder.add(stream.elements)
+    builder.add_elements(stream.elements)
     found = {
         event.index: event.request.index if event.request else None
         for event in _flat(builder.turns)
@@ -510,7 +510,7 @@ def test_a_fraction_of_any_length_keeps_its_microseconds(nanoseconds: int) -> No
 
 
 def test_an_id_is_its_time_and_shown_times_sort_as_text() -> None:
-    assert format_timestamp(jp_creation_time("jp-c17648402467")) == "2025-12-04T09:24:06.700Z"
+    assert format_timestamp(get_jp_creation_time("jp-c17648402467")) == "2025-12-04T09:24:06.700Z"
     times = [parse_timestamp("2026-01-01T00:00:00Z"), parse_timestamp("2026-01-01T00:00:00.5Z")]
     assert format_timestamp(times[0]) < format_timestamp(times[1])  # type: ignore[operator]
     assert format_timestamp(None) is None

@@ -88,7 +88,7 @@ class ConversationFormat(Protocol):
     def add_event_count(self, info: ConversationInfo) -> ConversationInfo:
         """Return `info` with `events_count` and `last_event_at`."""
 
-    def load(
+    def load_conversation(
         self, info: ConversationInfo, progress: Callable[[Conversation], None] | None = None
     ) -> Conversation:
         """Load a conversation. Never raises: `problems` says what is wrong.
@@ -110,5 +110,5 @@ class ConversationFormat(Protocol):
     def decode_turns(self, info: ConversationInfo) -> DecodedTurns:
         """Decode all turns for searching, without metadata and configuration. Never raises."""
 
-    def summarize(self, info: ConversationInfo) -> ConversationSummary:
+    def summarize_conversation(self, info: ConversationInfo) -> ConversationSummary:
         """Return what was used in a conversation, without decoding its texts. Never raises."""

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
         add_last_event,
         decode_turns,
         has_parts,
-        load,
         load_beginning,
+        load_conversation,
         load_part,
-        summarize,
+        summarize_conversation,
     )
 
 __all__ = [
@@ -33,10 +33,10 @@ __all__ = [
     "find_trash",
     "has_parts",
     "list_live_names",
-    "load",
     "load_beginning",
+    "load_conversation",
     "load_part",
-    "summarize",
+    "summarize_conversation",
 ]
 
 

@@ -32,7 +32,7 @@ class ConfigState:
         self.model: str | None = None
         self.attachments: list[str] = []
 
-    def apply(self, config: Any) -> None:
+    def apply_config(self, config: Any) -> None:
         """Merge a base configuration or a delta; values of the wrong type are ignored."""
         if not isinstance(config, dict):
             return
@@ -129,7 +129,7 @@ class EventParser:
         self._open_message: Event | None = None
         self._message_texts: list[str] = []
 
-    def add(self, elements: list[Any]) -> None:
+    def add_elements(self, elements: list[Any]) -> None:
         """Parse the next elements."""
         parsers = _PARSERS
         for index, element in enumerate(elements, self.count):
@@ -191,7 +191,7 @@ class EventParser:
             if type(author) is str:
                 event.author = author
             else:
-                self._report(event, "its author is not a string")
+                self._report_event_problem(event, "its author is not a string")
         if "schema" in element:
             event.data = element["schema"]
         if resources := element.get("resources"):
@@ -202,7 +202,7 @@ class EventParser:
         try:
             count, text = format_resources(resources)
         except RecursionError:
-            self._report(event, "its resources are nested too deeply")
+            self._report_event_problem(event, "its resources are nested too deeply")
             return
         self.resources += count
         event.text = f"{event.text}\n\n{text}" if event.text else text
@@ -235,7 +235,7 @@ class EventParser:
             event.data = data
         else:
             event = self._append_event("message", index, element, "", "message")
-            self._report(event, "it has neither message nor reasoning nor data")
+            self._report_event_problem(event, "it has neither message nor reasoning nor data")
 
     def _parse_tool_request(self, index: int, element: _Element) -> None:
         arguments = element.get("arguments", {})
@@ -246,17 +246,17 @@ class EventParser:
         if type(name) is str:
             event.name = name
         else:
-            self._report(event, "it has no name")
+            self._report_event_problem(event, "it has no name")
         if type(arguments) is dict:
             try:
                 event.arguments = decode_value(arguments)
             except RecursionError:
                 event.arguments = {}
-                self._report(event, "its arguments are nested too deeply")
+                self._report_event_problem(event, "its arguments are nested too deeply")
         else:
             event.arguments = {}
             event.text = format_json(arguments)
-            self._report(event, "its arguments are not an object")
+            self._report_event_problem(event, "its arguments are not an object")
         self._add_request(event, element, self._open_calls)
 
     def _parse_tool_response(self, index: int, element: _Element) -> None:
@@ -268,7 +268,7 @@ class EventParser:
         error = element.get("is_error", element.get("isError"))
         event.is_error = error is True
         if type(error) is not bool:
-            self._report(event, "it has no is_error")
+            self._report_event_problem(event, "it has no is_error")
         self._pair_response(event, element, self._open_calls)
 
     def _parse_inquiry_request(self, index: int, element: _Element) -> None:
@@ -280,7 +280,7 @@ class EventParser:
             name = source.get("name") or source.get("source")
             event.name = name if type(name) is str else None
         else:
-            self._report(event, "it has no source")
+            self._report_event_problem(event, "it has no source")
         self._add_request(event, element, self._open_questions)
 
     def _parse_inquiry_response(self, index: int, element: _Element) -> None:
@@ -289,7 +289,7 @@ class EventParser:
         event = self._append_event("inquiry_response", index, element, text, "answer")
         event.data = answer
         if "answer" not in element:
-            self._report(event, "it has no answer")
+            self._report_event_problem(event, "it has no answer")
         self._pair_response(event, element, self._open_questions)
 
     def _parse_config_delta(self, index: int, element: _Element) -> None:
@@ -300,7 +300,7 @@ class EventParser:
         delta = element.get("delta", element)
         if type(delta) is not dict:
             self._add_problem(f"element {index} (config_delta): its delta is not an object")
-        self.config.apply(delta)
+        self.config.apply_config(delta)
 
     def _parse_compaction(self, index: int, element: _Element) -> None:
         first, last = element.get("from_turn"), element.get("to_turn")
@@ -351,12 +351,12 @@ class EventParser:
             self._decode_non_string(event, element, text, field)
         turn.events.append(event)
         if time is None:
-            self._report(event, "its timestamp cannot be read")
+            self._report_event_problem(event, "its timestamp cannot be read")
         if "metadata" in element:
             if type(metadata := element["metadata"]) is dict:
                 event.metadata = self._decode_metadata(event, metadata)
             else:
-                self._report(event, "its metadata is not an object")
+                self._report_event_problem(event, "its metadata is not an object")
         return event
 
     def _decode_non_string(self, event: Event, element: _Element, value: Any, field: str) -> None:
@@ -368,7 +368,7 @@ class EventParser:
         if text is None:
             event.text = format_json(value)
             what = f"its {field} is not a string" if field in element else f"it has no {field}"
-            self._report(event, what)
+            self._report_event_problem(event, what)
         else:
             event.text = text
 
@@ -383,7 +383,7 @@ class EventParser:
         self._calls = 0
         return turn
 
-    def _report(self, event: Event, what: str) -> None:
+    def _report_event_problem(self, event: Event, what: str) -> None:
         event.problem = f"{event.problem}; {what}" if event.problem else what
         self._add_problem(f"element {event.index} ({event.kind}): {what}")
 
@@ -397,14 +397,14 @@ class EventParser:
         try:
             return _decode_metadata_values(metadata)
         except RecursionError:
-            self._report(event, "its metadata is nested too deeply")
+            self._report_event_problem(event, "its metadata is nested too deeply")
             return {}
 
     def _add_request(self, event: Event, element: _Element, waiting: _OpenRequests) -> None:
         """Remember a request until its response comes."""
         identity = element.get("id")
         if type(identity) is not str:
-            self._report(event, "it has no id")
+            self._report_event_problem(event, "it has no id")
             return
         event.call_id = identity
         if identity not in waiting:
@@ -418,7 +418,7 @@ class EventParser:
         """Pair a response with the oldest open request of its id: ids repeat."""
         identity = element.get("id")
         if type(identity) is not str:
-            self._report(event, "it has no id")
+            self._report_event_problem(event, "it has no id")
             return
         event.call_id = identity
         request = waiting.pop(identity, None)
@@ -427,7 +427,7 @@ class EventParser:
                 waiting[identity] = request
             request = request.popleft()
         if type(request) is not Event:
-            self._report(event, "no request has its id")
+            self._report_event_problem(event, "no request has its id")
             return
         request.result, event.request = event, request
         event.name = request.name

@@ -174,7 +174,7 @@ def read_events(path: str, problems: list[str]) -> Iterator[list[Any]]:
             return os.pread(file, length, start)
 
         _check_size(size, LARGEST, path)
-        if _is_split(read_range, size):
+        if _can_split(read_range, size):
             yield from _split_array(read_range, size, problems)
             return
         data = _read_all(file, size, LARGEST)
@@ -194,7 +194,7 @@ def read_array(data: bytes, problems: list[str]) -> Iterator[list[Any]]:
     def read_range(start: int, length: int) -> bytes:
         return data[start : start + length]
 
-    if _is_split(read_range, len(data)):
+    if _can_split(read_range, len(data)):
         yield from _split_array(read_range, len(data), problems)
         return
     try:
@@ -208,17 +208,17 @@ def read_array(data: bytes, problems: list[str]) -> Iterator[list[Any]]:
         problems.append("it is not a JSON array")
 
 
-def ends_as_jp_writes(data: bytes) -> bool:
+def has_jp_ending(data: bytes) -> bool:
     """Return whether an array ends exactly as JP writes it."""
     return data.endswith((_END, _END[:-1]))
 
 
-def _is_split(read_range: _ReadRange, size: int) -> bool:
+def _can_split(read_range: _ReadRange, size: int) -> bool:
     """Return whether an array is large, and written as JP writes it, so that it can be split."""
     return (
         size > _SPLIT_FROM
         and read_range(0, len(_BEGIN)) == _BEGIN
-        and ends_as_jp_writes(read_range(size - len(_END), len(_END)))
+        and has_jp_ending(read_range(size - len(_END), len(_END)))
     )
 
 

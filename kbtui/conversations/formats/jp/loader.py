@@ -17,7 +17,7 @@ from kbtui.conversations.formats.jp.json_reader import (
     SEPARATOR,
     OpenedFile,
     RecoveredProblem,
-    ends_as_jp_writes,
+    has_jp_ending,
     read_array,
     read_events,
     read_file,
@@ -50,7 +50,7 @@ _RESULT_TYPES = frozenset({"tool_call_response", "inquiry_response"})
 _NO_CONFIG = "there is no base configuration: JP itself refuses this conversation"
 
 
-def load(
+def load_conversation(
     info: ConversationInfo, progress: Callable[[Conversation], None] | None = None
 ) -> Conversation:
     """Load a conversation. Never raises: `problems` says what is wrong.
@@ -72,13 +72,13 @@ def load(
     damage: list[str] = []
     try:
         for batch in read_events(str(info.events_path), damage):
-            parser.add(batch)
+            parser.add_elements(batch)
             if progress is not None:
                 parser.finish()
                 _copy_totals(parser, conversation)
                 progress(conversation)
         parser.finish()
-        conversation.info = info.with_counts(parser.count, parser.last_time)
+        conversation.info = info.copy_with_counts(parser.count, parser.last_time)
     except WorkspaceError as error:
         damage.append(error.message)
     if info.base_config_path is None and not parser.is_configured and not damage:
@@ -104,7 +104,7 @@ def load_beginning(info: ConversationInfo, size: int = _BEGINNING_BYTES) -> Conv
             _apply_base_config(info, config)
         data = take_whole_elements(read_head(str(info.events_path), size))
         for batch in read_array(data, []) if data else ():
-            parser.add(batch)
+            parser.add_elements(batch)
     except WorkspaceError:
         return None
     parser.finish()
@@ -123,7 +123,7 @@ def decode_turns(info: ConversationInfo) -> DecodedTurns:
     parser = EventParser()
     try:
         for batch in read_events(str(info.events_path), problems):
-            parser.add(batch)
+            parser.add_elements(batch)
     except WorkspaceError as error:
         return DecodedTurns([], problem=error.message)
     parser.finish()
@@ -148,7 +148,7 @@ def _apply_base_config(info: ConversationInfo, config: ConfigState) -> list[str]
     problems: list[str] = []
     try:
         data = read_file(str(info.base_config_path), LARGEST_CONFIG)
-        config.apply(read_object(data, problems))
+        config.apply_config(read_object(data, problems))
     except (WorkspaceError, ValueError) as error:
         problems.append(getattr(error, "message", str(error)))
     return [f"{BASE_CONFIG}: {problem}" for problem in problems]
@@ -167,7 +167,7 @@ def add_last_event(info: ConversationInfo) -> ConversationInfo:
         return _add_problem(info, f"{EVENTS}: {error.message}")
     if element is None:
         return add_event_count(info)
-    return info.with_counts(info.events_count, parse_timestamp(element.get("timestamp")))
+    return info.copy_with_counts(info.events_count, parse_timestamp(element.get("timestamp")))
 
 
 def add_event_count(info: ConversationInfo) -> ConversationInfo:
@@ -183,7 +183,7 @@ def add_event_count(info: ConversationInfo) -> ConversationInfo:
     except WorkspaceError as error:
         return _add_problem(info, f"{EVENTS}: {error.message}")
     time = parse_timestamp(last.get("timestamp")) if isinstance(last, dict) else None
-    info = info.with_counts(count, time)
+    info = info.copy_with_counts(count, time)
     return _add_problem(info, f"{EVENTS}: {'; '.join(problems)}") if problems else info
 
 
@@ -207,7 +207,7 @@ def _read_last_element(path: str) -> dict[str, Any] | None:
 # a summary
 
 
-def summarize(info: ConversationInfo) -> ConversationSummary:
+def summarize_conversation(info: ConversationInfo) -> ConversationSummary:
     """Return what was used in a conversation, without decoding its texts. Never raises."""
     config = ConfigState()
     if info.base_config_path is not None:
@@ -224,7 +224,7 @@ def summarize(info: ConversationInfo) -> ConversationSummary:
             turns += has_started or not turns
             has_started = True
         elif kind == "config_delta":
-            config.apply(element.get("delta", element))
+            config.apply_config(element.get("delta", element))
         elif type(kind) is str and is_event(kind):
             turns, has_started = turns or 1, True
             if kind == "tool_call_request" and type(name := element.get("name")) is str:
@@ -319,7 +319,7 @@ def _read_turns(
     is_last = file_size - start <= size + _READ_BYTES
     data = _read_range(file, start, file_size - start if is_last else size)
     if is_last:
-        if not ends_as_jp_writes(data):
+        if not has_jp_ending(data):
             return None, is_last
         data = data[: data.rindex(b"]")]
     starts = [0]
@@ -371,7 +371,7 @@ def _decode_part(
     problems = _apply_base_config(info, ConfigState()) if info.base_config_path else []
     parser = EventParser(turns=before.turns, count=before.elements)
     cut = span.find_last_turn() if is_last else len(span.elements)
-    parser.add(span.elements[:cut])
+    parser.add_elements(span.elements[:cut])
     mark = start
     if cut:
         end = span.starts[cut] if is_last else len(span.data)
@@ -385,7 +385,7 @@ def _decode_part(
             before.problem or next(iter(parser.problems), None),
             tuple(sorted(waiting | parser.find_unanswered())),
         )
-    parser.add(span.elements[cut:])
+    parser.add_elements(span.elements[cut:])
     parser.finish()
     is_configured = before.configured if start else parser.is_configured
     if is_last and info.base_config_path is None and not is_configured:

@@ -13,7 +13,12 @@ from kbtui.conversations.formats.base import Stray
 from kbtui.conversations.models import ConversationInfo
 from kbtui.dates import parse_timestamp
 from kbtui.errors import UsageError, WorkspaceError
-from kbtui.refs import is_jp_id, jp_conversation_id, jp_creation_time, parse_conversation_id
+from kbtui.refs import (
+    get_jp_creation_time,
+    is_jp_id,
+    make_jp_conversation_id,
+    parse_conversation_id,
+)
 from kbtui.workspace import paths
 
 if TYPE_CHECKING:
@@ -48,7 +53,7 @@ class ConversationCopy:
     states: list[str] = field(default_factory=list)
     failure: str | None = None
 
-    def events_rank(self) -> tuple[bool, int, bool]:
+    def get_events_rank(self) -> tuple[bool, int, bool]:
         """Rank the copies whose events could be read: the newest wins, ties to the user's root.
 
         A copy without events never wins over one with events; JP would only fail there.
@@ -69,12 +74,12 @@ class JpLocation:
     copies: list[ConversationCopy]
     archived_copies: list[ConversationCopy]
 
-    def events_copy(self) -> ConversationCopy:
+    def get_events_copy(self) -> ConversationCopy:
         """Return the copy whose events and base configuration are read."""
         copies = self.copies
-        return copies[0] if len(copies) == 1 else max(copies, key=ConversationCopy.events_rank)
+        return copies[0] if len(copies) == 1 else max(copies, key=ConversationCopy.get_events_rank)
 
-    def metadata_copy(self) -> ConversationCopy:
+    def get_metadata_copy(self) -> ConversationCopy:
         """Return the copy whose metadata is read: the newest; in the archive the workspace's."""
         copies = [copy for copy in self.copies if METADATA in copy.times] or self.copies
         if self.is_archived:
@@ -106,12 +111,12 @@ class JpLocation:
         if not is_doubled and not self.archived_copies:
             return None
         names += [f"{_ARCHIVE}/{os.path.basename(copy.path)}" for copy in self.archived_copies]  # noqa: PTH119
-        chosen = os.path.basename(self.events_copy().path)  # noqa: PTH119
+        chosen = os.path.basename(self.get_events_copy().path)  # noqa: PTH119
         return f"{len(names)} directories have this id ({', '.join(names)}); {chosen} is read"
 
     def read_info(self) -> ConversationInfo:
         """Read the metadata, and no events. Never raises: `problem` says what is wrong."""
-        events, source = self.events_copy(), self.metadata_copy()
+        events, source = self.get_events_copy(), self.get_metadata_copy()
         problems = [text for text in (self.describe_duplicates(), events.failure) if text]
         metadata: dict[str, Any] = {}
         if METADATA in source.times:
@@ -133,7 +138,7 @@ class JpLocation:
             base_config_path=directory / BASE_CONFIG if BASE_CONFIG in events.times else None,
             archived=self.is_archived,
             presence=self.presence,
-            created_at=jp_creation_time(self.id),
+            created_at=get_jp_creation_time(self.id),
             updated_at=None if newest is None else datetime.fromtimestamp(newest / 1e9, UTC),
             last_activated_at=parse_timestamp(metadata.get("last_activated_at")),
             pinned_at=parse_timestamp(metadata.get("pinned_at")),
@@ -302,7 +307,7 @@ def _parse_directory_name(name: str) -> str | None:
     digits = name.partition("-")[0]
     if not (digits.isascii() and digits.isdigit()) or len(digits) > 12:
         return None
-    return jp_conversation_id(digits) if is_jp_id(int(digits)) else None
+    return make_jp_conversation_id(digits) if is_jp_id(int(digits)) else None
 
 
 def _find_nested(path: str) -> list[str]:
