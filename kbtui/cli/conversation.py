@@ -44,7 +44,12 @@ def configure_conversation(parser: ArgumentParser) -> None:
     ls = commands.add_parser("ls", aliases=["list"], help="list conversations, newest first")
     ls.add_argument("--limit", type=int, default=20, metavar="N", help="how many (20)")
     ls.add_argument("--offset", type=int, default=0, metavar="N", help="skip the first N (0)")
-    ls.add_argument("--sort", choices=["created", "activity", "updated"], default="activity")
+    ls.add_argument(
+        "--sort",
+        choices=["created", "activity", "updated"],
+        default="activity",
+        help="which time to sort by (activity)",
+    )
     ls.add_argument("--ascending", action="store_true", help="oldest first")
     ls.add_argument("--title", metavar="TEXT", help="only titles that contain TEXT")
     grep = commands.add_parser("grep", aliases=["g"], help="search them line by line")
@@ -79,7 +84,12 @@ def configure_conversation(parser: ArgumentParser) -> None:
         words = ", ".join(group_included_kinds())
         _add_repeatable(command, ["--include"], "include", "KIND", words)
     for command in (ls, grep, read):
-        command.add_argument("--format", choices=["text", "xml", "json"], default="text")
+        command.add_argument(
+            "--format",
+            choices=["text", "xml", "json"],
+            default="text",
+            help="the output format (text)",
+        )
         command.add_argument(
             "--json", dest="format", action="store_const", const="json", help="as --format json"
         )

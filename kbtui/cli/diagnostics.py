@@ -107,7 +107,9 @@ def _format_path(path: Path | None) -> str:
 
 def configure_model(parser: ArgumentParser) -> None:
     """Declare the arguments of `kbtui model`."""
-    parser.add_argument("action", choices=["show"], nargs="?", default="show")
+    parser.add_argument(
+        "action", choices=["show"], nargs="?", default="show", help="show the model (default)"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 

@@ -17,7 +17,13 @@ if TYPE_CHECKING:
 
 def configure_engine(parser: ArgumentParser) -> None:
     """Declare the arguments of `kbtui engine`."""
-    parser.add_argument("action", choices=["status", "stop"], nargs="?", default="status")
+    parser.add_argument(
+        "action",
+        choices=["status", "stop"],
+        nargs="?",
+        default="status",
+        help="show its state, or stop it",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 

@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
 def configure_tools(parser: ArgumentParser) -> None:
     """Declare the arguments of `kbtui tools`."""
-    parser.add_argument("action", choices=["schema", "install", "uninstall"])
+    parser.add_argument(
+        "action",
+        choices=["schema", "install", "uninstall"],
+        help="print the definitions, or install or uninstall them for JP",
+    )
     parser.add_argument("--yes", "-y", action="store_true", help="do not ask for confirmation")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 

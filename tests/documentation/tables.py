@@ -131,7 +131,9 @@ def _keys_table(scope: Scope) -> str:
             shown = (
                 key.replace("^", "ctrl+") if len(key) > 1 else key for key in command.key_labels
             )
-            keys = " ".join(_code(key.replace("⇧", "shift+")) for key in shown)
+            keys = " ".join(
+                _code(key.replace("⇧", "shift+").replace("delete", "Del")) for key in shown
+            )
             rows.append((keys, command.help.rstrip("."), _code(command.id)))
     return _format_table(("key", "what it does", "id"), rows)
 
@@ -174,7 +176,7 @@ def _find_actions(parser: ArgumentParser) -> list[ArgumentParser]:
 def _argument_rows(parser: ArgumentParser) -> list[tuple[str, str]]:
     shown = [one for one in parser._actions if one.dest not in {"help", "workspace"}]
     shown.sort(key=lambda one: bool(one.option_strings))
-    return [(_format_argument(one), one.help or "one of these values") for one in shown]
+    return [(_format_argument(one), one.help or "") for one in shown]
 
 
 def _format_argument(argument: Action) -> str:
