@@ -1,1 +1,1 @@
-"""The terminal browser."""
+"""The TUI: browse, search and read a workspace in the terminal."""

@@ -52,7 +52,7 @@ class BookmarksScreen(StyledScreen):
         self._hints = TextLine()
 
     def compose(self) -> ComposeResult:
-        """Return the list, and the hints below it."""
+        """Yield the list, and the hints below it."""
         with Vertical(id="palette", classes="pane") as pane:
             pane.border_title = "Bookmarks"
             yield self.list

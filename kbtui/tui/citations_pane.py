@@ -87,7 +87,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         self._clock = clock
 
     def compose(self) -> ComposeResult:
-        """Return the list."""
+        """Yield the list."""
         yield self.list
 
     def show_text(self, text: str) -> None:
@@ -193,7 +193,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
 
 
 def _find_phrase(quote: str) -> tuple[str, ...]:
-    """Return a phrase of a passage that looks the same when drawn, to go to and to highlight."""
+    """Return a phrase of a passage without Markdown, to find and highlight it in the document."""
     for pattern in (r"\w+(?: \w+){2,7}", r"\w{5,20}"):
         for line in quote.split("\n"):
             # Not headings, because they are often repeated.
@@ -203,7 +203,7 @@ def _find_phrase(quote: str) -> tuple[str, ...]:
 
 
 def _get_target(cite: Citation) -> NavigationTarget | None:
-    """Return where a citation leads, None if that is gone or cannot be opened by itself."""
+    """Return the target of a citation, None if it was deleted or cannot be opened by itself."""
     if cite.gone or cite.kind == "file":
         return None
     try:
@@ -254,14 +254,14 @@ class CitationsController:
 
     @property
     def is_loading(self) -> bool:
-        """Whether the citations of what is being read are not known yet, or not shown yet."""
+        """Whether citations are being looked up, or those of another turn are still shown."""
         if self._turn_timer is not None:
             return True
         unknown = self._used is None and self._conversation is not None
         return self._target is not None and (unknown or self._why_not_used == WAITING)
 
     def show_document(self, document: Document, place: NavigationTarget) -> None:
-        """Show the citations of a document; those of the same one stay until new ones are known."""
+        """Show the citations of a document; on a reload, keep the old ones until new ones are known."""
         before, known = self._target, self._conversation
         ref, record = place.ref, document.record
         self._target = self._conversation = None

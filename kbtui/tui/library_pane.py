@@ -51,7 +51,7 @@ class FilterCondition(NamedTuple):
     excluded: bool
 
     def matches(self, info: ConversationInfo, summary: ConversationSummary | None) -> bool:
-        """Return whether a conversation meets the condition; without a summary, none about tools does."""
+        """Return whether a conversation matches; without a summary, no condition on tools or models does."""
         condition = self.filter.library
         if condition is None or (summary is None and self.filter.needs_summary):
             return False
@@ -218,7 +218,7 @@ def _make_topic_section(contents: LibrarySnapshot, state: LibraryState) -> Itera
 
 
 def _make_problem_row(key: str, text: str, indent: str = "", whole: str = "") -> ListRow:
-    """Return a row with a short problem; opening it shows `whole`, with location and hint."""
+    """Return a row for a problem; opening it shows `whole`, which also has location and hint."""
     place = NavigationTarget(f"problem:{key}", text=whole or text)
     return ListRow(f"problem:{key}", [(f"{indent}! ", "error"), (text, "error")], data=place)
 
@@ -249,7 +249,7 @@ def _make_listing_rows(listing: TopicListing, state: LibraryState) -> Iterator[L
 def _make_folder_rows(
     topic: str, subjects: list[Subject], state: LibraryState
 ) -> Iterator[ListRow]:
-    """Yield subjects, with a row before the first of each directory."""
+    """Yield the rows of subjects and of the directories that they are in."""
     shown: list[str] = []
     for subject in sorted(subjects, key=_get_tree_order):
         parts = subject.slug.split("/")[:-1]
@@ -380,7 +380,7 @@ def has_recent_times(contents: LibrarySnapshot, sort: str, present: datetime) ->
 
 
 class _DatedRows(NamedTuple):
-    """Makes rows with times: minutes or hours for today, else the day, on its first row only."""
+    """Makes rows with their age (`5 min`, `31 Jul`); equal ones are on the first row only."""
 
     contents: LibrarySnapshot
     sort: str
@@ -453,7 +453,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
         self._worker = LatestOnlyWorker(self)
 
     def compose(self) -> ComposeResult:
-        """Return the filter and the list; filter errors are mounted between them."""
+        """Yield the filter and the list; filter errors are mounted between them."""
         yield self.filter
         yield self.list
 

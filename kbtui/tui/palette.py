@@ -188,7 +188,7 @@ class PaletteScreen(StyledScreen):
         return self.query_one("#palette-input", SafeInput).value
 
     def compose(self) -> ComposeResult:
-        """Return the input and the list."""
+        """Yield the input and the list."""
         with Vertical(id="palette", classes="pane") as pane:
             pane.border_title = "Commands and places"
             yield SafeInput(

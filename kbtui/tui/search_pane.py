@@ -97,7 +97,7 @@ class SearchBar(Horizontal):
         self._workspace = workspace
 
     def compose(self) -> ComposeResult:
-        """Return the key of the search, the input, and the name."""
+        """Yield the key of the search, the input, and the name."""
         sign = TextLine(id="search-sign")
         key = find_key_label("search", configured_keys(self)) or "/"
         sign.left = [(key, "key")]
@@ -153,7 +153,7 @@ class ResultsPane(BorderOnlyPane, Vertical):
         self._notice.set_paragraphs([])
 
     def show_answer(self, answer: Answer, refining: bool, same_query: bool) -> None:
-        """Show hits; for the same query, keep the one selected that the user selected.
+        """Show hits; for the same query, the hit that the user selected stays selected.
 
         The first hit is selected without the user. Keeping it would scroll better hits of the
         semantic search out of sight.
@@ -264,7 +264,7 @@ class ResultsPane(BorderOnlyPane, Vertical):
 
 
 def make_excerpt(hit: Hit, width: int, lines: int) -> list[Spans]:
-    """Return the text around the first match as up to `lines` lines, without Markdown."""
+    """Return the text around the first match: up to `lines` lines without Markdown, matches marked."""
     text, matches = sanitize_marked(hit.text, sorted(hit.matches))
     if hit.role not in ("tool-call", "tool-result"):
         # Converting a long text is slow, and only its beginning is shown.

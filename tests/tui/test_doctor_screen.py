@@ -1,4 +1,4 @@
-"""The doctor: the findings of the command, as they are found, and the way to what they are about."""
+"""The doctor screen: the same findings as `kbtui doctor`, shown while the checks run, and opened."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from kbtui.workspace import load_settings, open_root
 
 @pytest.fixture
 def ailing(book: Builder) -> Builder:
-    """A workspace with something wrong in several areas."""
+    """Return a workspace with problems in several areas."""
     book.topics(
         project={"title": "Project Handbook", "learned": ["style", "nobody-*"]},
         snippets={"title": "Snippets"},
@@ -110,7 +110,7 @@ async def test_a_finding_of_several_lines_has_one_sign(ailing: Builder) -> None:
         await opened(tui)
         lines = [line.strip("│▎ ") for line in tui.text.split("\n")]
         at = next(n for n, line in enumerate(lines) if line.startswith("· standard output is no"))
-        # Of two lines or more in so narrow a page.
+        # In a narrow page, findings need two lines or more.
         assert lines[at + 1]
         assert lines[at + 1][0] not in "✓·!"
 

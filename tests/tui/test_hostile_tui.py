@@ -1,4 +1,4 @@
-"""Text that would command a terminal or break markup: it is shown, never obeyed."""
+"""Escape sequences and markup in texts are shown, and never interpreted."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Keys of one's own: what the configuration may say, what is refused and why, and that they work."""
+"""Keys that the user chose: what the settings may contain, which mistakes are reported, and that the keys work."""
 
 from dataclasses import replace
 from typing import Any
@@ -52,7 +52,7 @@ def test_what_is_no_key_is_said_and_changes_nothing(value: Any) -> None:
 def test_an_unknown_command_is_said_with_the_nearest() -> None:
     (problem,) = read_keymap({"serch": "f3"}).problems
     assert problem == "unknown command 'serch'; did you mean 'search'?"
-    # Without quotation marks TOML reads a name with a dot as a table in a table.
+    # Without quotation marks, TOML reads a name with a dot as nested tables.
     assert read_keymap({"reader": {"find": "f3"}}).keys == {"reader.find": "f3"}
     (problem,) = read_keymap({"reader": {"fnid": "f3"}}).problems
     assert "'reader.find'" in problem
@@ -62,7 +62,7 @@ def test_a_key_that_a_command_of_the_same_place_has_is_refused() -> None:
     found = read_keymap({"reader.find": "n"})
     assert found.keys == {}
     assert found.problems == ["reader.find: n is already reader.next (next turn); it keeps f ^f"]
-    # Of two that are both given, the second goes without.
+    # If two commands get the same key, the second one keeps its default.
     found = read_keymap({"doctor": "f9", "prompt": "f9"})
     assert len(found.keys) == 1
     assert "f9 is already" in found.problems[0]
@@ -90,14 +90,14 @@ def test_a_key_that_means_something_else_in_a_pane_is_said_and_kept() -> None:
     found = read_keymap({"doctor": "n"})
     assert found.keys == {"doctor": "n"}
     assert found.problems == ["doctor: n is reader.next (next turn) in the reader, and comes first"]
-    # Search is at once: it comes before what a pane does.
+    # Search is immediate: it comes before the commands of a pane.
     (problem,) = read_keymap({"search": "n"}).problems
     assert problem == "reader.next: n is search (search) in the reader, and comes first"
     (problem,) = read_keymap({"doctor": "j"}).problems
     assert problem == "doctor: j is move.down (down) in every pane, and comes first"
     (problem,) = read_keymap({"doctor.next": "j"}).problems
     assert problem == "doctor.next: j is move.down (down) in every pane, and comes first"
-    # What is everywhere on the main screen is not in those over it.
+    # Commands of "everywhere" do not apply to other screens.
     assert read_keymap({"doctor.next": "P", "workshop.write": "y"}).problems == []
 
 

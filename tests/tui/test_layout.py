@@ -1,4 +1,4 @@
-"""Panes fold away, come back, change their widths by key and mouse, and can be alone."""
+"""Panes are folded, unfolded, resized by key and mouse, and zoomed."""
 
 import itertools
 
@@ -19,7 +19,7 @@ def shown(tui: Tui) -> list[str]:
 
 
 def fills(tui: Tui) -> bool:
-    """Whether the panes stand side by side without a gap, a reader at its widest apart."""
+    """Return whether the panes are adjacent; only a reader of maximum width may have a gap."""
     regions = sorted(
         (tui.main.query_one(f"#{name}").region for name in shown(tui)), key=lambda r: r.x
     )
@@ -58,7 +58,7 @@ async def test_panes_are_made_wider_and_narrower_within_bounds(book: Builder) ->
             assert fills(tui)
             tui.main.action_widen(-300)
             await tui.until(lambda: pane.outer_size.width == 16)
-            # The way back is as long as the way was within the bounds.
+            # Going back takes as many steps as were within the bounds.
             await tui.press("greater_than_sign")
             await tui.until(lambda: pane.outer_size.width == 18)
             tui.main.panes.widen("library", 300)
@@ -67,7 +67,7 @@ async def test_panes_are_made_wider_and_narrower_within_bounds(book: Builder) ->
             assert fills(tui)
             await tui.press("equals_sign")
             await tui.until(lambda usual=usual: pane.outer_size.width == usual)
-            # From the reader the border moves too, the other way round.
+            # From the reader, the border moves in the opposite direction.
             await tui.press("2", "greater_than_sign")
             await tui.until(lambda usual=usual: pane.outer_size.width == usual - 2)
             await tui.press("equals_sign")
@@ -98,7 +98,7 @@ async def test_the_border_between_two_panes_can_be_dragged(book: Builder) -> Non
         mouse(MouseMove, edge + 7)
         mouse(MouseUp, edge + 7)
         await tui.until(lambda: pane.region.right - 1 == edge + 7)
-        # Elsewhere a press is what it always was.
+        # Elsewhere, a mouse press works as usual.
         mouse(MouseMove, edge + 20)
         await tui.pilot.pause()
         assert pane.region.right - 1 == edge + 7
@@ -158,7 +158,7 @@ async def test_the_status_line_says_the_short_thing_where_there_is_no_room(book:
         await tui.pilot.resize_terminal(70, 20)
 
         def ready() -> bool:
-            # Again, for the listener also tells that there is no engine.
+            # Again, because the listener also reports that there is no engine.
             status.show_event({"event": "ready", "lexical": True, "semantic": True})
             return "● index ready" in tui.text
 
@@ -176,7 +176,7 @@ async def test_the_keys_of_an_input_are_whole_ones_too(book: Builder) -> None:
 async def test_both_ends_of_the_status_line_count_the_same_passages(
     book: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The listener tells once that there is no engine here.
+    # The listener reports once that there is no engine.
     monkeypatch.setattr(index_access, "RECONNECT_SECONDS", (600.0,))
     async with running(book.root, size=(120, 30)) as tui:
         status = tui.main.status

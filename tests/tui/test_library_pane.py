@@ -100,7 +100,7 @@ async def test_typing_filters_by_title_and_escape_brings_everything_back(book: B
         assert "retry" in rows
         assert "RetriesYesterday" in rows
         assert not any("First steps" in row for row in rows)
-        # The letters were text: nothing was opened, nobody left.
+        # The letters were text, not commands.
         assert tui.app.is_running
         await tui.type("qqq")
         assert tui.rows("library-list").count("nothing matches") == 2

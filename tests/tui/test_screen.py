@@ -33,7 +33,7 @@ async def test_as_many_panes_show_as_there_is_room_for(
 ) -> None:
     async with running(book.root, size=size) as tui:
         assert panes(tui) == shown
-        # Whatever is folded away comes back by its key.
+        # A folded pane is unfolded by its key.
         for key, name in (("2", "reader"), ("3", "citations"), ("1", "library")):
             await tui.press(key)
             await tui.until(lambda name=name: name in panes(tui))
@@ -278,7 +278,7 @@ async def test_a_subject(book: Builder, size: tuple[int, int]) -> None:
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 async def test_results(book: Builder, size: tuple[int, int]) -> None:
     async with running(book.root, size=size) as tui:
-        # The index of its own is there before, so that every answer has the same remark.
+        # The temporary index is built first, so that every answer has the same notice.
         await asyncio.to_thread(tui.app.library.open_reader)
         await tui.press("slash")
         await tui.type("make tests")

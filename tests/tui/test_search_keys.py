@@ -1,4 +1,4 @@
-"""The keys around a search: why, why not, more like this, earlier searches, completion, pasting, waiting."""
+"""The keys of a search: explanations, similar items, earlier queries, completion, pasting, waiting."""
 
 from dataclasses import replace
 from typing import Any
@@ -74,7 +74,7 @@ async def test_more_like_what_is_read_or_selected(book: Builder) -> None:
         await tui.until(f"More like {TALK}:1")
         refs = [row.data.ref for row in tui.main.results_pane.list.rows]
         assert not any(ref.startswith(TALK) for ref in refs)
-        # It is no search: nothing to explain, nothing in the log, and a new search takes its place.
+        # It is not a search: it cannot be explained or logged, and a new search replaces it.
         await tui.press("x")
         await tui.until("Search first, then ask why.")
         await search(tui, "make")
@@ -101,7 +101,7 @@ async def test_earlier_searches_come_back_newest_first(book: Builder) -> None:
         await tui.press("up", "up")
         await tui.pilot.pause()
         assert asked(tui) == "second thing"
-        # What is typed on is a search of its own: the arrows move in its results.
+        # Once the query is changed, the arrow keys move in its results.
         await tui.type("s")
         await tui.press("up")
         assert asked(tui) == "second things"
@@ -143,7 +143,7 @@ async def test_filters_and_their_values_are_completed(book: Builder) -> None:
         await tui.until("Tab completes: snippets")
         await tui.press("tab")
         await tui.until(lambda: asked(tui) == "make topic:snippets")
-        # With nothing to complete it goes to the next pane.
+        # With nothing to complete, Tab goes to the next pane.
         await tui.until(lambda: "Tab completes" not in tui.text)
         await tui.press("tab")
         await tui.until(lambda: tui.main.panes.focused_pane == "results")
@@ -175,7 +175,7 @@ async def test_while_the_first_index_is_made_a_search_says_so_and_how_far_it_is(
             {"event": "progress", "phase": "keywords", "done": 60, "total": 80}
         )
         await tui.until("indexing 60 of 80")
-        # The engine is killed: what was waited for does not come from it.
+        # The engine is killed, so the search waits for it no longer.
         tui.main.sync.handle_event({"event": "gone", "reason": "the engine went away"})
         tui.main.search.query = ""
         tui.main.search.set_query("xyzzyplug")
@@ -204,7 +204,7 @@ async def test_a_question_asked_again_for_another_index_is_logged_once(book: Bui
             asker.repeat_search()
             await settles()
         assert times(book, "make") == 1
-        # What was asked in between makes it a question of its own again.
+        # After another query it is a new search.
         await tui.type("x")
         await tui.press("backspace")
         await settles()

@@ -102,7 +102,7 @@ async def test_wide_screens_preview_and_leaving_returns_to_what_was_read(book: B
         await tui.until(
             lambda: tui.main.reader_pane.document_view.document.key == "project/people/ada"
         )
-        # A preview leaves no trace in the history.
+        # A preview is not added to the history.
         await tui.press("2", "left_square_bracket")
         await tui.until(lambda: tui.main.reader_pane.document_view.document.key == "home")
 
@@ -209,7 +209,7 @@ async def test_more_hits_come_as_one_goes_down_until_all_are_there(book: Builder
         await tui.until("75 hits")
         question = Question("platypus", limit=100)
         assert hits(tui) == [found.ref for found in tui.app.library.search(question).hits]
-        # Another question begins with its best hits again.
+        # Another query starts at its best hits again.
         await search(tui, "note platypus")
         await tui.until("Top 20 of 75")
 

@@ -1,4 +1,4 @@
-"""A session reopens as it was left, unless one does not want that; what is remembered, and what not."""
+"""A session is restored as it was left, unless the settings disable it; what is saved and what is not."""
 
 import json
 from dataclasses import replace
@@ -64,7 +64,7 @@ async def test_keys_reach_the_reader_where_the_library_was_left_folded(book: Bui
         assert tui.main.panes.folded_panes == ["library"]
         await tui.press("slash", "escape")
         assert tui.main.panes.focused_pane == "reader"
-    # One pane at a time, the library is there to begin in.
+    # With one pane at a time, the library is the first pane.
     async with running(book.root, size=(60, 24), start=AGAIN) as tui:
         await tui.until(lambda: tui.main.library_pane.region.width > 0)
         await tui.press("j")

@@ -1,4 +1,4 @@
-"""How it looks: every text readable in every theme, themes of one's own, the terminal's background."""
+"""Themes: every text is readable in every theme, the user's themes, the terminal's background."""
 
 import json
 import os
@@ -36,8 +36,7 @@ GROUNDS = ("kb-surface", "kb-cursor", "kb-cursor-off", "background")
 
 
 def pairs() -> set[tuple[str, str]]:
-    """Text and ground of every role and every rule of the styles file; text without a ground can
-    be on each."""
+    """Return text and background of every role and rule; text without a background is on each."""
     found: set[tuple[str, str]] = set()
     for look in TEXT_STYLES.values():
         if look.color and look.color != "kb-line":
@@ -84,7 +83,7 @@ def test_the_styles_have_the_pairs_that_are_looked_at() -> None:
         ("kb-text", "kb-surface"),
     } <= found
     assert len(found) > 30
-    # A colour of a theme's own has been through nobody's hands.
+    # The colours of a user's theme were checked by nobody.
     assert (
         not {text for text, _ in found}
         - set(derive_colors(THEMES[0].to_color_system().generate()))
@@ -214,7 +213,7 @@ print("FOUND", json.dumps([found.dark, found.typed]), flush=True)
     [
         ("\x1b]11;rgb:ffff/ffff/ffff\x1b\\\x1b[?62;c", {}, [False, ""]),
         ("\x1b]11;rgb:0000/0000/0000\x07\x1b[?1;2c", {}, [True, ""]),
-        # What a person typed meanwhile is not lost.
+        # What the user typed meanwhile is not lost.
         ("/a\x1b]11;rgb:ffff/ffff/ffff\x07b\x1b[?1;2c", {}, [False, "/ab"]),
         ("\x1b[?1;2c", {"COLORFGBG": "0;15"}, [False, ""]),
         ("\x1b[?1;2c", {"COLORFGBG": "15;default;0"}, [True, ""]),
@@ -273,7 +272,7 @@ async def test_what_was_typed_early_is_handed_out(book: Builder) -> None:
 
 
 def test_every_style_rule_names_a_widget_that_exists() -> None:
-    """A rule for a class that was renamed applies to nothing, and nobody says so."""
+    """A rule for a class that was renamed would silently apply to nothing."""
     sources = [path.read_text() for path in STYLES.parent.rglob("*.py")]
     widgets = set(re.findall(r"^\s*class (\w+)", "\n".join(sources), re.M)) | {
         *textual.widgets.__all__,

@@ -1,4 +1,4 @@
-"""With a real engine and real files that change: lists, reader and search keep up by themselves."""
+"""With a real engine and changing files: lists, reader and search are updated without a key."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +15,7 @@ TALK = "jp-c17800000001"
 
 @pytest.fixture
 def live(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Builder]:
-    # Without a model an engine is up in a moment.
+    # Without a model, an engine starts faster.
     monkeypatch.setenv("KBTUI_MODEL", "off")
     builder = handbook(Builder(workspace_root))
     yield builder
@@ -44,7 +44,7 @@ async def test_what_is_saved_added_renamed_and_deleted_shows_without_a_key(live:
         await tui.until(lambda: "newer" not in tui.rows("library-list"))
         live.conversation(20, [[asked("Hello?"), said("Yes.")]], title="Brand new talk")
         await tui.until(lambda: any("Brand new talk" in row for row in tui.rows("library-list")))
-        # All the while the selection stayed where it was.
+        # The selection did not move.
         assert tui.main.library_pane.list.selected is not None
         assert tui.main.library_pane.list.selected.key == selected.key
 

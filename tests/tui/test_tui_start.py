@@ -1,4 +1,4 @@
-"""Starting: what is imported, what happens without a terminal, and whose standard error it is."""
+"""Starting: what is imported, what happens without a terminal, and where standard error goes."""
 
 import json
 import os
@@ -83,7 +83,7 @@ async def test_the_first_paint_waits_for_nothing(book: Builder) -> None:
             text = "\n".join(strip.text for strip in app.screen._compositor.render_strips())
             assert "Search topics and conversations" in text
             assert "Reading the workspace" in text
-            # Keys work meanwhile.
+            # Keys work while it is being read.
             await pilot.press("slash", "x")
             assert app.screen.query_one("#search").value == "x"  # type: ignore[attr-defined]
             released.set()
@@ -183,7 +183,7 @@ def test_a_mistake_of_our_own_is_said_after_the_screen_and_kept_in_the_log(
     assert "Traceback" not in said
     log = (home / "state/kbtui/tui.log").read_text()
     assert "in broken" in log
-    # Where it went wrong, and not with what.
+    # The log has the stack, but no values.
     assert "what stands in a file" not in log.replace('secret = "what stands in a file"', "")
     end_engine(book)
 

@@ -1,4 +1,4 @@
-"""Driving the TUI in tests: a fixed clock, no engine, waiting for states, reading the screen."""
+"""Helpers of TUI tests: a fixed clock, no engine, waiting for states, reading the screen."""
 
 import asyncio
 import os
@@ -30,7 +30,7 @@ def clock() -> datetime:
 
 
 class WithoutEngine(Library):
-    """A library whose engine cannot be started: a state that users meet, and a quiet one.
+    """A library whose engine cannot be started.
 
     Keyword search then works on a private index, made when it is first needed.
     """
@@ -40,12 +40,12 @@ class WithoutEngine(Library):
 
 
 def with_keys(builder: Builder, keys: dict[str, Any]) -> WithoutEngine:
-    """A library of somebody who has other keys than usual: command id -> key or keys."""
+    """Return a library whose settings have these keys: command id -> key or keys."""
     return WithoutEngine(builder.workspace, replace(load_settings(), keys=keys))
 
 
 class Tui:
-    """A running application, and how a test looks at it."""
+    """A running application, with methods to use and to read its screen."""
 
     def __init__(self, app: KbApp, pilot: Pilot[None]) -> None:
         self.app = app
@@ -58,7 +58,7 @@ class Tui:
 
     @property
     def text(self) -> str:
-        """What is on the screen, line by line, without spaces at the ends."""
+        """The lines of the screen, without trailing spaces."""
         strips = self.app.screen._compositor.render_strips()
         return "\n".join("".join(s.text for s in strip).rstrip() for strip in strips)
 
@@ -70,7 +70,7 @@ class Tui:
         await self.press(*[{" ": "space", "/": "slash"}.get(letter, letter) for letter in text])
 
     async def until(self, condition: str | Callable[[], Any], seconds: float = 30.0) -> None:
-        """Wait until a text is on the screen, or something is true."""
+        """Wait until a text is on the screen, or a condition is true."""
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
         while not (condition in self.text if isinstance(condition, str) else condition()):
@@ -79,7 +79,7 @@ class Tui:
         await self.pilot.pause()
 
     async def open(self, ref: str) -> None:
-        """Open something, as the palette would, and wait for it."""
+        """Open a reference as the palette does, and wait until it is shown."""
         from kbtui.tui.navigation_target import make_target
 
         place = make_target(self.app.library.resolve(ref))
@@ -88,7 +88,7 @@ class Tui:
         await self.until(lambda: self.main.reader_pane.document_view.document.key == place.key)
 
     def rows(self, name: str) -> list[str]:
-        """The first lines of a list's rows."""
+        """Return the first line of each row of a list."""
         from kbtui.tui.framework.row_list import RowList
 
         found = self.main.query_one(f"#{name}", RowList)
@@ -104,7 +104,7 @@ async def running(
     start: StartOptions | None = None,
     now: Callable[[], datetime] = clock,
 ) -> AsyncIterator[Tui]:
-    """The application on a workspace; ready when its lists were read."""
+    """Run the application on a workspace; yields when the lists were read."""
     from kbtui.workspace import open_root
 
     library = library or WithoutEngine(open_root(root), load_settings())
@@ -127,7 +127,7 @@ SNAPSHOTS = Path(__file__).parent / "snapshots"
 
 
 def matches_snapshot(name: str, text: str) -> None:
-    """Compare a screen with its golden file; KBTUI_UPDATE_SNAPSHOTS=1 writes it anew."""
+    """Compare a screen with its golden file; KBTUI_UPDATE_SNAPSHOTS=1 rewrites it."""
     path = SNAPSHOTS / f"{name}.txt"
     text = re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE) + "\n"
     if os.environ.get("KBTUI_UPDATE_SNAPSHOTS"):
@@ -138,7 +138,7 @@ def matches_snapshot(name: str, text: str) -> None:
 
 
 def handbook(builder: Builder) -> Builder:
-    """A small workspace with one of everything that the library marks."""
+    """Add one of everything that the library marks to a workspace."""
     builder.topics(
         project={
             "title": "Project Handbook",

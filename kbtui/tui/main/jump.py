@@ -118,7 +118,7 @@ class _LabeledScreen(StyledWidget):
 
 
 class JumpScreen(StyledScreen):
-    """Returns what the typed label leads to; any other key, or a click, cancels."""
+    """Shows the labels; returns the action of the typed one. Other keys and clicks cancel."""
 
     INHERIT_BINDINGS: ClassVar[bool] = False
 
@@ -130,7 +130,7 @@ class JumpScreen(StyledScreen):
         self._picture = _LabeledScreen(list(below._compositor.render_strips()), self.targets)
 
     def compose(self) -> ComposeResult:
-        """Return the picture."""
+        """Yield the picture."""
         yield self._picture
 
     def on_key(self, event: events.Key) -> None:

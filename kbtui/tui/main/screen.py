@@ -124,7 +124,7 @@ class MainScreen(StyledScreen):
         """What the prompt workshop wrote, so that it can be undone there."""
 
     def compose(self) -> ComposeResult:
-        """Return the search bar, the panes, the status line and the key hints."""
+        """Yield the search bar, the panes, the status line and the key hints."""
         yield SearchBar(self.library.workspace.name)
         with PaneRow(id="panes"):
             yield self.library_pane

@@ -1,4 +1,4 @@
-"""Questions that are overtaken while the engine is slow."""
+"""Queries that are replaced by newer ones while the engine is slow."""
 
 import contextlib
 import socket
@@ -21,7 +21,7 @@ MOST = protocol.REQUEST_BYTES_MAX
 
 
 class SlowEngine:
-    """What an engine that takes for ever looks like to its clients: it greets, and never answers.
+    """An engine that greets its clients and never answers.
 
     `asked` counts the questions, `waiting` those of which the client still waits for an answer.
     """

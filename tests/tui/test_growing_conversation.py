@@ -1,4 +1,4 @@
-"""A conversation that JP is writing: followed at the end, left alone where one reads."""
+"""A conversation that JP is writing: followed at the end, and not scrolled while the user reads."""
 
 import json
 from typing import Any
@@ -11,7 +11,7 @@ TIME = "2026-05-29 10:00:00.0"
 
 
 class Written:
-    """A conversation that is flushed several times a turn, each time as a whole new file."""
+    """A conversation that is written several times per turn, each time as a new file."""
 
     def __init__(self, book: Builder) -> None:
         turns = [[asked(f"Question {n}"), said(f"Answer {n}")] for n in range(1, 13)]
@@ -26,7 +26,7 @@ class Written:
 
 
 async def again(tui: Tui) -> None:
-    """What the engine's message does when the file has changed."""
+    """Do what an event of the engine does after the file changed."""
     before = tui.main.reader_pane.document_view.document
     tui.main.handle_files_changed({"event": "changed", "conversations": [TALK]})
     await tui.until(lambda: tui.main.reader_pane.document_view.document is not before)

@@ -1,4 +1,4 @@
-"""The library's filter line: what it lets through, and how it says what is wrong."""
+"""The library's filter line: what matches, and how mistakes are reported."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

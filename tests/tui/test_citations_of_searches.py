@@ -1,4 +1,4 @@
-"""From a search to the sidebar: what an assistant found is shown, opened, copied and exported."""
+"""Citations of what an assistant found by searching: shown, opened, copied and exported."""
 
 import json
 import os
@@ -18,7 +18,7 @@ TALK = "jp-c17800000008"
 
 @pytest.fixture
 def wide(book: Builder, monkeypatch: pytest.MonkeyPatch) -> Iterator[Builder]:
-    """The small workspace with a long subject, of which one passage is wanted."""
+    """Return the handbook with a long subject, one passage of which is cited."""
     monkeypatch.setenv("KBTUI_MODEL", "off")
     filler = [
         f"## Part {number}\n\n" + f"Plain words of part {number}. " * 60 for number in range(8)
@@ -65,7 +65,7 @@ async def test_what_an_assistant_found_stands_in_the_sidebar_and_opens_at_its_pa
         await tui.until(
             lambda: (line := reader.viewport.current_line) is not None and "pangolin" in line.plain
         )
-        # And back: for the subject, the turn that used it.
+        # The other direction: the turn that used the subject.
         await tui.until(lambda: any("On pangolins" in row for row in tui.rows("citations-list")))
         assert "turn 1 · 28 May" in tui.text
 

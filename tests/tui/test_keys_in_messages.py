@@ -1,4 +1,4 @@
-"""What kbtui says about a key names the person's own."""
+"""Messages and hints name the keys that the user chose."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Doing something with what is selected or read: copying, marking, jumping, following, editing."""
+"""Commands on the selected or open item: copy, bookmark, jump, follow links, edit, first topic."""
 
 import shlex
 import stat
@@ -146,7 +146,7 @@ async def test_a_bookmark_is_made_changed_opened_removed_and_brought_back(book: 
         assert [(mark.ref, mark.title, mark.note) for mark in userdata.list_bookmarks()] == [
             (f"{TALK}:2", "First steps", "how to test")
         ]
-        # Again: its note is there to be changed.
+        # A second time: its note can be changed.
         await tui.press("B")
         await tui.until("how to test")
         await tui.type("s")
