@@ -167,7 +167,7 @@ async def test_a_key_of_the_workshop_can_be_changed(book: Builder) -> None:
         await tui.press("w")
         assert "nothing is marked" not in tui.text
         await tui.press("f4")
-        await tui.until("nothing is marked, so there is nothing to write")
+        await tui.until("no changes to write")
         await tui.press("question_mark")
         assert "In the prompt workshop" not in tui.text
         await tui.press("f1")

@@ -1,6 +1,6 @@
-// The token is in a cookie now: take it out of the address bar and the history.
+// The token is in a cookie now, so remove it from the address bar and the history.
 history.replaceState(null, "", "/");
-// Where the server says why it ended the connection, the page says so too.
+// Show the server's reason for closing the connection.
 window.WebSocket = class extends WebSocket {
   constructor(...words) {
     super(...words);

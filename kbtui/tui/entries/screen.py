@@ -240,7 +240,7 @@ class EntriesScreen(SplitScreen):
 
     @property
     def offers(self) -> frozenset[str]:
-        """What the commands need: an address, entries with errors."""
+        """The met needs of commands: the entry has an address, some entries have errors."""
         entry, loaded = self.table.entry, self.pager.loaded
         found = {
             "address": bool(entry and entry.source_url),

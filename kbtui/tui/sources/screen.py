@@ -265,7 +265,7 @@ class SourcesScreen(SplitScreen):
 
     @property
     def offers(self) -> frozenset[str]:
-        """What the commands need and the selected source allows."""
+        """The needs of commands that the selected source meets."""
         state = self.selected
         found = {
             "approving": self.approving is not None,

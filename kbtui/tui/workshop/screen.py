@@ -135,7 +135,7 @@ class WorkshopScreen(SplitScreen):
 
     @property
     def offers(self) -> frozenset[str]:
-        """What the commands need: marks to discard, changes to undo."""
+        """The met needs of commands: there are marks to discard, changes to undo."""
         found = {"marks": len(self.controller.marks) > 0, "written": bool(self.writer.written)}
         return frozenset(name for name, is_met in found.items() if is_met)
 
