@@ -92,7 +92,7 @@ class Explainer:
     def _rank_in_leg(self, leg: str, number: int, absent: str) -> LegRank:
         run = self._run
         if leg not in run.legs:
-            return LegRank(note="not run")
+            return LegRank(note="not asked")
         ranked = run.legs[leg]
         rank = next((at for at, (other, _) in enumerate(ranked, 1) if other == number), None)
         part = round(self._score_in_leg(leg, rank, number), 6)
@@ -157,7 +157,7 @@ class Explainer:
                     f"by {name} its rank is {leg.rank}, and only the best "
                     f"{run.question.depth} count"
                 )
-            elif leg.note != "not run":
+            elif leg.note != "not asked":
                 reasons.append(f"by {name}: {leg.note}")
         return reasons
 

@@ -6,7 +6,8 @@ from pathlib import Path
 from support import Builder
 
 from kbtui.assistant.tools import format_search_text
-from kbtui.cli.search import format_notices
+from kbtui.cli.search import format_answer, format_notices
+from kbtui.engine.search_service import answer_question
 from kbtui.index import Index, IndexReader
 from kbtui.index.models import make_subject_id
 from kbtui.notices import Notice
@@ -67,3 +68,18 @@ def test_an_answer_says_that_its_hits_were_found_by_meaning_alone(workspace_root
         assert ask("badger otter").notices == []
         # Nobody looked for words.
         assert ask("badger", "semantic").notices == []
+
+
+def test_an_explanation_names_only_the_legs_of_the_mode(workspace_root: Path) -> None:
+    builder = Builder(workspace_root)
+    builder.topics(notes={})
+    builder.subject("notes/one.md", "# One\n\nAn otter.\n")
+    index = Index(builder.workspace, Settings())
+    index.refresh()
+    index.close()
+    with closing(IndexReader(builder.workspace.cache_dir)) as reader:
+        question = Question("otter", mode="lexical", explain=True)
+        found = answer_question(builder.workspace, reader, question)
+        text = format_answer(found.as_message(), plain=True)
+    assert "keywords: rank 1" in text
+    assert "meaning:" not in text
