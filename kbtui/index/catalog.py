@@ -544,7 +544,7 @@ class Catalog:
 
     def find_citations(
         self, targets: Sequence[str], chunk: str | None = None
-    ) -> list[tuple[object, ...]]:
+    ) -> list[tuple[Any, ...]]:
         """Return the citations of any of `targets` or of the chunk `chunk`, newest first.
 
         The columns are those of the table `citations`.

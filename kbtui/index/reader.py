@@ -6,17 +6,35 @@ import json
 import sqlite3
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from kbtui.errors import IndexUnavailable
 from kbtui.index import generations
 from kbtui.index.catalog import Catalog
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from kbtui.index.models import Chunk, Entry
+
+_Parameters = ParamSpec("_Parameters")
+_Result = TypeVar("_Result")
+
+
+def _call_catalog(
+    method: Callable[Concatenate[Catalog, _Parameters], _Result],
+) -> Callable[Concatenate[IndexReader, _Parameters], _Result]:
+    """Make a method of `IndexReader` from one of `Catalog`, with the lock and the reader's errors."""
+
+    @wraps(method)
+    def call(
+        reader: IndexReader, /, *args: _Parameters.args, **options: _Parameters.kwargs
+    ) -> _Result:
+        with reader._lock_catalog():
+            return method(reader._catalog, *args, **options)
+
+    return call
 
 
 class IndexReader:
@@ -96,48 +114,14 @@ class IndexReader:
             value = self._catalog.get_meta("configuration")
             return json.loads(value) if value else []
 
-    def get_chunks(self, numbers: list[int]) -> dict[int, tuple[Chunk, str]]:
-        """Return chunks with their entries' ids, by number."""
-        with self._lock_catalog():
-            return self._catalog.get_chunks(numbers)
-
-    def get_chunk_owners(self, numbers: list[int]) -> dict[int, tuple[str, str]]:
-        """Return the ids of chunks and of their entries, by number."""
-        with self._lock_catalog():
-            return self._catalog.get_chunk_owners(numbers)
-
-    def list_chunks(self, entry_id: str) -> list[Chunk]:
-        """Return an entry's chunks in order."""
-        with self._lock_catalog():
-            return self._catalog.list_chunks(entry_id)
-
-    def get_chunk(self, chunk_id: str) -> tuple[Chunk, str] | None:
-        """Return a chunk by id, with its entry's id; None if it does not exist."""
-        with self._lock_catalog():
-            return self._catalog.get_chunk(chunk_id)
-
-    def get_entries(self, ids: set[str]) -> dict[str, Entry]:
-        """Return entries by id."""
-        with self._lock_catalog():
-            return self._catalog.get_entries(ids)
-
-    def count_rows(self) -> dict[str, int]:
-        """Count `subjects`, `conversations`, `chunks` and `citations`."""
-        with self._lock_catalog():
-            return self._catalog.count_rows()
-
-    def is_empty(self, *, hidden: bool) -> bool:
-        """Whether there is no entry; unless `hidden`, hidden entries do not count."""
-        with self._lock_catalog():
-            return self._catalog.is_empty(hidden=hidden)
-
-    def find_citations(self, targets: list[str], chunk: str | None = None) -> list[tuple[Any, ...]]:
-        """Return the citations of any of `targets` or of the chunk `chunk`, newest first.
-
-        The columns are those of the catalog's table `citations`.
-        """
-        with self._lock_catalog():
-            return self._catalog.find_citations(targets, chunk)
+    get_chunks = _call_catalog(Catalog.get_chunks)
+    get_chunk_owners = _call_catalog(Catalog.get_chunk_owners)
+    list_chunks = _call_catalog(Catalog.list_chunks)
+    get_chunk = _call_catalog(Catalog.get_chunk)
+    get_entries = _call_catalog(Catalog.get_entries)
+    count_rows = _call_catalog(Catalog.count_rows)
+    is_empty = _call_catalog(Catalog.is_empty)
+    find_citations = _call_catalog(Catalog.find_citations)
 
 
 def _get_file_state(path: Path) -> tuple[int, int] | None:
