@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from concurrent.futures import Future
 
-    from kbtui.index.embedding_model import Embedder, FastEmbedder, Matrix, Model
+    from kbtui.index.embedding_model import EmbeddingModel, Matrix, OnnxEmbedder, TorchEmbedder
     from kbtui.index.embedding_queue import EmbeddingQueue, Encoder
     from kbtui.index.indexer import IndexProgress
     from kbtui.index.vectors import VectorStore
@@ -129,9 +129,9 @@ class EngineModel:
 
     def __init__(self, setting: str, log: Callable[[str], None]) -> None:
         self._setting, self._log = setting, log
-        self._model: Model | None = None
-        self._embedder: Embedder | FastEmbedder | None = None
-        self._bulk_embedder: FastEmbedder | None = None
+        self._model: EmbeddingModel | None = None
+        self._embedder: TorchEmbedder | OnnxEmbedder | None = None
+        self._bulk_embedder: OnnxEmbedder | None = None
         self._export: subprocess.Popen[bytes] | None = None
 
     @property
@@ -159,9 +159,9 @@ class EngineModel:
         Raises `ModelUnavailable`.
         """
         from kbtui.index.embedding_model import (
-            Embedder,
-            FastEmbedder,
             ModelUnavailable,
+            OnnxEmbedder,
+            TorchEmbedder,
             export_in_background,
         )
 
@@ -176,10 +176,10 @@ class EngineModel:
         try:
             if not self._model.packaged:
                 raise ModelUnavailable("only the packaged model has an export")
-            self._embedder = FastEmbedder(self._model)
+            self._embedder = OnnxEmbedder(self._model)
             self._log(f"model loaded from its export in {time.monotonic() - began:.1f} s")
         except ModelUnavailable:
-            self._embedder = Embedder(self._model)
+            self._embedder = TorchEmbedder(self._model)
             self._log(f"model loaded in {time.monotonic() - began:.1f} s")
             self._export = export_in_background(self._model)
         finally:
@@ -187,14 +187,14 @@ class EngineModel:
 
     def switch_to_export(self) -> None:
         """Replace torch by the export if that is finished."""
-        from kbtui.index.embedding_model import FastEmbedder, ModelUnavailable
+        from kbtui.index.embedding_model import ModelUnavailable, OnnxEmbedder
 
         if self._export is None or self._export.poll() is None:
             return
         self._export = None
         assert self._model is not None
         with contextlib.suppress(ModelUnavailable):
-            self._embedder = FastEmbedder(self._model)
+            self._embedder = OnnxEmbedder(self._model)
             self._log("the model's export is finished and used from now on")
 
     def get_encoder(self, missing: int) -> Encoder:
@@ -202,16 +202,16 @@ class EngineModel:
 
         Called in the thread with low priority.
         """
-        from kbtui.index.embedding_model import FastEmbedder
+        from kbtui.index.embedding_model import OnnxEmbedder
 
         self.switch_to_export()
         assert self._embedder is not None
         assert self._model is not None
-        if missing < MANY_CHUNKS or not isinstance(self._embedder, FastEmbedder):
+        if missing < MANY_CHUNKS or not isinstance(self._embedder, OnnxEmbedder):
             return self._embedder
         if self._bulk_embedder is None:
             # Its threads inherit the low priority of the thread that starts them.
-            self._bulk_embedder = FastEmbedder(self._model, threads=os.cpu_count() or 1)
+            self._bulk_embedder = OnnxEmbedder(self._model, threads=os.cpu_count() or 1)
         return self._bulk_embedder
 
     def release_bulk_encoder(self) -> None:

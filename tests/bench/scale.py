@@ -19,9 +19,9 @@ from typing import Any
 from kbtui.engine import EngineClient, connect
 from kbtui.index import Index, IndexReader
 from kbtui.index.embedding_model import (
-    Embedder,
-    FastEmbedder,
     ModelUnavailable,
+    OnnxEmbedder,
+    TorchEmbedder,
     export_model,
     find_model,
 )
@@ -126,14 +126,14 @@ def say(name: str, passes: list[list[tuple[float, float]]], target: int) -> None
     )
 
 
-def embedder() -> Embedder | FastEmbedder:
+def embedder() -> TorchEmbedder | OnnxEmbedder:
     """The model that an engine would have."""
     model = find_model("")
     try:
         export_model(model)
-        return FastEmbedder(model)
+        return OnnxEmbedder(model)
     except ModelUnavailable:
-        return Embedder(model)
+        return TorchEmbedder(model)
 
 
 def reader_seq(folder: Path) -> int:

@@ -18,12 +18,12 @@ def embed(base: Path, times: int) -> Iterator[Row]:
     import numpy as np
     from sentence_transformers import SentenceTransformer
 
-    from kbtui.index.embedding_model import EMBEDDING_BATCH, Embedder, find_model
+    from kbtui.index.embedding_model import EMBEDDING_BATCH, TorchEmbedder, find_model
 
     random_ = random.Random(3)
     chunks = [workspaces.prose(random_, 60 + random_.randint(0, 60)) for _ in range(CHUNKS)]
     model = find_model("")
-    ours, plain = Embedder(model), SentenceTransformer(model.source, device="cpu")
+    ours, plain = TorchEmbedder(model), SentenceTransformer(model.source, device="cpu")
     ours.encode(chunks[:EMBEDDING_BATCH]), plain.encode(chunks[:8])
 
     def batches() -> np.ndarray:

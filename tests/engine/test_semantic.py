@@ -18,10 +18,10 @@ from kbtui.cli.main import main
 from kbtui.engine.client import read_lock_file
 from kbtui.index.embedding_model import (
     CHECKSUMS,
-    Embedder,
-    FastEmbedder,
-    Model,
+    EmbeddingModel,
     ModelUnavailable,
+    OnnxEmbedder,
+    TorchEmbedder,
     export_model,
     find_model,
     get_export_path,
@@ -317,14 +317,14 @@ def test_a_model_with_other_bytes_is_refused(tmp_path: Path) -> None:
     for name in CHECKSUMS:
         (tmp_path / name).write_bytes(b"something else")
     with pytest.raises(ModelUnavailable, match="is damaged or was changed"):
-        Embedder(Model("x", str(tmp_path), packaged=True))
+        TorchEmbedder(EmbeddingModel("x", str(tmp_path), packaged=True))
 
 
 def test_a_missing_model_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(ModelUnavailable, match="no such model directory"):
         find_model(str(tmp_path / "none"))
     with pytest.raises(ModelUnavailable, match="cannot be read"):
-        verify_model(Model("x", str(tmp_path), packaged=True))
+        verify_model(EmbeddingModel("x", str(tmp_path), packaged=True))
 
 
 @pytest.fixture
@@ -338,7 +338,7 @@ def broken(tmp_path: Path) -> Path:
 
 def test_a_broken_model_directory_is_said(broken: Path) -> None:
     with pytest.raises(ModelUnavailable, match="the model cannot be loaded"):
-        Embedder(find_model(str(broken)))
+        TorchEmbedder(find_model(str(broken)))
 
 
 @pytest.mark.parametrize(
@@ -400,17 +400,17 @@ def test_the_first_engine_makes_the_export_and_works_on_with_it(
 
 def test_without_an_export_the_quick_embedder_says_so() -> None:
     with pytest.raises(ModelUnavailable, match="no export"):
-        FastEmbedder(find_model(""))
+        OnnxEmbedder(find_model(""))
 
 
 def test_an_export_gives_the_same_vectors_and_a_changed_one_is_refused(with_export: Path) -> None:
     model = find_model("")
     path = with_export
     texts = ["a short one", "The quick brown fox. " * 60, "日本語のテキスト", ""]
-    near = (FastEmbedder(model).encode(texts) * Embedder(model).encode(texts)).sum(axis=1)
+    near = (OnnxEmbedder(model).encode(texts) * TorchEmbedder(model).encode(texts)).sum(axis=1)
     assert near.min() > 0.9999
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
     with pytest.raises(ModelUnavailable, match="does not match its checksums"):
-        FastEmbedder(model)
+        OnnxEmbedder(model)

@@ -14,7 +14,7 @@ import numpy as np
 from kbtui.index import Index, IndexReader
 from kbtui.index.catalog import Catalog
 from kbtui.index.embedding_cache import EmbeddingCache
-from kbtui.index.embedding_model import Embedder, find_model
+from kbtui.index.embedding_model import TorchEmbedder, find_model
 from kbtui.index.embedding_queue import EmbeddingQueue
 from kbtui.index.models import hash_text
 from kbtui.index.vectors import LEAN_CANDIDATES, VectorStore, make_filter_sql, shift_towards
@@ -43,9 +43,9 @@ class Vectors:
         self.cache = EmbeddingCache(cache_folder() / "embeddings.sqlite", self.model.key)
 
     @cached_property
-    def embedder(self) -> Embedder:
+    def embedder(self) -> TorchEmbedder:
         """The loaded model."""
-        return Embedder(self.model)
+        return TorchEmbedder(self.model)
 
     def embed_question(self, text: str) -> list[float]:
         """Return the vector of a question."""
