@@ -225,7 +225,7 @@ def _plan_file(workspace: Workspace, path: str, body: str) -> FileChange:
         return FileChange(path, "keep" if same else "update", new=new, old=old)
     if state == "edited":
         return FileChange(path, "edited", old=old)
-    return FileChange(path, "taken", why="kbtui did not write the file that is there")
+    return FileChange(path, "taken")
 
 
 def _read_file_state(

@@ -154,11 +154,11 @@ def test_the_doctor_says_when_the_installed_topics_are_others_than_now(
     command(built.root, "install", "--yes")
     assert notes() == ""
     built.topics(guide={"title": "Renamed"}, off={"enable": False})
-    assert "learn.toml: describes other topics than there are now; `kbtui tools install`" in notes()
+    assert "learn.toml describes topics that have changed; `kbtui tools install`" in notes()
     command(built.root, "install", "--yes")
     assert notes() == ""
     built.topics(guide={"enable": False})
-    assert "learn.toml: offers `learn` where no topic has anything to learn" in notes()
+    assert "learn.toml offers `learn`, but no topic has anything to learn" in notes()
     command(built.root, "install", "--yes")
     assert notes() == ""
 
@@ -255,7 +255,7 @@ def test_a_file_of_somebody_else_is_never_overwritten(
     theirs.write_text("# mine\n")
     assert command(built.root, "install", "--yes") == 3
     assert theirs.read_text() == "# mine\n"
-    assert "learn.toml: not ours, left alone" in capfd.readouterr().out
+    assert "learn.toml: not written by kbtui, not changed" in capfd.readouterr().out
     # The other files are there, and the skill does not enable tools of others.
     assert (built.root / FOLDER / "conversation_read.toml").exists()
     skill = tomllib.loads((built.root / SKILL).read_text("utf-8"))
@@ -273,9 +273,9 @@ def test_a_file_that_a_person_edited_is_theirs(
     edited.write_text(text)
     capfd.readouterr()
     assert command(built.root, "install", "--yes") == 0
-    assert "learn.toml: edited, left alone" in capfd.readouterr().out
+    assert "learn.toml: edited, not changed" in capfd.readouterr().out
     assert command(built.root, "uninstall") == 0
-    assert "learn.toml: edited, left alone" in capfd.readouterr().out
+    assert "learn.toml: edited, not changed" in capfd.readouterr().out
     assert edited.read_text() == text
     assert [path.name for path in (built.root / FOLDER).iterdir()] == ["learn.toml"]
 
