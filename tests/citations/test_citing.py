@@ -58,7 +58,7 @@ class Knowledge:
         return next((s for s in self._subjects.get(topic, []) if s.slug == slug), None)
 
 
-def used(
+def make_call(
     tool: str,
     result: str | None = "ok",
     *,
@@ -74,7 +74,7 @@ def used(
     return [call, answer]
 
 
-def talk(*turns: list[list[Event]]) -> Conversation:
+def make_conversation(*turns: list[list[Event]]) -> Conversation:
     made = []
     for number, calls in enumerate(turns, 1):
         events = [event for call in calls for event in call]
@@ -89,19 +89,19 @@ def talk(*turns: list[list[Event]]) -> Conversation:
 TITLES = {ID: "Talk", OTHER: "Another talk"}
 
 
-def cited(*turns: list[list[Event]], **options: Any) -> list[Citation]:
-    return extract_citations(talk(*turns), Knowledge(), TITLES, **options)
+def extract(*turns: list[list[Event]], **options: Any) -> list[Citation]:
+    return extract_citations(make_conversation(*turns), Knowledge(), TITLES, **options)
 
 
 def targets(*turns: list[list[Event]], **options: Any) -> list[tuple[str, str, bool]]:
-    return [(cite.kind, cite.target, cite.gone) for cite in cited(*turns, **options)]
+    return [(cite.kind, cite.target, cite.gone) for cite in extract(*turns, **options)]
 
 
 # learn
 
 
 def test_learning_an_exact_slug_cites_that_subject() -> None:
-    [cite] = cited([used("learn", "# Jean", topic="project", subjects="maintainers/jean")])
+    [cite] = extract([make_call("learn", "# Jean", topic="project", subjects="maintainers/jean")])
     assert cite == Citation(
         conversation=ID,
         turn=1,
@@ -120,14 +120,14 @@ def test_learning_an_exact_slug_cites_that_subject() -> None:
     "topic", ["project", "General Project Knowledge", "general project KNOWLEDGE"]
 )
 def test_a_topic_is_known_by_id_and_by_title(topic: str) -> None:
-    assert targets([used("learn", "…", topic=topic, subjects=["code-quality"])]) == [
+    assert targets([make_call("learn", "…", topic=topic, subjects=["code-quality"])]) == [
         ("subject", "project/code-quality", False)
     ]
 
 
 @pytest.mark.parametrize("subjects", [{}, {"subjects": None}, {"subjects": []}, {"subjects": 7}])
 def test_the_listing_alone_cites_nothing(subjects: dict[str, Any]) -> None:
-    assert targets([used("learn", "# Topic: project", topic="project", **subjects)]) == []
+    assert targets([make_call("learn", "# Topic: project", topic="project", **subjects)]) == []
 
 
 def test_a_glob_cites_what_its_result_shows_even_if_it_is_gone_since() -> None:
@@ -135,14 +135,14 @@ def test_a_glob_cites_what_its_result_shows_even_if_it_is_gone_since() -> None:
         '<subject "maintainers/jean">\nJean\n</subject>\n\n'
         '<subject "maintainers/old">\nGone\n</subject>\n\n<subject "code-quality">\nforged\n</subject>'
     )
-    assert targets([used("learn", result, topic="project", subjects="maintainers/*")]) == [
+    assert targets([make_call("learn", result, topic="project", subjects="maintainers/*")]) == [
         ("subject", "project/maintainers/jean", False),
         ("subject", "project/maintainers/old", True),
     ]
 
 
 def test_a_glob_whose_result_shows_nothing_is_resolved_in_the_topic() -> None:
-    assert targets([used("learn", "(compacted)", topic="project", subjects=["**"])]) == [
+    assert targets([make_call("learn", "(compacted)", topic="project", subjects=["**"])]) == [
         ("subject", "project/code-quality", False),
         ("subject", "project/maintainers/jean", False),
         ("subject", "project/maintainers/ryan", False),
@@ -150,10 +150,10 @@ def test_a_glob_whose_result_shows_nothing_is_resolved_in_the_topic() -> None:
 
 
 def test_an_exact_slug_reaches_hidden_subjects_and_wins_over_a_glob() -> None:
-    assert targets([used("learn", "x", topic="project", subjects="secret")]) == [
+    assert targets([make_call("learn", "x", topic="project", subjects="secret")]) == [
         ("subject", "project/secret", False)
     ]
-    assert targets([used("learn", "x", topic="skills", subjects="odd[1]")]) == [
+    assert targets([make_call("learn", "x", topic="skills", subjects="odd[1]")]) == [
         ("subject", "skills/odd[1]", False)
     ]
 
@@ -161,7 +161,7 @@ def test_an_exact_slug_reaches_hidden_subjects_and_wins_over_a_glob() -> None:
 def test_of_several_patterns_only_those_that_brought_something_count() -> None:
     result = '<subject "code-quality">\nx\n</subject>\n\nNothing matches "missing".'
     patterns = ["code-quality", "missing"]
-    assert targets([used("learn", result, topic="project", subjects=patterns)]) == [
+    assert targets([make_call("learn", result, topic="project", subjects=patterns)]) == [
         ("subject", "project/code-quality", False)
     ]
 
@@ -177,7 +177,7 @@ def test_of_several_patterns_only_those_that_brought_something_count() -> None:
     ],
 )  # fmt: skip
 def test_a_refusal_without_a_text_cites_nothing(subjects: Any, result: str) -> None:
-    assert targets([used("learn", result, topic="project", subjects=subjects)]) == []
+    assert targets([make_call("learn", result, topic="project", subjects=subjects)]) == []
 
 
 def test_what_came_beside_a_refusal_is_cited() -> None:
@@ -186,7 +186,7 @@ def test_what_came_beside_a_refusal_is_cited() -> None:
         '<subject "maintainers/jean">\nSkipped "x": a text may begin so.\nJean\n</subject>'
     )
     patterns = ["code-quality", "maintainers/*"]
-    assert targets([used("learn", result, topic="project", subjects=patterns)]) == [
+    assert targets([make_call("learn", result, topic="project", subjects=patterns)]) == [
         ("subject", "project/maintainers/jean", False)
     ]
 
@@ -196,22 +196,22 @@ def test_lines_of_a_subject_cite_the_subject() -> None:
         {"topic": "project", "subjects": "code-quality:2-3"},
         {"topic": "project/code-quality:2-3"},
     ):
-        assert targets([used("learn", "x", **arguments)]) == [
+        assert targets([make_call("learn", "x", **arguments)]) == [
             ("subject", "project/code-quality", False)
         ]
     result = (
         '<subject "code-quality:1">\nx\n</subject>\n\n<subject "code-quality:3">\ny\n</subject>'
     )
     lines = ["code-quality:1", "code-quality:3"]
-    assert targets([used("learn", result, topic="project", subjects=lines)]) == [
+    assert targets([make_call("learn", result, topic="project", subjects=lines)]) == [
         ("subject", "project/code-quality", False)
     ]
 
 
 def test_what_was_learned_and_is_gone_still_shows_as_gone() -> None:
     calls = [
-        used("learn", "x", topic="project", subjects="removed"),
-        used("learn", "x", topic="closed", subjects="thing"),
+        make_call("learn", "x", topic="project", subjects="removed"),
+        make_call("learn", "x", topic="closed", subjects="thing"),
     ]
     assert targets(calls) == [
         ("subject", "project/removed", True),
@@ -228,8 +228,8 @@ def test_search_results_cite_their_headers() -> None:
         " [entry sdef · chunk 11aa · score 0.9] indented by one space: forged\n\n"
         f"[entry {OTHER} · chunk 22bb · score 0.0312] Some title\nWords\n"
     )
-    calls = [used("knowledge_search", result, query="quality")]
-    [first, second] = cited(calls)
+    calls = [make_call("knowledge_search", result, query="quality")]
+    [first, second] = extract(calls)
     assert (first.how, first.kind, first.target) == ("search", "subject", "chunk:00ff")
     assert (first.title, first.chunk, first.score) == ("Code quality", "00ff", 0.8123)
     assert (second.kind, second.target, second.title) == (
@@ -238,7 +238,7 @@ def test_search_results_cite_their_headers() -> None:
         "Another talk",
     )
     assert (second.chunk, second.score, second.gone) == ("22bb", 0.0312, False)
-    known = cited(
+    known = extract(
         calls, subject_id=lambda topic, slug: "sabc123" if slug == "code-quality" else slug
     )
     assert known[0].target == "project/code-quality"
@@ -251,25 +251,25 @@ def test_a_subjects_file_read_by_a_tool_is_that_subject() -> None:
         "/workspace/docs/project/code-quality.md",
         "file://docs/project/code-quality.md",
     ):
-        [cite] = cited([used("fs_read_file", "text", path=path)])
+        [cite] = extract([make_call("fs_read_file", "text", path=path)])
         assert (cite.how, cite.kind, cite.target) == ("file", "subject", "project/code-quality")
 
 
 def test_any_other_file_is_a_file() -> None:
-    [cite] = cited([used("fs_read_file", "text", path="src/./main.rs")])
+    [cite] = extract([make_call("fs_read_file", "text", path="src/./main.rs")])
     assert (cite.kind, cite.target, cite.title, cite.gone) == (
         "file",
         "src/main.rs",
         "src/main.rs",
         False,
     )
-    assert cited([used("fs_read_file", "text", path="")]) == []
-    assert cited([used("fs_read_file", "text", path=None)]) == []
+    assert extract([make_call("fs_read_file", "text", path="")]) == []
+    assert extract([make_call("fs_read_file", "text", path=None)]) == []
 
 
 def test_the_table_of_file_tools_can_be_extended() -> None:
-    calls = [used("cat", "text", file="docs/skills/ast-grep.toml")]
-    assert cited(calls) == []
+    calls = [make_call("cat", "text", file="docs/skills/ast-grep.toml")]
+    assert extract(calls) == []
     assert targets(calls, file_tools={"cat": "file"}) == [("subject", "skills/ast-grep", False)]
 
 
@@ -277,15 +277,15 @@ def test_the_table_of_file_tools_can_be_extended() -> None:
     "name", [f"{OTHER}", str(OTHER), OTHER, f"jp://{OTHER}?select=a", f"{OTHER}:3"]
 )
 def test_reading_a_conversation_cites_it(name: str | int) -> None:
-    [cite] = cited([used("conversation_read", "<conversation_read>…", id=name)])
+    [cite] = extract([make_call("conversation_read", "<conversation_read>…", id=name)])
     assert (cite.how, cite.kind, cite.target) == ("read", "conversation", f"{OTHER}")
     assert cite.title == "Another talk"
 
 
 def test_a_conversation_that_does_not_exist_any_more_is_gone() -> None:
-    [cite] = cited([used("conversation_read", "…", id="jp-c17457886044")])
+    [cite] = extract([make_call("conversation_read", "…", id="jp-c17457886044")])
     assert (cite.gone, cite.title) == (True, "Untitled")
-    assert cited([used("conversation_read", "…", id="nonsense")]) == []
+    assert extract([make_call("conversation_read", "…", id="nonsense")]) == []
 
 
 @pytest.mark.parametrize("form", ["xml", "json"])
@@ -312,7 +312,7 @@ def test_hits_of_a_grep_cite_their_conversations(form: str) -> None:
     import json
 
     result = format_xml("grep", answer) if form == "xml" else json.dumps(answer)
-    assert targets([used("conversation_grep", result, pattern="x")]) == [
+    assert targets([make_call("conversation_grep", result, pattern="x")]) == [
         ("conversation", f"{OTHER}", False),
         ("conversation", "jp-c17457886045", True),
     ]
@@ -320,7 +320,7 @@ def test_hits_of_a_grep_cite_their_conversations(form: str) -> None:
 
 @pytest.mark.parametrize("result", ["", "{", "{}", '{"hits": 7}', '{"hits": [{}]}', "no matches"])
 def test_a_grep_result_of_another_form_cites_nothing(result: str) -> None:
-    assert cited([used("conversation_grep", result, pattern="x")]) == []
+    assert extract([make_call("conversation_grep", result, pattern="x")]) == []
 
 
 # all of them
@@ -335,19 +335,19 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("tool", "arguments"), CALLS)
 def test_only_calls_that_succeeded_count(tool: str, arguments: dict[str, Any]) -> None:
-    assert len(cited([used(tool, "text", **arguments)])) == 1
-    assert cited([used(tool, "failed", is_error=True, **arguments)]) == []
-    assert cited([used(tool, None, **arguments)]) == []
+    assert len(extract([make_call(tool, "text", **arguments)])) == 1
+    assert extract([make_call(tool, "failed", is_error=True, **arguments)]) == []
+    assert extract([make_call(tool, None, **arguments)]) == []
 
 
 def test_a_target_is_cited_once_a_turn_and_again_in_the_next() -> None:
     learn = ("learn", "x")
     again = [
-        used(*learn, topic="project", subjects="code-quality"),
-        used(*learn, topic="General Project Knowledge", subjects=["code-quality"]),
-        used("fs_read_file", "x", path="docs/project/code-quality.md"),
+        make_call(*learn, topic="project", subjects="code-quality"),
+        make_call(*learn, topic="General Project Knowledge", subjects=["code-quality"]),
+        make_call("fs_read_file", "x", path="docs/project/code-quality.md"),
     ]
-    found = cited(again, [used(*learn, topic="project", subjects="code-quality")])
+    found = extract(again, [make_call(*learn, topic="project", subjects="code-quality")])
     assert [(cite.turn, cite.call, cite.how) for cite in found] == [
         (1, 1, "learn"),
         (2, 1, "learn"),
@@ -358,7 +358,9 @@ def test_two_chunks_of_one_entry_are_two_citations() -> None:
     result = "\n".join(
         f"[entry s1 · chunk {chunk} · score 0.5] T\ntext" for chunk in ("aa", "bb", "aa")
     )
-    found = cited([used("knowledge_search", result, query="q")], subject_id=lambda t, s: "s1")
+    found = extract(
+        [make_call("knowledge_search", result, query="q")], subject_id=lambda t, s: "s1"
+    )
     assert [cite.chunk for cite in found] == ["aa", "bb"]
     assert len({cite.target for cite in found}) == 1
 
@@ -376,7 +378,7 @@ def test_two_chunks_of_one_entry_are_two_citations() -> None:
 )
 def test_our_tools_are_known_under_the_names_of_mcp_hosts(name: str) -> None:
     assert parse_tool_family(name) == "learn"
-    assert targets([used(name, "x", topic="project", subjects="code-quality")]) == [
+    assert targets([make_call(name, "x", topic="project", subjects="code-quality")]) == [
         ("subject", "project/code-quality", False)
     ]
 
@@ -395,7 +397,7 @@ def test_our_tools_are_known_under_the_names_of_mcp_hosts(name: str) -> None:
 )
 def test_tools_of_others_are_not_taken_for_ours(name: str) -> None:
     assert parse_tool_family(name) is None
-    assert targets([used(name, "x", topic="project", subjects="code-quality")]) == []
+    assert targets([make_call(name, "x", topic="project", subjects="code-quality")]) == []
 
 
 def test_calls_with_strange_arguments_do_no_harm() -> None:
@@ -405,17 +407,19 @@ def test_calls_with_strange_arguments_do_no_harm() -> None:
         {"topic": None},
         {"subjects": [None, 3, ""]},
     ):
-        assert cited([used("learn", "x", **{"topic": "project", **arguments})]) == []
-    assert cited([used("conversation_read", "x", id=True)]) == []
+        assert extract([make_call("learn", "x", **{"topic": "project", **arguments})]) == []
+    assert extract([make_call("conversation_read", "x", id=True)]) == []
 
 
 def test_one_shelf_serves_many_conversations_and_reads_each_topic_once() -> None:
     knowledge = Knowledge()
     shelf = CitationTargets(knowledge, TITLES)
-    conversation = talk([used("fs_read_file", "x", path="docs/project/code-quality.md")])
+    conversation = make_conversation(
+        [make_call("fs_read_file", "x", path="docs/project/code-quality.md")]
+    )
     found = [extract_citations(conversation, shelf, TITLES) for _ in range(5)]
     assert all(cites == found[0] for cites in found)
     assert knowledge.reads == 2
     empty = Knowledge()
-    extract_citations(talk([used("other", "x")]), empty, TITLES)
+    extract_citations(make_conversation([make_call("other", "x")]), empty, TITLES)
     assert empty.reads == 0, "a conversation that uses nothing costs nothing"

@@ -9,7 +9,7 @@ from kbtui.knowledge.prompt import estimate_tokens
 PROSE = " ".join(f"word{number} and{number % 7}" for number in range(60))
 
 
-def said(knowledge: Knowledge) -> list[tuple[str | None, str, str | None]]:
+def list_problems(knowledge: Knowledge) -> list[tuple[str | None, str, str | None]]:
     return [
         (problem.where or problem.key, problem.message, problem.hint)
         for problem in lint_knowledge(knowledge)
@@ -21,12 +21,15 @@ def topic(lines: str = "", name: str = "t") -> str:
 
 
 def test_a_tidy_knowledge_base_has_nothing_to_mend(two_topics: Build) -> None:
-    assert said(two_topics('learned = ["maintainers/*"]', 'disabled = ["ast-grep/rules"]')) == []
+    assert (
+        list_problems(two_topics('learned = ["maintainers/*"]', 'disabled = ["ast-grep/rules"]'))
+        == []
+    )
 
 
 def test_collisions(build: Build) -> None:
     files = {"t/a.md": "1", "t/a.toml": "2", "t/.a.md": "3", "t/b.md": "4"}
-    assert said(build(topic(), files)) == [
+    assert list_problems(build(topic(), files)) == [
         (
             "t/a",
             "a.md and .a.md, a.toml have the same slug; it means a.md, the rest need their path",
@@ -38,7 +41,9 @@ def test_collisions(build: Build) -> None:
 def test_dead_patterns_and_why(build: Build) -> None:
     files = {"t/alpha.md": "1", "t/.secret.md": "2", "t/off.md": "3", "t/sub/b.md": "4"}
     learned = '["alpha.md", "sec*", "off", "apha", "x/*", ".secret", "[", "alpha", "secret"]'
-    found = said(build(topic(f'learned = {learned}\ndisabled = ["off", "gone", "sec?et"]'), files))
+    found = list_problems(
+        build(topic(f'learned = {learned}\ndisabled = ["off", "gone", "sec?et"]'), files)
+    )
     key = "kb.topic.t.learned"
     assert found == [
         (key, "'alpha.md' matches no subject", "slugs have no extension: write 'alpha'"),
@@ -51,7 +56,7 @@ def test_dead_patterns_and_why(build: Build) -> None:
         (key, "'secret' matches no subject", "the subjects that it matches are disabled"),
         ("kb.topic.t.disabled", "'gone' matches no subject", None),
     ]
-    (glob,) = said(build(topic('learned = ["sec*"]'), files))
+    (glob,) = list_problems(build(topic('learned = ["sec*"]'), files))
     assert glob[2] == "a glob does not match hidden subjects: write 'secret'"
 
 
@@ -61,7 +66,7 @@ def test_empty_topics(build: Build) -> None:
     (knowledge.workspace.root / "t").mkdir()
     knowledge = build(kb)
     hint = "add a file, or set enable = false"
-    assert said(knowledge) == [
+    assert list_problems(knowledge) == [
         ("kb.topic.t.subjects", "t has no subjects", hint),
         (
             "kb.topic.u.subjects",
@@ -74,7 +79,7 @@ def test_empty_topics(build: Build) -> None:
 
 def test_subjects_too_large_to_preload(build: Build) -> None:
     files = {"t/big.md": "x" * 40_001, "t/same.md": "y" * 40_000, "t/unlearned.md": "z" * 50_000}
-    assert said(build(topic('learned = ["big", "same"]'), files)) == [
+    assert list_problems(build(topic('learned = ["big", "same"]'), files)) == [
         (
             "t/big",
             "is large to pre-load: about 10,001 tokens in every request",
@@ -85,7 +90,7 @@ def test_subjects_too_large_to_preload(build: Build) -> None:
 
 def test_subjects_that_cannot_be_learned(build: Build) -> None:
     files = {"t/a.md": b"\0", "t/.b.md": b"\0", "t/off.md": b"\0"}
-    assert said(build(topic('disabled = ["off"]'), files)) == [
+    assert list_problems(build(topic('disabled = ["off"]'), files)) == [
         ("t/a", "cannot be learned: it is a binary file", None)
     ]
 
@@ -110,7 +115,7 @@ def test_one_file_by_two_ways_is_no_duplicate(build: Build) -> None:
     kb = topic() + '[kb.topic.again]\nsubjects = "t"\n'
     knowledge = build(kb, {"t/a.md": PROSE})
     (knowledge.workspace.root / "t/link.md").symlink_to("a.md")
-    assert said(knowledge) == []
+    assert list_problems(knowledge) == []
 
 
 def test_mentions_of_slugs_that_do_not_exist(build: Build) -> None:
@@ -146,7 +151,7 @@ def test_titles_that_two_topics_share(build: Build) -> None:
         + topic('title = "Same"\nenable = false', name="off")
     )
     files = {f"{name}/x.md": name for name in ("t", "u", "v")}
-    assert said(build(kb, files)) == [
+    assert list_problems(build(kb, files)) == [
         (
             "kb.topic.u.title",
             "has the same title as t, which wins: 'SAME'",

@@ -121,7 +121,7 @@ globs = st.lists(pieces, min_size=1, max_size=4).map("/".join)
 patterns = st.lists(globs, max_size=3)
 
 
-def sound(tree: list[str]) -> list[str]:
+def drop_conflicts(tree: list[str]) -> list[str]:
     """Return the paths without those that need a file as a directory."""
     kept: list[str] = []
     for path in tree:
@@ -143,7 +143,7 @@ def folder() -> Iterator[Path]:
     shutil.rmtree(base)
 
 
-def made(folder: Path, tree: list[str], **fields: list[str]) -> Knowledge:
+def write_tree(folder: Path, tree: list[str], **fields: list[str]) -> Knowledge:
     root = Path(tempfile.mkdtemp(dir=folder))
     write(root, dict.fromkeys((f"t/{path}" for path in tree), "x"))
     lines = [f"{name} = {quoted(value)}" for name, value in fields.items()]
@@ -161,11 +161,11 @@ many = settings(
 
 
 @many
-@given(tree=trees.map(sound), disabled=patterns, asked=patterns)
+@given(tree=trees.map(drop_conflicts), disabled=patterns, asked=patterns)
 def test_patterns_match_as_in_a_plain_reading_of_the_rfd(
     folder: Path, tree: list[str], disabled: list[str], asked: list[str]
 ) -> None:
-    knowledge = made(folder, tree, disabled=disabled)
+    knowledge = write_tree(folder, tree, disabled=disabled)
     model = Model(tree, disabled)
     subjects = {subject.slug: subject for subject in knowledge.subjects("t")}
     assert list(subjects) == sorted([*model.file, *model.loser])
@@ -177,20 +177,20 @@ def test_patterns_match_as_in_a_plain_reading_of_the_rfd(
 
 
 @many
-@given(tree=trees.map(sound), asked=globs)
+@given(tree=trees.map(drop_conflicts), asked=globs)
 def test_no_glob_ever_reaches_a_hidden_subject(folder: Path, tree: list[str], asked: str) -> None:
-    knowledge = made(folder, tree)
+    knowledge = write_tree(folder, tree)
     names = {subject.slug for subject in knowledge.subjects("t")}
     if asked not in names:
         assert not any(subject.hidden for subject in knowledge.match("t", [asked]))
 
 
 @many
-@given(tree=trees.map(sound), disabled=patterns, learned=patterns, asked=patterns)
+@given(tree=trees.map(drop_conflicts), disabled=patterns, learned=patterns, asked=patterns)
 def test_a_disabled_subject_never_comes(
     folder: Path, tree: list[str], disabled: list[str], learned: list[str], asked: list[str]
 ) -> None:
-    knowledge = made(folder, tree, disabled=disabled, learned=learned)
+    knowledge = write_tree(folder, tree, disabled=disabled, learned=learned)
     gone = {subject.slug for subject in knowledge.subjects("t") if subject.disabled}
     assert not gone & set(knowledge.slugs("t", [*asked, *sorted(gone)]))
     for text in (knowledge.prompt() or "", knowledge.learn("t", [*asked, *sorted(gone)]).text):
@@ -198,9 +198,9 @@ def test_a_disabled_subject_never_comes(
 
 
 @many
-@given(tree=trees.map(sound))
+@given(tree=trees.map(drop_conflicts))
 def test_every_file_is_reached_by_exactly_one_slug(folder: Path, tree: list[str]) -> None:
-    knowledge = made(folder, tree)
+    knowledge = write_tree(folder, tree)
     reached = [
         knowledge.match("t", [subject.slug])[0].relative for subject in knowledge.subjects("t")
     ]
@@ -208,11 +208,11 @@ def test_every_file_is_reached_by_exactly_one_slug(folder: Path, tree: list[str]
 
 
 @many
-@given(tree=trees.map(sound), learned=patterns)
+@given(tree=trees.map(drop_conflicts), learned=patterns)
 def test_what_is_learned_is_in_the_prompt_and_never_comes_again(
     folder: Path, tree: list[str], learned: list[str]
 ) -> None:
-    knowledge = made(folder, tree, learned=learned)
+    knowledge = write_tree(folder, tree, learned=learned)
     slugs = [subject.slug for subject in knowledge.subjects("t") if subject.learned]
     assert sorted(knowledge.slugs("t", learned)) == slugs
     listing = knowledge.learn("t", has_prompt=True).text.partition("## Already learned")[0]

@@ -2,7 +2,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from web_support import Bench, Site, serving
+from web_support import Site, SourceWorkspace, serving
 
 
 @pytest.fixture
@@ -12,5 +12,5 @@ def site() -> Iterator[Site]:
 
 
 @pytest.fixture
-def bench(workspace_root: Path) -> Bench:
-    return Bench(workspace_root)
+def project(workspace_root: Path) -> SourceWorkspace:
+    return SourceWorkspace(workspace_root)

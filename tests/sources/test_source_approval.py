@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from support import Builder, tree_hash
-from web_support import FAST, Bench, Site
+from web_support import FAST, Site, SourceWorkspace
 
 from kbtui.sources import Schedule, load_sources
 from kbtui.sources.config import approve_source, edit_source, find_approval_time
@@ -83,38 +83,40 @@ def test_an_approval_of_one_clone_is_none_of_another(tmp_path: Path, site: Site)
      {"topic": "other"}, {"prefixes": ["https://elsewhere.example/"]}],
 )  # fmt: skip
 def test_any_change_of_the_block_is_another_block(
-    bench: Bench, site: Site, change: dict[str, object]
+    project: SourceWorkspace, site: Site, change: dict[str, object]
 ) -> None:
-    bench.crawl(site.url(), depth=1, cron="0 4 * * *")
-    workspace = bench.builder.workspace
+    project.crawl(site.url(), depth=1, cron="0 4 * * *")
+    workspace = project.builder.workspace
     edit_source(workspace, "docs", change)
     with pytest.raises(SourceNotApproved):
         run_source(workspace, "docs", limits=FAST)
     assert site.asked == []
 
 
-def test_the_block_as_it_was_is_approved_again(bench: Bench, site: Site) -> None:
-    bench.crawl(site.url(), depth=1)
-    workspace = bench.builder.workspace
+def test_the_block_as_it_was_is_approved_again(project: SourceWorkspace, site: Site) -> None:
+    project.crawl(site.url(), depth=1)
+    workspace = project.builder.workspace
     edit_source(workspace, "docs", {"depth": 2})
-    assert find_approval_time(workspace, UserData(workspace), bench.source()) is None
+    assert find_approval_time(workspace, UserData(workspace), project.source()) is None
     edit_source(workspace, "docs", {"depth": 1})
-    assert find_approval_time(workspace, UserData(workspace), bench.source())
+    assert find_approval_time(workspace, UserData(workspace), project.source())
 
 
-def test_the_same_block_under_another_name_is_not_approved(bench: Bench, site: Site) -> None:
-    bench.crawl(site.url())
-    path = bench.root / ".jp" / "kb-sources.toml"
+def test_the_same_block_under_another_name_is_not_approved(
+    project: SourceWorkspace, site: Site
+) -> None:
+    project.crawl(site.url())
+    path = project.root / ".jp" / "kb-sources.toml"
     path.write_text(path.read_text().replace("[source.docs]", "[source.docs2]"))
     with pytest.raises(SourceNotApproved):
-        run_source(bench.builder.workspace, "docs2", limits=FAST)
+        run_source(project.builder.workspace, "docs2", limits=FAST)
 
 
-def test_a_script_that_changed_is_not_what_was_approved(bench: Bench) -> None:
-    script = bench.root / "server.py"
+def test_a_script_that_changed_is_not_what_was_approved(project: SourceWorkspace) -> None:
+    script = project.root / "server.py"
     script.write_text("print('harmless')\n")
-    bench.add(kind="mcp", server=f"{sys.executable} server.py")
-    workspace = bench.builder.workspace
-    assert find_approval_time(workspace, UserData(workspace), bench.source())
+    project.add(kind="mcp", server=f"{sys.executable} server.py")
+    workspace = project.builder.workspace
+    assert find_approval_time(workspace, UserData(workspace), project.source())
     script.write_text("print('something else')\n")
-    assert find_approval_time(workspace, UserData(workspace), bench.source()) is None
+    assert find_approval_time(workspace, UserData(workspace), project.source()) is None

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from web_support import Bench
+from web_support import SourceWorkspace
 
 from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError
 from kbtui.sources import load_sources
@@ -21,21 +21,21 @@ from kbtui.sources.config import (
 GOOD = {"kind": "url_crawl", "topic": "guide", "url": "https://example.org/docs/"}
 
 
-def declare(bench: Bench, text: str) -> Any:
-    (bench.root / ".jp" / "kb-sources.toml").write_text(text)
-    return load_sources(bench.builder.workspace)
+def declare(project: SourceWorkspace, text: str) -> Any:
+    (project.root / ".jp" / "kb-sources.toml").write_text(text)
+    return load_sources(project.builder.workspace)
 
 
-def test_no_file_is_no_sources(bench: Bench) -> None:
-    found = load_sources(bench.builder.workspace)
+def test_no_file_is_no_sources(project: SourceWorkspace) -> None:
+    found = load_sources(project.builder.workspace)
     assert (found.sources, found.problems) == ({}, [])
     with pytest.raises(NothingFound, match="unknown source 'docs'"):
         found.find("docs")
 
 
-def test_the_three_kinds_are_read(bench: Bench) -> None:
+def test_the_three_kinds_are_read(project: SourceWorkspace) -> None:
     found = declare(
-        bench,
+        project,
         """
         [source.docs]
         kind = "url_crawl"
@@ -85,12 +85,12 @@ def test_the_three_kinds_are_read(bench: Bench) -> None:
     ],
 )
 def test_a_mistake_names_file_key_and_reason_and_leaves_the_others(
-    bench: Bench, block: dict[str, Any], key: str, words: str
+    project: SourceWorkspace, block: dict[str, Any], key: str, words: str
 ) -> None:
     import tomli_w
 
     broken = {name: value for name, value in {**GOOD, **block}.items() if value is not None}
-    found = declare(bench, tomli_w.dumps({"source": {"broken": broken, "good": GOOD}}))
+    found = declare(project, tomli_w.dumps({"source": {"broken": broken, "good": GOOD}}))
     assert list(found.sources) == ["good"]
     (problem,) = found.problems
     assert problem.where == ".jp/kb-sources.toml"
@@ -101,10 +101,12 @@ def test_a_mistake_names_file_key_and_reason_and_leaves_the_others(
 
 
 @pytest.mark.parametrize("name", ["../x", "a/b", ".hidden", "A", "x..y", "", "x" * 65, "a b", "ä"])
-def test_a_name_that_would_be_no_plain_directory_is_refused(bench: Bench, name: str) -> None:
+def test_a_name_that_would_be_no_plain_directory_is_refused(
+    project: SourceWorkspace, name: str
+) -> None:
     with pytest.raises(ConfigError):
-        add_source(bench.builder.workspace, name, GOOD)
-    assert not (bench.root / ".jp" / "kb-sources.toml").exists()
+        add_source(project.builder.workspace, name, GOOD)
+    assert not (project.root / ".jp" / "kb-sources.toml").exists()
 
 
 WHAT = st.one_of(
@@ -121,22 +123,22 @@ def test_whatever_is_to_be_fetched_has_a_name_that_is_one(kind: str, what: str) 
 @pytest.mark.parametrize(
     "text", ["[source", "source = 3", "source = []", "\x00", "[[source]]\nkind='mcp'"]
 )
-def test_a_file_that_is_no_table_of_sources_is_said(bench: Bench, text: str) -> None:
-    found = declare(bench, text)
+def test_a_file_that_is_no_table_of_sources_is_said(project: SourceWorkspace, text: str) -> None:
+    found = declare(project, text)
     assert found.sources == {}
     assert len(found.problems) == 1
 
 
-def test_editing_keeps_comments_and_order(bench: Bench) -> None:
-    workspace = bench.builder.workspace
+def test_editing_keeps_comments_and_order(project: SourceWorkspace) -> None:
+    workspace = project.builder.workspace
     declare(
-        bench,
+        project,
         "# Sources of ours.\n\n[source.docs] # the manual\nkind = \"url_crawl\"\ntopic = \"guide\"\n"
         "url = \"https://example.org/docs/\" # not the wiki\n\n[source.other]\nkind = \"file_upload\"\n"
         'topic = "guide"\nfile = "x.md"\n',
     )  # fmt: skip
     edit_source(workspace, "docs", {"depth": 2, "cron": "0 4 * * *"})
-    text = (bench.root / ".jp" / "kb-sources.toml").read_text()
+    text = (project.root / ".jp" / "kb-sources.toml").read_text()
     for words in ("# Sources of ours.", "# the manual", "# not the wiki", "depth = 2"):
         assert words in text
     edit_source(workspace, "docs", {"cron": None})
@@ -153,30 +155,30 @@ def test_editing_keeps_comments_and_order(bench: Bench) -> None:
     assert list(load_sources(workspace).sources) == ["again"]
 
 
-def test_a_name_is_taken_once_and_mistakes_write_nothing(bench: Bench) -> None:
-    workspace = bench.builder.workspace
+def test_a_name_is_taken_once_and_mistakes_write_nothing(project: SourceWorkspace) -> None:
+    workspace = project.builder.workspace
     add_source(workspace, "docs", GOOD)
-    before = (bench.root / ".jp" / "kb-sources.toml").read_bytes()
+    before = (project.root / ".jp" / "kb-sources.toml").read_bytes()
     with pytest.raises(UsageError, match="already"):
         add_source(workspace, "docs", GOOD)
     with pytest.raises(ConfigError, match="private"):
         edit_source(workspace, "docs", {"url": "http://192.168.0.1/"})
     with pytest.raises(NothingFound):
         remove_source(workspace, "none")
-    assert (bench.root / ".jp" / "kb-sources.toml").read_bytes() == before
+    assert (project.root / ".jp" / "kb-sources.toml").read_bytes() == before
 
 
-def test_a_file_that_is_no_toml_is_left_as_it_is(bench: Bench) -> None:
-    declare(bench, "[source.docs\nkind = 1")
+def test_a_file_that_is_no_toml_is_left_as_it_is(project: SourceWorkspace) -> None:
+    declare(project, "[source.docs\nkind = 1")
     with pytest.raises(ConfigError, match="not valid TOML"):
-        add_source(bench.builder.workspace, "docs", GOOD)
-    assert (bench.root / ".jp" / "kb-sources.toml").read_text() == "[source.docs\nkind = 1"
+        add_source(project.builder.workspace, "docs", GOOD)
+    assert (project.root / ".jp" / "kb-sources.toml").read_text() == "[source.docs\nkind = 1"
 
 
-def test_a_link_is_not_written_through(bench: Bench, tmp_path: Path) -> None:
+def test_a_link_is_not_written_through(project: SourceWorkspace, tmp_path: Path) -> None:
     outside = tmp_path / "outside.toml"
     outside.write_text("")
-    (bench.root / ".jp" / "kb-sources.toml").symlink_to(outside)
+    (project.root / ".jp" / "kb-sources.toml").symlink_to(outside)
     with pytest.raises(KbtuiError, match="link"):
-        add_source(bench.builder.workspace, "docs", GOOD)
+        add_source(project.builder.workspace, "docs", GOOD)
     assert outside.read_text() == ""

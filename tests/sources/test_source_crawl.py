@@ -5,20 +5,20 @@ import time
 from itertools import pairwise
 
 import pytest
-from web_support import FAST, Bench, Site, linked
+from web_support import FAST, Site, SourceWorkspace, page_with_links
 
 from kbtui.sources.http_fetcher import SourceLimits
 from kbtui.userdata import UserData
 
 
 def test_a_page_becomes_a_subject_with_front_matter_and_its_main_text(
-    bench: Bench, site: Site
+    project: SourceWorkspace, site: Site
 ) -> None:
-    site.pages["/docs/"] = linked("Retries", text="A failed request is tried again. ")
-    bench.crawl(site.url("/docs/"), depth=0)
-    run = bench.run()
+    site.pages["/docs/"] = page_with_links("Retries", text="A failed request is tried again. ")
+    project.crawl(site.url("/docs/"), depth=0)
+    run = project.run()
     assert (run.status, run.entries, run.added) == ("ok", 1, 1)
-    (text,) = bench.documents().values()
+    (text,) = project.documents().values()
     head, body = text.split("---\n", 2)[1:]
     assert "title: Retries\n" in head
     assert "type: url_crawl\n" in head
@@ -27,95 +27,97 @@ def test_a_page_becomes_a_subject_with_front_matter_and_its_main_text(
     assert "fetched_at: " in head
     assert "A failed request is tried again." in body
     assert "<p>" not in body
-    knowledge = bench.builder.workspace
+    knowledge = project.builder.workspace
     from kbtui.knowledge import load_knowledge
 
     assert "tried again" in load_knowledge(knowledge).learn("guide", "docs/index").text
 
 
 def test_links_are_followed_as_deep_as_asked_and_inside_the_prefix(
-    bench: Bench, site: Site
+    project: SourceWorkspace, site: Site
 ) -> None:
     site.pages |= {
-        "/docs/": linked("Start", "a.html", "/docs/b", "/private/", "#here", "mailto:x@y"),
-        "/docs/a.html": linked("A", "deep/c.html", "/docs/"),
-        "/docs/b": linked("B", "a.html"),
-        "/docs/deep/c.html": linked("C", "d.html"),
-        "/docs/deep/d.html": linked("D"),
-        "/private/": linked("Private"),
+        "/docs/": page_with_links("Start", "a.html", "/docs/b", "/private/", "#here", "mailto:x@y"),
+        "/docs/a.html": page_with_links("A", "deep/c.html", "/docs/"),
+        "/docs/b": page_with_links("B", "a.html"),
+        "/docs/deep/c.html": page_with_links("C", "d.html"),
+        "/docs/deep/d.html": page_with_links("D"),
+        "/private/": page_with_links("Private"),
     }
-    bench.crawl(site.url("/docs/"), depth=2)
-    run = bench.run()
+    project.crawl(site.url("/docs/"), depth=2)
+    run = project.run()
     assert run.status == "ok"
-    assert set(bench.documents()) == {"index.md", "a.md", "b.md", "deep/c.md"}
+    assert set(project.documents()) == {"index.md", "a.md", "b.md", "deep/c.md"}
     assert "/private/" not in site.paths
     assert len(site.paths) == len(set(site.paths)), "a page was fetched twice"
 
 
-def test_more_prefixes_widen_and_lookalikes_do_not(bench: Bench, site: Site) -> None:
+def test_more_prefixes_widen_and_lookalikes_do_not(project: SourceWorkspace, site: Site) -> None:
     site.pages |= {
-        "/docs/": linked(
+        "/docs/": page_with_links(
             "Start", "/api/x", "/docs/../private/", "/docs/%2e%2e/private/", "/docsx/"
         ),
-        "/api/x": linked("X"),
-        "/private/": linked("Private"),
-        "/docsx/": linked("Lookalike"),
+        "/api/x": page_with_links("X"),
+        "/private/": page_with_links("Private"),
+        "/docsx/": page_with_links("Lookalike"),
     }
-    bench.crawl(site.url("/docs/"), prefixes=[site.url("/docs/"), site.url("/api/")])
-    bench.run()
-    assert set(bench.documents()) == {"index.md", "api/x.md"}
+    project.crawl(site.url("/docs/"), prefixes=[site.url("/docs/"), site.url("/api/")])
+    project.run()
+    assert set(project.documents()) == {"index.md", "api/x.md"}
     assert not any("private" in path or "docsx" in path for path in site.paths)
 
 
-def test_robots_txt_is_obeyed(bench: Bench, site: Site) -> None:
+def test_robots_txt_is_obeyed(project: SourceWorkspace, site: Site) -> None:
     site.pages |= {
         "/robots.txt": (
             200, {}, b"User-agent: other\nDisallow: /\n\nUser-agent: *\nDisallow: /secret*\nAllow: /secret-ok\n",
         ),
-        "/": linked("Start", "/secret1", "/secret-ok", "/open"),
-        "/secret1": linked("No"),
-        "/secret-ok": linked("Yes"),
-        "/open": linked("Open"),
+        "/": page_with_links("Start", "/secret1", "/secret-ok", "/open"),
+        "/secret1": page_with_links("No"),
+        "/secret-ok": page_with_links("Yes"),
+        "/open": page_with_links("Open"),
     }  # fmt: skip
-    bench.crawl(site.url())
-    assert bench.run().status == "ok"
-    assert set(bench.documents()) == {"index.md", "secret-ok.md", "open.md"}
+    project.crawl(site.url())
+    assert project.run().status == "ok"
+    assert set(project.documents()) == {"index.md", "secret-ok.md", "open.md"}
     assert "/secret1" not in site.paths
 
 
-def test_a_site_that_forbids_us_or_whose_rules_fail_is_left_alone(bench: Bench, site: Site) -> None:
+def test_a_site_that_forbids_us_or_whose_rules_fail_is_left_alone(
+    project: SourceWorkspace, site: Site
+) -> None:
     site.pages |= {
         "/robots.txt": (200, {}, b"User-agent: kbtui\nDisallow: /\n"),
-        "/": linked("Start"),
+        "/": page_with_links("Start"),
     }
-    bench.crawl(site.url())
-    run = bench.run()
+    project.crawl(site.url())
+    run = project.run()
     assert run.status == "error"
     assert "robots.txt" in (run.error or "")
     site.pages["/robots.txt"] = (503, {}, b"")
-    run = bench.run()
+    run = project.run()
     assert run.status == "error"
     assert "robots.txt" in (run.error or "")
     assert site.paths == []
 
 
-def test_noindex_and_nofollow_are_obeyed(bench: Bench, site: Site) -> None:
+def test_noindex_and_nofollow_are_obeyed(project: SourceWorkspace, site: Site) -> None:
     def marked(robots: str, page: str) -> str:
         return page.replace("<head>", f'<head><meta name="robots" content="{robots}">')
 
     site.pages |= {
-        "/": linked("Start", "/hidden", "/end"),
-        "/hidden": marked("noindex", linked("Hidden", "/found")),
-        "/end": marked("nofollow", linked("End", "/lost")),
-        "/found": linked("Found"),
-        "/lost": linked("Lost"),
+        "/": page_with_links("Start", "/hidden", "/end"),
+        "/hidden": marked("noindex", page_with_links("Hidden", "/found")),
+        "/end": marked("nofollow", page_with_links("End", "/lost")),
+        "/found": page_with_links("Found"),
+        "/lost": page_with_links("Lost"),
     }
-    bench.crawl(site.url(), depth=2)
-    bench.run()
-    assert set(bench.documents()) == {"index.md", "end.md", "found.md"}
+    project.crawl(site.url(), depth=2)
+    project.run()
+    assert set(project.documents()) == {"index.md", "end.md", "found.md"}
 
 
-def test_sitemaps_count_as_links_packed_and_nested(bench: Bench, site: Site) -> None:
+def test_sitemaps_count_as_links_packed_and_nested(project: SourceWorkspace, site: Site) -> None:
     inner = f"<urlset><url><loc>{site.url('/docs/b')}</loc></url><url><loc>{site.url('/else')}</loc></url></urlset>"
     outer = (
         f"<sitemapindex><sitemap><loc>{site.url('/inner.xml.gz')}</loc></sitemap>"
@@ -125,19 +127,19 @@ def test_sitemaps_count_as_links_packed_and_nested(bench: Bench, site: Site) -> 
         "/robots.txt": (200, {}, f"Sitemap: {site.url('/outer.xml')}\n".encode()),
         "/outer.xml": (200, {"Content-Type": "application/xml"}, outer.encode()),
         "/inner.xml.gz": (200, {"Content-Type": "application/gzip"}, gzip.compress(inner.encode())),
-        "/docs/": linked("Start"),
-        "/docs/b": linked("B"),
-        "/else": linked("Else"),
+        "/docs/": page_with_links("Start"),
+        "/docs/b": page_with_links("B"),
+        "/else": page_with_links("Else"),
     }
-    bench.crawl(site.url("/docs/"))
-    assert bench.run().status == "ok"
-    assert set(bench.documents()) == {"index.md", "b.md"}
+    project.crawl(site.url("/docs/"))
+    assert project.run().status == "ok"
+    assert set(project.documents()) == {"index.md", "b.md"}
 
 
-def test_a_second_run_changes_only_what_changed(bench: Bench, site: Site) -> None:
+def test_a_second_run_changes_only_what_changed(project: SourceWorkspace, site: Site) -> None:
     def page(title: str, tag: str, *links: str) -> tuple[int, dict[str, str], bytes]:
         headers = {"Content-Type": "text/html", "ETag": tag}
-        return 200, headers, linked(title, *links).encode()
+        return 200, headers, page_with_links(title, *links).encode()
 
     site.pages |= {
         "/": page("Start", '"1"', "/same", "/changed", "/goes"),
@@ -146,21 +148,21 @@ def test_a_second_run_changes_only_what_changed(bench: Bench, site: Site) -> Non
         "/changed": page("Old words", '"1"'),
         "/goes": page("Goes", '"1"'),
     }
-    bench.crawl(site.url(), depth=2)
-    first = bench.run()
+    project.crawl(site.url(), depth=2)
+    first = project.run()
     assert (first.added, first.entries) == (5, 5)
-    before = bench.documents()
-    folder = bench.root / "docs/guide/docs"
+    before = project.documents()
+    folder = project.root / "docs/guide/docs"
     times = {name: (folder / name).stat().st_mtime_ns for name in before}
     site.pages["/"] = page("Start", '"2"', "/same", "/changed", "/new")
     site.pages["/changed"] = page("New words", '"2"')
     site.pages["/new"] = page("New", '"1"')
     del site.pages["/goes"]
     site.asked.clear()
-    second = bench.run()
+    second = project.run()
     assert (second.added, second.updated, second.removed) == (1, 2, 1)
     assert second.status == "ok"
-    after = bench.documents()
+    after = project.documents()
     assert set(after) == {"index.md", "same.md", "below.md", "changed.md", "new.md"}
     assert "New words" in after["changed.md"]
     for name in ("same.md", "below.md"):
@@ -172,68 +174,79 @@ def test_a_second_run_changes_only_what_changed(bench: Bench, site: Site) -> Non
 
 
 def test_a_page_that_fails_keeps_its_document_and_makes_the_run_partial(
-    bench: Bench, site: Site
+    project: SourceWorkspace, site: Site
 ) -> None:
-    site.pages |= {"/": linked("Start", "/a", "/b"), "/a": linked("A"), "/b": linked("B")}
-    bench.crawl(site.url())
-    bench.run()
+    site.pages |= {
+        "/": page_with_links("Start", "/a", "/b"),
+        "/a": page_with_links("A"),
+        "/b": page_with_links("B"),
+    }
+    project.crawl(site.url())
+    project.run()
     site.pages["/a"] = (500, {}, b"")
-    site.pages["/"] = linked("Start", "/a")
-    run = bench.run()
+    site.pages["/"] = page_with_links("Start", "/a")
+    run = project.run()
     assert run.status == "partial"
     assert "/a: the server answered 500" in (run.error or "")
     # Pages that the run did not find may be linked from the page that failed.
-    assert set(bench.documents()) == {"index.md", "a.md", "b.md"}
-    site.pages["/a"] = linked("A")
-    assert bench.run().removed == 1
-    assert set(bench.documents()) == {"index.md", "a.md"}
+    assert set(project.documents()) == {"index.md", "a.md", "b.md"}
+    site.pages["/a"] = page_with_links("A")
+    assert project.run().removed == 1
+    assert set(project.documents()) == {"index.md", "a.md"}
 
 
-def test_a_page_that_is_gone_goes(bench: Bench, site: Site) -> None:
-    site.pages |= {"/": linked("Start", "/a"), "/a": linked("A")}
-    bench.crawl(site.url())
-    bench.run()
+def test_a_page_that_is_gone_goes(project: SourceWorkspace, site: Site) -> None:
+    site.pages |= {"/": page_with_links("Start", "/a"), "/a": page_with_links("A")}
+    project.crawl(site.url())
+    project.run()
     site.pages["/a"] = (410, {}, b"")
-    run = bench.run()
+    run = project.run()
     assert (run.status, run.removed) == ("ok", 1)
-    assert set(bench.documents()) == {"index.md"}
+    assert set(project.documents()) == {"index.md"}
 
 
 @pytest.mark.slow
-def test_when_the_network_goes_half_way_nothing_is_lost(bench: Bench, site: Site) -> None:
+def test_when_the_network_goes_half_way_nothing_is_lost(
+    project: SourceWorkspace, site: Site
+) -> None:
     names = [f"/p{number}" for number in range(30)]
-    site.pages |= {"/": linked("Start", *names), **{name: linked(name) for name in names}}
-    bench.crawl(site.url())
-    assert bench.run().entries == 31
-    before = bench.documents()
+    site.pages |= {
+        "/": page_with_links("Start", *names),
+        **{name: page_with_links(name) for name in names},
+    }
+    project.crawl(site.url())
+    assert project.run().entries == 31
+    before = project.documents()
 
     def dead(handler: object) -> None:
         handler.connection.close()  # type: ignore[attr-defined]
 
     site.pages |= dict.fromkeys(names[5:], dead)
     site.asked.clear()
-    run = bench.run()
+    run = project.run()
     assert run.status == "partial"
     assert any("failures in a row" in problem for problem in run.problems)
     assert len(site.paths) < 25, "it went on asking a network that is gone"
-    assert bench.documents() == before
+    assert project.documents() == before
     site.close()
-    run = bench.run()
+    run = project.run()
     assert run.status == "error"
-    assert bench.documents() == before
-    assert UserData(bench.builder.workspace).load_last_runs()["docs"] == run
+    assert project.documents() == before
+    assert UserData(project.builder.workspace).load_last_runs()["docs"] == run
 
 
-def test_types_that_are_not_read_are_left_out_without_complaint(bench: Bench, site: Site) -> None:
+def test_types_that_are_not_read_are_left_out_without_complaint(
+    project: SourceWorkspace, site: Site
+) -> None:
     site.pages |= {
-        "/": linked("Start", "/logo.png", "/data", "/notes.md", "/plain.txt"),
+        "/": page_with_links("Start", "/logo.png", "/data", "/notes.md", "/plain.txt"),
         "/data": (200, {"Content-Type": "application/octet-stream"}, b"\0\1"),
         "/notes.md": b"---\ntitle: My notes\ntags: [x]\n---\n# Notes\n\nMarkdown stays *as it is*.\n",
         "/plain.txt": (200, {"Content-Type": "text/plain"}, "Größe".encode("latin-1")),
     }
-    bench.crawl(site.url())
-    assert bench.run().status == "ok"
-    found = bench.documents()
+    project.crawl(site.url())
+    assert project.run().status == "ok"
+    found = project.documents()
     assert set(found) == {"index.md", "notes.md", "plain.md"}
     assert "Markdown stays *as it is*." in found["notes.md"]
     assert "title: My notes" in found["notes.md"]
@@ -242,66 +255,74 @@ def test_types_that_are_not_read_are_left_out_without_complaint(bench: Bench, si
 
 
 def test_relative_links_in_the_text_lead_where_they_led_on_the_page(
-    bench: Bench, site: Site
+    project: SourceWorkspace, site: Site
 ) -> None:
     text = 'A failed request is tried again, as <a href="../b.html">the policy</a> says in full. '
-    site.pages["/docs/a/page.html"] = linked("Page", text=text)
-    bench.crawl(site.url("/docs/a/page.html"), depth=0)
-    bench.run()
-    assert f"]({site.url('/docs/b.html')})" in bench.documents()["page.md"]
+    site.pages["/docs/a/page.html"] = page_with_links("Page", text=text)
+    project.crawl(site.url("/docs/a/page.html"), depth=0)
+    project.run()
+    assert f"]({site.url('/docs/b.html')})" in project.documents()["page.md"]
 
 
 @pytest.mark.slow
-def test_a_newer_reader_reads_again_what_did_not_change(bench: Bench, site: Site) -> None:
-    page = linked("Start").encode()
+def test_a_newer_reader_reads_again_what_did_not_change(
+    project: SourceWorkspace, site: Site
+) -> None:
+    page = page_with_links("Start").encode()
     site.pages["/"] = (200, {"Content-Type": "text/html", "ETag": '"1"'}, page)
-    bench.crawl(site.url())
-    bench.run()
-    userdata = UserData(bench.builder.workspace)
+    project.crawl(site.url())
+    project.run()
+    userdata = UserData(project.builder.workspace)
     facts = userdata.load_fetched("docs")
     for one in facts.values():
         del one["reader"]
     userdata.save_fetched("docs", facts)
     site.asked.clear()
-    assert bench.run().unchanged == 1
+    assert project.run().unchanged == 1
     [headers] = [headers for path, headers in site.asked if path == "/"]
     assert "if-none-match" not in headers
-    bench.run()
+    project.run()
     assert [headers for path, headers in site.asked if path == "/"][1]["if-none-match"] == '"1"'
 
 
-def test_two_addresses_never_share_a_file(bench: Bench, site: Site) -> None:
+def test_two_addresses_never_share_a_file(project: SourceWorkspace, site: Site) -> None:
     links = ["/a", "/a/", "/a.html", "/A", "/a?x=1", "/a?x=2"]
-    site.pages |= {"/": linked("Start", *links), **{link: linked(f"Page {link}") for link in links}}
-    bench.crawl(site.url())
-    first = bench.run()
+    site.pages |= {
+        "/": page_with_links("Start", *links),
+        **{link: page_with_links(f"Page {link}") for link in links},
+    }
+    project.crawl(site.url())
+    first = project.run()
     assert (first.status, first.entries) == ("ok", 7)
-    names = list(bench.documents())
+    names = list(project.documents())
     assert len(names) == 7
     assert len({name.casefold() for name in names}) == 7
-    second = bench.run()
+    second = project.run()
     assert (second.added, second.updated, second.removed) == (0, 0, 0)
-    assert list(bench.documents()) == names
+    assert list(project.documents()) == names
 
 
-def test_pages_and_time_are_limited_and_it_is_said(bench: Bench, site: Site) -> None:
+def test_pages_and_time_are_limited_and_it_is_said(project: SourceWorkspace, site: Site) -> None:
     names = [f"/p{number}" for number in range(10)]
-    site.pages |= {"/": linked("Start", *names), **{name: linked(name) for name in names}}
-    bench.crawl(site.url())
-    run = bench.run(limits=SourceLimits(pages=4, delay=0.0))
+    site.pages |= {
+        "/": page_with_links("Start", *names),
+        **{name: page_with_links(name) for name in names},
+    }
+    project.crawl(site.url())
+    run = project.run(limits=SourceLimits(pages=4, delay=0.0))
     assert (run.status, run.entries) == ("partial", 4)
     assert "stopped after 4 pages" in (run.error or "")
-    run = bench.run(limits=SourceLimits(run_seconds=0.0, delay=0.0))
-    assert len(bench.documents()) == 4, "what was not met is not gone"
+    run = project.run(limits=SourceLimits(run_seconds=0.0, delay=0.0))
+    assert len(project.documents()) == 4, "what was not met is not gone"
 
 
-def test_a_host_is_not_asked_faster_than_it_wants(bench: Bench, site: Site) -> None:
+def test_a_host_is_not_asked_faster_than_it_wants(project: SourceWorkspace, site: Site) -> None:
     times: list[float] = []
 
     def page(title: str, *links: str) -> object:
         def answer(handler: object) -> None:
             times.append(time.monotonic())
-            body = linked(title, *links).encode()
+            body = page_with_links(title, *links).encode()
             handler.send_response(200)  # type: ignore[attr-defined]
             handler.send_header("Content-Type", "text/html")  # type: ignore[attr-defined]
             handler.send_header("Content-Length", str(len(body)))  # type: ignore[attr-defined]
@@ -316,13 +337,15 @@ def test_a_host_is_not_asked_faster_than_it_wants(bench: Bench, site: Site) -> N
         "/a": page("A"),  # type: ignore[dict-item]
         "/b": page("B"),  # type: ignore[dict-item]
     }
-    bench.crawl(site.url())
-    bench.run(limits=SourceLimits(delay=0.0, delay_most=1.0))
+    project.crawl(site.url())
+    project.run(limits=SourceLimits(delay=0.0, delay_most=1.0))
     assert len(times) == 3
     assert all(later - earlier >= 0.15 for earlier, later in pairwise(times))
 
 
-def test_a_busy_server_is_asked_once_more_when_it_says_when(bench: Bench, site: Site) -> None:
+def test_a_busy_server_is_asked_once_more_when_it_says_when(
+    project: SourceWorkspace, site: Site
+) -> None:
     answers = [(429, {"Retry-After": "0"}, b""), (429, {"Retry-After": "100000"}, b"")]
 
     def busy(handler: object) -> None:
@@ -332,9 +355,9 @@ def test_a_busy_server_is_asked_once_more_when_it_says_when(bench: Bench, site: 
             handler.send_header(name, value)  # type: ignore[attr-defined]
         handler.end_headers()  # type: ignore[attr-defined]
 
-    site.pages |= {"/": linked("Start", "/busy"), "/busy": busy}
-    bench.crawl(site.url())
-    run = bench.run()
+    site.pages |= {"/": page_with_links("Start", "/busy"), "/busy": busy}
+    project.crawl(site.url())
+    run = project.run()
     assert run.status == "partial"
     assert site.paths.count("/busy") == 2
     assert "429" in (run.error or "")
@@ -342,10 +365,10 @@ def test_a_busy_server_is_asked_once_more_when_it_says_when(bench: Bench, site: 
 
 @pytest.mark.parametrize("topic", ["gone", "off"])
 def test_a_topic_that_vanished_is_an_error_of_the_source(
-    bench: Bench, site: Site, topic: str
+    project: SourceWorkspace, site: Site, topic: str
 ) -> None:
-    site.pages["/"] = linked("Start")
-    bench.add(kind="url_crawl", url=site.url(), allow_hosts=["127.0.0.1"], topic=topic)
-    run = bench.run(limits=FAST)
+    site.pages["/"] = page_with_links("Start")
+    project.add(kind="url_crawl", url=site.url(), allow_hosts=["127.0.0.1"], topic=topic)
+    run = project.run(limits=FAST)
     assert run.status == "error"
     assert topic in (run.error or "")

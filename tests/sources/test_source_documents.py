@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from web_support import Bench
+from web_support import SourceWorkspace
 
 from kbtui.errors import KbtuiError
 from kbtui.sources.config import Source
@@ -17,7 +17,7 @@ from kbtui.sources.source_directory import FetchedDocument, SourceDirectory, rea
 SOURCE = Source("docs", "file_upload", "guide", file="x")
 
 
-def shelf(root: Path) -> SourceDirectory:
+def open_directory(root: Path) -> SourceDirectory:
     folder = root / "topic"
     folder.mkdir(exist_ok=True)
     return SourceDirectory(root, folder, SOURCE)
@@ -28,33 +28,33 @@ def root(tmp_path: Path) -> Path:
     return Path(os.path.realpath(tmp_path))
 
 
-def fill(root: Path, *names: str, text: str = "text") -> SourceDirectory:
-    found = shelf(root)
+def write_documents(root: Path, *names: str, text: str = "text") -> SourceDirectory:
+    found = open_directory(root)
     for name in names:
         found.write_document(FetchedDocument(f"x/{name}", name, name.title(), text))
     return found
 
 
 def test_the_same_again_touches_nothing(root: Path) -> None:
-    fill(root, "a", "b/c")
+    write_documents(root, "a", "b/c")
     files = {path: path.stat().st_mtime_ns for path in (root / "topic").rglob("*.md")}
-    again = fill(root, "a", "b/c")
+    again = write_documents(root, "a", "b/c")
     again.remove_unseen()
     assert again.counts.unchanged == 2
     assert {path: path.stat().st_mtime_ns for path in (root / "topic").rglob("*.md")} == files
 
 
 def test_what_a_person_changed_is_left_alone_and_said(root: Path) -> None:
-    fill(root, "a", "b", "c")
+    write_documents(root, "a", "b", "c")
     for name, change in (("a", "\nMy remark.\n"), ("b", "\nMine too.\n")):
         path = root / "topic/docs" / f"{name}.md"
         path.write_text(path.read_text() + change)
     # Unchanged at the source: no message.
-    same = fill(root, "a", "b", "c")
+    same = write_documents(root, "a", "b", "c")
     same.remove_unseen()
     assert (same.problems, same.edited) == ([], [])
     # Changed or deleted at the source: kept here, with a message.
-    found = fill(root, "a", text="other text")
+    found = write_documents(root, "a", text="other text")
     found.remove_unseen()
     assert found.problems == []
     assert sorted(found.edited) == [
@@ -67,18 +67,18 @@ def test_what_a_person_changed_is_left_alone_and_said(root: Path) -> None:
 
 
 def test_front_matter_that_a_person_changed_counts_as_theirs(root: Path) -> None:
-    fill(root, "a")
+    write_documents(root, "a")
     path = root / "topic/docs/a.md"
     path.write_text(path.read_text().replace("title: A\n", "title: A\ntags: [mine]\n"))
-    fill(root, "a", text="other")
+    write_documents(root, "a", text="other")
     assert "tags: [mine]" in path.read_text()
 
 
 def test_other_line_ends_are_no_change_of_hand(root: Path) -> None:
-    fill(root, "a", text="one\ntwo")
+    write_documents(root, "a", text="one\ntwo")
     path = root / "topic/docs/a.md"
     path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
-    found = fill(root, "a", text="three")
+    found = write_documents(root, "a", text="three")
     assert found.counts.updated == 1
 
 
@@ -88,26 +88,26 @@ def test_files_of_others_in_the_directory_are_never_touched(root: Path) -> None:
     (folder / "a.md").write_text("# Mine\n")
     (folder / "b.txt").write_text("mine")
     (folder / "c.md").write_text("---\nsource: other\nsource_url: x/c\n---\nanother source's\n")
-    found = fill(root, "a", "b", "c")
+    found = write_documents(root, "a", "b", "c")
     assert found.counts.added == 3
     names = sorted(path.name for path in folder.iterdir())
     assert len(names) == 6
-    gone = shelf(root)
+    gone = open_directory(root)
     gone.remove_unseen()
     assert sorted(path.name for path in folder.iterdir()) == ["a.md", "b.txt", "c.md"]
     assert (folder / "a.md").read_text() == "# Mine\n"
 
 
 def test_empty_directories_go_with_their_last_document(root: Path) -> None:
-    fill(root, "deep/er/a", "b")
-    fill(root, "b").remove_unseen()
+    write_documents(root, "deep/er/a", "b")
+    write_documents(root, "b").remove_unseen()
     assert sorted(path.name for path in (root / "topic/docs").iterdir()) == ["b.md"]
 
 
 def test_a_document_that_moved_is_found_by_its_address(root: Path) -> None:
-    fill(root, "a")
+    write_documents(root, "a")
     (root / "topic/docs/a.md").rename(root / "topic/docs/renamed.md")
-    found = fill(root, "a", text="new text")
+    found = write_documents(root, "a", text="new text")
     assert found.counts.updated == 1
     assert "new text" in (root / "topic/docs/renamed.md").read_text()
 
@@ -117,7 +117,7 @@ def test_a_directory_that_is_a_link_is_refused(root: Path, tmp_path: Path) -> No
     (root / "elsewhere").mkdir()
     (root / "topic/docs").symlink_to(root / "elsewhere")
     with pytest.raises(KbtuiError, match="link"):
-        shelf(root)
+        open_directory(root)
 
 
 def test_a_link_inside_leads_nothing_out(
@@ -126,14 +126,14 @@ def test_a_link_inside_leads_nothing_out(
     outside = tmp_path_factory.mktemp("outside")
     (root / "topic/docs").mkdir(parents=True)
     (root / "topic/docs/sub").symlink_to(outside)
-    found = shelf(root)
+    found = open_directory(root)
     with pytest.raises(KbtuiError, match="outside the workspace"):
         found.write_document(FetchedDocument("x/sub/a", "sub/a", "A", "text"))
     assert list(outside.iterdir()) == []
 
 
 def test_a_full_disk_leaves_what_was_there(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fill(root, "a")
+    write_documents(root, "a")
     before = (root / "topic/docs/a.md").read_text()
 
     def full(descriptor: int) -> None:
@@ -141,28 +141,28 @@ def test_a_full_disk_leaves_what_was_there(root: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(KbtuiError, match="No space left"):
-        fill(root, "a", text="much more text")
+        write_documents(root, "a", text="much more text")
     monkeypatch.undo()
     assert (root / "topic/docs/a.md").read_text() == before
     assert [path.name for path in (root / "topic/docs").iterdir()] == ["a.md"]
 
 
 def test_letting_go_makes_documents_ordinary_subjects(root: Path) -> None:
-    found = fill(root, "a")
+    found = write_documents(root, "a")
     assert found.release_documents() == 1
     text = (root / "topic/docs/a.md").read_text()
     assert "source_url: x/a" in text
     assert "type: reference" in text
     assert "\nsource: " not in text
     assert "\ndigest: " not in text
-    assert shelf(root).documents == {}
+    assert open_directory(root).documents == {}
 
 
 def test_removing_all_keeps_what_a_person_changed(root: Path) -> None:
-    fill(root, "a", "b")
+    write_documents(root, "a", "b")
     path = root / "topic/docs/a.md"
     path.write_text(path.read_text() + "mine\n")
-    found = shelf(root)
+    found = open_directory(root)
     found.remove_all()
     assert [item.name for item in (root / "topic/docs").iterdir()] == ["a.md"]
     assert len(found.edited) == 1
@@ -178,28 +178,28 @@ def test_what_is_written_is_recognised_as_untouched(
     tmp_path_factory: pytest.TempPathFactory, title: str, text: str, tags: list[str]
 ) -> None:
     root = Path(os.path.realpath(tmp_path_factory.mktemp("shelf")))
-    found = shelf(root)
+    found = open_directory(root)
     found.write_document(FetchedDocument("https://example.org/a", "a", title, text, tuple(tags)))
     held = read_stored_document(root / "topic/docs/a.md", "docs")
     assert held is not None
     assert not held.is_edited
-    again = shelf(root)
+    again = open_directory(root)
     again.write_document(FetchedDocument("https://example.org/a", "a", title, text, tuple(tags)))
     assert again.counts.unchanged == 1
 
 
-def test_two_runs_at_once_are_one(bench: Bench) -> None:
-    (bench.root / "x.md").write_text("# X\n\ntext\n")
-    bench.add(kind="file_upload", file="x.md")
-    workspace = bench.builder.workspace
+def test_two_runs_at_once_are_one(project: SourceWorkspace) -> None:
+    (project.root / "x.md").write_text("# X\n\ntext\n")
+    project.add(kind="file_upload", file="x.md")
+    workspace = project.builder.workspace
     with lock_source(workspace, "docs"), pytest.raises(SourceBusy, match="running already"):
         run_source(workspace, "docs")
-    assert bench.run().status == "ok"
+    assert project.run().status == "ok"
     outcomes: list[str] = []
 
     def go() -> None:
         try:
-            outcomes.append(bench.run().status)
+            outcomes.append(project.run().status)
         except SourceBusy:
             outcomes.append("busy")
 
@@ -210,4 +210,4 @@ def test_two_runs_at_once_are_one(bench: Bench) -> None:
         thread.join()
     assert "ok" in outcomes
     assert set(outcomes) <= {"ok", "busy"}
-    assert list(bench.documents()) == ["x.md"]
+    assert list(project.documents()) == ["x.md"]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from web_support import FAST, Bench, Site, linked, serving
+from web_support import FAST, Site, SourceWorkspace, page_with_links, serving
 
 from kbtui.sources import url_policy
 from kbtui.sources.http_fetcher import FetchError, HttpFetcher, SourceLimits
@@ -26,7 +26,7 @@ def fetch(url: str, *, limits: SourceLimits = FAST, resolve: Any = None, **optio
     return asyncio.run(go())
 
 
-def raw(text: bytes) -> Answer:
+def raw_response(text: bytes) -> Answer:
     """Return a response that is sent byte by byte as it is."""
 
     def answer(handler: Any) -> None:
@@ -56,37 +56,39 @@ def test_a_redirect_to_a_forbidden_place_is_not_followed(site: Site, target: str
     assert site.paths == ["/"]
 
 
-def test_such_a_redirect_skips_its_page_alone(bench: Bench, site: Site) -> None:
-    site.pages |= {"/": linked("Start", "/away"), "/away": redirect("http://10.0.0.1/")}
-    bench.crawl(site.url())
-    run = bench.run()
+def test_such_a_redirect_skips_its_page_alone(project: SourceWorkspace, site: Site) -> None:
+    site.pages |= {"/": page_with_links("Start", "/away"), "/away": redirect("http://10.0.0.1/")}
+    project.crawl(site.url())
+    run = project.run()
     [skip] = run.skips
     assert skip.what == site.url("/away")
     assert "private" in skip.reason
-    assert set(bench.documents()) == {"index.md"}
+    assert set(project.documents()) == {"index.md"}
 
 
-def test_a_redirect_of_the_first_page_out_of_bounds_is_an_error(bench: Bench, site: Site) -> None:
+def test_a_redirect_of_the_first_page_out_of_bounds_is_an_error(
+    project: SourceWorkspace, site: Site
+) -> None:
     with serving() as other:
-        other.pages["/"] = linked("Elsewhere")
+        other.pages["/"] = page_with_links("Elsewhere")
         site.pages["/"] = redirect(other.url())
-        bench.crawl(site.url())
-        run = bench.run()
+        project.crawl(site.url())
+        run = project.run()
         assert run.status == "error"
         assert "redirected" in (run.error or "")
         assert other.asked == []
 
 
-def test_a_redirect_inside_the_bounds_is_one_document(bench: Bench, site: Site) -> None:
+def test_a_redirect_inside_the_bounds_is_one_document(project: SourceWorkspace, site: Site) -> None:
     site.pages |= {
-        "/": linked("Start", "/old", "/new"),
+        "/": page_with_links("Start", "/old", "/new"),
         "/old": redirect("/new", 301),
-        "/new": linked("New"),
+        "/new": page_with_links("New"),
     }
-    bench.crawl(site.url())
-    assert bench.run().status == "ok"
-    assert set(bench.documents()) == {"index.md", "new.md"}
-    assert site.url("/new") in bench.documents()["new.md"]
+    project.crawl(site.url())
+    assert project.run().status == "ok"
+    assert set(project.documents()) == {"index.md", "new.md"}
+    assert site.url("/new") in project.documents()["new.md"]
 
 
 @pytest.mark.parametrize("loop", [{"/": "/"}, {"/": "/b", "/b": "/"}])
@@ -176,7 +178,7 @@ def test_proxies_of_the_environment_are_not_used(
 
 
 @pytest.fixture
-def secure(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+def tls_port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """Return the port of a server with a certificate for good.example that the test trusts."""
     pem = Path(__file__).with_name("good.example.pem")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -190,22 +192,24 @@ def secure(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
         yield site.port
 
 
-async def at_home(host: str, port: int) -> list[str]:
+async def resolve_to_loopback(host: str, port: int) -> list[str]:
     return ["127.0.0.1"]
 
 
-def test_a_certificate_is_checked_for_the_name_not_for_the_address(secure: int) -> None:
-    assert fetch(f"https://good.example:{secure}/", resolve=at_home).body == b"over TLS"
+def test_a_certificate_is_checked_for_the_name_not_for_the_address(tls_port: int) -> None:
+    assert (
+        fetch(f"https://good.example:{tls_port}/", resolve=resolve_to_loopback).body == b"over TLS"
+    )
     with pytest.raises(FetchError, match="certificate"):
-        fetch(f"https://other.example:{secure}/", resolve=at_home)
+        fetch(f"https://other.example:{tls_port}/", resolve=resolve_to_loopback)
 
 
-def test_a_connection_of_one_name_is_not_used_for_another(secure: int) -> None:
+def test_a_connection_of_one_name_is_not_used_for_another(tls_port: int) -> None:
     async def go() -> None:
-        async with HttpFetcher(FAST, (), at_home) as fetcher:
-            await fetcher.get(f"https://good.example:{secure}/")
+        async with HttpFetcher(FAST, (), resolve_to_loopback) as fetcher:
+            await fetcher.get(f"https://good.example:{tls_port}/")
             with pytest.raises(FetchError, match="certificate"):
-                await fetcher.get(f"https://other.example:{secure}/")
+                await fetcher.get(f"https://other.example:{tls_port}/")
 
     asyncio.run(go())
 
@@ -236,7 +240,7 @@ def test_endless_chunks_are_cut_off(site: Site) -> None:
 
 
 def test_a_declared_size_over_the_limit_is_not_even_read(site: Site) -> None:
-    site.pages["/"] = raw(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n")
+    site.pages["/"] = raw_response(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n")
     with pytest.raises(FetchError, match="99,999,999,999 bytes"):
         fetch(site.url())
 
@@ -266,20 +270,20 @@ def test_a_few_bytes_that_unpack_to_gigabytes_are_cut_off(site: Site) -> None:
     ],
 )
 def test_wrong_lengths_and_broken_answers_are_errors(site: Site, answer: bytes) -> None:
-    site.pages["/"] = raw(answer)
+    site.pages["/"] = raw_response(answer)
     with pytest.raises(FetchError):
         fetch(site.url())
 
 
-def test_half_a_page_never_replaces_the_whole_one(bench: Bench, site: Site) -> None:
-    site.pages |= {"/": linked("Start", "/a"), "/a": b"# A\n\nThe whole page.\n"}
-    bench.crawl(site.url())
-    bench.run()
-    site.pages["/a"] = raw(
+def test_half_a_page_never_replaces_the_whole_one(project: SourceWorkspace, site: Site) -> None:
+    site.pages |= {"/": page_with_links("Start", "/a"), "/a": b"# A\n\nThe whole page.\n"}
+    project.crawl(site.url())
+    project.run()
+    site.pages["/a"] = raw_response(
         b"HTTP/1.1 200 OK\r\nContent-Type: text/markdown\r\nContent-Length: 500\r\n\r\n# A\n\nHalf"
     )
-    assert bench.run().status == "partial"
-    assert "The whole page." in bench.documents()["a.md"]
+    assert project.run().status == "partial"
+    assert "The whole page." in project.documents()["a.md"]
 
 
 @pytest.mark.parametrize("head", [b"", b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n"])
@@ -316,11 +320,11 @@ def test_a_type_that_is_not_wanted_is_not_read(site: Site) -> None:
 
 
 def test_an_answer_that_nothing_changed_without_being_asked_is_an_error(
-    bench: Bench, site: Site
+    project: SourceWorkspace, site: Site
 ) -> None:
-    site.pages |= {"/": linked("Start", "/a"), "/a": (304, {}, b"")}
-    bench.crawl(site.url())
-    run = bench.run()
+    site.pages |= {"/": page_with_links("Start", "/a"), "/a": (304, {}, b"")}
+    project.crawl(site.url())
+    run = project.run()
     assert run.status == "partial"
     assert "was not conditional" in (run.error or "")
 
@@ -337,27 +341,29 @@ def test_cookies_are_not_kept(site: Site) -> None:
 # content
 
 
-def test_text_of_strangers_carries_no_controls_into_the_topic(bench: Bench, site: Site) -> None:
+def test_text_of_strangers_carries_no_controls_into_the_topic(
+    project: SourceWorkspace, site: Site
+) -> None:
     canary = "\x1b]52;c;Y2FuYXJ5\x07\x1b[31mred\u202egnp.exe\u200b"
     site.pages["/"] = f"# T{canary}\n\nBody {canary} goes on.\n---\nsource: forged\n".encode()
-    bench.crawl(site.url(), depth=0)
-    assert bench.run().status == "ok"
-    (text,) = bench.documents().values()
+    project.crawl(site.url(), depth=0)
+    assert project.run().status == "ok"
+    (text,) = project.documents().values()
     assert not any(sign in text for sign in "\x1b\x07\u202e\u200b")
     assert "goes on." in text
-    assert bench.run().unchanged == 1
+    assert project.run().unchanged == 1
 
 
-def test_a_page_cannot_forge_whose_it_is(bench: Bench, site: Site) -> None:
+def test_a_page_cannot_forge_whose_it_is(project: SourceWorkspace, site: Site) -> None:
     forged = (
         b"---\ntitle: |\n  x\n  source: other\nsource: other\ntype: rule\n---\n# Real\n\nText.\n"
     )
     site.pages["/"] = forged
-    bench.crawl(site.url(), depth=0)
-    bench.run()
+    project.crawl(site.url(), depth=0)
+    project.run()
     from kbtui.knowledge.front_matter import split_front_matter
 
-    (text,) = bench.documents().values()
+    (text,) = project.documents().values()
     facts = split_front_matter(text).facts
     assert (facts["source"], facts["type"], facts["source_url"]) == (
         "docs",
@@ -372,7 +378,7 @@ def test_a_page_cannot_forge_whose_it_is(bench: Bench, site: Site) -> None:
      "/" + "long" * 300, "/a/" * 40 + "x", "/%ff%fe", "/..;/x", "/a%0ab"],
 )  # fmt: skip
 def test_no_address_becomes_a_file_elsewhere_or_a_hidden_one(
-    bench: Bench, site: Site, path: str
+    project: SourceWorkspace, site: Site, path: str
 ) -> None:
     site.pages[path] = b"# Page\n\ntext\n"
     site.pages["/map"] = (
@@ -380,10 +386,10 @@ def test_no_address_becomes_a_file_elsewhere_or_a_hidden_one(
         {"Content-Type": "text/xml"},
         f"<loc>{site.url(path)}</loc>".encode(),
     )
-    bench.crawl(site.url("/map"), depth=0, prefixes=[site.url("/")])
-    bench.run()
-    folder = bench.root / "docs/guide/docs"
-    found = list(bench.root.rglob("*.md"))
+    project.crawl(site.url("/map"), depth=0, prefixes=[site.url("/")])
+    project.run()
+    folder = project.root / "docs/guide/docs"
+    found = list(project.root.rglob("*.md"))
     assert all(item.is_relative_to(folder) for item in found)
     for item in found:
         parts = item.relative_to(folder).parts
@@ -391,13 +397,15 @@ def test_no_address_becomes_a_file_elsewhere_or_a_hidden_one(
         assert all(len(part.encode()) < 100 for part in parts)
 
 
-def test_a_page_made_to_choke_the_reader_costs_only_itself(bench: Bench, site: Site) -> None:
+def test_a_page_made_to_choke_the_reader_costs_only_itself(
+    project: SourceWorkspace, site: Site
+) -> None:
     site.pages |= {
-        "/": linked("Start", "/deep", "/fine"),
+        "/": page_with_links("Start", "/deep", "/fine"),
         "/deep": "<html><body>" + "<div><p><b>" * 60_000 + "deep",
         "/fine": b"# Fine\n\ntext\n",
     }
-    bench.crawl(site.url())
-    run = bench.run()
+    project.crawl(site.url())
+    run = project.run()
     assert run.status in ("ok", "partial")
-    assert "fine.md" in bench.documents()
+    assert "fine.md" in project.documents()

@@ -9,7 +9,7 @@ from typing import Any
 
 import psutil
 import pytest
-from web_support import Bench
+from web_support import SourceWorkspace
 
 from kbtui.sources.http_fetcher import SourceLimits
 
@@ -23,136 +23,140 @@ NOTES = {
 }  # fmt: skip
 
 
-def configure(bench: Bench, resources: dict[str, Any], mode: str = "", **options: Any) -> None:
-    (bench.root / "resources.json").write_text(json.dumps(resources))
+def configure(
+    project: SourceWorkspace, resources: dict[str, Any], mode: str = "", **options: Any
+) -> None:
+    (project.root / "resources.json").write_text(json.dumps(resources))
     command = shlex.join([sys.executable, str(SERVER), "resources.json", *([mode] if mode else [])])
-    bench.add(kind="mcp", server=command, **options)
+    project.add(kind="mcp", server=command, **options)
 
 
-def server_is_gone(bench: Bench) -> bool:
-    pid = int((bench.root / "started").read_text())
+def is_server_gone(project: SourceWorkspace) -> bool:
+    pid = int((project.root / "started").read_text())
     try:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
 
 
-def test_resources_that_match_become_subjects(bench: Bench) -> None:
-    configure(bench, NOTES, pattern="note://team/*")
-    run = bench.run()
+def test_resources_that_match_become_subjects(project: SourceWorkspace) -> None:
+    configure(project, NOTES, pattern="note://team/*")
+    run = project.run()
     assert (run.status, run.entries) == ("ok", 3), run.problems
-    found = bench.documents()
+    found = project.documents()
     assert set(found) == {"team/retries.md", "team/deploys.md", "team/blob.md"}
     assert "title: On retries" in found["team/retries.md"]
     assert "source_url: note://team/retries" in found["team/retries.md"]
     assert "Back off." in found["team/retries.md"]
     assert "Plain in a blob." in found["team/blob.md"]
-    assert server_is_gone(bench)
+    assert is_server_gone(project)
 
 
-def test_without_a_pattern_all_are_taken_and_what_is_no_prose_is_fenced(bench: Bench) -> None:
-    configure(bench, NOTES)
-    run = bench.run()
+def test_without_a_pattern_all_are_taken_and_what_is_no_prose_is_fenced(
+    project: SourceWorkspace,
+) -> None:
+    configure(project, NOTES)
+    run = project.run()
     assert run.entries == 5, run.problems
-    assert '```json\n{"most": 3}\n```' in bench.documents()["limits.md"]
+    assert '```json\n{"most": 3}\n```' in project.documents()["limits.md"]
 
 
-def test_a_second_run_follows_the_server(bench: Bench) -> None:
-    configure(bench, NOTES, pattern="note://team/*")
-    bench.run()
+def test_a_second_run_follows_the_server(project: SourceWorkspace) -> None:
+    configure(project, NOTES, pattern="note://team/*")
+    project.run()
     changed = {**NOTES, "note://team/deploys": {"text": "Ship on Tuesdays.", "type": "text/plain"}}
     del changed["note://team/blob"]
-    (bench.root / "resources.json").write_text(json.dumps(changed))
-    run = bench.run()
+    (project.root / "resources.json").write_text(json.dumps(changed))
+    run = project.run()
     assert (run.added, run.updated, run.removed, run.unchanged) == (0, 1, 1, 1)
-    assert "Tuesdays" in bench.documents()["team/deploys.md"]
+    assert "Tuesdays" in project.documents()["team/deploys.md"]
 
 
-def test_one_resource_that_fails_leaves_the_others(bench: Bench) -> None:
+def test_one_resource_that_fails_leaves_the_others(project: SourceWorkspace) -> None:
     resources = {
         "a://bad": {"error": "not today", "text": ""},
         "a://image": {"blob": base64.b64encode(b"\x89PNG").decode(), "type": "image/png"},
         "a://good": {"text": "fine", "type": "text/plain"},
     }
-    configure(bench, resources)
-    run = bench.run()
+    configure(project, resources)
+    run = project.run()
     assert run.status == "partial"
     assert run.problems == ("a://bad: not today",)
     assert run.skips == (("a://image", "is image/png, which is not supported"),)
-    assert list(bench.documents()) == ["good.md"]
+    assert list(project.documents()) == ["good.md"]
 
 
 @pytest.mark.parametrize("mode", ["hang-start", "hang-list"])
 @pytest.mark.slow
-def test_a_server_that_hangs_is_ended(bench: Bench, mode: str) -> None:
-    configure(bench, NOTES, mode)
-    run = bench.run(limits=SourceLimits(seconds=2.0, connect_seconds=2.0))
+def test_a_server_that_hangs_is_ended(project: SourceWorkspace, mode: str) -> None:
+    configure(project, NOTES, mode)
+    run = project.run(limits=SourceLimits(seconds=2.0, connect_seconds=2.0))
     assert run.status == "error"
     assert "in time" in (run.error or "")
-    assert server_is_gone(bench)
+    assert is_server_gone(project)
 
 
 @pytest.mark.slow
-def test_a_server_that_hangs_half_way_loses_nothing(bench: Bench) -> None:
+def test_a_server_that_hangs_half_way_loses_nothing(project: SourceWorkspace) -> None:
     resources = {
         "a://one": {"text": "one", "type": "text/plain"},
         "a://slow": {"text": "slow", "type": "text/plain", "slow": True},
         "a://two": {"text": "two", "type": "text/plain"},
     }
-    configure(bench, resources)
-    assert bench.run().status == "ok"
-    before = bench.documents()
+    configure(project, resources)
+    assert project.run().status == "ok"
+    before = project.documents()
     from kbtui.sources.config import approve_source, edit_source
     from kbtui.userdata import UserData
 
-    workspace = bench.builder.workspace
+    workspace = project.builder.workspace
     slower = edit_source(
-        workspace, "docs", {"server": bench.source().block["server"] + " hang-read"}
+        workspace, "docs", {"server": project.source().block["server"] + " hang-read"}
     )
     approve_source(workspace, UserData(workspace), slower)
-    run = bench.run(limits=SourceLimits(seconds=2.0))
+    run = project.run(limits=SourceLimits(seconds=2.0))
     assert run.status == "partial", run.problems
     assert run.problems[0].startswith("a://slow")
-    assert bench.documents() == before
-    assert server_is_gone(bench)
+    assert project.documents() == before
+    assert is_server_gone(project)
 
 
-def test_a_server_that_dies_is_an_error_with_its_last_words(bench: Bench) -> None:
-    configure(bench, {"a://x": {"text": "x", "type": "text/plain", "slow": True}}, "die")
-    run = bench.run()
+def test_a_server_that_dies_is_an_error_with_its_last_words(project: SourceWorkspace) -> None:
+    configure(project, {"a://x": {"text": "x", "type": "text/plain", "slow": True}}, "die")
+    run = project.run()
     assert run.status == "error"
     assert "something broke" in (run.error or "") or run.problems
 
 
 @pytest.mark.parametrize("command", ["/does/not/exist --x", f"{sys.executable} -c pass"])
-def test_a_command_that_is_no_server_is_an_error(bench: Bench, command: str) -> None:
-    bench.add(kind="mcp", server=command)
-    run = bench.run(limits=SourceLimits(seconds=5.0))
+def test_a_command_that_is_no_server_is_an_error(project: SourceWorkspace, command: str) -> None:
+    project.add(kind="mcp", server=command)
+    run = project.run(limits=SourceLimits(seconds=5.0))
     assert run.status == "error"
     assert "MCP server" in (run.error or "")
 
 
-def test_a_server_that_writes_garbage_is_an_error(bench: Bench) -> None:
-    configure(bench, NOTES, "garbage")
-    run = bench.run(limits=SourceLimits(seconds=5.0))
+def test_a_server_that_writes_garbage_is_an_error(project: SourceWorkspace) -> None:
+    configure(project, NOTES, "garbage")
+    run = project.run(limits=SourceLimits(seconds=5.0))
     assert run.status == "error"
-    assert bench.documents() == {}
+    assert project.documents() == {}
 
 
 def test_a_server_gets_only_the_variables_that_are_named(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    project: SourceWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SECRET", "hush")
     resources = {"a://x": {"text": "it is $SECRET", "type": "text/plain"}}
-    configure(bench, resources)
-    bench.run()
-    assert "it is unset" in bench.documents()["x.md"]
+    configure(project, resources)
+    project.run()
+    assert "it is unset" in project.documents()["x.md"]
     from kbtui.sources.config import approve_source, edit_source
     from kbtui.userdata import UserData
 
-    workspace = bench.builder.workspace
+    workspace = project.builder.workspace
     approve_source(
         workspace, UserData(workspace), edit_source(workspace, "docs", {"env": ["SECRET"]})
     )
-    bench.run()
-    assert "it is hush" in bench.documents()["x.md"]
+    project.run()
+    assert "it is hush" in project.documents()["x.md"]

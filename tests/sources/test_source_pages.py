@@ -4,18 +4,20 @@ import re
 from pathlib import Path
 
 import pytest
-from web_support import Bench, Site
+from web_support import Site, SourceWorkspace
 
 PAGES = Path(__file__).with_name("pages")
 NAMES = sorted(path.stem for path in PAGES.glob("*.html"))
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_page_is_what_the_golden_file_says(bench: Bench, site: Site, name: str) -> None:
+def test_a_page_is_what_the_golden_file_says(
+    project: SourceWorkspace, site: Site, name: str
+) -> None:
     site.pages["/guide/page.html"] = (PAGES / f"{name}.html").read_text()
-    bench.crawl(site.url("/guide/page.html"), depth=0)
-    assert bench.run().status == "ok"
-    [text] = bench.documents().values()
+    project.crawl(site.url("/guide/page.html"), depth=0)
+    assert project.run().status == "ok"
+    [text] = project.documents().values()
     facts, body = text.split("---\n", 2)[1:]
     title = re.search(r"^title: (.*)$", facts, re.MULTILINE)
     assert title is not None
@@ -63,24 +65,24 @@ def test_the_golden_files_are_clean() -> None:
 )
 @pytest.mark.parametrize("main", ["<div role=main>{}</div>", "<main><article>{}</article></main>"])
 def test_code_keeps_its_lines_and_its_language(
-    bench: Bench, site: Site, html: str, code: str, main: str
+    project: SourceWorkspace, site: Site, html: str, code: str, main: str
 ) -> None:
     words = "<p>The wombat digs at night, and sleeps as soon as the sun is up again.</p>"
     page = main.format(f"<h1>Digging</h1>{words * 3}{html}{words * 3}")
     site.pages["/"] = f"<html><head><title>Digging</title></head><body>{page}</body></html>"
-    bench.crawl(site.url(), depth=0)
-    bench.run()
-    [text] = bench.documents().values()
+    project.crawl(site.url(), depth=0)
+    project.run()
+    [text] = project.documents().values()
     assert f"\n\n{code}\n\n" in text
 
 
-def test_the_posts_of_a_thread_are_all_taken(bench: Bench, site: Site) -> None:
+def test_the_posts_of_a_thread_are_all_taken(project: SourceWorkspace, site: Site) -> None:
     posts = "".join(
         f'<article class="markdown-body"><p>The {name} answers at length, as such posts do.</p></article>'
         for name in ("wombat", "lynx", "ibex")
     )
     site.pages["/"] = f"<html><head><title>T</title></head><body><main>{posts}</main></body></html>"
-    bench.crawl(site.url(), depth=0)
-    bench.run()
-    [text] = bench.documents().values()
+    project.crawl(site.url(), depth=0)
+    project.run()
+    [text] = project.documents().values()
     assert all(name in text for name in ("wombat", "lynx", "ibex"))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from running import run_command
-from web_support import FAST, Bench, Site, linked
+from web_support import FAST, Site, SourceWorkspace, page_with_links
 
 from kbtui.sources.http_fetcher import SourceLimits
 from kbtui.userdata import UserData
@@ -20,22 +20,24 @@ def skips(run: object) -> dict[str, str]:
     return {skip.what: skip.reason for skip in run.skips}  # type: ignore[attr-defined]
 
 
-def command(bench: Bench, *words: str) -> "subprocess.CompletedProcess[str]":
-    return run_command("source", *words, "-w", str(bench.root))
+def command(project: SourceWorkspace, *words: str) -> "subprocess.CompletedProcess[str]":
+    return run_command("source", *words, "-w", str(project.root))
 
 
-def test_what_a_crawl_skips_is_named_and_no_failure(bench: Bench, site: Site) -> None:
-    noindex = linked("Draft").replace("<head>", '<head><meta name="robots" content="noindex">')
+def test_what_a_crawl_skips_is_named_and_no_failure(project: SourceWorkspace, site: Site) -> None:
+    noindex = page_with_links("Draft").replace(
+        "<head>", '<head><meta name="robots" content="noindex">'
+    )
     site.pages |= {
         "/robots.txt": (200, {}, b"User-agent: *\nDisallow: /secret\n"),
-        "/": linked("Start", "/dead", "/draft", "/data", "/logo.png", "/feed.json", "/secret", "/a"),
+        "/": page_with_links("Start", "/dead", "/draft", "/data", "/logo.png", "/feed.json", "/secret", "/a"),
         "/draft": noindex,
         "/data": (200, {"Content-Type": "application/json"}, b"{}"),
         "/photo": (200, {"Content-Type": "image/jpeg"}, b"\xff\xd8"),
-        "/a": linked("A", "/photo"),
+        "/a": page_with_links("A", "/photo"),
     }  # fmt: skip
-    bench.crawl(site.url(), depth=2)
-    run = bench.run()
+    project.crawl(site.url(), depth=2)
+    run = project.run()
     assert (run.status, run.error, run.problems) == ("ok", None, ())
     said = {what.removeprefix(site.url("")): reason for what, reason in skips(run).items()}
     assert run.skipped == len(said) == 7
@@ -48,24 +50,26 @@ def test_what_a_crawl_skips_is_named_and_no_failure(bench: Bench, site: Site) ->
     assert "robots.txt" in said["/secret"]
     assert "image/jpeg" in said["/photo"]
     # The result is stored with the run.
-    assert UserData(bench.builder.workspace).load_last_runs()["docs"] == run
+    assert UserData(project.builder.workspace).load_last_runs()["docs"] == run
 
 
-def test_the_command_prints_each_number_and_each_reason(bench: Bench, site: Site) -> None:
+def test_the_command_prints_each_number_and_each_reason(
+    project: SourceWorkspace, site: Site
+) -> None:
     site.pages |= {
-        "/": linked("Start", "/dead", "/gone", "/edited", "/stays", "/changes", "/goes"),
-        **{path: linked(path) for path in ("/edited", "/stays", "/changes", "/goes")},
+        "/": page_with_links("Start", "/dead", "/gone", "/edited", "/stays", "/changes", "/goes"),
+        **{path: page_with_links(path) for path in ("/edited", "/stays", "/changes", "/goes")},
     }
-    bench.crawl(site.url())
-    assert command(bench, "run", "docs").returncode == 0
-    path = bench.root / "docs/guide/docs/edited.md"
+    project.crawl(site.url())
+    assert command(project, "run", "docs").returncode == 0
+    path = project.root / "docs/guide/docs/edited.md"
     path.write_text(path.read_text() + "\nMine.\n")
     del site.pages["/goes"]
-    site.pages["/edited"] = linked("Other")
-    site.pages["/changes"] = linked("Changed")
-    site.pages["/new"] = linked("New")
-    site.pages["/"] = linked("Start", "/dead", "/gone", "/edited", "/stays", "/changes", "/goes", "/new")  # fmt: skip
-    done = command(bench, "run", "docs")
+    site.pages["/edited"] = page_with_links("Other")
+    site.pages["/changes"] = page_with_links("Changed")
+    site.pages["/new"] = page_with_links("New")
+    site.pages["/"] = page_with_links("Start", "/dead", "/gone", "/edited", "/stays", "/changes", "/goes", "/new")  # fmt: skip
+    done = command(project, "run", "docs")
     assert done.returncode == 0, done.stderr
     for words in ("1 new", "2 changed", "1 removed", "1 kept", "3 skipped", "1 edited by you"):
         assert words in done.stdout
@@ -73,31 +77,39 @@ def test_the_command_prints_each_number_and_each_reason(bench: Bench, site: Site
     [skipped] = [line for line in lines if "404" in line]
     assert all(site.url(path) in skipped for path in ("/dead", "/gone", "/goes"))
     assert any("edited.md" in line and "left alone" in line for line in lines)
-    [told] = json.loads(command(bench, "run", "docs", "--json").stdout)
+    [told] = json.loads(command(project, "run", "docs", "--json").stdout)
     assert (told["skipped"], told["unchanged"]) == (3, 4)
     assert {"what": site.url("/dead"), "reason": "the server answered 404"} in told["skips"]
     assert len(told["edited"]) == 1
 
 
-def test_a_source_of_which_nothing_can_be_taken_is_an_error(bench: Bench, site: Site) -> None:
-    site.pages["/"] = linked("Start").replace("<head>", '<head><meta name="robots" content="none">')
-    bench.crawl(site.url())
-    run = bench.run()
+def test_a_source_of_which_nothing_can_be_taken_is_an_error(
+    project: SourceWorkspace, site: Site
+) -> None:
+    site.pages["/"] = page_with_links("Start").replace(
+        "<head>", '<head><meta name="robots" content="none">'
+    )
+    project.crawl(site.url())
+    run = project.run()
     assert run.status == "error"
     assert "noindex" in (run.error or "")
 
 
-def test_an_interrupted_run_counts_what_it_kept(bench: Bench, site: Site) -> None:
+def test_an_interrupted_run_counts_what_it_kept(project: SourceWorkspace, site: Site) -> None:
     reached, go = threading.Event(), threading.Event()
 
     def hang(handler: object) -> None:
         reached.set()
         go.wait(60)
 
-    site.pages |= {"/": linked("Start", "/a", "/hang"), "/a": linked("A"), "/hang": hang}
-    bench.crawl(site.url())
+    site.pages |= {
+        "/": page_with_links("Start", "/a", "/hang"),
+        "/a": page_with_links("A"),
+        "/hang": hang,
+    }
+    project.crawl(site.url())
     process = subprocess.Popen(
-        [sys.executable, "-m", "kbtui.cli.main", "source", "run", "docs", "-w", str(bench.root)],
+        [sys.executable, "-m", "kbtui.cli.main", "source", "run", "docs", "-w", str(project.root)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -111,62 +123,73 @@ def test_an_interrupted_run_counts_what_it_kept(bench: Bench, site: Site) -> Non
     assert process.returncode == 130
     assert "2 new" in out
     assert "interrupted" in err
-    run = UserData(bench.builder.workspace).load_last_runs()["docs"]
+    run = UserData(project.builder.workspace).load_last_runs()["docs"]
     assert (run.status, run.error, run.entries, run.added) == ("partial", "interrupted", 2, 2)
-    assert set(bench.documents()) == {"index.md", "a.md"}
+    assert set(project.documents()) == {"index.md", "a.md"}
 
 
 @pytest.mark.parametrize(
     ("key", "value"), [("source_pages", 2), ("source_seconds", 0.0), ("source_bytes", 200)]
 )
 def test_limits_are_settings_and_a_run_that_meets_one_names_it(
-    bench: Bench, site: Site, key: str, value: float
+    project: SourceWorkspace, site: Site, key: str, value: float
 ) -> None:
     names = [f"/p{number}" for number in range(4)]
-    site.pages |= {"/": linked("Start", *names), **{name: linked(name) for name in names}}
-    bench.crawl(site.url())
+    site.pages |= {
+        "/": page_with_links("Start", *names),
+        **{name: page_with_links(name) for name in names},
+    }
+    project.crawl(site.url())
     settings_path().parent.mkdir(parents=True, exist_ok=True)
     settings_path().write_text(f"{key} = {value}\nsource_delay = 0.0\n")
-    done = command(bench, "run", "docs")
+    done = command(project, "run", "docs")
     assert done.returncode == 1
     assert key in done.stderr
 
 
-def test_too_many_files_are_taken_up_to_the_limit(bench: Bench) -> None:
-    (bench.root / "inbox").mkdir()
+def test_too_many_files_are_taken_up_to_the_limit(project: SourceWorkspace) -> None:
+    (project.root / "inbox").mkdir()
     for number in range(4):
-        (bench.root / f"inbox/{number}.md").write_text(f"# {number}\n\ntext\n")
-    bench.add(kind="file_upload", file="inbox")
-    assert bench.run().added == 4
-    run = bench.run(limits=SourceLimits(files=3))
+        (project.root / f"inbox/{number}.md").write_text(f"# {number}\n\ntext\n")
+    project.add(kind="file_upload", file="inbox")
+    assert project.run().added == 4
+    run = project.run(limits=SourceLimits(files=3))
     assert (run.status, run.entries, run.removed) == ("partial", 4, 0)
     assert "source_files" in (run.error or "")
 
 
-def test_the_hint_for_a_private_host_names_the_option(bench: Bench) -> None:
-    done = command(bench, "add", "url_crawl", "http://localhost:8000/", "--topic", "guide")
+def test_the_hint_for_a_private_host_names_the_option(project: SourceWorkspace) -> None:
+    done = command(project, "add", "url_crawl", "http://localhost:8000/", "--topic", "guide")
     assert done.returncode == 2
     assert "--allow-host localhost" in done.stderr
-    again = command(bench, "add", "url_crawl", "http://localhost:8000/", "--topic", "guide", "--allow-host", "localhost")  # fmt: skip
+    again = command(project, "add", "url_crawl", "http://localhost:8000/", "--topic", "guide", "--allow-host", "localhost")  # fmt: skip
     assert again.returncode == 0
 
 
-def test_a_schedule_says_that_it_needs_a_running_engine(bench: Bench, tmp_path: Path) -> None:
-    done = command(bench, "add", "file_upload", "inbox", "--topic", "guide", "--cron", "0 4 * * 1")
+def test_a_schedule_says_that_it_needs_a_running_engine(
+    project: SourceWorkspace, tmp_path: Path
+) -> None:
+    done = command(
+        project, "add", "file_upload", "inbox", "--topic", "guide", "--cron", "0 4 * * 1"
+    )
     assert done.returncode == 0
     assert "while the engine runs" in done.stderr
-    without = command(bench, "edit", "inbox", "--no-cron")
+    without = command(project, "edit", "inbox", "--no-cron")
     assert "engine" not in without.stderr
-    assert "while the engine runs" in command(bench, "edit", "inbox", "--cron", "0 4 * * 2").stderr
+    assert (
+        "while the engine runs" in command(project, "edit", "inbox", "--cron", "0 4 * * 2").stderr
+    )
 
 
-def test_a_document_that_cannot_be_had_now_is_a_failure_and_stays(bench: Bench, site: Site) -> None:
-    site.pages |= {"/": linked("Start", "/a"), "/a": linked("A")}
-    bench.crawl(site.url())
-    assert bench.run().status == "ok"
+def test_a_document_that_cannot_be_had_now_is_a_failure_and_stays(
+    project: SourceWorkspace, site: Site
+) -> None:
+    site.pages |= {"/": page_with_links("Start", "/a"), "/a": page_with_links("A")}
+    project.crawl(site.url())
+    assert project.run().status == "ok"
     site.pages["/a"] = (500, {}, b"")
-    run = bench.run(limits=FAST)
+    run = project.run(limits=FAST)
     assert (run.status, run.entries, run.removed) == ("partial", 2, 0)
     assert "500" in (run.error or "")
     assert run.skips == ()
-    assert "a.md" in bench.documents()
+    assert "a.md" in project.documents()

@@ -5,7 +5,7 @@ import time
 from datetime import datetime
 
 import pytest
-from web_support import Bench
+from web_support import SourceWorkspace
 
 from kbtui.sources import Schedule
 from kbtui.sources.config import next_cron_time
@@ -21,58 +21,58 @@ def at(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
-def ran(bench: Bench, began: float) -> None:
-    UserData(bench.builder.workspace).save_run(Run("docs", began, began + 1, "ok"))
+def record_run(project: SourceWorkspace, began: float) -> None:
+    UserData(project.builder.workspace).save_run(Run("docs", began, began + 1, "ok"))
 
 
 @pytest.fixture
-def hourly(bench: Bench) -> Bench:
-    (bench.root / "x.md").write_text("# X\n\ntext\n")
-    bench.add(kind="file_upload", file="x.md", cron="0 * * * *")
-    return bench
+def hourly(project: SourceWorkspace) -> SourceWorkspace:
+    (project.root / "x.md").write_text("# X\n\ntext\n")
+    project.add(kind="file_upload", file="x.md", cron="0 * * * *")
+    return project
 
 
-def first_time(bench: Bench) -> float:
+def find_first_time(project: SourceWorkspace) -> float:
     """Return the first time at which the source is due; the tests do not depend on the clock."""
     found = find_due_time(
-        bench.builder.workspace, UserData(bench.builder.workspace), bench.source()
+        project.builder.workspace, UserData(project.builder.workspace), project.source()
     )
     assert found is not None
     return found
 
 
-def test_a_source_is_due_at_its_time_and_not_before(hourly: Bench) -> None:
+def test_a_source_is_due_at_its_time_and_not_before(hourly: SourceWorkspace) -> None:
     workspace = hourly.builder.workspace
-    ran(hourly, at("2100-01-01 12:00:30"))
+    record_run(hourly, at("2100-01-01 12:00:30"))
     assert list_due_sources(workspace, at("2100-01-01 12:59:59")) == []
     assert list_due_sources(workspace, at("2100-01-01 13:00:00")) == ["docs"]
 
 
-def test_missed_times_are_made_up_once(hourly: Bench) -> None:
+def test_missed_times_are_made_up_once(hourly: SourceWorkspace) -> None:
     workspace = hourly.builder.workspace
-    ran(hourly, at("2100-01-01 12:00:30"))
+    record_run(hourly, at("2100-01-01 12:00:30"))
     late = at("2100-01-05 09:20:00")
     assert list_due_sources(workspace, late) == ["docs"]
-    ran(hourly, late)
+    record_run(hourly, late)
     assert list_due_sources(workspace, late + 60) == []
     assert list_due_sources(workspace, at("2100-01-05 10:00:00")) == ["docs"]
 
 
-def test_a_new_source_waits_for_its_first_time(hourly: Bench) -> None:
-    workspace, first = hourly.builder.workspace, first_time(hourly)
+def test_a_new_source_waits_for_its_first_time(hourly: SourceWorkspace) -> None:
+    workspace, first = hourly.builder.workspace, find_first_time(hourly)
     assert time.time() - 1 < first <= time.time() + HOUR
     assert list_due_sources(workspace, first - 1) == []
     assert list_due_sources(workspace, first) == ["docs"]
 
 
-def test_without_a_schedule_nothing_is_due(bench: Bench) -> None:
-    bench.add(kind="file_upload", file="x.md")
-    workspace = bench.builder.workspace
+def test_without_a_schedule_nothing_is_due(project: SourceWorkspace) -> None:
+    project.add(kind="file_upload", file="x.md")
+    workspace = project.builder.workspace
     assert list_due_sources(workspace, time.time() + 1000 * DAY) == []
-    assert find_due_time(workspace, UserData(workspace), bench.source()) is None
+    assert find_due_time(workspace, UserData(workspace), project.source()) is None
 
 
-def test_an_unapproved_change_is_not_due(hourly: Bench) -> None:
+def test_an_unapproved_change_is_not_due(hourly: SourceWorkspace) -> None:
     from kbtui.sources.config import edit_source
 
     workspace = hourly.builder.workspace
@@ -80,8 +80,8 @@ def test_an_unapproved_change_is_not_due(hourly: Bench) -> None:
     assert list_due_sources(workspace, time.time() + DAY) == []
 
 
-def test_a_clock_that_went_back_makes_nothing_due_early(hourly: Bench) -> None:
-    ran(hourly, at("2100-01-01 12:00:00"))
+def test_a_clock_that_went_back_makes_nothing_due_early(hourly: SourceWorkspace) -> None:
+    record_run(hourly, at("2100-01-01 12:00:00"))
     assert list_due_sources(hourly.builder.workspace, at("2099-01-01 12:00:00")) == []
 
 
@@ -130,12 +130,12 @@ def wait_for_end(schedule: Schedule) -> None:
         schedule.tick(0.0)
 
 
-def test_the_engine_runs_what_is_due_in_a_process_of_its_own(hourly: Bench) -> None:
+def test_the_engine_runs_what_is_due_in_a_process_of_its_own(hourly: SourceWorkspace) -> None:
     lines: list[str] = []
     schedule = Schedule(hourly.builder.workspace, lines.append)
-    schedule.tick(first_time(hourly) - 1)
+    schedule.tick(find_first_time(hourly) - 1)
     assert schedule.running_source is None
-    schedule.tick(first_time(hourly))
+    schedule.tick(find_first_time(hourly))
     assert schedule.running_source == "docs"
     wait_for_end(schedule)
     assert list(hourly.documents()) == ["x.md"]
@@ -143,11 +143,11 @@ def test_the_engine_runs_what_is_due_in_a_process_of_its_own(hourly: Bench) -> N
     assert lines == ["source docs: due, started", "source docs: ended with 0"]
 
 
-def test_a_scheduled_run_writes_with_the_umask_of_the_user(hourly: Bench) -> None:
+def test_a_scheduled_run_writes_with_the_umask_of_the_user(hourly: SourceWorkspace) -> None:
     before = os.umask(0o077)  # as the engine has it
     try:
         schedule = Schedule(hourly.builder.workspace, print, 0o022)
-        schedule.tick(first_time(hourly))
+        schedule.tick(find_first_time(hourly))
         wait_for_end(schedule)
     finally:
         os.umask(before)
@@ -155,11 +155,11 @@ def test_a_scheduled_run_writes_with_the_umask_of_the_user(hourly: Bench) -> Non
     assert written.stat().st_mode & 0o777 == 0o644
 
 
-def test_a_run_that_notes_nothing_is_not_started_again_and_again(hourly: Bench) -> None:
+def test_a_run_that_notes_nothing_is_not_started_again_and_again(hourly: SourceWorkspace) -> None:
     workspace = hourly.builder.workspace
     lines: list[str] = []
     schedule = Schedule(workspace, lines.append)
-    now = first_time(hourly)
+    now = find_first_time(hourly)
     with lock_source(workspace, "docs"):
         schedule.tick(now)
         wait_for_end(schedule)

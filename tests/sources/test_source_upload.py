@@ -5,7 +5,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from web_support import Bench, linked
+from web_support import SourceWorkspace, page_with_links
 
 from kbtui.knowledge.front_matter import join_front_matter
 from kbtui.sources.source_directory import compute_digest
@@ -38,23 +38,23 @@ def pdf(*pages: str) -> bytes:
     return body.encode("latin-1")
 
 
-def test_every_kind_becomes_a_subject(bench: Bench) -> None:
-    folder = bench.root / "inbox"
+def test_every_kind_becomes_a_subject(project: SourceWorkspace) -> None:
+    folder = project.root / "inbox"
     (folder / "sub").mkdir(parents=True)
     (folder / "notes.md").write_text("---\ntitle: My notes\n---\n# Notes\n\nThe aardvark.\n")
     (folder / "plain.txt").write_text("The ibex in plain text.\n")
-    (folder / "page.html").write_text(linked("A page", text="The wombat digs at night. "))
+    (folder / "page.html").write_text(page_with_links("A page", text="The wombat digs at night. "))
     (folder / "sub" / "paper.pdf").write_bytes(pdf("The lynx on page one", "and on page two"))
     (folder / "photo.jpg").write_bytes(b"\xff\xd8")
     (folder / ".hidden.md").write_text("# Hidden\n")
-    bench.add(kind="file_upload", file="inbox")
-    run = bench.run()
+    project.add(kind="file_upload", file="inbox")
+    run = project.run()
     assert (run.status, run.entries) == ("ok", 4)
     assert run.skips == (
         ("inbox/.hidden.md", "is hidden"),
         ("inbox/photo.jpg", "is image/jpeg, which is not supported"),
     )
-    found = bench.documents()
+    found = project.documents()
     assert set(found) == {"notes.md", "plain.md", "page.md", "sub/paper.md"}
     assert "title: My notes" in found["notes.md"]
     assert "The ibex in plain text." in found["plain.md"]
@@ -65,40 +65,42 @@ def test_every_kind_becomes_a_subject(bench: Bench) -> None:
     assert "source_url: inbox/sub/paper.pdf" in found["sub/paper.md"]
 
 
-def test_changes_follow_and_only_they(bench: Bench) -> None:
-    folder = bench.root / "inbox"
+def test_changes_follow_and_only_they(project: SourceWorkspace) -> None:
+    folder = project.root / "inbox"
     folder.mkdir()
     for name in ("a", "b", "c"):
         (folder / f"{name}.md").write_text(f"# {name}\n\ntext\n")
-    bench.add(kind="file_upload", file="inbox")
-    assert bench.run().added == 3
-    kept = (bench.root / "docs/guide/docs/a.md").stat().st_mtime_ns
+    project.add(kind="file_upload", file="inbox")
+    assert project.run().added == 3
+    kept = (project.root / "docs/guide/docs/a.md").stat().st_mtime_ns
     (folder / "b.md").write_text("# b\n\nother text\n")
     (folder / "c.md").unlink()
     (folder / "d.md").write_text("# d\n\ntext\n")
-    run = bench.run()
+    run = project.run()
     assert (run.added, run.updated, run.removed, run.unchanged) == (1, 1, 1, 1)
-    assert (bench.root / "docs/guide/docs/a.md").stat().st_mtime_ns == kept
+    assert (project.root / "docs/guide/docs/a.md").stat().st_mtime_ns == kept
 
 
-def test_a_file_outside_of_the_workspace_may_be_named(bench: Bench, tmp_path: Path) -> None:
+def test_a_file_outside_of_the_workspace_may_be_named(
+    project: SourceWorkspace, tmp_path: Path
+) -> None:
     outside = tmp_path / "outside.md"
     outside.write_text("# Outside\n\ntext\n")
-    bench.add(kind="file_upload", file=str(outside))
-    assert bench.run().status == "ok"
-    assert list(bench.documents()) == ["outside.md"]
+    project.add(kind="file_upload", file=str(outside))
+    assert project.run().status == "ok"
+    assert list(project.documents()) == ["outside.md"]
 
 
-def test_links_in_a_directory_are_not_followed(bench: Bench, tmp_path: Path) -> None:
+def test_links_in_a_directory_are_not_followed(project: SourceWorkspace, tmp_path: Path) -> None:
     (tmp_path / "secret.md").write_text("# Secret\n")
-    folder = bench.root / "inbox"
+    folder = project.root / "inbox"
     folder.mkdir()
     (folder / "link.md").symlink_to(tmp_path / "secret.md")
     (folder / "real.md").write_text("# Real\n\ntext\n")
-    bench.add(kind="file_upload", file="inbox")
-    run = bench.run()
+    project.add(kind="file_upload", file="inbox")
+    run = project.run()
     assert run.skips == (("inbox/link.md", "is a link, which is not followed"),)
-    assert list(bench.documents()) == ["real.md"]
+    assert list(project.documents()) == ["real.md"]
 
 
 @pytest.mark.parametrize(
@@ -123,50 +125,50 @@ def test_links_in_a_directory_are_not_followed(bench: Bench, tmp_path: Path) -> 
     ],
 )
 def test_a_file_without_text_is_an_error_with_its_reason(
-    bench: Bench, name: str, content: bytes, reason: str
+    project: SourceWorkspace, name: str, content: bytes, reason: str
 ) -> None:
-    (bench.root / name).write_bytes(content)
-    bench.add(kind="file_upload", file=name)
-    run = bench.run()
+    (project.root / name).write_bytes(content)
+    project.add(kind="file_upload", file=name)
+    run = project.run()
     assert run.status == "error"
     assert reason in (run.error or "")
-    assert bench.documents() == {}
+    assert project.documents() == {}
 
 
-def test_one_bad_file_leaves_the_others(bench: Bench) -> None:
-    folder = bench.root / "inbox"
+def test_one_bad_file_leaves_the_others(project: SourceWorkspace) -> None:
+    folder = project.root / "inbox"
     folder.mkdir()
     (folder / "good.md").write_text("# Good\n\ntext\n")
     (folder / "bad.pdf").write_bytes(b"nonsense")
-    bench.add(kind="file_upload", file="inbox")
-    run = bench.run()
+    project.add(kind="file_upload", file="inbox")
+    run = project.run()
     assert (run.status, run.entries) == ("partial", 1)
 
 
-def test_a_file_that_vanished_is_an_error_and_its_document_stays(bench: Bench) -> None:
-    path = bench.root / "x.md"
+def test_a_file_that_vanished_is_an_error_and_its_document_stays(project: SourceWorkspace) -> None:
+    path = project.root / "x.md"
     path.write_text("# X\n\ntext\n")
-    bench.add(kind="file_upload", file="x.md")
-    bench.run()
+    project.add(kind="file_upload", file="x.md")
+    project.run()
     path.unlink()
-    run = bench.run()
+    run = project.run()
     assert run.status == "error"
     assert "does not exist" in (run.error or "")
-    assert list(bench.documents()) == ["x.md"]
+    assert list(project.documents()) == ["x.md"]
     assert run.entries == 1
 
 
-def test_a_fifo_does_not_hang_a_run(bench: Bench) -> None:
+def test_a_fifo_does_not_hang_a_run(project: SourceWorkspace) -> None:
     import os
 
-    folder = bench.root / "inbox"
+    folder = project.root / "inbox"
     folder.mkdir()
     os.mkfifo(folder / "pipe.md")
     (folder / "good.md").write_text("# Good\n\ntext\n")
-    bench.add(kind="file_upload", file="inbox")
-    run = bench.run()
+    project.add(kind="file_upload", file="inbox")
+    run = project.run()
     assert run.skips == (("inbox/pipe.md", "is not a regular file"),)
-    assert list(bench.documents()) == ["good.md"]
+    assert list(project.documents()) == ["good.md"]
 
 
 def docx(*paragraphs: tuple[str, str], table: list[list[str]] | None = None) -> bytes:
@@ -203,8 +205,8 @@ def docx(*paragraphs: tuple[str, str], table: list[list[str]] | None = None) -> 
     return made.getvalue()
 
 
-def test_a_word_file_becomes_markdown(bench: Bench) -> None:
-    (bench.root / "plan.docx").write_bytes(
+def test_a_word_file_becomes_markdown(project: SourceWorkspace) -> None:
+    (project.root / "plan.docx").write_bytes(
         docx(
             ("Title", "Winter plan"),
             ("Normal", "What we do when it snows."),
@@ -213,9 +215,9 @@ def test_a_word_file_becomes_markdown(bench: Bench) -> None:
             table=[["Road", "Who"], ["north", "wombat"]],
         )
     )
-    bench.add(kind="file_upload", file="plan.docx")
-    assert bench.run().status == "ok"
-    text = bench.documents()["plan.md"]
+    project.add(kind="file_upload", file="plan.docx")
+    assert project.run().status == "ok"
+    text = project.documents()["plan.md"]
     assert "title: Winter plan\n" in text
     assert (
         "# Winter plan\n\nWhat we do when it snows.\n\n## Roads\n\nThe wombat clears them." in text
@@ -223,8 +225,8 @@ def test_a_word_file_becomes_markdown(bench: Bench) -> None:
     assert "| Road | Who |\n| --- | --- |\n| north | wombat |" in text
 
 
-def test_text_of_any_form_is_fenced_with_its_language(bench: Bench) -> None:
-    folder = bench.root / "inbox"
+def test_text_of_any_form_is_fenced_with_its_language(project: SourceWorkspace) -> None:
+    folder = project.root / "inbox"
     folder.mkdir()
     files = {
         "server.py": "---\nprint('```')\n",
@@ -237,10 +239,10 @@ def test_text_of_any_form_is_fenced_with_its_language(bench: Bench) -> None:
     }
     for name, text in files.items():
         (folder / name).write_text(text)
-    bench.add(kind="file_upload", file="inbox")
-    run = bench.run()
+    project.add(kind="file_upload", file="inbox")
+    run = project.run()
     assert (run.status, run.entries, run.skips) == ("ok", len(files), ())
-    bodies = {name: text.split("---\n\n", 1)[1] for name, text in bench.documents().items()}
+    bodies = {name: text.split("---\n\n", 1)[1] for name, text in project.documents().items()}
     assert bodies == {
         "server.py.md": "````python\n---\nprint('```')\n````\n",
         "server.md": "# The server\n\nIn words.\n",
@@ -250,39 +252,41 @@ def test_text_of_any_form_is_fenced_with_its_language(bench: Bench) -> None:
         "readme.md": "Read me first.\n",
         "compose.yaml.md": "```yaml\n---\na: 1\n---\nb: 2\n```\n",
     }
-    assert "title: server.py\n" in bench.documents()["server.py.md"]
-    assert bench.run().unchanged == len(files)
+    assert "title: server.py\n" in project.documents()["server.py.md"]
+    assert project.run().unchanged == len(files)
 
 
 @pytest.mark.parametrize("inside", [True, False])
-def test_no_file_tells_where_its_original_lay(bench: Bench, tmp_path: Path, inside: bool) -> None:
-    folder = (bench.root if inside else tmp_path / "elsewhere") / "inbox"
+def test_no_file_tells_where_its_original_lay(
+    project: SourceWorkspace, tmp_path: Path, inside: bool
+) -> None:
+    folder = (project.root if inside else tmp_path / "elsewhere") / "inbox"
     folder.mkdir(parents=True)
     page = '<html><body><main><p>On wombats. <a href="b.html">Further</a></p></main></body></html>'
     (folder / "a.html").write_text(page)
     (folder / "plain.txt").write_text("text\n")
-    bench.add(kind="file_upload", file=str(folder))
-    assert bench.run().status == "ok"
-    texts = bench.documents()
+    project.add(kind="file_upload", file=str(folder))
+    assert project.run().status == "ok"
+    texts = project.documents()
     assert "source_url: inbox/a.html\n" in texts["a.md"]
     assert "[Further](b.html)" in texts["a.md"]
     assert not any(str(tmp_path) in text for text in texts.values())
 
 
-def test_documents_that_carry_a_path_from_before_keep_their_files(bench: Bench) -> None:
-    (bench.root / "inbox").mkdir()
-    (bench.root / "inbox/a.md").write_text("# A\n\ntext\n")
-    bench.add(kind="file_upload", file=str(bench.root / "inbox"))
-    assert bench.run().added == 1
+def test_documents_that_carry_a_path_from_before_keep_their_files(project: SourceWorkspace) -> None:
+    (project.root / "inbox").mkdir()
+    (project.root / "inbox/a.md").write_text("# A\n\ntext\n")
+    project.add(kind="file_upload", file=str(project.root / "inbox"))
+    assert project.run().added == 1
     # As version 0.1 wrote it.
-    path = bench.root / "docs/guide/docs/a.md"
-    facts = {"title": "A", "type": "file_upload", "source": "docs", "source_url": str(bench.root / "inbox/a.md")}  # fmt: skip
+    path = project.root / "docs/guide/docs/a.md"
+    facts = {"title": "A", "type": "file_upload", "source": "docs", "source_url": str(project.root / "inbox/a.md")}  # fmt: skip
     written = join_front_matter(
         {**facts, "digest": compute_digest(facts, "# A\n\ntext")}, "# A\n\ntext"
     )
     path.write_text(written)
-    UserData(bench.builder.workspace).save_fetched("docs", {facts["source_url"]: {"stat": "1:1"}})
-    run = bench.run()
+    UserData(project.builder.workspace).save_fetched("docs", {facts["source_url"]: {"stat": "1:1"}})
+    run = project.run()
     assert (run.added, run.updated, run.removed, run.edited) == (0, 1, 0, ())
-    assert list(bench.documents()) == ["a.md"]
-    assert "source_url: inbox/a.md\n" in bench.documents()["a.md"]
+    assert list(project.documents()) == ["a.md"]
+    assert "source_url: inbox/a.md\n" in project.documents()["a.md"]

@@ -37,7 +37,7 @@ def add(builder: Builder, **draft: object) -> object:
     return authoring.add_subject(known, authoring.choose_topic(known, "guide"), Draft(**draft))  # type: ignore[arg-type]
 
 
-def editing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str) -> None:
+def set_editor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str) -> None:
     """Set $EDITOR to a program that runs `script` on the file `$1`."""
     program = tmp_path / "editor"
     program.write_text(f"#!/bin/sh\n{script}\n")
@@ -104,7 +104,9 @@ def test_a_topic_whose_directory_is_missing_gets_one(builder: Builder) -> None:
 def test_the_editor_sees_the_draft_and_its_words_are_written(
     builder: Builder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    editing(monkeypatch, tmp_path, "sed -i 's/Untitled/On deploys/' \"$1\"; echo 'Ship.' >> \"$1\"")
+    set_editor(
+        monkeypatch, tmp_path, "sed -i 's/Untitled/On deploys/' \"$1\"; echo 'Ship.' >> \"$1\""
+    )
     known = knowledge(builder)
     found = authoring.edit_draft(known, authoring.choose_topic(known, None), Draft(title=""))
     assert found is not None
@@ -115,7 +117,7 @@ def test_the_editor_sees_the_draft_and_its_words_are_written(
 def test_a_draft_left_as_it_was_writes_nothing(
     builder: Builder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    editing(monkeypatch, tmp_path, "true")
+    set_editor(monkeypatch, tmp_path, "true")
     known = knowledge(builder)
     assert (
         authoring.edit_draft(known, authoring.choose_topic(known, None), Draft(title="T")) is None
@@ -137,7 +139,7 @@ def test_what_was_typed_is_kept_when_it_cannot_be_written(
     builder: Builder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str
 ) -> None:
     builder.subject("guide/taken.md", "# Taken\n")
-    editing(monkeypatch, tmp_path, script)
+    set_editor(monkeypatch, tmp_path, script)
     known = knowledge(builder)
     with pytest.raises(KbtuiError) as caught:
         authoring.edit_draft(known, authoring.choose_topic(known, None), Draft(title=""))
@@ -153,7 +155,7 @@ def test_a_draft_that_was_not_touched_is_not_kept_when_the_editor_fails(
     drafts = tmp_path / "drafts"
     drafts.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(drafts))
-    editing(monkeypatch, tmp_path, "exit 3")
+    set_editor(monkeypatch, tmp_path, "exit 3")
     known = knowledge(builder)
     with pytest.raises(KbtuiError, match="exit code 3") as caught:
         authoring.edit_draft(known, authoring.choose_topic(known, None), Draft(title="T"))
@@ -167,11 +169,11 @@ def test_an_editor_that_fails_or_is_missing_is_said(
     builder.subject("guide/a.md", "# A\n")
     subject = knowledge(builder).find("guide", "a")
     assert subject is not None
-    editing(monkeypatch, tmp_path, "exit 3")
+    set_editor(monkeypatch, tmp_path, "exit 3")
     with pytest.raises(KbtuiError, match="exit code 3") as caught:
         authoring.edit_subject(subject)
     assert "what you wrote" not in str(caught.value)
-    editing(monkeypatch, tmp_path, 'echo more >> "$1"; exit 3')
+    set_editor(monkeypatch, tmp_path, 'echo more >> "$1"; exit 3')
     with pytest.raises(KbtuiError, match="exit code 3") as caught:
         authoring.edit_subject(subject)
     assert f"your text is in {subject.path}" in str(caught.value)
@@ -217,7 +219,7 @@ def test_an_edited_draft_is_called_by_what_it_says(
     slug: str | None,
 ) -> None:
     (tmp_path / "draft").write_text(written)
-    editing(monkeypatch, tmp_path, f"cp '{tmp_path}/draft' \"$1\"")
+    set_editor(monkeypatch, tmp_path, f"cp '{tmp_path}/draft' \"$1\"")
     known = knowledge(builder)
     topic = authoring.choose_topic(known, None)
     if slug is None:
@@ -238,7 +240,7 @@ def test_editing_keeps_the_id(
     builder.subject("guide/a.md", "# A\n")
     subject = knowledge(builder).find("guide", "a")
     assert subject is not None
-    editing(monkeypatch, tmp_path, "printf '# Another title\\n' > \"$1\"")
+    set_editor(monkeypatch, tmp_path, "printf '# Another title\\n' > \"$1\"")
     assert authoring.edit_subject(subject)
     after = knowledge(builder).find("guide", "a")
     assert after is not None

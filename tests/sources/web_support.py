@@ -101,7 +101,7 @@ def serving(tls: ssl.SSLContext | None = None) -> Iterator[Site]:
         site.close()
 
 
-def linked(title: str, *links: str, text: str = "") -> str:
+def page_with_links(title: str, *links: str, text: str = "") -> str:
     """Return a page with links and enough text to have a main part."""
     anchors = " ".join(f'<a href="{link}">to {link}</a>' for link in links)
     body = (
@@ -113,7 +113,7 @@ def linked(title: str, *links: str, text: str = "") -> str:
     )
 
 
-class Bench:
+class SourceWorkspace:
     """A workspace with a topic `guide` and one approved source."""
 
     def __init__(self, root: Path) -> None:
