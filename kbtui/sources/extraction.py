@@ -7,7 +7,6 @@ four bytes of length and the content) and answers each with a frame of JSON.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import copy
 import json
@@ -23,6 +22,7 @@ from kbtui.errors import PackageUnavailable
 from kbtui.knowledge.subject_files import fence_text
 
 if TYPE_CHECKING:
+    import asyncio
     from typing import BinaryIO
 
 
@@ -555,6 +555,8 @@ class Extractor:
         Raises `ExtractionError`, and `PackageUnavailable` if the library for this kind of
         document is not installed.
         """
+        import asyncio  # not at the top: the child process does not need it
+
         request = json.dumps({"kind": kind, "url": url, "charset": charset}).encode()
         try:
             async with asyncio.timeout(self._seconds):
@@ -575,6 +577,8 @@ class Extractor:
         return found
 
     async def _request(self, request: bytes, content: bytes) -> dict[str, Any]:
+        import asyncio
+
         if self._process is None or self._process.returncode is not None:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable, "-P", "-m", "kbtui.sources.extraction",

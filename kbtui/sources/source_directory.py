@@ -103,20 +103,20 @@ class SourceDirectory:
             self._names_in_use.add(self._relative_name(path))
             if path.suffix != ".md" or path.is_symlink():
                 continue
-            held = read_stored_document(path, source.name)
-            if held is not None:
+            stored = read_stored_document(path, source.name)
+            if stored is not None:
                 # If a document has two copies, the unedited one is kept up to date.
-                other = self.documents.get(held.url)
-                if other is None or (other.is_edited and not held.is_edited):
-                    self.documents[held.url] = held
+                other = self.documents.get(stored.url)
+                if other is None or (other.is_edited and not stored.is_edited):
+                    self.documents[stored.url] = stored
 
     def _relative_name(self, path: Path) -> str:
         return str(path.relative_to(self.folder).with_suffix("")).casefold()
 
     def is_current(self, url: str) -> bool:
         """Return whether the file is what was fetched last; then a conditional request is enough."""
-        held = self.documents.get(url)
-        return held is not None and not held.is_edited
+        stored = self.documents.get(url)
+        return stored is not None and not stored.is_edited
 
     def rename_document(self, before: str, url: str) -> None:
         """Change the URL that identifies a document."""
@@ -152,19 +152,19 @@ class SourceDirectory:
         }
         facts = {key: value for key, value in facts.items() if value}
         digest = compute_digest(facts, text)
-        held = self.documents.get(document.url)
+        stored = self.documents.get(document.url)
         self._seen.add(document.url)
-        if held is not None and held.digest == digest:
+        if stored is not None and stored.digest == digest:
             self.counts.unchanged += 1
             return
-        if held is not None and held.is_edited:
-            self._note_edited(held, "changed at its source")
+        if stored is not None and stored.is_edited:
+            self._note_edited(stored, "changed at its source")
             return
         stamps = {"fetched_at": datetime.now(UTC).replace(microsecond=0), "digest": digest}
         content = join_front_matter({**facts, **stamps}, text)
-        if held is not None:
-            replace_file(held.path, content)
-            held.digest = digest
+        if stored is not None:
+            replace_file(stored.path, content)
+            stored.digest = digest
             self.counts.updated += 1
             return
         path = self._make_path(document)
@@ -181,17 +181,17 @@ class SourceDirectory:
 
     def remove_document(self, url: str) -> None:
         """Remove a document that no longer exists at its source, unless the user edited its file."""
-        held = self.documents.pop(url, None)
-        if held is None:
+        stored = self.documents.pop(url, None)
+        if stored is None:
             return
-        if held.is_edited:
-            self._note_edited(held, "deleted at its source")
+        if stored.is_edited:
+            self._note_edited(stored, "deleted at its source")
             return
         try:
-            held.path.unlink(missing_ok=True)
-            self._remove_empty_folders(held.path.parent)
+            stored.path.unlink(missing_ok=True)
+            self._remove_empty_folders(stored.path.parent)
         except OSError as error:
-            self.problems.append(f"{held.path.name}: cannot be removed: {error.strerror}")
+            self.problems.append(f"{stored.path.name}: cannot be removed: {error.strerror}")
             return
         self.counts.removed += 1
 
@@ -200,8 +200,8 @@ class SourceDirectory:
         for url in [url for url in self.documents if url not in self._seen]:
             self.remove_document(url)
 
-    def _note_edited(self, held: StoredDocument, why: str) -> None:
-        name = held.path.relative_to(self.folder)
+    def _note_edited(self, stored: StoredDocument, why: str) -> None:
+        name = stored.path.relative_to(self.folder)
         self.edited.append(f"{name}: {why}; left alone because you edited it")
 
     def _remove_empty_folders(self, folder: Path) -> None:
@@ -216,15 +216,15 @@ class SourceDirectory:
     def release_documents(self) -> int:
         """Make the documents ordinary subjects without a source; return how many."""
         count = 0
-        for held in self.documents.values():
-            split = _read_document_file(held.path)
+        for stored in self.documents.values():
+            split = _read_document_file(stored.path)
             if split is None:
                 continue
             facts, text = split
             facts = {key: value for key, value in facts.items() if key not in ("source", "digest")}
             if facts.get("type") == self._source.kind:
                 facts["type"] = "reference"
-            replace_file(held.path, join_front_matter(facts, text))
+            replace_file(stored.path, join_front_matter(facts, text))
             count += 1
         return count
 
@@ -253,9 +253,9 @@ def read_stored_document(path: Path, source: str) -> StoredDocument | None:
     url, digest = facts.get("source_url"), facts.get("digest")
     if facts.get("source") != source or not isinstance(url, str):
         return None
-    held = str(digest or "")
+    stored = str(digest or "")
     rest = {key: value for key, value in facts.items() if key not in _STAMP_KEYS}
-    return StoredDocument(path, url, held, is_edited=compute_digest(rest, text) != held)
+    return StoredDocument(path, url, stored, is_edited=compute_digest(rest, text) != stored)
 
 
 def _read_document_file(path: Path) -> tuple[dict[str, Any], str] | None:
