@@ -244,7 +244,7 @@ class QueryLog:
 
 
 def normalize_query(query: str) -> str:
-    """Return a query without differences in case and spacing, as equal queries share it."""
+    """Return a query in lower case with single spaces, which groups equal queries."""
     return " ".join(query.casefold().split())
 
 

@@ -165,7 +165,7 @@ async def test_a_key_of_the_workshop_can_be_changed(book: Builder) -> None:
         await tui.press("P")
         await tui.until("f4 write")
         await tui.press("w")
-        assert "nothing is marked" not in tui.text
+        assert "no changes to write" not in tui.text
         await tui.press("f4")
         await tui.until("no changes to write")
         await tui.press("question_mark")

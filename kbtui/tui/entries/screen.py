@@ -240,7 +240,7 @@ class EntriesScreen(SplitScreen):
 
     @property
     def offers(self) -> frozenset[str]:
-        """The met needs of commands: the entry has an address, some entries have errors."""
+        """The needs of commands that are met: the entry has an address, some entries have errors."""
         entry, loaded = self.table.entry, self.pager.loaded
         found = {
             "address": bool(entry and entry.source_url),
@@ -395,7 +395,7 @@ class EntriesScreen(SplitScreen):
     # the filter
 
     def action_filter(self) -> None:
-        """Type a filter."""
+        """Focus the filter."""
         self.focus_list_pane(self.filter.input)
 
     @on(Input.Changed, "#entry-filter")
@@ -427,7 +427,7 @@ class EntriesScreen(SplitScreen):
         self.set_focus(self.table)
 
     def action_turn(self, name: str) -> None:
-        """Set `type` or `is` in the filter to its next value, after the last one to none."""
+        """Set `type` or `is` in the filter to the next value; after the last value, remove it."""
         loaded, text = self.pager.loaded, self.filter.input.value
         values: list[str] = list(ENTRY_STATUSES)
         if name == "type":

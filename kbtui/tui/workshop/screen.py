@@ -54,8 +54,8 @@ EXPAND_MOST = 40
 class WorkshopScreen(SplitScreen):
     """Topics and subjects with their costs, the selected text, and a line to try patterns.
 
-    Its result is whether anything was written. `reference` is selected at first. `written` has the
-    changes written earlier in this session and gets further ones.
+    Its result is whether anything was written. `reference` is selected at first. `written` is the
+    list of changes written in this session; the screen appends to it.
     """
 
     HEADING = "Prompt workshop"
@@ -135,13 +135,13 @@ class WorkshopScreen(SplitScreen):
 
     @property
     def offers(self) -> frozenset[str]:
-        """The met needs of commands: there are marks to discard, changes to undo."""
+        """The needs of commands that are met: there are marks to discard, changes to undo."""
         found = {"marks": len(self.controller.marks) > 0, "written": bool(self.writer.written)}
         return frozenset(name for name, is_met in found.items() if is_met)
 
     @property
     def is_showing_change(self) -> bool:
-        """Whether a change is shown before it is written, which no other page may replace."""
+        """Whether a change is shown for review; no other page may replace it."""
         return self.writer.shown is not None
 
     @property
@@ -374,7 +374,7 @@ class WorkshopScreen(SplitScreen):
     # patterns, filter, hidden subjects
 
     def action_try(self) -> None:
-        """Type a pattern."""
+        """Focus the pattern input."""
         self.controller.pattern_topic = self.list.node.topic or self.controller.pattern_topic
         self.set_focus(self.pattern_bar.input)
 
@@ -390,7 +390,7 @@ class WorkshopScreen(SplitScreen):
         self.set_focus(self.list)
 
     def action_filter(self) -> None:
-        """Type words to filter slugs."""
+        """Show and focus the filter of slugs."""
         self.filter.open()
 
     @on(Input.Changed, "#choose")

@@ -46,7 +46,7 @@ EXACT_COST_CELLS = 52
 
 
 class TreeNode(NamedTuple):
-    """What a row is about.
+    """The content of a row.
 
     `name` is a folder's path with a `/` at its end, a subject's slug, or the text of another row.
     `number` counts problems and fragments. With `shows_path` the row shows the whole slug.
