@@ -190,7 +190,7 @@ def format_citing_turn(cite: Citation) -> str:
 
 
 def _format_citation_date(cite: Citation) -> str:
-    """Return the local time of a citation; without one, the time its conversation was created."""
+    """Return the local time of a citation, or of its conversation if the call has no time."""
     from kbtui.refs import get_jp_creation_time
 
     time = cite.timestamp or get_jp_creation_time(cite.conversation)

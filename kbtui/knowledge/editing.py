@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 def set_toml_values(old: str | None, edits: dict[str, dict[str, Any]], path: Path) -> str:
-    """Return the text of `kb.toml` with fields of topics set; `edits` maps topic to field to value.
+    """Return the text of `kb.toml` with fields of topics set.
 
-    Raises `ConfigError`, with `path` as its place, if the text is not TOML or if every way of
-    editing would lose something.
+    `edits` maps topics to fields to values. Raises `ConfigError`, which names `path`, if the
+    text is not TOML or if it cannot be edited without losing something.
     """
     if old is None:
         import tomli_w

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 MAX_ARGUMENT_CHARACTERS = 300
 """How much of an argument an error message repeats."""
 MAX_NAMES_CHARACTERS = 4_000
-"""The space for the names of subjects that did not fit into an answer."""
+"""How many characters of an answer may list the names of subjects that did not fit."""
 _NOTE_CHARACTERS = 700
-"""The space for the note below a subject that was cut."""
+"""How many characters are reserved for the note below a subject that was cut."""
 _MAX_PATTERNS = 20
 
 _AVAILABLE = "## Available subjects:"

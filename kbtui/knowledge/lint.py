@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 
 RUN_WORDS, SAMPLE_RUNS, CANDIDATE_RUNS = 4, 128, 16
-"""Words per run; runs sampled per text; sampled runs that are used to find candidates."""
+"""The words in a run, the runs in a text's sample, and how many of these find candidates."""
 MIN_SIMILARITY = 0.8
 """The share of common runs above which two texts are near-duplicates."""
 MIN_WORDS, MAX_WORDS = 20, 20_000
 """Shorter texts are similar by chance; of longer texts only the beginning is compared."""
 MAX_TEXTS_PER_RUN = 50
-"""A run in more texts than this is boilerplate and not used to find candidates."""
+"""A run found in more texts than this is boilerplate; it is not used to find candidates."""
 
 _WORD = re.compile(r"\w+")
 

@@ -106,7 +106,7 @@ def next_cron_time(expression: str, after: float) -> float | None:
 
 
 SOURCE_NAME = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,62}[a-z0-9])?")
-"""What a source can be called: its name becomes a directory."""
+"""The pattern of a source's name, which becomes the name of a directory."""
 MAX_LINK_DEPTH = 20
 
 _TEXT, _LIST, _NUMBER = "a string", "a list of strings", "a whole number"

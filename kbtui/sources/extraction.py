@@ -405,7 +405,7 @@ def extract_document(content: bytes, kind: str, url: str, charset: str | None) -
 
 
 def decode_text(content: bytes, charset: str | None) -> str:
-    """Decode text: in the named character set, UTF-8, the one that it declares, or a detected one."""
+    """Decode text: with the given character set, UTF-8, the one it declares, or a detected one."""
     own = _OWN_CHARSET.search(content[:2048])
     for name in (charset, "utf-8-sig", own[1].decode("ascii") if own else None):
         try:

@@ -25,10 +25,10 @@ MAX_RUN_SECONDS = 7200.0
 def find_due_time(
     workspace: Workspace, userdata: UserData, source: Source, since: float = 0.0
 ) -> float | None:
-    """Return when a source must run next, in Unix seconds; may be in the past. None for never.
+    """Return when a source is due next, in Unix seconds, or None if never.
 
-    It is the first cron time after the last run, the approval and `since`, whichever is latest:
-    several missed times count once.
+    That is the first cron time after the last run, the approval and `since`, whichever is
+    latest. It can be in the past: several missed times count once.
     """
     if source.cron is None:
         return None

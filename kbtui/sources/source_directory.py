@@ -114,7 +114,7 @@ class SourceDirectory:
         return str(path.relative_to(self.folder).with_suffix("")).casefold()
 
     def is_current(self, url: str) -> bool:
-        """Return whether the file is what was fetched last; then a conditional request is enough."""
+        """Return whether the stored file is unedited, so that a conditional request is enough."""
         stored = self.documents.get(url)
         return stored is not None and not stored.is_edited
 
@@ -268,7 +268,10 @@ def _read_document_file(path: Path) -> tuple[dict[str, Any], str] | None:
 
 
 def compute_digest(facts: dict[str, Any], text: str) -> str:
-    """Return 16 hex digits for a document's text and its front matter without stamps."""
+    """Return the digest of a document: 16 hex digits over its text and its front matter.
+
+    The front matter is passed without the stamps (time of fetching and digest).
+    """
     shape = json.dumps(facts, sort_keys=True, default=str)
     return hashlib.sha256(f"{shape}\0{text}".encode("utf-8", "replace")).hexdigest()[:16]
 

@@ -238,7 +238,7 @@ def _read_settings_file(path: Path) -> tuple[str, dict[str, Any]]:
 
 
 def _locate_key(path: Path, text: str, name: str) -> str:
-    """Return the file, with the line of a key if it can be found."""
+    """Return the file and, if it can be found, the line of a key, as `path:line`."""
     pattern = rf"""^[ \t]*\[?[ \t]*["']?{re.escape(name)}["']?[ \t]*[\].=]"""
     match = re.search(pattern, text, re.MULTILINE)
     return f"{path}:{text.count(chr(10), 0, match.start()) + 1}" if match else str(path)
