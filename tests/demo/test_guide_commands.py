@@ -35,7 +35,7 @@ NOT_RUN = {
 EXIT_CODES = {
     "kbtui entries --status error,pending --json": 1,  # the demo has none
 }
-MESSAGE = re.compile(r"`kbtui needs [^`]*`")
+MESSAGE = re.compile(r"`kbtui (?:needs|crashed)[^`]*`")
 """A quoted message that starts like a command."""
 
 
