@@ -178,7 +178,7 @@ async def test_a_mark_set_before_the_topics_are_read_is_set(book: Builder) -> No
 class Failing(WithoutEngine):
     """A library that cannot search."""
 
-    def search_keywords(self, question: Any) -> Any:
+    def search_keywords(self, question: Any, **options: Any) -> Any:
         raise OSError("no such disk")
 
     search = search_keywords  # type: ignore[assignment]
