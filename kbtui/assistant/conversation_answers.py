@@ -358,22 +358,22 @@ def word_notice(notice: ConversationNotice) -> str:
     """Word a notice for an assistant, naming the tools' arguments."""
     match notice:
         case MoreConversations():
-            return f"{notice.number} more: ask with offset={notice.offset}"
+            return f"{notice.number} more: use offset={notice.offset}"
         case OffsetTooLarge():
-            return f"there are only {notice.total} conversations: ask with a smaller offset"
+            return f"there are only {notice.total} conversations: use a smaller offset"
         case MoreMatches():
             narrower = "a longer pattern, ids or scopes, or a larger limit"
-            return f"{describe_match_count(notice.number)}: ask with {narrower}"
+            return f"{describe_match_count(notice.number)}: use {narrower}"
         case AnswerFull():
-            return f"{describe_match_count(notice.number)}: ask with {_word_next_request(notice)}"
+            return f"{describe_match_count(notice.number)}: use {_word_next_request(notice)}"
         case CurrentLeftOut():
-            return f"{notice.id} is the current conversation: ask with include_current=true"
+            return f"{notice.id} is the current conversation: use include_current=true"
         case SingleTurn():
-            return f"turn {notice.turn} of {notice.total}: ask with another turn, or with last"
+            return f"turn {notice.turn} of {notice.total}: use another turn, or last"
         case EarlierTurns():
-            return f"{describe_earlier_turns(notice)}: ask with turn, or a larger last"
+            return f"{describe_earlier_turns(notice)}: use turn, or a larger last"
         case TurnShortened():
-            return f"{describe_shortened(notice)}: ask with include for fewer kinds of event"
+            return f"{describe_shortened(notice)}: use include for fewer kinds of event"
         case NotSearched() | DamagedConversation() | NoTurns() | ExtraContent():
             return word_common_notice(notice)
     assert_never(notice)
@@ -386,7 +386,7 @@ def _word_next_request(notice: AnswerFull) -> str:
         return f"{narrower}, or read it with `conversation_read`"
     names = ", ".join(f'"{one}"' for one in notice.ids)
     more = f" and {notice.more_ids} more" if notice.more_ids else ""
-    return f"{narrower}, or go on with ids=[{names}]{more}"
+    return f"{narrower}, or continue with ids=[{names}]{more}"
 
 
 # words for assistants and people alike
@@ -443,12 +443,12 @@ def word_refusal(refusal: Refusal) -> tuple[str, str]:
             return f"there is no conversation {refusal.id}", "`conversation_list` gives the ids"
         case WrongArchiveState():
             state = "archived" if refusal.is_archived else "not archived"
-            hint = f"ask with archived={str(refusal.is_archived).lower()}"
+            hint = f"use archived={str(refusal.is_archived).lower()}"
             return f"{refusal.id} is {state}", hint
         case CurrentConversation():
             return (
                 f"{refusal.id} is the current conversation, which you can already see",
-                "ask with include_current=true",
+                "use include_current=true",
             )
         case TurnNamedTwice():
             other = f"{refusal.argument}={refusal.value}"

@@ -72,7 +72,7 @@ def test_list_is_the_envelope_of_the_conversations_room(library: Library) -> Non
   <offset>0</offset>
   <count>1</count>
   <omitted>1</omitted>
-  <hint>1 more: ask with offset=1</hint>
+  <hint>1 more: use offset=1</hint>
   <conversations>
     <conversation>
       <id>jp-c{LIVE + 1}</id>
@@ -97,7 +97,7 @@ def test_read_escapes_what_was_said(library: Library) -> None:
   <turns_total>2</turns_total>
   <count>1</count>
   <omitted>1</omitted>
-  <hint>turns 1 to 1 are omitted: ask with turn, or a larger last</hint>
+  <hint>turns 1 to 1 are omitted: use turn, or a larger last</hint>
   <turns>
     <turn>
       <turn>2</turn>

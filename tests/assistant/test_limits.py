@@ -31,9 +31,9 @@ def big(built: Builder) -> Builder:
 @pytest.mark.parametrize(
     ("name", "arguments", "how"),
     [
-        ("conversation_grep", {"pattern": "e", "limit": 1_000_000}, r'go on with ids=\["jp-c\d+"'),
-        ("conversation_grep", {"pattern": "e", "limit": 10**6, "context": 10**6}, "go on with ids="),
-        ("conversation_list", {"limit": 10**6}, r"\d+ more: ask with offset=\d+"),
+        ("conversation_grep", {"pattern": "e", "limit": 1_000_000}, r'continue with ids=\["jp-c\d+"'),
+        ("conversation_grep", {"pattern": "e", "limit": 10**6, "context": 10**6}, "continue with ids="),
+        ("conversation_list", {"limit": 10**6}, r"\d+ more: use offset=\d+"),
         ("learn", {"topic": "guide", "subjects": "**"}, "Continue with `learn` and these in `subjects`"),
         ("learn", {"topic": "guide", "subjects": "long"}, r'topic "guide", subjects "long:\d+-9000"'),
         ("learn", {"topic": "guide", "subjects": "wide"}, 'topic "guide", subjects "wide:2"'),
@@ -73,7 +73,7 @@ def test_a_list_is_complete_page_by_page(big: Builder, library: Library) -> None
         text = answer_call("conversation_list", arguments, library).text
         assert len(text) <= ANSWER_LIMIT
         found += re.findall(r"<id>(jp-c\d+)</id>", text)
-        offset = re.search(r"ask with offset=(\d+)", text)
+        offset = re.search(r"use offset=(\d+)", text)
         if offset is None:
             break
         arguments["offset"] = int(offset[1])

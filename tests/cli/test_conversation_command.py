@@ -271,7 +271,9 @@ def test_hints_name_options_and_no_tool(root: Path, capsys: pytest.CaptureFixtur
         kbtui(*words)
         err = capsys.readouterr().err
         assert said in err
-        assert not re.search(r"ask with|=true|conversation_|\b(turn|last|offset)=", err)
+        assert not re.search(
+            r"use (turn|last|include|offset)|=true|conversation_|\b(turn|last|offset)=", err
+        )
 
 
 def test_a_coordinate_or_link_can_be_pasted_into_read_and_show(

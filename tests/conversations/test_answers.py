@@ -48,7 +48,7 @@ def test_the_list_gives_the_twenty_newest_and_how_to_get_the_rest(thirty: Path) 
         20,
         10,
     )
-    assert answer["hint"] == "10 more: ask with offset=20"
+    assert answer["hint"] == "10 more: use offset=20"
     assert ids(thirty) == list(range(29, 9, -1))
     assert ids(thirty, offset=20) == list(range(9, -1, -1))
     assert list_answer(workspace_at(thirty.parent), offset=20)["hint"] is None
@@ -189,7 +189,7 @@ def test_one_turn_or_the_last_ones(four: Path) -> None:
     one = read(four, turn=2)
     assert [turn["turn"] for turn in one["turns"]] == [2]
     assert (one["count"], one["omitted"]) == (1, 3)
-    assert one["hint"] == "turn 2 of 4: ask with another turn, or with last"
+    assert one["hint"] == "turn 2 of 4: use another turn, or last"
     assert [turn["turn"] for turn in read(four, last=2)["turns"]] == [3, 4]
     assert "turns 1 to 2" in read(four, last=2)["hint"]
     assert read(four, last=99)["count"] == 4
@@ -251,7 +251,7 @@ def test_a_turn_or_conversation_that_does_not_exist(four: Path) -> None:
 def test_the_current_conversation_is_refused_unless_asked_for(four: Path) -> None:
     with pytest.raises(UsageError) as caught:
         read(four, current=jp_id())
-    assert caught.value.hint == "ask with include_current=true"
+    assert caught.value.hint == "use include_current=true"
     assert read(four, current=jp_id(), include_current=True)["count"] == 4
     assert read(four, current=jp_id(ID + 1))["count"] == 4
 

@@ -211,7 +211,7 @@ def test_ids_restrict_and_are_taken_in_every_form(jp: Path) -> None:
     assert hits(jp, "hit", ids=[str(ID + 9)], archived=True) == [("user", 1, "hit old")]
     with pytest.raises(NothingFound, match="is archived") as caught:
         hits(jp, "hit", ids=[str(ID + 9)])
-    assert caught.value.hint == "ask with archived=true"
+    assert caught.value.hint == "use archived=true"
     with pytest.raises(NothingFound, match=f"jp-c{ID + 5}"):
         hits(jp, "hit", ids=[str(ID + 5)])
 
