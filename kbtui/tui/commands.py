@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal
 
 from kbtui.tui.framework.command import (
@@ -283,12 +281,12 @@ _KEY_NAMES |= {"backspace": "backspace"} | {f"f{number}": f"f{number}" for numbe
 """What users may write -> Textual's name of the key."""
 
 
-@dataclass
 class Keymap:
     """Keys that the user chose: command id -> Textual's key names, separated by commas."""
 
-    keys: dict[str, str] = field(default_factory=dict)
-    problems: list[str] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.keys: dict[str, str] = {}
+        self.problems: list[str] = []
 
     @property
     def textual_keymap(self) -> dict[str, str]:
@@ -298,6 +296,8 @@ class Keymap:
 
 def read_keymap(table: Mapping[str, Any]) -> Keymap:
     """Read the `keys` table of the settings; mistakes are listed as problems, never raised."""
+    from difflib import get_close_matches
+
     keymap = Keymap()
     known = {command.id: command for command in ALL_COMMANDS}
     for name, value in _flatten_table(table):

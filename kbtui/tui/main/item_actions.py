@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kbtui.errors import KbtuiError, describe_error
 from kbtui.refs import parse_ref
@@ -396,8 +395,7 @@ def make_export(library: Library, conversation: str, values: FormValues) -> tupl
     )
 
 
-@dataclass(frozen=True)
-class TopicProposal:
+class TopicProposal(NamedTuple):
     """A change of `.jp/kb.toml` that declares a directory as a topic."""
 
     change: TomlChange

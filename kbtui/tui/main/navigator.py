@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kbtui.errors import KbtuiError, NothingFound, describe_error
 from kbtui.text import one_line
@@ -397,8 +396,7 @@ class ReferenceNavigator:
         return make_target(self._library.locate(text))
 
 
-@dataclass(frozen=True)
-class MainContext:
+class MainContext(NamedTuple):
     """What all controllers of the main screen use."""
 
     screen: StyledScreen
