@@ -78,14 +78,14 @@ class BookmarksScreen(StyledScreen):
     def _show_bookmarks(self, bookmarks: list[Bookmark]) -> None:
         key = find_key_label("bookmark", self.configured_keys)
         how = f" Press {key} to bookmark what is selected or open." if key else ""
-        rows = [_make_row(bookmark) for bookmark in bookmarks]
+        rows = [_make_bookmark_row(bookmark) for bookmark in bookmarks]
         self.list.set_rows(rows, [(f"No bookmarks yet.{how}", "dim")])
 
     def _show_error(self, error: Exception) -> None:
         self.list.set_rows([], [(f"! {one_line(str(error))}", "error")])
 
     @on(RowList.RowClicked)
-    def _open_row(self, event: RowList.RowClicked) -> None:
+    def _open_clicked_bookmark(self, event: RowList.RowClicked) -> None:
         event.stop()
         self.action_open()
 
@@ -104,7 +104,9 @@ class BookmarksScreen(StyledScreen):
 
             def save(note: str | None) -> None:
                 if note is not None:
-                    self._change(lambda: self._userdata.save_bookmark(mark.ref, mark.title, note))
+                    self._change_bookmarks(
+                        lambda: self._userdata.save_bookmark(mark.ref, mark.title, note)
+                    )
 
             self.app.push_screen(LineDialog(f"Note on {mark.ref}", mark.note), save)
 
@@ -113,16 +115,18 @@ class BookmarksScreen(StyledScreen):
         if row := self.list.selected:
             self._removed = row.data
             self._update_hints()
-            self._change(lambda: self._userdata.remove_bookmark(row.data.ref))
+            self._change_bookmarks(lambda: self._userdata.remove_bookmark(row.data.ref))
 
     def action_undo(self) -> None:
         """Restore the bookmark that was removed last."""
         mark, self._removed = self._removed, None
         if mark is not None:
             self._update_hints()
-            self._change(lambda: self._userdata.save_bookmark(mark.ref, mark.title, mark.note))
+            self._change_bookmarks(
+                lambda: self._userdata.save_bookmark(mark.ref, mark.title, mark.note)
+            )
 
-    def _change(self, change: Callable[[], object]) -> None:
+    def _change_bookmarks(self, change: Callable[[], object]) -> None:
         def change_and_read() -> list[Bookmark]:
             change()
             return self._userdata.list_bookmarks()
@@ -130,7 +134,7 @@ class BookmarksScreen(StyledScreen):
         self._worker.submit(change_and_read, self._show_bookmarks, self._show_error)
 
 
-def _make_row(mark: Bookmark) -> ListRow:
+def _make_bookmark_row(mark: Bookmark) -> ListRow:
     title = one_line(mark.title) or mark.ref
     below = [[("  ", ""), (one_line(mark.note), "")]] if mark.note else []
     return ListRow(

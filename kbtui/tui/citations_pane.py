@@ -108,25 +108,25 @@ class CitationsPane(BorderOnlyPane, Vertical):
         shown = self._content
         rows: list[ListRow] = []
         if shown.used is not None:
-            rows.append(_make_heading_row("used", f"TURN {shown.turn} USED"))
+            rows.append(_make_citations_heading("used", f"TURN {shown.turn} USED"))
             rows += [self._make_used_row(number, cite) for number, cite in enumerate(shown.used, 1)]
             if not shown.used:
-                rows += self._make_text_rows("used", shown.why_not_using)
+                rows += self._make_reason_rows("used", shown.why_not_using)
         if shown.using is not None:
             if rows:
                 rows.append(ListRow("blank", [], selectable=False))
             turns: dict[str, list[Citation]] = {}
             for cite in shown.using:
                 turns.setdefault(cite.source, []).append(cite)
-            rows.append(_make_heading_row("using", "USED BY", str(len(turns) or "")))
+            rows.append(_make_citations_heading("using", "USED BY", str(len(turns) or "")))
             rows += [
                 self._make_using_row(number, cites) for number, cites in enumerate(turns.values())
             ]
             if not shown.using:
-                rows += self._make_text_rows("using", shown.why_not_used)
+                rows += self._make_reason_rows("using", shown.why_not_used)
         self.list.set_rows(rows, [(shown.reason, "dim")])
 
-    def _make_text_rows(self, key: str, text: str) -> list[ListRow]:
+    def _make_reason_rows(self, key: str, text: str) -> list[ListRow]:
         width = max(12, self.list.scrollable_content_region.width - 2)
         lines = wrap_spans([(text, "dim")], width)
         return [
@@ -167,7 +167,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         )
 
     @on(RowList.RowClicked)
-    def _open_row(self, event: RowList.RowClicked) -> None:
+    def _open_clicked_citation(self, event: RowList.RowClicked) -> None:
         event.stop()
         self.action_open()
 
@@ -213,7 +213,7 @@ def _get_target(cite: Citation) -> NavigationTarget | None:
     return None if ref.kind == "chunk" else make_target(ref)
 
 
-def _make_heading_row(key: str, text: str, right: str = "") -> ListRow:
+def _make_citations_heading(key: str, text: str, right: str = "") -> ListRow:
     return ListRow(f"head:{key}", [(text, "section")], [(right, "dim")], selectable=False)
 
 

@@ -554,7 +554,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
         self.list.select(place.key)
 
     @on(RowList.RowClicked)
-    def _open_row(self, event: RowList.RowClicked) -> None:
+    def _open_clicked_row(self, event: RowList.RowClicked) -> None:
         event.stop()
         self.action_open()
 

@@ -208,7 +208,7 @@ class PaletteScreen(StyledScreen):
             self._search_items(self._input_text)
 
     @on(Input.Changed)
-    def _search_for_input(self, event: Input.Changed) -> None:
+    def _search_typed_items(self, event: Input.Changed) -> None:
         event.stop()
         self._search_items(event.value)
 
@@ -221,7 +221,7 @@ class PaletteScreen(StyledScreen):
         )
 
     def _show_items(self, items: list[PaletteItem]) -> None:
-        rows = list(_make_rows(items))
+        rows = list(_make_item_rows(items))
         self.list.set_rows(rows, [("No match.", "dim")], rows[0].key if rows else None)
 
     def should_key_wait(self, key: str) -> bool:
@@ -247,7 +247,7 @@ class PaletteScreen(StyledScreen):
             self.dismiss(make_target(value) if isinstance(value, Ref) else value)
 
 
-def _make_rows(items: list[PaletteItem]) -> Iterator[ListRow]:
+def _make_item_rows(items: list[PaletteItem]) -> Iterator[ListRow]:
     for number, item in enumerate(items):
         left: Spans = [(f"{item.kind:<13}", "dim"), (one_line(item.name), "")]
         right: Spans = [(item.right, "key" if item.kind == "command" else "dim")]

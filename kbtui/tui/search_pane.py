@@ -172,7 +172,7 @@ class ResultsPane(BorderOnlyPane, Vertical):
             [[(f"{text[:1].upper()}{text[1:]}", "warning")] for text in remarks]
         )
         self.list.set_rows(rows, empty, select=keep)
-        self._summary.set_text(*self._summarize(answer, refining))
+        self._summary.set_text(*self._summarize_answer(answer, refining))
         self._post_if_end_reached()
 
     def _post_if_end_reached(self) -> None:
@@ -194,7 +194,7 @@ class ResultsPane(BorderOnlyPane, Vertical):
         )
         self.list.action_top()
         self._notice.set_paragraphs([])
-        self._summary.set_text(*self._summarize(answer, False))
+        self._summary.set_text(*self._summarize_answer(answer, False))
 
     def _explain_empty(self, answer: Answer) -> Spans:
         if answer.mistakes:
@@ -216,7 +216,7 @@ class ResultsPane(BorderOnlyPane, Vertical):
             spans += [(" Esc, then ", "dim"), (key, "key"), (": why is X missing?", "dim")]
         return spans
 
-    def _summarize(self, answer: Answer, refining: bool) -> tuple[Spans, Spans]:
+    def _summarize_answer(self, answer: Answer, refining: bool) -> tuple[Spans, Spans]:
         shown = len(answer.hits)
         left: Spans = [(format_count(shown, "hit"), "")]
         if shown < answer.total:
@@ -247,12 +247,12 @@ class ResultsPane(BorderOnlyPane, Vertical):
             self._post_if_end_reached()
 
     @on(RowList.RowClicked)
-    def _open_row(self, event: RowList.RowClicked) -> None:
+    def _open_clicked_hit(self, event: RowList.RowClicked) -> None:
         event.stop()
         self.action_open()
 
     @on(RowList.SelectionChanged)
-    def _preview_row(self, event: RowList.SelectionChanged) -> None:
+    def _preview_selected_hit(self, event: RowList.SelectionChanged) -> None:
         event.stop()
         if event.row is not None:
             self.post_message(self.HitOpened(event.row.data, preview=True))

@@ -160,7 +160,7 @@ class Navigator:
             lambda tell: self._load_document(target, contents, tell),
             lambda document: self._show_beginning(target, document),
             lambda document: self._finish_opening(contents, target, document),
-            self._report_failure,
+            self._report_open_failure,
         )
 
     def _show_beginning(self, target: NavigationTarget, document: Document) -> None:
@@ -190,7 +190,7 @@ class Navigator:
         self._pane.show_document(document, target)
         self._on_opened(document, target, False)
 
-    def _report_failure(self, error: Exception) -> None:
+    def _report_open_failure(self, error: Exception) -> None:
         self._status.set_activity("open", None)
         self.is_opening = False
         reason = describe_error(error, self._library.workspace.root)
@@ -215,7 +215,9 @@ class Navigator:
                 self.reload()
 
         self._reload_worker.submit(
-            lambda: self._load_document(target, contents, None, shown), finish, self._report_failure
+            lambda: self._load_document(target, contents, None, shown),
+            finish,
+            self._report_open_failure,
         )
 
     def _replace_document(self, target: NavigationTarget, document: Document) -> None:

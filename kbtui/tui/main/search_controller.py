@@ -208,7 +208,7 @@ class SearchController:
             self._keyword_worker.submit(
                 lambda: self._library.search_keywords(question),
                 lambda answer: self._show_answer(answer, refining=self.mode == "hybrid"),
-                self._report_failure,
+                self._report_search_failure,
             )
         self._timer = self._pane.set_timer(FULL_SEARCH_SECONDS, self._search_all)
 
@@ -247,7 +247,7 @@ class SearchController:
                 wider.notices = [answer.mistakes[0].notice]
             return wider
 
-        self._full_worker.submit(search, self._show_full_answer, self._report_failure)
+        self._full_worker.submit(search, self._show_full_answer, self._report_search_failure)
 
     def _show_full_answer(self, answer: Answer) -> None:
         self._keyword_worker.discard_results()
@@ -268,7 +268,7 @@ class SearchController:
         if self._must_open_first and answer.hits:
             self._open_selected_hit()
 
-    def _report_failure(self, error: Exception) -> None:
+    def _report_search_failure(self, error: Exception) -> None:
         self._answered_query = ""
         self._has_failed = True
         self._must_open_first = False

@@ -120,7 +120,7 @@ class WorkspaceSync:
             exists = self._main.library.workspace.jp.is_dir()
             return self._snapshot_reader.read_snapshot() if exists else None
 
-        self._snapshot_worker.submit(read, self._receive_snapshot, self._report_failure)
+        self._snapshot_worker.submit(read, self._receive_snapshot, self._report_list_failure)
 
     def _receive_snapshot(self, snapshot: LibrarySnapshot | None) -> None:
         self._main.status.set_activity("lists", None)
@@ -145,7 +145,7 @@ class WorkspaceSync:
         self._details_worker.submit(
             lambda: self._snapshot_reader.read_summaries(snapshot),
             self._receive_summaries,
-            self._report_failure,
+            self._report_list_failure,
         )
 
     def _receive_summaries(self, snapshot: LibrarySnapshot) -> None:
@@ -158,6 +158,6 @@ class WorkspaceSync:
         else:
             library.set_summaries(snapshot)
 
-    def _report_failure(self, error: Exception) -> None:
+    def _report_list_failure(self, error: Exception) -> None:
         self._main.status.set_activity("lists", None)
         self._main.status.flash(f"cannot read the lists: {error}", "error")
