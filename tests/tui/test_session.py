@@ -180,5 +180,5 @@ def test_the_way_back_comes_back_around_where_one_was(
     save_session(library, SavedSession(history=trail))
     found = load_session(library)
     assert found is not None
-    assert found.history.current_target == trail.current
+    assert found.history.current_target == trail.current_target
     assert len(found.history.targets) == min(len(places), TARGETS_MOST)
