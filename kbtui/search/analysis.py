@@ -239,7 +239,7 @@ def _list_edits(word: str) -> list[str]:
 Span = tuple[int, int]
 
 
-class Highlighter:
+class MatchFinder:
     """Finds the matches of a query in texts, by the same stems as the ranking."""
 
     def __init__(

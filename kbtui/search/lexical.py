@@ -401,7 +401,7 @@ class _IndexQuery:
             limits.append((tantivy.Occur.Must, self._any("archived", ("yes", "no"))))
         return tantivy.Query.boolean_query([(tantivy.Occur.Must, asked), *limits])
 
-    # narrowing
+    # filters
 
     def _iter_filters(
         self, question: Question, narrowing: ExtraFilters

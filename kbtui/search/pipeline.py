@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.notices import Notice, make_keywords_only_notice
 from kbtui.refs import make_conversation_ref, make_subject_ref
-from kbtui.search.analysis import Highlighter
+from kbtui.search.analysis import MatchFinder
 from kbtui.search.filters import list_filters
 from kbtui.search.freshness import FreshnessChecker
 from kbtui.search.models import (
@@ -218,7 +218,7 @@ def _fill_hits(result: Answer, run: SearchRun) -> None:
     }
     limit = max(1, min(MAX_HITS, question.limit))
     freshness = FreshnessChecker(run.workspace, run.reader)
-    marker = Highlighter(run.lexical.words, run.query.phrases, run.lexical.language)
+    marker = MatchFinder(run.lexical.words, run.query.phrases, run.lexical.language)
     order = run.sort_chunks()
     chunks: dict[int, tuple[Chunk, str]] = {}
     per_entry: Counter[str] = Counter()
@@ -406,7 +406,7 @@ def is_gap(query: ParsedQuery, lexical: LexicalSearch, best: Hit | None, similar
     if best is None:
         return True
     rare = _find_rare_words(query, lexical)
-    if not rare or Highlighter(rare, (), lexical.language).find(f"{best.title}\n{best.text}"):
+    if not rare or MatchFinder(rare, (), lexical.language).find(f"{best.title}\n{best.text}"):
         return False
     return similarity < MIN_SIMILARITY
 

@@ -51,6 +51,6 @@ def test_a_crash_within_a_call_is_told_safely(
     def broken() -> None:
         raise RuntimeError(QUOTED)
 
-    monkeypatch.setattr(library, "knowledge", broken)
+    monkeypatch.setattr(library, "load_knowledge", broken)
     assert "K4N4RY" not in answer_call("learn", {"topic": "guide"}, library).text
     assert "RuntimeError: what a file said" in said_safely(capfdbinary.readouterr().err)
