@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.dates import format_timestamp
-from kbtui.text import format_json
+from kbtui.text import format_json, strip_escape_sequences
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -129,8 +129,12 @@ def _format_title(citation: Citation) -> str:
 
 
 def _escape_markdown(text: str) -> str:
-    """Return a text on one line with Markdown's special characters escaped."""
-    return _MARKDOWN_CHARACTERS.sub(r"\\\1", " ".join(text.split()))
+    """Return a text on one line with Markdown's special characters escaped.
+
+    Terminal sequences go first: a backslash within one would hide its rest from `sanitize`.
+    """
+    line = " ".join(strip_escape_sequences(text).split())
+    return _MARKDOWN_CHARACTERS.sub(r"\\\1", line)
 
 
 def _format_code_span(text: str) -> str:

@@ -173,6 +173,7 @@ def _quoted(sign: str) -> str:
     return sign if sign.isalnum() or sign in "-" else f"\\{sign}"
 
 
+@pytest.mark.skipif(not shutil.which("fish"), reason="fish is not installed")
 @pytest.mark.slow
 def test_fish_offers_the_same_words(built: Builder, shell_home: Path) -> None:
     environment = os.environ | {"PATH": f"{shell_home}:{os.environ['PATH']}"}

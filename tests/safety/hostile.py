@@ -107,7 +107,7 @@ def hostile_workspace(root: Path) -> Builder:
                 *called("d", f"failing {ONE_LINE}", ALL, error=True),
                 said(f"harmless {ALL}"),
             ],
-            [asked(ALL), {"type": f"unknown {ONE_LINE}", "content": ALL}, said("A calm end.")],
+            [asked(ALL), {"type": f"unknown {_SPELLED}", "content": _SPELLED}, said("A calm end.")],
         ],
         title=f"Evil talk {ONE_LINE}",
         metadata={"labels": {ONE_LINE: ONE_LINE, "k": ONE_LINE}},

@@ -394,6 +394,8 @@ class SearchController:
         current = self._main.navigator.history.current_target
         ref = current.ref if current else None
         known = str(ref) if ref and ref.kind != "topic" else ""
+        if one_line(known) != known:
+            known = ""  # a file's name that no input can show
 
         def explain(text: str | None) -> None:
             if text:

@@ -160,16 +160,16 @@ class EventParser:
             return
         if type(element) is not dict:
             self._add_problem(f"element {index} is not an object")
-        elif (kind := element.get("type")) in EVENT_KINDS and kind != "unknown":
+        elif type(kind := element.get("type")) is not str:
+            self._add_problem(f"element {index} has no type")
+        elif kind in EVENT_KINDS and kind != "unknown":
             self._parse_plain_event(index, element, kind)
-        elif type(kind) is str:
+        else:
             # From a later JP: kept as JSON. It opens no turn and does not end a split message.
             self._check_timestamp(index, kind, element)
             time = parse_timestamp(element.get("timestamp"))
             event = Event("unknown", time, format_json(element), index, name=kind)
             (self._turn.events if self._turn else self.leading).append(event)
-        else:
-            self._add_problem(f"element {index} has no type")
 
     # one method for each type of element
 
