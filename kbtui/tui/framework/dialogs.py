@@ -298,11 +298,16 @@ class FormDialog(StyledScreen):
         title: str,
         fields: Sequence[FormField],
         save: Callable[[FormValues], Any],
-        words: Callable[[Exception], str],
-        done: str = "save",
+        format_error: Callable[[Exception], str],
+        save_label: str = "save",
     ) -> None:
         super().__init__()
-        self._title, self._save, self._format_error, self._save_label = title, save, words, done
+        self._title, self._save, self._format_error, self._save_label = (
+            title,
+            save,
+            format_error,
+            save_label,
+        )
         self._fields = {field.name: field for field in fields}
         self._save_worker = LatestOnlyWorker(self)
         self.message = MessageLine("form-said")

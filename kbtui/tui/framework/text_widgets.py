@@ -62,9 +62,9 @@ class MultilineText(StyledWidget):
     ALLOW_SELECT: ClassVar[bool] = False
     DEFAULT_CSS = "MultilineText { height: auto; padding: 0 1; background: $surface; }"
 
-    def __init__(self, over: Widget) -> None:
+    def __init__(self, covered: Widget) -> None:
         super().__init__()
-        self._covered = over
+        self._covered = covered
         self._paragraphs: list[Spans] = []
         self.display = False
 
@@ -156,9 +156,9 @@ class PaneInput(SafeInput):
 class LabeledInput(Horizontal):
     """A label and an input, hidden until opened; the input is made after the first paint."""
 
-    def __init__(self, name: str, word: str, highlighter: Highlighter | None = None) -> None:
+    def __init__(self, name: str, label: str, highlighter: Highlighter | None = None) -> None:
         super().__init__(classes="entry")
-        self._input_id, self._label, self._highlighter = name, word, highlighter
+        self._input_id, self._label, self._highlighter = name, label, highlighter
         self.display = False
 
     @cached_property

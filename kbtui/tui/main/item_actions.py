@@ -359,7 +359,7 @@ class ItemActions:
                     self.run_slow("writing …", proposal.write, lambda _: finish())
 
             page = make_proposal_page(proposal, main.library.workspace.root)
-            screen = PageScreen("A first topic", page, yes="write it")
+            screen = PageScreen("A first topic", page, confirm_label="write it")
             main.screen.app.push_screen(screen, answer)
 
         def finish() -> None:

@@ -746,7 +746,7 @@ class DocumentView(StyledWidget, StableScrollView, can_focus=True):
 
 
 class PageScreen(StyledScreen):
-    """A document over another screen; with `yes`, `y` closes it with the result True, and `yes` says what that does."""
+    """A document over another screen; `y` closes it with the result True if there is a `confirm_label`."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,n,question_mark", "dismiss", show=False),
@@ -754,9 +754,9 @@ class PageScreen(StyledScreen):
         *MOVE_BINDINGS,
     ]
 
-    def __init__(self, title: str, page: Document, yes: str = "") -> None:
+    def __init__(self, title: str, page: Document, confirm_label: str = "") -> None:
         super().__init__()
-        self._title, self._page, self._confirm_label = title, page, yes
+        self._title, self._page, self._confirm_label = title, page, confirm_label
         self.reader = DocumentView()
 
     def compose(self) -> ComposeResult:
