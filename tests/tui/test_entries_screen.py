@@ -293,7 +293,7 @@ async def test_without_a_title_or_an_editor_the_form_says_so_and_keeps_what_was_
         await form(tui, title="  ")
         await tui.until("an entry needs a title")
         await form(tui, title="A title")
-        await tui.until("there is no terminal for vim" if chosen else "no editor is set")
+        await tui.until("vim needs a terminal" if chosen else "no editor is set")
         assert "A title" in tui.text
     assert {path.name for path in book.root.rglob("*.md")} == before
 
