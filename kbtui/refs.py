@@ -129,7 +129,7 @@ def parse_conversation_ref(text: str, workspace: str | None = None) -> Ref:
             f"{text!r} is not a conversation's id",
             hint="write jp-c17457886043, 17457886043 or jp://jp-c17457886043",
         )
-    return check_ref_workspace(ref, workspace)
+    return drop_own_workspace(ref, workspace)
 
 
 def parse_ref(text: str, exists: Callable[[str, str], bool] | None = None) -> Ref:
@@ -165,7 +165,7 @@ def parse_ref(text: str, exists: Callable[[str, str], bool] | None = None) -> Re
     )
 
 
-def check_ref_workspace(ref: Ref, workspace: str | None) -> Ref:
+def drop_own_workspace(ref: Ref, workspace: str | None) -> Ref:
     """Return the reference without a workspace id, after comparing it with this workspace's.
 
     A workspace without an id (None) accepts any. Raises `NothingFound` for another workspace.

@@ -129,7 +129,7 @@ def run_conversation(args: Namespace) -> int:
 
 def _list_conversations(library: Library, args: Namespace) -> int:
     from kbtui.assistant.conversation_tools import answer_conversation_list
-    from kbtui.conversations.repository import find_strays
+    from kbtui.conversations.repository import find_unlisted_directories
 
     with ActivityLine("listing conversations"):
         answer = answer_conversation_list(
@@ -141,7 +141,7 @@ def _list_conversations(library: Library, args: Namespace) -> int:
             archived=args.archived,
             title_contains=args.title,
         )
-    for stray in find_strays(library.workspace):
+    for stray in find_unlisted_directories(library.workspace):
         note(f"{stray.path}: skipped: {stray.reason}")
     _print_answer("list", answer, args.format, lambda writer: writer.format_list(answer))
     if args.format == "text" and not (answer.conversations or answer.notices):

@@ -144,7 +144,7 @@ SCOPES = event_kinds.list_scopes()
 
 @dataclass(frozen=True)
 class GrepQuery:
-    """What to look for in events.
+    """The parameters of a search in events.
 
     `limit` bounds the matches that are returned; all are counted. `context` is the number of lines
     around a match. With `masked` secrets are replaced before the search, so that none is found.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kbtui.conversations.formats.base import (
         ConversationFormat,
         ConversationLocation,
-        Stray,
+        UnlistedDirectory,
     )
     from kbtui.conversations.models import Conversation, ConversationInfo
     from kbtui.workspace import Workspace
@@ -110,9 +110,9 @@ def add_last_event(info: ConversationInfo) -> ConversationInfo:
     return get_format(info).add_last_event(info)
 
 
-def find_strays(workspace: Workspace) -> list[Stray]:
+def find_unlisted_directories(workspace: Workspace) -> list[UnlistedDirectory]:
     """Return the directories that cannot be listed as conversations, with the reasons."""
-    return [stray for one in FORMATS for stray in one.find_locations(workspace)[1]]
+    return [directory for one in FORMATS for directory in one.find_locations(workspace)[1]]
 
 
 def find_trash(workspace: Workspace) -> dict[str, int]:

@@ -306,7 +306,7 @@ def resolve_ref(workspace: Workspace, text: str) -> Ref:
 
     Raises `UsageError`, and `NothingFound` for a conversation of another workspace.
     """
-    from kbtui.refs import check_ref_workspace, parse_ref
+    from kbtui.refs import drop_own_workspace, parse_ref
 
     knowledge: Knowledge | None = None
 
@@ -315,7 +315,7 @@ def resolve_ref(workspace: Workspace, text: str) -> Ref:
         knowledge = knowledge or load_knowledge(workspace)
         return knowledge.find(topic, slug) is not None
 
-    return check_ref_workspace(parse_ref(text, subject_exists), workspace.id)
+    return drop_own_workspace(parse_ref(text, subject_exists), workspace.id)
 
 
 class Knowledge:

@@ -270,9 +270,16 @@ def _describe_subject(knowledge: Knowledge, problem: Problem) -> str | None:
 
 
 def _check_conversations(library: Library) -> Iterator[Finding]:
-    from kbtui.conversations.repository import find_strays, find_trash, load_conversation
+    from kbtui.conversations.repository import (
+        find_trash,
+        find_unlisted_directories,
+        load_conversation,
+    )
 
-    infos, strays = library.list_conversations_quickly(), find_strays(library.workspace)
+    infos, strays = (
+        library.list_conversations_quickly(),
+        find_unlisted_directories(library.workspace),
+    )
     archived = sum(info.archived for info in infos)
     # "ok, 0" would claim that there are none, although a directory could not be read.
     state: FindingState = "note" if any(stray.is_unreadable for stray in strays) else "ok"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 
-class Stray(NamedTuple):
+class UnlistedDirectory(NamedTuple):
     """A directory that cannot be listed as a conversation, and the reason.
 
     `is_unreadable` means that the directory should contain conversations and cannot be read.
@@ -76,7 +76,7 @@ class ConversationFormat(Protocol):
 
     def find_locations(
         self, workspace: Workspace, only: str | None = None
-    ) -> tuple[Sequence[ConversationLocation], list[Stray]]:
+    ) -> tuple[Sequence[ConversationLocation], list[UnlistedDirectory]]:
         """Find every conversation of a workspace, or the one with the id `only`."""
 
     def find_trash(self, workspace: Workspace) -> dict[str, int]:

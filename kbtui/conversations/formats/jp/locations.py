@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kbtui.conversations.formats.base import Stray
+from kbtui.conversations.formats.base import UnlistedDirectory
 from kbtui.conversations.models import ConversationInfo
 from kbtui.dates import parse_timestamp
 from kbtui.errors import UsageError, WorkspaceError
@@ -203,17 +203,17 @@ def _parse_parent(value: Any) -> str | None:
 
 def find_locations(
     workspace: Workspace, only: str | None = None
-) -> tuple[list[JpLocation], list[Stray]]:
+) -> tuple[list[JpLocation], list[UnlistedDirectory]]:
     """Find every conversation of a workspace, and the directories that are none.
 
     With `only`, an id, the files of other conversations are not looked at.
     """
     copies: dict[str, list[ConversationCopy]] = {}
-    strays: list[Stray] = []
+    unlisted: list[UnlistedDirectory] = []
     for root, is_local in _list_roots(workspace):
         for is_archived in (False, True):
             folder = f"{root}/{_ARCHIVE}" if is_archived else root
-            names = _list_directories(workspace, folder, strays)
+            names = _list_directories(workspace, folder, unlisted)
             if names is None:
                 break  # its archive cannot be read either
             found: list[tuple[str, str | None]] = [(f"{folder}/{name}", None) for name in names]
@@ -221,7 +221,7 @@ def find_locations(
                 id = _parse_directory_name(os.path.basename(path))  # noqa: A001, PTH119
                 if id is None:
                     reason = "its name does not begin with a conversation's id"
-                    strays.append(Stray(Path(path), reason))
+                    unlisted.append(UnlistedDirectory(Path(path), reason))
                     continue
                 if only is None or only == id:
                     copy = _stat_copy(path, is_local, is_archived, parent)
@@ -232,7 +232,7 @@ def find_locations(
         live = [copy for copy in found_copies if not copy.is_archived]
         archived = [copy for copy in found_copies if copy.is_archived]
         locations.append(JpLocation(id, not live, live or archived, archived if live else []))
-    return locations, strays
+    return locations, unlisted
 
 
 def _list_roots(workspace: Workspace) -> Iterator[tuple[str, bool]]:
@@ -257,41 +257,49 @@ def find_trash(workspace: Workspace) -> dict[str, int]:
     return {path: count for path, count in counts.items() if count}
 
 
-def _list_directories(workspace: Workspace, folder: str, strays: list[Stray]) -> list[str] | None:
+def _list_directories(
+    workspace: Workspace, folder: str, unlisted: list[UnlistedDirectory]
+) -> list[str] | None:
     """Return the names of the directories in `folder`, without links that leave the workspace.
 
-    None if `folder` exists and cannot be read; the reason is then in `strays`.
+    None if `folder` exists and cannot be read; the reason is then in `unlisted`.
     """
     if os.path.realpath(folder) != folder and not _is_inside(workspace, folder):
-        strays.append(Stray(Path(folder), _LINK_LEAVES, True))
+        unlisted.append(UnlistedDirectory(Path(folder), _LINK_LEAVES, True))
         return None
     names = []
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
-                if entry.name[0] == "." or not _is_directory(entry, strays):
+                if entry.name[0] == "." or not _is_directory(entry, unlisted):
                     continue
                 if entry.is_symlink() and not _is_inside(workspace, entry.path):
-                    strays.append(Stray(Path(entry.path), _LINK_LEAVES))
+                    unlisted.append(UnlistedDirectory(Path(entry.path), _LINK_LEAVES))
                 else:
                     names.append(entry.name)
             return sorted(names)
     except FileNotFoundError:
         if not os.path.lexists(folder):
             return []
-        strays.append(Stray(Path(folder), "the target of the link does not exist", True))
+        unlisted.append(
+            UnlistedDirectory(Path(folder), "the target of the link does not exist", True)
+        )
     except OSError as error:
-        strays.append(Stray(Path(folder), (error.strerror or str(error)).lower(), True))
+        unlisted.append(
+            UnlistedDirectory(Path(folder), (error.strerror or str(error)).lower(), True)
+        )
     return None
 
 
-def _is_directory(entry: os.DirEntry[str], strays: list[Stray] | None = None) -> bool:
-    """Return whether an entry is a directory or a link to one; a broken link goes to `strays`."""
+def _is_directory(entry: os.DirEntry[str], unlisted: list[UnlistedDirectory] | None = None) -> bool:
+    """Return whether an entry is a directory or a link to one; a broken link goes to `unlisted`."""
     try:
         return entry.is_dir()
     except OSError as error:
-        if strays is not None:
-            strays.append(Stray(Path(entry.path), (error.strerror or str(error)).lower()))
+        if unlisted is not None:
+            unlisted.append(
+                UnlistedDirectory(Path(entry.path), (error.strerror or str(error)).lower())
+            )
         return False
 
 
