@@ -298,7 +298,8 @@ class ItemActions:
         conversation = shown.ref.conversation if shown and shown.ref else None
         if conversation is None:
             key = find_key_label("export", main.screen.configured_keys)
-            main.status.flash(f"Open a conversation first, then press {key}.", "warning")
+            hint = f", then press {key}" if key else ""
+            main.status.flash(f"Open a conversation first{hint}.", "warning")
             return
 
         def confirm(export: tuple[Path, str] | None) -> None:
@@ -349,7 +350,7 @@ class ItemActions:
         if contents is None or contents.listings or contents.problems:
             reason = "there are topics already"
             if contents is None or not contents.listings:
-                reason = ".jp/kb.toml cannot be read" if contents else "the lists are still read"
+                reason = ".jp/kb.toml cannot be read" if contents else "the lists are still being read"
             main.status.flash(f"{reason}; topics are declared in .jp/kb.toml (guide/topics)")
             return
 
