@@ -350,7 +350,9 @@ class ItemActions:
         if contents is None or contents.listings or contents.problems:
             reason = "there are topics already"
             if contents is None or not contents.listings:
-                reason = ".jp/kb.toml cannot be read" if contents else "the lists are still being read"
+                reason = (
+                    ".jp/kb.toml cannot be read" if contents else "the lists are still being read"
+                )
             main.status.flash(f"{reason}; topics are declared in .jp/kb.toml (guide/topics)")
             return
 

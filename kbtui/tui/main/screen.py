@@ -397,7 +397,7 @@ class MainScreen(StyledScreen):
     def _search_for_input(self, event: Input.Changed) -> None:
         event.stop()
         self.completer.suggest_completions(event.input)
-        self.search.set_query(event.value)
+        self.search.show_query(event.value)
         self._update_command()
 
     @on(Input.Submitted, "#search")

@@ -145,21 +145,26 @@ class SearchController:
 
     # searching
 
-    def set_query(self, text: str) -> None:
-        """Search for a text; an empty one hides the results."""
-        query = one_line(text, "strip")
-        if query != self.query:
-            self.query = query
-            recent = self._recent_queries[self._recent_index] if self._recent_index >= 0 else None
-            if recent is not None and query != one_line(recent, "strip"):
-                self._recent_index = -1
-            self._unlogged, self._is_logged = None, False
-            self._start_search()
-        self._main.screen.set_class(bool(query), "searching")
-        if query:
+    def show_query(self, text: str) -> None:
+        """Search for a text and show the results; an empty text hides them."""
+        self.set_query(text)
+        self._main.screen.set_class(bool(self.query), "searching")
+        if self.query:
             self._main.panes.show_pane("results")
         else:
             self._main.navigator.end_preview()
+
+    def set_query(self, text: str) -> None:
+        """Search for a text, unless it is the current query."""
+        query = one_line(text, "strip")
+        if query == self.query:
+            return
+        self.query = query
+        recent = self._recent_queries[self._recent_index] if self._recent_index >= 0 else None
+        if recent is not None and query != one_line(recent, "strip"):
+            self._recent_index = -1
+        self._unlogged, self._is_logged = None, False
+        self._start_search()
 
     def set_mode(self, mode: Mode) -> None:
         """Search in a mode; the status line names it unless it is the default."""
