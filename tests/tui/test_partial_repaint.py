@@ -174,9 +174,9 @@ async def test_what_changed_in_a_hidden_pane_shows_with_it(
 
         write("bbb")
         if pane == "results":
-            tui.main.search.set_query(
-                "hippo"
-            )  # as if its answer came after one had left the search
+            # As if an answer came after the user had left the search.
+            tui.main.search.set_query("hippo")
+            tui.main.panes.focus_widget("#document")
         if pane == "citations":
             await tui.open("project/mammal")
         tui.main.action_reload()
