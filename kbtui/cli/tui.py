@@ -62,9 +62,9 @@ def open_tui(
     try:
         ref = library.locate(reference) if reference else None
         begin = library.locate(first) if first else None
-        from kbtui.tui.app import StartOptions, run_tui
+        from kbtui.tui.app import TuiStartOptions, run_tui
 
-        return run_tui(library, ref, StartOptions(first=begin, fresh=fresh, plain=plain))
+        return run_tui(library, ref, TuiStartOptions(first=begin, fresh=fresh, plain=plain))
     finally:
         gc.enable()
         library.close()

@@ -18,8 +18,8 @@ from textual.theme import BUILTIN_THEMES
 from kbtui.dates import get_local_time
 from kbtui.errors import KbtuiError
 from kbtui.text import cut_to_width, one_line, sanitize, set_policy
-from kbtui.tui.framework.gc_tuning import IdleCollector, start_gc
-from kbtui.tui.framework.key_queue import KeyFollowUp, KeyQueue
+from kbtui.tui.framework.garbage_collection import IdleGarbageCollector, start_gc
+from kbtui.tui.framework.key_queue import KeyHandled, KeyQueue
 from kbtui.tui.framework.styled_widget import StyledScreen
 from kbtui.tui.main.screen import MainScreen
 from kbtui.tui.terminal import StderrRedirect, exit_on_hangup, exit_on_sigterm
@@ -43,7 +43,7 @@ DOUBLE_PRESS_SECONDS = 2.0
 """Seconds within which a second ctrl+c quits."""
 
 
-class StartOptions(NamedTuple):
+class TuiStartOptions(NamedTuple):
     """How the TUI starts.
 
     `first` is opened if there is no saved session; `fresh` ignores a saved session; `plain` is
@@ -58,7 +58,7 @@ class StartOptions(NamedTuple):
     typed: str = ""
 
 
-class KbApp(App[None]):
+class KbtuiApp(App[None]):
     """kbtui in the terminal."""
 
     CSS_PATH = "kbtui.tcss"
@@ -71,11 +71,11 @@ class KbApp(App[None]):
         open_ref: Ref | None = None,
         clock: Clock = get_local_time,
         redirect: StderrRedirect | None = None,
-        start: StartOptions | None = None,
+        start: TuiStartOptions | None = None,
     ) -> None:
         self.library = library
         self.clock = clock
-        self.start = start or StartOptions()
+        self.start = start or TuiStartOptions()
         self.plain = self.start.plain or library.settings.plain
         self.problems: list[str] = []
         """What is wrong with the user's keys and themes, for the home page."""
@@ -89,7 +89,7 @@ class KbApp(App[None]):
         for theme in self._own_themes.values():
             self.register_theme(theme)
         self._key_queue = KeyQueue(self)
-        self._idle_collector = IdleCollector(self)
+        self._idle_collector = IdleGarbageCollector(self)
         self._stderr_redirect = redirect
         self._open_ref = open_ref
         self._last_quit = 0.0
@@ -179,9 +179,9 @@ class KbApp(App[None]):
         own = any("ctrl+j" in keys.split(",") for keys in self.keys.values())
         return event if own else Key("enter", "\r")
 
-    def on_key_follow_up(self, event: KeyFollowUp) -> None:
+    def on_key_handled(self, event: KeyHandled) -> None:
         """Deliver the next key, because what the last one started has happened."""
-        self._key_queue.handle_follow_up(event)
+        self._key_queue.resume_after_handled_key(event)
 
     def pop_screen(self) -> AwaitComplete:
         """Close the top screen; keys typed since then go to the one below."""
@@ -244,7 +244,7 @@ class KbApp(App[None]):
 
 
 def run_tui(
-    library: Library, open_ref: Ref | None = None, start: StartOptions | None = None
+    library: Library, open_ref: Ref | None = None, start: TuiStartOptions | None = None
 ) -> int:
     """Run the TUI until the user quits, and return the exit code.
 
@@ -253,7 +253,7 @@ def run_tui(
     if library.settings.terminal_text != "strip":
         # "off" is for the output of commands; here, escape sequences in a file would break the screen.
         set_policy("visualize")
-    start = start or StartOptions()
+    start = start or TuiStartOptions()
     if not library.settings.theme:
         from kbtui.tui.terminal import detect_background
 
@@ -264,7 +264,7 @@ def run_tui(
         for name in ("COLUMNS", "LINES"):
             os.environ.pop(name, None)
     redirect = StderrRedirect(library.workspace.log_file.with_name("tui.log"))
-    app = KbApp(library, open_ref, redirect=redirect, start=start)
+    app = KbtuiApp(library, open_ref, redirect=redirect, start=start)
     redirect.start()
     exit_on_hangup()
     try:

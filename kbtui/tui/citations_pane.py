@@ -14,10 +14,10 @@ from kbtui.errors import UsageError
 from kbtui.refs import make_conversation_ref, make_subject_ref, parse_ref
 from kbtui.text import one_line
 from kbtui.tui.commands import make_scope_bindings
+from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_text import wrap_spans
 from kbtui.tui.framework.styled_widget import BorderOnlyPane
-from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.navigation_target import NavigationTarget, make_target
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ USE_NAMES = {
 }
 
 
-class CitationsContent(NamedTuple):
+class CitationsPaneContent(NamedTuple):
     """What the pane shows: what a turn used, and which turns used what is being read.
 
     A list that is None is left out; `why_not_using` and `why_not_used` explain empty lists.
@@ -83,7 +83,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         super().__init__(id="citations", classes="pane")
         self.border_title = "Citations"
         self.list = RowList("citations-list")
-        self._content = CitationsContent()
+        self._content = CitationsPaneContent()
         self._clock = clock
 
     def compose(self) -> ComposeResult:
@@ -92,10 +92,10 @@ class CitationsPane(BorderOnlyPane, Vertical):
 
     def show_text(self, text: str) -> None:
         """Show a text in place of citations."""
-        self._content = CitationsContent(reason=text)
+        self._content = CitationsPaneContent(reason=text)
         self._update_rows()
 
-    def show_citations(self, sidebar: CitationsContent) -> None:
+    def show_citations(self, sidebar: CitationsPaneContent) -> None:
         """Show citations."""
         self._content = sidebar
         self._update_rows()
@@ -328,7 +328,7 @@ class CitationsController:
         self._turn = self._reader.viewport.current_turn
         if self._conversation is None:
             self._pane.show_citations(
-                CitationsContent(
+                CitationsPaneContent(
                     using=self._using, why_not_used=self._why_not_used, ref=str(self._target)
                 )
             )
@@ -338,7 +338,7 @@ class CitationsController:
         why = WAITING if self._used is None else self._explain_no_use(turn)
         ref = f"{self._target}:{turn}" if turn else str(self._target)
         self._pane.show_citations(
-            CitationsContent(used, why, turn, self._using, self._why_not_used, ref=ref)
+            CitationsPaneContent(used, why, turn, self._using, self._why_not_used, ref=ref)
         )
         notes = {
             f"call:{turn}.{cite.call}": number

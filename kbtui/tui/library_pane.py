@@ -19,10 +19,10 @@ from kbtui.search.models import QueryError
 from kbtui.search.query_parser import parse_query
 from kbtui.text import one_line
 from kbtui.tui.commands import make_scope_bindings
+from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_widget import BorderOnlyPane
-from kbtui.tui.framework.text_widgets import LabeledInput, MultilineText, PaneInput
-from kbtui.tui.framework.workers import LatestOnlyWorker
+from kbtui.tui.framework.text_widgets import LabeledInput, PaneInput, WrappedParagraphs
 from kbtui.tui.library_snapshot import get_activity_key, get_last_activity
 from kbtui.tui.navigation_target import NavigationTarget
 from kbtui.tui.reader.document import format_count
@@ -156,7 +156,7 @@ SORTS = ("activity", "created", "updated", "title", "turns")
 
 
 @dataclass
-class LibraryState:
+class LibraryPaneState:
     """How the user set the library: unfolded rows (by key), hidden subjects, filter, sort order."""
 
     expanded: set[str] = field(default_factory=set)
@@ -166,7 +166,7 @@ class LibraryState:
 
 
 def make_library_rows(
-    contents: LibrarySnapshot, state: LibraryState, present: datetime
+    contents: LibrarySnapshot, state: LibraryPaneState, present: datetime
 ) -> list[ListRow]:
     """Return all rows, in order."""
     rows: list[ListRow] = []
@@ -188,12 +188,12 @@ def _make_note_row(key: str, text: str, role: str = "dim", indent: str = "") -> 
     return ListRow(f"note:{key}", [(f"{indent}{text}", role)], selectable=False)
 
 
-def make_topic_rows(contents: LibrarySnapshot, state: LibraryState) -> list[ListRow]:
+def make_topic_rows(contents: LibrarySnapshot, state: LibraryPaneState) -> list[ListRow]:
     """Return the rows of topics and subjects."""
     return list(_make_topic_section(contents, state))
 
 
-def _make_topic_section(contents: LibrarySnapshot, state: LibraryState) -> Iterator[ListRow]:
+def _make_topic_section(contents: LibrarySnapshot, state: LibraryPaneState) -> Iterator[ListRow]:
     yield _make_heading_row("topics", "TOPICS")
     failures = [line for line in contents.failures if line.startswith("topics")]
     for number, line in enumerate(failures):
@@ -223,7 +223,7 @@ def _make_problem_row(key: str, text: str, indent: str = "", whole: str = "") ->
     return ListRow(f"problem:{key}", [(f"{indent}! ", "error"), (text, "error")], data=place)
 
 
-def _make_listing_rows(listing: TopicListing, state: LibraryState) -> Iterator[ListRow]:
+def _make_listing_rows(listing: TopicListing, state: LibraryPaneState) -> Iterator[ListRow]:
     topic = listing.topic
     subjects = [s for s in listing.subjects if state.hidden or not s.hidden]
     if state.filter:
@@ -247,7 +247,7 @@ def _make_listing_rows(listing: TopicListing, state: LibraryState) -> Iterator[L
 
 
 def _make_folder_rows(
-    topic: str, subjects: list[Subject], state: LibraryState
+    topic: str, subjects: list[Subject], state: LibraryPaneState
 ) -> Iterator[ListRow]:
     """Yield the rows of subjects and of the directories that they are in."""
     shown: list[str] = []
@@ -298,14 +298,14 @@ def _make_subject_row(subject: Subject, depth: int) -> ListRow:
 
 
 def make_conversation_rows(
-    contents: LibrarySnapshot, state: LibraryState, present: datetime
+    contents: LibrarySnapshot, state: LibraryPaneState, present: datetime
 ) -> list[ListRow]:
     """Return the rows of conversations: pinned, then live, then archived."""
     return list(_make_conversation_section(contents, state, present))
 
 
 def _make_conversation_section(
-    contents: LibrarySnapshot, state: LibraryState, present: datetime
+    contents: LibrarySnapshot, state: LibraryPaneState, present: datetime
 ) -> Iterator[ListRow]:
     summaries = contents.summaries
     infos = [
@@ -329,7 +329,7 @@ def _make_conversation_section(
     pinned = [info for info in infos if info.pinned_at and not info.archived]
     live = [info for info in infos if not info.pinned_at and not info.archived]
     archived = [info for info in infos if info.archived]
-    dated = _DatedRows(contents, state.sort, present)
+    dated = _ConversationRowMaker(contents, state.sort, present)
     if pinned:
         yield _make_note_row("pinned", "Pinned", "day")
         yield from dated.rows(pinned)
@@ -379,7 +379,7 @@ def has_recent_times(contents: LibrarySnapshot, sort: str, present: datetime) ->
     )
 
 
-class _DatedRows(NamedTuple):
+class _ConversationRowMaker(NamedTuple):
     """Makes rows with their age (`5 min`, `31 Jul`); equal ones are on the first row only."""
 
     contents: LibrarySnapshot
@@ -441,11 +441,11 @@ class LibraryPane(BorderOnlyPane, Vertical):
         super().__init__(id="library", classes="pane")
         self.border_title = "Library"
         self.contents: LibrarySnapshot | None = None
-        self.state = LibraryState()
+        self.state = LibraryPaneState()
         self.list = RowList("library-list")
-        self._errors = _ErrorHighlighter()
+        self._errors = _FilterErrorHighlighter()
         self.filter = LabeledInput("filter", "filter", self._errors)
-        self.error_lines = MultilineText(self.list)
+        self.error_lines = WrappedParagraphs(self.list)
         self._shown_at: datetime | None = None
         self._is_restored = False
         self.list.empty_text = [("Reading the workspace …", "dim")]
@@ -657,7 +657,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
             self.filter.close()
 
 
-class _ErrorHighlighter(Highlighter):
+class _FilterErrorHighlighter(Highlighter):
     """Underlines the mistakes in the filter line."""
 
     def __init__(self) -> None:

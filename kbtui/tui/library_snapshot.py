@@ -80,7 +80,7 @@ class LibrarySnapshot:
         return next((info for info in self.conversations if info.id == conversation), None)
 
 
-class SnapshotReader:
+class LibrarySnapshotReader:
     """Reads snapshots: the lists first, and summaries of conversations bit by bit afterwards.
 
     Call it in threads, one call at a time. Summaries need the whole conversation to be read, and

@@ -22,7 +22,7 @@ from kbtui.tui.framework.styled_text import (
     truncate_start,
 )
 from kbtui.tui.framework.styled_widget import BorderOnlyPane, configured_keys, plain_content
-from kbtui.tui.framework.text_widgets import MultilineText, PaneInput, TextLine
+from kbtui.tui.framework.text_widgets import PaneInput, TextLine, WrappedParagraphs
 from kbtui.tui.reader.document import format_count
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class SearchInput(PaneInput):
         Binding("tab", "complete", show=False),
     ]
 
-    class RecallRequested(Message):
+    class PreviousQueryRequested(Message):
         """The user wants an earlier query (`step` 1) or a later one (-1)."""
 
         def __init__(self, step: int) -> None:
@@ -77,7 +77,7 @@ class SearchInput(PaneInput):
         """
         results = self.screen.query_one("#results", ResultsPane).list
         if move == "up" and self.value == self.recalled and results.index <= 0:
-            self.post_message(self.RecallRequested(1))
+            self.post_message(self.PreviousQueryRequested(1))
             return
         getattr(results, f"action_{move}")(*pages)
 
@@ -122,7 +122,7 @@ class ResultsPane(BorderOnlyPane, Vertical):
             super().__init__()
             self.hit, self.preview = hit, preview
 
-    class EndReached(Message):
+    class MoreHitsRequested(Message):
         """The end of the hits came into sight; there are more."""
 
     def __init__(self, clock: Clock) -> None:
@@ -130,7 +130,7 @@ class ResultsPane(BorderOnlyPane, Vertical):
         self.border_title = "Results"
         self.list = RowList("results-list")
         self._summary = TextLine(id="answer")
-        self._notice = MultilineText(self.list)
+        self._notice = WrappedParagraphs(self.list)
         self.answer: Answer | None = None
         self._clock = clock
 
@@ -178,7 +178,7 @@ class ResultsPane(BorderOnlyPane, Vertical):
     def _post_if_end_reached(self) -> None:
         """Tell the screen that the end of the hits is in sight and there are more."""
         if self.answer and len(self.answer.hits) < self.answer.total and self.list.is_near_end:
-            self.post_message(self.EndReached())
+            self.post_message(self.MoreHitsRequested())
 
     def show_wait(self, reason: str) -> None:
         """If there are no hits, show what the search is waiting for."""

@@ -115,8 +115,8 @@ from kbtui.tui import app
 from tests.bench.backlog import _more
 from pathlib import Path
 
-class Beating(app.KbApp):
-    CSS_PATH = Path(app.__file__).with_name(app.KbApp.CSS_PATH)
+class Beating(app.KbtuiApp):
+    CSS_PATH = Path(app.__file__).with_name(app.KbtuiApp.CSS_PATH)
 
     def on_ready(self):
         self.run_worker(self.beat())

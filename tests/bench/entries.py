@@ -148,7 +148,7 @@ def screen(root: Path, times: int) -> Iterator[Row]:
     """Moving through the table when all of it was read, beside the first page alone."""
     from kbtui.errors import EngineUnavailable
     from kbtui.library import Library
-    from kbtui.tui.app import KbApp
+    from kbtui.tui.app import KbtuiApp
     from kbtui.tui.entries.screen import EntriesScreen
     from kbtui.workspace import Settings, open_root
 
@@ -157,7 +157,7 @@ def screen(root: Path, times: int) -> Iterator[Row]:
             raise EngineUnavailable("not in this measurement")
 
     async def moving() -> tuple[list[float], list[float], float, float]:
-        app = KbApp(Alone(open_root(root), Settings(model="off")))
+        app = KbtuiApp(Alone(open_root(root), Settings(model="off")))
         app.animation_level = "none"
         async with app.run_test(size=(120, 40)) as pilot:
             page = EntriesScreen(app.library, app.clock)

@@ -91,7 +91,7 @@ from textual._compositor import CompositorUpdate
 from textual.events import Key
 
 from kbtui.library import open_workspace
-from kbtui.tui.app import KbApp, StartOptions
+from kbtui.tui.app import KbtuiApp, TuiStartOptions
 
 workspace, identity = sys.argv[1:3]
 KEYS = 0.03
@@ -149,7 +149,7 @@ class Work:
 
 async def main():
     library = open_workspace(workspace)
-    app = KbApp(library, start=StartOptions(fresh=True))
+    app = KbtuiApp(library, start=TuiStartOptions(fresh=True))
     app.animation_level = "none"
     work = Work()
     said = {}

@@ -151,8 +151,8 @@ import sys
 from pathlib import Path
 from kbtui.library import open_workspace
 from kbtui.tui import app
-class First(app.KbApp):
-    CSS_PATH = Path(app.__file__).with_name(app.KbApp.CSS_PATH)
+class First(app.KbtuiApp):
+    CSS_PATH = Path(app.__file__).with_name(app.KbtuiApp.CSS_PATH)
     def on_ready(self):
         self.set_timer(8, self.exit)
 First(open_workspace(sys.argv[1])).run(headless=True, size=(120, 40))

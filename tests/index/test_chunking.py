@@ -19,7 +19,7 @@ from kbtui.index.chunking import (
 from kbtui.index.models import Chunk
 from kbtui.knowledge.front_matter import split_front_matter
 from kbtui.knowledge.models import Subject
-from kbtui.tui.reader.blocks import MarkdownBlock, SourceBlock
+from kbtui.tui.reader.document_blocks import MarkdownBlock, SourceTextBlock
 from kbtui.tui.reader.subject_document import build_subject_document
 
 WORDS = st.text(
@@ -159,7 +159,7 @@ def test_the_reader_shows_as_text_what_the_index_finds(head: str) -> None:
     blocks = [
         block
         for block in build_subject_document(subject, text).blocks
-        if isinstance(block, MarkdownBlock | SourceBlock)
+        if isinstance(block, MarkdownBlock | SourceTextBlock)
     ]
     shown = " ".join(text[block.start : block.end] for block in blocks)
     found = " ".join(chunk.text for chunk in chunk_subject("s", split_front_matter(text)))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from textual.pilot import Pilot
 
-    from kbtui.tui.app import KbApp
+    from kbtui.tui.app import KbtuiApp
 
 TARGET = Path(__file__).parents[2] / "assets" / "screenshots"
 PRESENT = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -39,7 +39,7 @@ class Shot(NamedTuple):
 class Scene:
     """A running application, and the steps that a shot needs."""
 
-    def __init__(self, app: "KbApp", pilot: "Pilot[None]") -> None:
+    def __init__(self, app: "KbtuiApp", pilot: "Pilot[None]") -> None:
         self.app, self.pilot = app, pilot
 
     @property
@@ -102,12 +102,12 @@ OPENS = {"conversation": "jp-c17757622345:1", "subject": "engineering/chunking"}
 async def take(name: str, shot: Shot, root: Path) -> None:
     """Run the application and write one picture."""
     from kbtui.library import open_workspace
-    from kbtui.tui.app import KbApp, StartOptions
+    from kbtui.tui.app import KbtuiApp, TuiStartOptions
 
     library = open_workspace(root)
     ref = library.resolve(OPENS[name]) if name in OPENS else None
-    start = StartOptions(dark=not shot.light, fresh=True)
-    app = KbApp(library, ref, lambda: PRESENT, start=start)
+    start = TuiStartOptions(dark=not shot.light, fresh=True)
+    app = KbtuiApp(library, ref, lambda: PRESENT, start=start)
     async with app.run_test(size=shot.size) as pilot:
         scene = Scene(app, pilot)
         await shot.steps(scene)

@@ -12,7 +12,7 @@ from support import Builder
 from tui_support import Tui, WithoutEngine, clock, running
 
 from kbtui.index import Index
-from kbtui.tui.app import KbApp
+from kbtui.tui.app import KbtuiApp
 from kbtui.workspace import Settings, open_root
 
 NOW = clock().timestamp()
@@ -64,10 +64,10 @@ def editor(
     monkeypatch.delenv("VISUAL", raising=False)
     lent = []
 
-    def suspend(self: KbApp) -> Any:
+    def suspend(self: KbtuiApp) -> Any:
         # The tests' terminal cannot be lent; a real one is in tests/terminal.
         lent.append(self)
         return nullcontext()
 
-    monkeypatch.setattr(KbApp, "suspend", suspend)
+    monkeypatch.setattr(KbtuiApp, "suspend", suspend)
     yield lambda: len(lent)

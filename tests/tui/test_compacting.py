@@ -8,7 +8,7 @@ from tui_support import PRESENT, running
 
 from kbtui.conversations.repository import find_conversation, load_conversation
 from kbtui.tui.reader.conversation_document import build_conversation_document
-from kbtui.tui.reader.document_view import Viewport
+from kbtui.tui.reader.document_view import DocumentViewport
 
 TALK = "jp-c17800000001"
 
@@ -51,7 +51,7 @@ def write(root: Path, *compactions: dict[str, Any]) -> Builder:
 def seen(root: Path, *compactions: dict[str, Any]) -> str:
     builder = write(root, *compactions)
     conversation = load_conversation(find_conversation(builder.workspace, "jp-c17800000001"))
-    viewport = Viewport()
+    viewport = DocumentViewport()
     viewport.resize(90, 400)
     viewport.show_document(build_conversation_document(conversation, PRESENT))
     for kind in ("tool", "reasoning"):

@@ -8,14 +8,14 @@ from support import Builder, asked, called, said
 from tui_support import PRESENT
 
 from kbtui.conversations.repository import find_conversation, load_conversation
-from kbtui.tui.reader.blocks import FoldBlock
 from kbtui.tui.reader.conversation_document import (
     build_conversation_document,
     format_value,
     summarize_arguments,
 )
 from kbtui.tui.reader.document import Document, format_cost, format_count, format_size
-from kbtui.tui.reader.document_view import Viewport
+from kbtui.tui.reader.document_blocks import FoldHeadingBlock
+from kbtui.tui.reader.document_view import DocumentViewport
 
 
 def build(root: Path, turns: list, **more: object) -> Document:  # type: ignore[type-arg]
@@ -26,7 +26,7 @@ def build(root: Path, turns: list, **more: object) -> Document:  # type: ignore[
 
 
 def shown(document: Document, *kinds: str, width: int = 90) -> str:
-    viewport = Viewport()
+    viewport = DocumentViewport()
     viewport.resize(width, 400)
     viewport.show_document(document)
     for kind in kinds:
@@ -193,7 +193,7 @@ def test_a_result_of_many_megabytes_is_many_small_blocks(workspace_root: Path) -
     document = build(
         workspace_root, [[asked("Read"), *called("a", "fs_read_file", big, path="big")]]
     )
-    viewport = Viewport()
+    viewport = DocumentViewport()
     viewport.resize(80, 40)
     viewport.show_document(document)
     viewport.toggle_kind("tool")
@@ -212,8 +212,8 @@ def test_calls_can_be_found_and_numbered(workspace_root: Path) -> None:
     position = document.find_turn_block(1, 2)
     assert position is not None
     block = document.blocks[position]
-    assert isinstance(block, FoldBlock)
-    viewport = Viewport()
+    assert isinstance(block, FoldHeadingBlock)
+    viewport = DocumentViewport()
     viewport.resize(60, 30)
     viewport.show_document(document)
     assert viewport.set_citation_numbers({"call:1.2": 7, "call:9.9": 1})

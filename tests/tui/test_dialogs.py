@@ -4,7 +4,7 @@ from support import Builder
 from textual.events import Key
 from tui_support import running
 
-from kbtui.tui.doctor import DoctorScreen
+from kbtui.tui.doctor_screen import DoctorScreen
 from kbtui.tui.framework.dialogs import OptionsDialog
 from kbtui.tui.main.screen import MainScreen
 

@@ -13,7 +13,7 @@ from tui_support import Tui, running
 
 from kbtui.library import Library, diagnostics
 from kbtui.library.diagnostics import AREAS, Finding, run_diagnostics
-from kbtui.tui.doctor import DoctorScreen
+from kbtui.tui.doctor_screen import DoctorScreen
 from kbtui.workspace import load_settings, open_root
 
 

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from support import Builder
 from tui_support import Tui, running
 
+from kbtui.tui.command_palette import find_items, list_command_items
 from kbtui.tui.commands import SCOPES, list_commands
 from kbtui.tui.external_programs import build_editor_command
 from kbtui.tui.framework.clipboard import find_clipboard_command
-from kbtui.tui.main.jump import LETTERS, JumpScreen
-from kbtui.tui.palette import find_items, list_command_items
-from kbtui.tui.reader.links import Link, find_links, resolve_subject_link
+from kbtui.tui.main.jump_labels import LETTERS, JumpScreen
+from kbtui.tui.reader.document_links import DocumentLink, find_links, resolve_subject_link
 from kbtui.userdata import UserData
 
 TALK = "jp-c17800000001"
@@ -257,8 +257,8 @@ def test_addresses_that_only_a_terminal_would_obey_are_no_links() -> None:
     ],
 )
 def test_only_the_web_is_for_a_browser(href: str) -> None:
-    assert not Link("x", href).is_web
-    assert Link("x", "https://x").is_web
+    assert not DocumentLink("x", href).is_web
+    assert DocumentLink("x", "https://x").is_web
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from textual.widgets import Input
 from tui_support import Tui, WithoutEngine, running, with_keys
 
 from kbtui.tui import citations_pane
-from kbtui.tui.app import StartOptions
+from kbtui.tui.app import TuiStartOptions
 from kbtui.tui.framework import key_queue
 from kbtui.workspace import load_settings
 
@@ -195,7 +195,7 @@ async def test_after_a_search_that_failed_no_key_waits_for_its_hits(book: Builde
 
 async def test_enter_that_was_typed_before_the_screen_was_there_opens(book: Builder) -> None:
     # Until the screen is there, the terminal turns Enter into a line feed.
-    start = StartOptions(fresh=True, typed="/program\n")
+    start = TuiStartOptions(fresh=True, typed="/program\n")
     async with running(book.root, size=(120, 40), start=start) as tui:
         await tui.until(lambda: getattr(tui.app.focused, "id", "") == "document")
         assert "Wrote the first program." in tui.text

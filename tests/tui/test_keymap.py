@@ -214,7 +214,7 @@ async def test_a_key_of_the_other_screens_can_be_changed(
 
 
 async def test_the_palette_has_the_ids_of_all_screens(book: Builder) -> None:
-    from kbtui.tui.palette import find_items
+    from kbtui.tui.command_palette import find_items
 
     names = {choice.name for choice in find_items([], "id:")}
     assert names == {f"id: {command.id}" for command in ALL_COMMANDS}
@@ -229,15 +229,15 @@ async def test_the_palette_has_the_ids_of_all_screens(book: Builder) -> None:
 
 
 def test_every_command_of_a_screen_has_its_action_and_is_bound_there() -> None:
-    from kbtui.tui.app import KbApp
-    from kbtui.tui.doctor import DoctorScreen
+    from kbtui.tui.app import KbtuiApp
+    from kbtui.tui.doctor_screen import DoctorScreen
     from kbtui.tui.entries.screen import EntriesScreen
-    from kbtui.tui.insights import InsightsScreen
+    from kbtui.tui.insights_screen import InsightsScreen
+    from kbtui.tui.prompt_workshop.screen import PromptWorkshopScreen
     from kbtui.tui.sources.screen import SourcesScreen
-    from kbtui.tui.workshop.screen import WorkshopScreen
 
     owners: dict[str, Any] = {
-        "workshop": WorkshopScreen,
+        "workshop": PromptWorkshopScreen,
         "doctor": DoctorScreen,
         "entries": EntriesScreen,
         "sources": SourcesScreen,
@@ -247,7 +247,7 @@ def test_every_command_of_a_screen_has_its_action_and_is_bound_there() -> None:
     assert len({command.id for command in ALL_COMMANDS}) == len(ALL_COMMANDS)
     for command in SCREEN_COMMANDS:
         place, _, name = command.action.partition("(")[0].rpartition(".")
-        owner = KbApp if place == "app" else owners[command.scope]
+        owner = KbtuiApp if place == "app" else owners[command.scope]
         assert hasattr(owner, f"action_{name}"), command.id
         bound = {one.key: one.id for one in owners[command.scope].BINDINGS}
         assert bound[command.keys] == command.id

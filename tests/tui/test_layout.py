@@ -206,9 +206,11 @@ async def test_a_workspace_that_is_moved_away_is_said_and_what_was_read_stays(
 
 
 async def test_plain_draws_text_alone_and_names_the_command(book: Builder) -> None:
-    from kbtui.tui.app import StartOptions
+    from kbtui.tui.app import TuiStartOptions
 
-    async with running(book.root, size=(80, 24), start=StartOptions(fresh=True, plain=True)) as tui:
+    async with running(
+        book.root, size=(80, 24), start=TuiStartOptions(fresh=True, plain=True)
+    ) as tui:
         await tui.until("In text: kbtui topics; kbtui conversation ls")
         assert not set("╭╮╰╯│▄▆") & set(tui.text)
         await tui.open("project/start")

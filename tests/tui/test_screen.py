@@ -95,7 +95,7 @@ async def test_help_explains_the_keys_of_where_one_is(book: Builder) -> None:
 
 
 async def test_every_command_is_in_the_help(book: Builder) -> None:
-    from kbtui.tui.pages import build_help_document
+    from kbtui.tui.home_and_help_pages import build_help_document
 
     text = "\n".join(block.search_text() for block in build_help_document(("reader",)).blocks)
     assert all(command.help in text for command in MAIN_SCREEN_COMMANDS)
@@ -114,7 +114,7 @@ def test_commands_have_ids_of_their_own_and_keys_that_do_not_clash() -> None:
 
 @pytest.mark.parametrize("command", MAIN_SCREEN_COMMANDS, ids=lambda command: command.id)
 async def test_every_command_has_its_action_where_it_is_bound(book: Builder, command) -> None:  # type: ignore[no-untyped-def]
-    from kbtui.tui.app import KbApp
+    from kbtui.tui.app import KbtuiApp
     from kbtui.tui.citations_pane import CitationsPane
     from kbtui.tui.framework.row_list import RowList
     from kbtui.tui.library_pane import LibraryPane
@@ -132,7 +132,7 @@ async def test_every_command_has_its_action_where_it_is_bound(book: Builder, com
         "everywhere": [MainScreen],
     }[command.scope]
     place, _, name = command.action.partition("(")[0].rpartition(".")
-    owners = {"app": [KbApp], "screen": [MainScreen]}.get(place, owners)
+    owners = {"app": [KbtuiApp], "screen": [MainScreen]}.get(place, owners)
     assert all(hasattr(owner, f"action_{name}") for owner in owners)
 
 

@@ -11,14 +11,14 @@ from support import Builder
 from tui_support import Tui, WithoutEngine, running
 
 from kbtui.refs import parse_ref
-from kbtui.tui.app import StartOptions
-from kbtui.tui.main.navigator import NavigationHistory
+from kbtui.tui.app import TuiStartOptions
+from kbtui.tui.main.document_navigator import NavigationHistory
 from kbtui.tui.main.session import TARGETS_MOST, SavedSession, load_session, save_session
 from kbtui.tui.navigation_target import NavigationTarget, make_target
 from kbtui.userdata import UserData
 from kbtui.workspace import load_settings
 
-AGAIN = StartOptions()
+AGAIN = TuiStartOptions()
 
 
 async def read_something(tui: Tui) -> None:
@@ -74,7 +74,7 @@ async def test_keys_reach_the_reader_where_the_library_was_left_folded(book: Bui
 async def test_fresh_begins_anew_and_is_remembered_then(book: Builder) -> None:
     async with running(book.root, start=AGAIN) as tui:
         await read_something(tui)
-    async with running(book.root, start=StartOptions(fresh=True)) as tui:
+    async with running(book.root, start=TuiStartOptions(fresh=True)) as tui:
         assert tui.main.navigator.shown == NavigationTarget("home")
         await tui.open("project/start")
     async with running(book.root, start=AGAIN) as tui:
@@ -92,7 +92,7 @@ async def test_a_reference_that_is_named_is_opened_instead(book: Builder) -> Non
 
 
 async def test_the_first_page_is_only_for_the_first_time(book: Builder) -> None:
-    start = StartOptions(first=parse_ref("project/start"))
+    start = TuiStartOptions(first=parse_ref("project/start"))
     async with running(book.root, start=start) as tui:
         await tui.until("Clone, build")
         await tui.open("project/style")

@@ -20,7 +20,7 @@ from kbtui.tui.framework.styled_text import (
     wrap_code,
     wrap_spans,
 )
-from kbtui.tui.reader.document import HeightIndex
+from kbtui.tui.reader.document import BlockHeightIndex
 from kbtui.tui.reader.markdown import (
     SECTION_CHARACTERS,
     find_link_definitions,
@@ -104,7 +104,7 @@ def test_the_height_index_agrees_with_plain_sums(
 ) -> None:
     with mock.patch("kbtui.tui.reader.document.BLOCKS_PER_CHUNK", 4):
         chunks = None if guess is None else [guess] * -(-len(values) // 4)
-        heights = HeightIndex(len(values), values.copy().__getitem__, chunks)
+        heights = BlockHeightIndex(len(values), values.copy().__getitem__, chunks)
         for _ in range(3):
             if values:
                 at = data.draw(st.integers(0, len(values) - 1))
@@ -127,7 +127,7 @@ def test_a_line_is_found_where_heights_are_only_estimated(
     values: list[int], line: int, guess: int
 ) -> None:
     with mock.patch("kbtui.tui.reader.document.BLOCKS_PER_CHUNK", 4):
-        heights = HeightIndex(len(values), values.__getitem__, [guess] * -(-len(values) // 4))
+        heights = BlockHeightIndex(len(values), values.__getitem__, [guess] * -(-len(values) // 4))
         block, within = heights.find_line(line)
         assert (block, within) == (0, 0) or within < values[block]
 

@@ -257,17 +257,17 @@ def test_without_a_terminal_or_an_answering_one_nothing_is_asked() -> None:
 
 
 async def test_a_light_terminal_begins_light(book: Builder) -> None:
-    from kbtui.tui.app import StartOptions
+    from kbtui.tui.app import TuiStartOptions
 
     for dark, theme in ((False, "kbtui-light"), (True, "kbtui-dark"), (None, "kbtui-dark")):
-        async with running(book.root, start=StartOptions(fresh=True, dark=dark)) as tui:
+        async with running(book.root, start=TuiStartOptions(fresh=True, dark=dark)) as tui:
             assert tui.app.theme == theme
 
 
 async def test_what_was_typed_early_is_handed_out(book: Builder) -> None:
-    from kbtui.tui.app import StartOptions
+    from kbtui.tui.app import TuiStartOptions
 
-    async with running(book.root, start=StartOptions(fresh=True, typed="/make")) as tui:
+    async with running(book.root, start=TuiStartOptions(fresh=True, typed="/make")) as tui:
         await tui.until(lambda: tui.main.query_one("#search").value == "make")  # type: ignore[attr-defined]
 
 

@@ -14,7 +14,7 @@ from pty_support import Terminal
 from support import Builder, end_engine
 from tui_support import WithoutEngine, clock, running
 
-from kbtui.tui.app import KbApp
+from kbtui.tui.app import KbtuiApp
 from kbtui.workspace import load_settings
 
 HEAVY = {
@@ -76,7 +76,7 @@ async def test_the_first_paint_waits_for_nothing(book: Builder) -> None:
             released.wait(30)
             return super().load_knowledge()
 
-    app = KbApp(Slow(book.workspace, load_settings()), None, clock)
+    app = KbtuiApp(Slow(book.workspace, load_settings()), None, clock)
     try:
         async with app.run_test(size=(100, 30)) as pilot:
             await pilot.pause()
@@ -101,7 +101,7 @@ async def test_leaving_does_not_wait_for_slow_calls(book: Builder) -> None:
             never.wait(60)
             return []
 
-    app = KbApp(Stuck(book.workspace, load_settings()), None, clock)
+    app = KbtuiApp(Stuck(book.workspace, load_settings()), None, clock)
     async with app.run_test(size=(100, 30)) as pilot:
         await pilot.press("q")
     assert not app.is_running
@@ -160,11 +160,11 @@ def test_sigterm_gives_the_terminal_back(book: Builder, monkeypatch: pytest.Monk
 BROKEN = """
 import sys
 from kbtui.cli.main import main
-from kbtui.tui.app import KbApp
+from kbtui.tui.app import KbtuiApp
 def broken(self):
     secret = "what stands in a file"
     raise RuntimeError("a mistake")
-KbApp.action_theme = broken
+KbtuiApp.action_theme = broken
 sys.exit(main(sys.argv[1:]))
 """
 
@@ -277,5 +277,5 @@ async def test_the_theme_of_the_settings_is_used_and_an_unknown_one_is_not(book:
 
 def test_environment_is_not_left_changed(book: Builder) -> None:
     before = dict(os.environ)
-    KbApp(WithoutEngine(book.workspace, load_settings()), None, clock)
+    KbtuiApp(WithoutEngine(book.workspace, load_settings()), None, clock)
     assert dict(os.environ) == before

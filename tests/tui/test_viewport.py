@@ -5,32 +5,38 @@ import re
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kbtui.tui.reader.blocks import Block, FoldBlock, HeadBlock, MarkdownBlock, SourceBlock
 from kbtui.tui.reader.document import Document, compile_search_pattern
-from kbtui.tui.reader.document_view import LinePosition, Viewport
+from kbtui.tui.reader.document_blocks import (
+    DocumentBlock,
+    FoldHeadingBlock,
+    HeadingBlock,
+    MarkdownBlock,
+    SourceTextBlock,
+)
+from kbtui.tui.reader.document_view import DocumentViewport, LinePosition
 
 
 def document(sizes: list[int], folds: bool = False, prefix: str = "w") -> Document:
     """Return a document with one block of each size in words; with `folds` every third one is folded."""
-    blocks: list[Block] = []
+    blocks: list[DocumentBlock] = []
     for number, size in enumerate(sizes):
         text = " ".join(f"{prefix}{number}x{n}" for n in range(size))
         if folds and number % 3 == 2:
-            blocks.append(FoldBlock(f"fold{number}", [(f"fold {number}", "")], kind="tool"))
-            blocks.append(SourceBlock(f"in{number}", text, fold=f"fold{number}"))
+            blocks.append(FoldHeadingBlock(f"fold{number}", [(f"fold {number}", "")], kind="tool"))
+            blocks.append(SourceTextBlock(f"in{number}", text, fold=f"fold{number}"))
         else:
             blocks.append(MarkdownBlock(f"b{number}", text, above=1))
     return Document("doc", "Doc", blocks)
 
 
-def opened(doc: Document, width: int = 40, height: int = 12) -> Viewport:
-    viewport = Viewport()
+def opened(doc: Document, width: int = 40, height: int = 12) -> DocumentViewport:
+    viewport = DocumentViewport()
     viewport.resize(width, height)
     viewport.show_document(doc)
     return viewport
 
 
-def everything(viewport: Viewport) -> list[str]:
+def everything(viewport: DocumentViewport) -> list[str]:
     return [
         line.plain for n in range(len(viewport.document.blocks)) for line in viewport.get_lines(n)
     ]
@@ -189,5 +195,5 @@ def test_moving_in_an_empty_document_does_nothing() -> None:
     assert viewport.rows == []
     assert viewport.current_line is None
     assert viewport.current_turn is None
-    viewport.show_document(Document("h", "H", [HeadBlock("x", [("x", "")])]))
+    viewport.show_document(Document("h", "H", [HeadingBlock("x", [("x", "")])]))
     assert len(viewport.rows) == 1

@@ -9,12 +9,12 @@ from support import Builder
 
 from kbtui.knowledge import Knowledge, load_knowledge
 from kbtui.knowledge.models import SubjectMark
-from kbtui.tui.workshop.pages import escape_glob
-from kbtui.tui.workshop.pattern import try_pattern
-from kbtui.tui.workshop.prompt_state import (
-    Cost,
+from kbtui.tui.prompt_workshop.pattern_bar import try_pattern
+from kbtui.tui.prompt_workshop.preview_documents import escape_glob
+from kbtui.tui.prompt_workshop.prompt_state import (
+    FolderCostSums,
     PendingMarks,
-    PrefixSums,
+    PromptCost,
     SubjectCosts,
     apply_marks,
     find_mark_state,
@@ -22,7 +22,12 @@ from kbtui.tui.workshop.prompt_state import (
     measure_cost,
     read_prompt_state,
 )
-from kbtui.tui.workshop.tree import TreeOptions, VisibleSlugs, make_folder_key, make_rows
+from kbtui.tui.prompt_workshop.subject_tree import (
+    SubjectTreeOptions,
+    VisibleSubjectSlugs,
+    make_folder_key,
+    make_rows,
+)
 from kbtui.workspace import open_root
 
 FILES = settings(
@@ -39,22 +44,26 @@ slugs = st.lists(
 def test_the_sum_below_any_beginning_is_that_of_its_subjects(
     found: list[str], data: st.DataObject
 ) -> None:
-    costs = [Cost(len(slug), n, is_estimate=n % 3 == 0) for n, slug in enumerate(found)]
-    sums = PrefixSums(found, list(costs))
+    costs = [PromptCost(len(slug), n, is_estimate=n % 3 == 0) for n, slug in enumerate(found)]
+    sums = FolderCostSums(found, list(costs))
     prefix = data.draw(st.sampled_from(["", *(slug[: len(slug) // 2] for slug in found)]))
     own = [cost for slug, cost in zip(found, costs, strict=True) if slug.startswith(prefix)]
-    wanted = Cost(
+    wanted = PromptCost(
         sum(c.characters for c in own), sum(c.tokens for c in own), any(c.is_estimate for c in own)
     )
     assert sums.sum_below(prefix) == (len(own), wanted)
 
 
 def test_growth_has_one_sign_unless_letters_and_tokens_differ() -> None:
-    assert format_growth(Cost(10, 3), Cost(3130, 783)) == "+3,120 characters ≈ 780 tokens"
-    assert format_growth(Cost(3130, 783), Cost(10, 3)) == "−3,120 characters ≈ 780 tokens"
-    assert format_growth(Cost(8, 2), Cost(6, 5)) == "−2 characters ≈ +3 tokens"
-    assert format_growth(Cost(8, 2), Cost(8, 2)) == ""
-    assert format_growth(Cost(0, 0), Cost(8, 2), units=False) == "+8 ≈ 2"
+    assert (
+        format_growth(PromptCost(10, 3), PromptCost(3130, 783)) == "+3,120 characters ≈ 780 tokens"
+    )
+    assert (
+        format_growth(PromptCost(3130, 783), PromptCost(10, 3)) == "−3,120 characters ≈ 780 tokens"
+    )
+    assert format_growth(PromptCost(8, 2), PromptCost(6, 5)) == "−2 characters ≈ +3 tokens"
+    assert format_growth(PromptCost(8, 2), PromptCost(8, 2)) == ""
+    assert format_growth(PromptCost(0, 0), PromptCost(8, 2), units=False) == "+8 ≈ 2"
 
 
 def test_counting_is_exact_and_reads_again_only_what_changed(book: Builder) -> None:
@@ -69,7 +78,7 @@ def test_counting_is_exact_and_reads_again_only_what_changed(book: Builder) -> N
     again = load_knowledge(open_root(book.root))
     assert next(iter(costs.count_all(again, lambda: True))) == 1
     assert list(costs.count_all(again, lambda: True))
-    assert costs.get("project", "start") == Cost(8, 2)
+    assert costs.get("project", "start") == PromptCost(8, 2)
 
 
 @FILES
@@ -98,8 +107,8 @@ def test_every_subject_is_listed_once_when_all_is_open(
         for part in parts
         for depth in range(1, len(part))
     }
-    slugs = VisibleSlugs(prompt_state.written, hidden=True)
-    rows = make_rows(prompt_state, slugs, TreeOptions(opened))
+    slugs = VisibleSubjectSlugs(prompt_state.written, hidden=True)
+    rows = make_rows(prompt_state, slugs, SubjectTreeOptions(opened))
     listed = [row.key for row in rows if row.data.kind == "subject"]
     assert sorted(listed) == sorted(f"t/{slug}" for slug in found)
     folders = [row.key for row in rows if row.data.kind == "folder"]

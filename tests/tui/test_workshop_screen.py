@@ -11,7 +11,7 @@ from workshop_support import knowledge_of, workshop
 
 from kbtui.knowledge.models import SubjectMark
 from kbtui.knowledge.prompt import estimate_tokens
-from kbtui.tui.workshop import controller as controller_module
+from kbtui.tui.prompt_workshop import controller as controller_module
 
 WRITTEN = """\
 # My topics. Keep this comment.

@@ -17,7 +17,7 @@ from kbtui.engine import NoEngine
 from kbtui.errors import EngineUnavailable
 from kbtui.library import Library
 from kbtui.refs import Ref
-from kbtui.tui.app import KbApp, StartOptions
+from kbtui.tui.app import KbtuiApp, TuiStartOptions
 from kbtui.tui.main.screen import MainScreen
 from kbtui.workspace import load_settings
 
@@ -47,7 +47,7 @@ def with_keys(builder: Builder, keys: dict[str, Any]) -> WithoutEngine:
 class Tui:
     """A running application, with methods to use and to read its screen."""
 
-    def __init__(self, app: KbApp, pilot: Pilot[None]) -> None:
+    def __init__(self, app: KbtuiApp, pilot: Pilot[None]) -> None:
         self.app = app
         self.pilot = pilot
 
@@ -101,14 +101,14 @@ async def running(
     size: tuple[int, int] = (120, 40),
     open_ref: Ref | None = None,
     library: Library | None = None,
-    start: StartOptions | None = None,
+    start: TuiStartOptions | None = None,
     now: Callable[[], datetime] = clock,
 ) -> AsyncIterator[Tui]:
     """Run the application on a workspace; yields when the lists were read."""
     from kbtui.workspace import open_root
 
     library = library or WithoutEngine(open_root(root), load_settings())
-    app = KbApp(library, open_ref, now, start=start or StartOptions(fresh=True))
+    app = KbtuiApp(library, open_ref, now, start=start or TuiStartOptions(fresh=True))
     app.animation_level = "none"
     try:
         async with app.run_test(size=size) as pilot:

@@ -7,7 +7,7 @@ from pathlib import Path
 from tui_support import Tui, running
 
 from kbtui.knowledge import Knowledge, load_knowledge
-from kbtui.tui.workshop.screen import WorkshopScreen
+from kbtui.tui.prompt_workshop.screen import PromptWorkshopScreen
 from kbtui.workspace import open_root
 
 
@@ -18,13 +18,13 @@ class Shop:
         self.tui = tui
 
     @property
-    def screen(self) -> WorkshopScreen:
-        screen = next(s for s in self.tui.app.screen_stack if isinstance(s, WorkshopScreen))
+    def screen(self) -> PromptWorkshopScreen:
+        screen = next(s for s in self.tui.app.screen_stack if isinstance(s, PromptWorkshopScreen))
         return screen
 
     @property
     def is_open(self) -> bool:
-        return any(isinstance(screen, WorkshopScreen) for screen in self.tui.app.screen_stack)
+        return any(isinstance(screen, PromptWorkshopScreen) for screen in self.tui.app.screen_stack)
 
     @property
     def entries(self) -> list[str]:

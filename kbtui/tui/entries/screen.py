@@ -16,24 +16,29 @@ from kbtui.refs import parse_ref
 from kbtui.search.query_parser import parse_entry_filter, parse_query
 from kbtui.text import one_line, sanitize
 from kbtui.tui.commands import make_scope_bindings
-from kbtui.tui.entries.editor import EntryWriter
-from kbtui.tui.entries.table import (
+from kbtui.tui.entries.entry_table import (
     ALL_ROWS,
     STATUS_SIGNS,
-    EntryPager,
+    EntryPageLoader,
     EntryTable,
-    LoadedEntries,
+    LoadedEntryRows,
     make_table_headings,
 )
+from kbtui.tui.entries.subject_file_editor import SubjectFileEditor
 from kbtui.tui.external_programs import open_web_address
-from kbtui.tui.feature_screen import SplitScreen
+from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.clipboard import copy_text
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_text import MatchHighlight, StyledLine, wrap_spans
 from kbtui.tui.framework.text_widgets import LabeledInput, PaneInput, TextLine
-from kbtui.tui.framework.workers import LatestOnlyWorker
-from kbtui.tui.reader.blocks import FactsBlock, FoldBlock, HeadBlock, NoteBlock
 from kbtui.tui.reader.document import Document, format_count
+from kbtui.tui.reader.document_blocks import (
+    FactTableBlock,
+    FoldHeadingBlock,
+    HeadingBlock,
+    ParagraphBlock,
+)
+from kbtui.tui.secondary_screen import ListDetailScreen
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -47,7 +52,7 @@ if TYPE_CHECKING:
     from kbtui.library import Library
     from kbtui.refs import Ref
     from kbtui.tui.framework.styled_text import Spans
-    from kbtui.tui.reader.blocks import Block
+    from kbtui.tui.reader.document_blocks import DocumentBlock
 
 
 PREVIEW_CHARACTERS = 200
@@ -67,14 +72,14 @@ READ_AHEAD_ROWS = 100
 
 
 @dataclass(slots=True, eq=False)
-class ChunkBlock(FoldBlock):
+class PassageBlock(FoldHeadingBlock):
     """A passage: its first characters, or all of it when unfolded."""
 
     text: str = ""
 
     def layout(self, width: int, found: MatchHighlight | None, opened: bool) -> list[StyledLine]:
         """Lay out the heading and the visible text."""
-        lines = FoldBlock.layout(self, width, found, opened)
+        lines = FoldHeadingBlock.layout(self, width, found, opened)
         is_whole = opened or len(self.text) <= PREVIEW_CHARACTERS
         text = self.text if is_whole else f"{self.text[:PREVIEW_CHARACTERS]}…"
         margin: Spans = [("  ", "")]
@@ -95,21 +100,21 @@ def build_entry_document(library: Library, row: EntryRow, now: datetime) -> Docu
     """Make the page of an entry: facts, recent citations, passages. Called in a thread."""
     chunks = describe_chunks(library.open_reader(), row.id)
     source, problem = _read_front_matter(library, row)
-    blocks: list[Block] = [
-        NoteBlock("title", [(one_line(row.title), "h1")]),
-        FactsBlock("facts", _make_entry_facts(row, source)),
+    blocks: list[DocumentBlock] = [
+        ParagraphBlock("title", [(one_line(row.title), "h1")]),
+        FactTableBlock("facts", _make_entry_facts(row, source)),
     ]
     if problem := row.error or problem:
-        blocks.append(NoteBlock("error", [(f"! {one_line(problem)}", "error")], above=1))
+        blocks.append(ParagraphBlock("error", [(f"! {one_line(problem)}", "error")], above=1))
     blocks += _make_citation_blocks(library, row, now)
     count: Spans = [(format_count(len(chunks), "passage"), "dim")]
-    blocks.append(HeadBlock("chunks", [("Passages", "h2")], count, above=1))
+    blocks.append(HeadingBlock("chunks", [("Passages", "h2")], count, above=1))
     for number, chunk in enumerate(chunks, 1):
         size = format_count(chunk["characters"], "character")
         left: Spans = [(f"{number} ", "number"), (size, ""), (_describe_place(chunk), "dim")]
         right: Spans = [(chunk["model"] or NO_VECTOR, "dim" if chunk["model"] else "warning")]
         key, text = f"chunk:{chunk['chunk_id']}", chunk["text"]
-        blocks.append(ChunkBlock(key, left, right, kind="chunk", text=text))
+        blocks.append(PassageBlock(key, left, right, kind="chunk", text=text))
     return Document(f"entry:{row.id}", one_line(row.ref), blocks, ref=row.ref, record=row)
 
 
@@ -143,7 +148,7 @@ def _read_front_matter(library: Library, row: EntryRow) -> tuple[str | None, str
     return text.source, text.problem and f"front matter ignored: {text.problem}"
 
 
-def _make_citation_blocks(library: Library, row: EntryRow, now: datetime) -> list[Block]:
+def _make_citation_blocks(library: Library, row: EntryRow, now: datetime) -> list[DocumentBlock]:
     since = now - timedelta(days=CITATION_DAYS)
     citations = [
         citation
@@ -151,9 +156,11 @@ def _make_citation_blocks(library: Library, row: EntryRow, now: datetime) -> lis
         if citation.timestamp is None or citation.timestamp >= since
     ]
     heading, count = f"Cited in the last {CITATION_DAYS} days", f"{len(citations):,}"
-    blocks: list[Block] = [HeadBlock("cites", [(heading, "h2")], [(count, "dim")], above=1)]
+    blocks: list[DocumentBlock] = [
+        HeadingBlock("cites", [(heading, "h2")], [(count, "dim")], above=1)
+    ]
     if not citations:
-        blocks.append(NoteBlock("none", [("No turn cited it.", "dim")]))
+        blocks.append(ParagraphBlock("none", [("No turn cited it.", "dim")]))
     for number, citation in enumerate(citations[:CITATIONS_MOST]):
         when = format_time(citation.timestamp, now) if citation.timestamp else ""
         left: Spans = [
@@ -162,10 +169,10 @@ def _make_citation_blocks(library: Library, row: EntryRow, now: datetime) -> lis
             (f"  {citation.how}", "dim"),
         ]
         key = f"cite:{number}:{citation.source}"
-        blocks.append(HeadBlock(key, left, [(when, "dim")], link=citation.source))
+        blocks.append(HeadingBlock(key, left, [(when, "dim")], link=citation.source))
     if len(citations) > CITATIONS_MOST:
         more = f"and {len(citations) - CITATIONS_MOST:,} more"
-        blocks.append(NoteBlock("further", [(more, "dim")]))
+        blocks.append(ParagraphBlock("further", [(more, "dim")]))
     return blocks
 
 
@@ -180,7 +187,7 @@ def _describe_place(chunk: dict[str, object]) -> str:
 # the screen
 
 
-class EntriesScreen(SplitScreen):
+class EntriesScreen(ListDetailScreen):
     """A table of entries, read page by page. Its result is the reference to open, or None."""
 
     HEADING = "Entries"
@@ -199,8 +206,10 @@ class EntriesScreen(SplitScreen):
         self.table = EntryTable()
         self.filter = LabeledInput("entry-filter", "filter")
         self.filter.display = True
-        self.pager = EntryPager(self, library, clock, self._show_entries, self._show_read_error)
-        self.writer = EntryWriter(self, library, self.show_message, self._on_entry_written)
+        self.pager = EntryPageLoader(
+            self, library, clock, self._show_entries, self._show_read_error
+        )
+        self.writer = SubjectFileEditor(self, library, self.show_message, self._on_entry_written)
         self._clock = clock
         self._flags = {"hidden": False, "archived": False}
         self._wanted: EntryFilter = parse_entry_filter("")
@@ -265,7 +274,7 @@ class EntriesScreen(SplitScreen):
         """Read everything again."""
         self.pager.read_first_pages(self._wanted)
 
-    def _show_entries(self, loaded: LoadedEntries) -> None:
+    def _show_entries(self, loaded: LoadedEntryRows) -> None:
         selected = None
         if self._ref_to_select is not None:
             selected = next((e.id for e in loaded.rows if e.ref == self._ref_to_select), None)
@@ -338,8 +347,8 @@ class EntriesScreen(SplitScreen):
             self.show_error,
         )
 
-    @on(EntryTable.EndRequested)
-    def _on_end_requested(self, event: EntryTable.EndRequested) -> None:
+    @on(EntryTable.LastEntryRequested)
+    def _on_last_entry_requested(self, event: EntryTable.LastEntryRequested) -> None:
         """Read all remaining entries."""
         event.stop()
         if self.pager.loaded is not None and self.pager.loaded.has_more:

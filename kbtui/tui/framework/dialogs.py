@@ -12,12 +12,12 @@ from textual.screen import ModalScreen
 from textual.widgets import Input
 
 from kbtui.text import one_line
+from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.command import format_key_hints
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_text import cell_width, truncate_spans
 from kbtui.tui.framework.styled_widget import StyledScreen, StyledWidget, plain_content
 from kbtui.tui.framework.text_widgets import MessageLine, SafeInput, TextLine
-from kbtui.tui.framework.workers import LatestOnlyWorker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
 
-class LineDialog(StyledScreen):
+class TextInputDialog(StyledScreen):
     """Asks for a line of text; returns it, or None if cancelled."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", show=False)]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from textual.screen import Screen
     from textual.widget import Widget
 
-FOLLOW_UP_ROUNDS = 3
+KEY_HANDLED_ROUNDS = 3
 """Follow-ups per key: behind the key, behind its effects, and behind their effects."""
 FOLLOW_UP_TIMEOUT_SECONDS = 0.5
 """Without a follow-up for this long (the widget may be gone), the next key is delivered."""
@@ -33,7 +33,7 @@ RETRY_SECONDS = 0.01
 UNQUEUED_KEYS = {"ctrl+c", "ctrl+q"}
 
 
-class KeyFollowUp(Message):
+class KeyHandled(Message):
     """A message sent after a key; when it has bubbled up, the key has been handled."""
 
     def __init__(self, number: int, rounds: int, target: Widget) -> None:
@@ -86,14 +86,14 @@ class KeyQueue:
             FOLLOW_UP_TIMEOUT_SECONDS, app.call_later, self._resume, self._number
         )
         # The event enters the same queue first.
-        app.call_next(target.post_message, KeyFollowUp(self._number, FOLLOW_UP_ROUNDS, target))
+        app.call_next(target.post_message, KeyHandled(self._number, KEY_HANDLED_ROUNDS, target))
 
-    def handle_follow_up(self, done: KeyFollowUp) -> None:
+    def resume_after_handled_key(self, done: KeyHandled) -> None:
         """Send the next round of a follow-up; after the last one, resume."""
         if done.number != self._number or not self._is_busy:
             return
         if done.rounds > 1:
-            done.target.post_message(KeyFollowUp(done.number, done.rounds - 1, done.target))
+            done.target.post_message(KeyHandled(done.number, done.rounds - 1, done.target))
         elif self._app.screen is not self._screen:
             # A dialog has opened: it gets the remaining keys once it is shown.
             self._resume_when_shown()

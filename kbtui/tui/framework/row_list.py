@@ -14,7 +14,7 @@ from textual.strip import Strip
 
 from kbtui.tui.framework.command import MOVE_BINDINGS
 from kbtui.tui.framework.styled_text import Spans, StyledLine, align_to_edges, wrap_spans
-from kbtui.tui.framework.styled_widget import StableScrollView, StyledWidget
+from kbtui.tui.framework.styled_widget import ScrollViewWithoutRelayout, StyledWidget
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -49,7 +49,7 @@ class ListRow:
         return 1 + len(self.below)
 
 
-class RowList(StyledWidget, StableScrollView, can_focus=True):
+class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
     """A list of rows, one of which is selected."""
 
     ALLOW_MAXIMIZE = False

@@ -89,7 +89,7 @@ def resolve_style(roles: str, colours: Mapping[str, str]) -> Style:
     """Return the style of one or more roles; later roles win, unknown roles are ignored.
 
     Highlighted matches (`found…`) win over all other roles. `colours` are a theme's variables, as
-    `KbApp.get_css_variables` returns them.
+    `KbtuiApp.get_css_variables` returns them.
     """
     style = Style()
     for role in sorted(roles.split(), key=lambda role: role.startswith("found")):
@@ -232,7 +232,7 @@ class StyledWidget(Widget, inherit_bindings=False):
         return Strip(segments).adjust_cell_length(width, ground)
 
 
-class StableScrollView(ScrollView, inherit_bindings=False):
+class ScrollViewWithoutRelayout(ScrollView, inherit_bindings=False):
     """A scroll view whose content size changes often, without a new layout of the screen each time."""
 
     def set_content_size(self, size: Size) -> None:

@@ -56,11 +56,11 @@ class TextLine(StyledWidget):
         return "".join(part for part, _ in [*self.left, *self.right])
 
 
-class MultilineText(StyledWidget):
+class WrappedParagraphs(StyledWidget):
     """Wrapped paragraphs above another widget, mounted when first needed and hidden while empty."""
 
     ALLOW_SELECT: ClassVar[bool] = False
-    DEFAULT_CSS = "MultilineText { height: auto; padding: 0 1; background: $surface; }"
+    DEFAULT_CSS = "WrappedParagraphs { height: auto; padding: 0 1; background: $surface; }"
 
     def __init__(self, covered: Widget) -> None:
         super().__init__()

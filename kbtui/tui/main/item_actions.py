@@ -10,10 +10,15 @@ from kbtui.errors import KbtuiError, describe_error
 from kbtui.refs import parse_ref
 from kbtui.text import one_line
 from kbtui.tui.commands import find_key_label
-from kbtui.tui.framework.workers import LatestOnlyWorker
+from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.navigation_target import make_target
-from kbtui.tui.reader.blocks import Block, HeadBlock, NoteBlock, SourceBlock
 from kbtui.tui.reader.document import Document, format_count
+from kbtui.tui.reader.document_blocks import (
+    DocumentBlock,
+    HeadingBlock,
+    ParagraphBlock,
+    SourceTextBlock,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,9 +26,9 @@ if TYPE_CHECKING:
     from kbtui.knowledge.editing import TomlChange
     from kbtui.library import Library
     from kbtui.tui.framework.dialogs import FormValues
-    from kbtui.tui.main.navigator import MainContext
+    from kbtui.tui.main.document_navigator import MainScreenContext
     from kbtui.tui.reader.copy_options import CopyOption
-    from kbtui.tui.reader.links import Link
+    from kbtui.tui.reader.document_links import DocumentLink
     from kbtui.userdata.userdata import Bookmark
 
 T = TypeVar("T")
@@ -40,10 +45,10 @@ SEARCH_DEPTH, FILES_MOST = 3, 2_000
 """How many levels, and about how many files, of a directory are searched for text files."""
 
 
-class ItemActions:
+class SelectedItemActions:
     """Acts on the item that has the focus: the selected row of a list, or the line being read."""
 
-    def __init__(self, main: MainContext) -> None:
+    def __init__(self, main: MainScreenContext) -> None:
         self._main = main
         self._worker = LatestOnlyWorker(main.screen)
         self.is_asking = False
@@ -140,7 +145,7 @@ class ItemActions:
         reference = self.require_reference()
         if reference is None:
             return
-        from kbtui.tui.framework.dialogs import LineDialog
+        from kbtui.tui.framework.dialogs import TextInputDialog
         from kbtui.userdata import UserData
 
         userdata = UserData(self._main.library.workspace)
@@ -162,7 +167,7 @@ class ItemActions:
                 )
 
             note = known.note if known else ""
-            dialog = LineDialog(f"Bookmark {reference}", note, "note (optional)")
+            dialog = TextInputDialog(f"Bookmark {reference}", note, "note (optional)")
             self._main.screen.app.push_screen(dialog, save)
 
         self.run_slow("reading bookmarks …", find_bookmark, ask_for_note, holds_keys=True)
@@ -187,8 +192,8 @@ class ItemActions:
     def choose_link(self) -> None:
         """Follow the link on the line being read; ask which one if there are several."""
         from kbtui.tui.framework.dialogs import DialogOption, OptionsDialog
-        from kbtui.tui.main.jump import LETTERS
-        from kbtui.tui.reader.links import find_links_at_cursor
+        from kbtui.tui.main.jump_labels import LETTERS
+        from kbtui.tui.reader.document_links import find_links_at_cursor
 
         found = find_links_at_cursor(self._main.panes.reader.document_view.viewport)[: len(LETTERS)]
         if not found:
@@ -205,9 +210,9 @@ class ItemActions:
                 lambda link: self._follow_link(link) if link else None,
             )
 
-    def _follow_link(self, link: Link) -> None:
+    def _follow_link(self, link: DocumentLink) -> None:
         """Open the subject that a link names; offer to open a web page, an image or a PDF."""
-        from kbtui.tui.reader.links import resolve_file_link, resolve_subject_link
+        from kbtui.tui.reader.document_links import resolve_file_link, resolve_subject_link
 
         if link.is_web:
             self._offer_to_open(link.href)
@@ -343,7 +348,7 @@ class ItemActions:
 
     def propose_first_topic(self, on_written: Callable[[], None]) -> None:
         """Show what a first `.jp/kb.toml` would contain, and write it if the user agrees."""
-        from kbtui.tui.reader.document_view import PageScreen
+        from kbtui.tui.reader.document_view import DocumentOverlayScreen
 
         main = self._main
         contents = main.navigator.contents
@@ -356,13 +361,13 @@ class ItemActions:
             main.status.flash(f"{reason}; topics are declared in .jp/kb.toml (guide/topics)")
             return
 
-        def show(proposal: TopicProposal) -> None:
+        def show(proposal: FirstTopicProposal) -> None:
             def answer(is_yes: bool | None) -> None:
                 if is_yes:
                     self.run_slow("writing …", proposal.write, lambda _: finish())
 
             page = make_proposal_page(proposal, main.library.workspace.root)
-            screen = PageScreen("A first topic", page, confirm_label="write it")
+            screen = DocumentOverlayScreen("A first topic", page, confirm_label="write it")
             main.screen.app.push_screen(screen, answer)
 
         def finish() -> None:
@@ -398,7 +403,7 @@ def make_export(library: Library, conversation: str, values: FormValues) -> tupl
     )
 
 
-class TopicProposal(NamedTuple):
+class FirstTopicProposal(NamedTuple):
     """A change of `.jp/kb.toml` that declares a directory as a topic."""
 
     change: TomlChange
@@ -418,7 +423,7 @@ class TopicProposal(NamedTuple):
         apply_change(self.change)
 
 
-def propose_first_topic(library: Library) -> TopicProposal:
+def propose_first_topic(library: Library) -> FirstTopicProposal:
     """Return a topic for the directory that most likely contains the project's documents.
 
     Writes nothing. Raises `KbtuiError` if the configuration cannot be read.
@@ -435,7 +440,7 @@ def propose_first_topic(library: Library) -> TopicProposal:
         title="Project Knowledge",
         introduction="what everybody here should know",
     )
-    return TopicProposal(propose_topic(library.load_knowledge(), topic), directory, text_files)
+    return FirstTopicProposal(propose_topic(library.load_knowledge(), topic), directory, text_files)
 
 
 def _find_text_directories(root: Path) -> list[tuple[Path, int]]:
@@ -465,7 +470,7 @@ def _count_text_files(directory: Path) -> int:
     return count
 
 
-def make_proposal_page(proposal: TopicProposal, root: Path) -> Document:
+def make_proposal_page(proposal: FirstTopicProposal, root: Path) -> Document:
     """Return the page that shows what would be written, and where."""
     name = proposal.directory.relative_to(root)
     change = proposal.change
@@ -477,11 +482,11 @@ def make_proposal_page(proposal: TopicProposal, root: Path) -> Document:
         about = f"{name}/ has no text files yet; each one that you add becomes a subject."
     else:
         about = f"An empty {name}/ is created; every text file in it becomes a subject."
-    blocks: list[Block] = [
-        NoteBlock("where", [(lead, "dim"), (str(change.path), "strong"), (":", "dim")]),
-        SourceBlock("diff", change.diff, language="diff", panel=True, above=1),
-        NoteBlock("directory", [(about, "")], above=1),
-        HeadBlock("ask", [("Write it?", "h2")], [("y yes · n no", "key")], above=1),
-        NoteBlock("later", [("You can edit title, introduction and directory later.", "dim")]),
+    blocks: list[DocumentBlock] = [
+        ParagraphBlock("where", [(lead, "dim"), (str(change.path), "strong"), (":", "dim")]),
+        SourceTextBlock("diff", change.diff, language="diff", panel=True, above=1),
+        ParagraphBlock("directory", [(about, "")], above=1),
+        HeadingBlock("ask", [("Write it?", "h2")], [("y yes · n no", "key")], above=1),
+        ParagraphBlock("later", [("You can edit title, introduction and directory later.", "dim")]),
     ]
     return Document("first", "A first topic", blocks)

@@ -13,12 +13,16 @@ from kbtui.tui.commands import SCOPES, SCREENS, find_command, find_key_label, ma
 from kbtui.tui.framework.command import Command
 from kbtui.tui.framework.styled_widget import StyledScreen
 from kbtui.tui.library_pane import LibraryPane
-from kbtui.tui.main.item_actions import ItemActions
-from kbtui.tui.main.navigator import MainContext, Navigator, ReferenceNavigator
+from kbtui.tui.main.document_navigator import (
+    DocumentNavigator,
+    MainScreenContext,
+    TypedReferenceOpener,
+)
+from kbtui.tui.main.item_actions import SelectedItemActions
 from kbtui.tui.main.pane_layout import FOCUS_TARGETS, HEIGHT_CLASSES, WIDTH_CLASSES, PaneLayout
 from kbtui.tui.main.search_controller import QueryCompleter, SearchController
 from kbtui.tui.main.session import SessionManager
-from kbtui.tui.main.status_bar import KeyHints, StatusBar
+from kbtui.tui.main.status_bar import KeyHintLine, StatusBar
 from kbtui.tui.main.workspace_sync import WorkspaceSync
 from kbtui.tui.navigation_target import HOME, PROMPT, make_target
 from kbtui.tui.reader.reader_pane import ReaderPane
@@ -91,7 +95,7 @@ class MainScreen(StyledScreen):
             # However narrow the terminal is, show what was asked for.
             self.set_classes("at-reader")
         self.status = StatusBar(library.workspace.name)
-        self.hints = KeyHints()
+        self.hints = KeyHintLine()
         self.library_pane = LibraryPane(clock)
         self.reader_pane = ReaderPane()
         self.citations_pane = CitationsPane(clock)
@@ -102,9 +106,11 @@ class MainScreen(StyledScreen):
         self.citations = CitationsController(
             library, self.citations_pane, self.reader_pane.document_view
         )
-        self.navigator = Navigator(library, clock, self.reader_pane, self.status, self._show_opened)
-        self.references = ReferenceNavigator(library, self.reader_pane, self.open_target)
-        context = MainContext(
+        self.navigator = DocumentNavigator(
+            library, clock, self.reader_pane, self.status, self._show_opened
+        )
+        self.references = TypedReferenceOpener(library, self.reader_pane, self.open_target)
+        context = MainScreenContext(
             self,
             library,
             self.panes,
@@ -113,7 +119,7 @@ class MainScreen(StyledScreen):
             self.references,
             self.open_target,
         )
-        self.items = ItemActions(context)
+        self.items = SelectedItemActions(context)
         self.search = SearchController(context, self.items)
         self.completer = QueryCompleter(
             library, self.hints.show_suggestions, lambda: self.results_pane.answer is not None
@@ -304,8 +310,8 @@ class MainScreen(StyledScreen):
         self.citations.follow_cursor()
         self._update_command()
 
-    @on(ReaderPane.ViewRequested)
-    def _change_view(self, event: ReaderPane.ViewRequested) -> None:
+    @on(ReaderPane.ViewChangeRequested)
+    def _change_view(self, event: ReaderPane.ViewChangeRequested) -> None:
         event.stop()
         target, document = self.navigator.shown, self.reader_pane.document_view.document
         if target:
@@ -330,13 +336,13 @@ class MainScreen(StyledScreen):
 
     def action_go(self) -> None:
         """Ask for a turn number or a reference, and go there."""
-        from kbtui.tui.framework.dialogs import LineDialog
+        from kbtui.tui.framework.dialogs import TextInputDialog
 
         def go(text: str | None) -> None:
             if text:
                 self.references.go(text, lambda reason: self.status.flash(reason, "warning"))
 
-        dialog = LineDialog("Go to turn or reference", placeholder="turn number or reference")
+        dialog = TextInputDialog("Go to turn or reference", placeholder="turn number or reference")
         self.app.push_screen(dialog, go)
 
     def action_home(self) -> None:
@@ -410,8 +416,8 @@ class MainScreen(StyledScreen):
         event.stop()
         self.search.leave_input()
 
-    @on(SearchInput.RecallRequested)
-    def _recall_search(self, event: SearchInput.RecallRequested) -> None:
+    @on(SearchInput.PreviousQueryRequested)
+    def _recall_search(self, event: SearchInput.PreviousQueryRequested) -> None:
         event.stop()
         self.search.recall_query(event.step)
 
@@ -420,8 +426,8 @@ class MainScreen(StyledScreen):
         event.stop()
         self.search.open_hit(event.hit, event.preview)
 
-    @on(ResultsPane.EndReached)
-    def _load_more_hits(self, event: ResultsPane.EndReached) -> None:
+    @on(ResultsPane.MoreHitsRequested)
+    def _load_more_hits(self, event: ResultsPane.MoreHitsRequested) -> None:
         event.stop()
         self.search.load_more_hits()
 
@@ -490,15 +496,15 @@ class MainScreen(StyledScreen):
 
     def action_help(self) -> None:
         """Show the keys that work here."""
-        from kbtui.tui.pages import build_help_document
-        from kbtui.tui.reader.document_view import PageScreen
+        from kbtui.tui.home_and_help_pages import build_help_document
+        from kbtui.tui.reader.document_view import DocumentOverlayScreen
 
         page = build_help_document(self.hints.scopes, self.hints.keymap)
-        self.app.push_screen(PageScreen("Help", page))
+        self.app.push_screen(DocumentOverlayScreen("Help", page))
 
     def action_palette(self) -> None:
         """Find a command, topic, subject or conversation by name."""
-        from kbtui.tui.palette import (
+        from kbtui.tui.command_palette import (
             PaletteScreen,
             list_command_items,
             list_target_items,
@@ -535,30 +541,32 @@ class MainScreen(StyledScreen):
 
     def action_jump(self) -> None:
         """Label everything in sight with a letter, and go where the typed letter is."""
-        from kbtui.tui.main.jump import JumpScreen
+        from kbtui.tui.main.jump_labels import JumpScreen
 
         jump = JumpScreen(self, self.panes, self.items.choose_link)
         self.app.push_screen(jump, lambda go: go() if go else None)
 
     def action_bookmarks(self) -> None:
         """Show the bookmarks."""
-        from kbtui.tui.bookmarks import BookmarksScreen
+        from kbtui.tui.bookmarks_screen import BookmarksScreen
 
         screen = BookmarksScreen(self.library)
         self.app.push_screen(screen, lambda target: self.open_target(target) if target else None)
 
     def action_workshop(self) -> None:
         """Open the prompt workshop at the item."""
-        from kbtui.tui.workshop.screen import WorkshopScreen
+        from kbtui.tui.prompt_workshop.screen import PromptWorkshopScreen
 
-        screen = WorkshopScreen(self.library, self.items.get_reference(), self._prompt_changes)
+        screen = PromptWorkshopScreen(
+            self.library, self.items.get_reference(), self._prompt_changes
+        )
         self.app.push_screen(
             screen, lambda is_changed: self.action_reload() if is_changed else None
         )
 
     def action_doctor(self) -> None:
         """Open the doctor."""
-        from kbtui.tui.doctor import DoctorScreen
+        from kbtui.tui.doctor_screen import DoctorScreen
 
         self.app.push_screen(DoctorScreen(self.library), self.open_ref)
 
@@ -576,16 +584,16 @@ class MainScreen(StyledScreen):
 
     def action_insights(self) -> None:
         """Open the insights screen."""
-        from kbtui.tui.insights import InsightsScreen
+        from kbtui.tui.insights_screen import InsightsScreen
 
         self.app.push_screen(InsightsScreen(self.library, self._clock), self.open_ref)
 
     def action_new(self) -> None:
         """Write a new entry, and open it."""
         from kbtui.refs import parse_ref
-        from kbtui.tui.entries.editor import EntryWriter
+        from kbtui.tui.entries.subject_file_editor import SubjectFileEditor
 
         def open_new(ref: str) -> None:
             self.open_ref(parse_ref(ref, lambda topic, slug: f"{topic}/{slug}" == ref))
 
-        EntryWriter(self, self.library, self.status.flash, open_new).create_entry()
+        SubjectFileEditor(self, self.library, self.status.flash, open_new).create_entry()

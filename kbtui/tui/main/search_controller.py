@@ -10,7 +10,7 @@ from textual.suggester import SuggestionReady
 from kbtui.library import Cancellation
 from kbtui.refs import parse_ref
 from kbtui.text import one_line
-from kbtui.tui.framework.workers import LatestOnlyWorker
+from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.main.pane_layout import FOCUS_TARGETS
 from kbtui.tui.navigation_target import make_hit_target
 from kbtui.tui.search_pane import MODES, SearchInput
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from kbtui.search.models import Answer, Explanation, Hit, Mode, Question
     from kbtui.search.suggestions import QuerySuggestion
     from kbtui.tui.framework.styled_text import Spans
-    from kbtui.tui.main.item_actions import ItemActions
-    from kbtui.tui.main.navigator import MainContext
+    from kbtui.tui.main.document_navigator import MainScreenContext
+    from kbtui.tui.main.item_actions import SelectedItemActions
 
 FULL_SEARCH_SECONDS = 0.25
 """Seconds after the last key until the whole query is searched, by meaning too."""
@@ -48,7 +48,7 @@ class SearchController:
     earlier queries are dropped.
     """
 
-    def __init__(self, main: MainContext, items: ItemActions) -> None:
+    def __init__(self, main: MainScreenContext, items: SelectedItemActions) -> None:
         self._main = main
         self._items = items
         self._library = main.library
@@ -394,7 +394,7 @@ class SearchController:
 
     def explain_missing(self) -> None:
         """Ask for a reference, and explain why it is not in the results."""
-        from kbtui.tui.framework.dialogs import LineDialog
+        from kbtui.tui.framework.dialogs import TextInputDialog
 
         current = self._main.navigator.history.current_target
         ref = current.ref if current else None
@@ -407,7 +407,7 @@ class SearchController:
                 self._show_explanation({"why": text}, lambda answer: answer.why)
 
         title = "Why is this not in the results?"
-        dialog = LineDialog(title, known, "topic/slug or jp-c…:3", "a subject or turn", True)
+        dialog = TextInputDialog(title, known, "topic/slug or jp-c…:3", "a subject or turn", True)
         self._main.screen.app.push_screen(dialog, explain)
 
     def _show_explanation(
@@ -420,14 +420,14 @@ class SearchController:
             return
 
         def show(explanation: Explanation | None) -> None:
-            from kbtui.tui.pages import build_explanation_document
-            from kbtui.tui.reader.document_view import PageScreen
+            from kbtui.tui.home_and_help_pages import build_explanation_document
+            from kbtui.tui.reader.document_view import DocumentOverlayScreen
 
             if explanation is None:
                 status.flash("No longer in the results: files or index changed.", "warning")
                 return
             page = build_explanation_document(explanation, question.query)
-            self._main.screen.app.push_screen(PageScreen("Why", page))
+            self._main.screen.app.push_screen(DocumentOverlayScreen("Why", page))
 
         self._items.run_slow(
             "working out why …",

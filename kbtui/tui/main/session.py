@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import KbtuiError
 from kbtui.refs import parse_ref
-from kbtui.tui.framework.workers import LatestOnlyWorker
-from kbtui.tui.main.navigator import NavigationHistory
+from kbtui.tui.framework.background_workers import LatestOnlyWorker
+from kbtui.tui.main.document_navigator import NavigationHistory
 from kbtui.tui.navigation_target import HOME, PROMPT, NavigationTarget, ScrollAnchor, make_target
 from kbtui.tui.search_pane import MODES
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
     from kbtui.library import Library
-    from kbtui.tui.main.navigator import MainContext
+    from kbtui.tui.main.document_navigator import MainScreenContext
     from kbtui.tui.main.search_controller import SearchController
 
 STATE_NAME = "tui"
@@ -126,7 +126,7 @@ def _parse_target(state: dict[str, Any]) -> NavigationTarget | None:
 class SessionManager:
     """Restores the session of a workspace and saves it, unless the settings disable that."""
 
-    def __init__(self, main: MainContext, search: SearchController, *, reopen: bool) -> None:
+    def __init__(self, main: MainScreenContext, search: SearchController, *, reopen: bool) -> None:
         self._main = main
         self._search = search
         self._is_on = main.library.settings.session

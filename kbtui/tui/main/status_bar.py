@@ -207,7 +207,7 @@ INPUT_HINTS = {
 """What keys do in an input, by its id."""
 
 
-class KeyHints(StyledWidget):
+class KeyHintLine(StyledWidget):
     """The keys that matter for what has the focus, as many as fit."""
 
     ALLOW_SELECT: ClassVar[bool] = False

@@ -5,15 +5,15 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from kbtui.tui.framework.gc_tuning import freeze_if_grown
-from kbtui.tui.framework.workers import LatestOnlyWorker
+from kbtui.tui.framework.background_workers import LatestOnlyWorker
+from kbtui.tui.framework.garbage_collection import freeze_if_grown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kbtui.refs import Ref
-    from kbtui.tui.library_snapshot import LibrarySnapshot, SnapshotReader
-    from kbtui.tui.main.navigator import MainContext
+    from kbtui.tui.library_snapshot import LibrarySnapshot, LibrarySnapshotReader
+    from kbtui.tui.main.document_navigator import MainScreenContext
     from kbtui.tui.main.search_controller import SearchController
 
 NAMED_CONVERSATIONS_MOST = 500
@@ -25,7 +25,7 @@ CHECK_SECONDS = 2.0
 class WorkspaceSync:
     """Listens to the engine, and reads the library's lists when files change."""
 
-    def __init__(self, main: MainContext, search: SearchController) -> None:
+    def __init__(self, main: MainScreenContext, search: SearchController) -> None:
         self._main = main
         self._search = search
         self._snapshot_worker = LatestOnlyWorker(main.screen)
@@ -36,10 +36,10 @@ class WorkspaceSync:
         self._stop_listening: Callable[[], None] | None = None
 
     @cached_property
-    def _snapshot_reader(self) -> SnapshotReader:
-        from kbtui.tui.library_snapshot import SnapshotReader
+    def _snapshot_reader(self) -> LibrarySnapshotReader:
+        from kbtui.tui.library_snapshot import LibrarySnapshotReader
 
-        return SnapshotReader(self._main.library)
+        return LibrarySnapshotReader(self._main.library)
 
     def start(self) -> None:
         """Read the lists and listen to the engine, which starts it if it is not running."""

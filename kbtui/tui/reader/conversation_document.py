@@ -10,16 +10,16 @@ from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.dates import format_time
 from kbtui.secrets import describe_secrets
 from kbtui.text import cut_to_width, one_line, strip_before_cutting
-from kbtui.tui.reader.blocks import (
-    Block,
-    FactsBlock,
-    FoldBlock,
-    HeadBlock,
-    NoteBlock,
+from kbtui.tui.reader.document import Document, format_count, format_length, format_size
+from kbtui.tui.reader.document_blocks import (
+    DocumentBlock,
+    FactTableBlock,
+    FoldHeadingBlock,
+    HeadingBlock,
+    ParagraphBlock,
     make_markdown_blocks,
     make_source_blocks,
 )
-from kbtui.tui.reader.document import Document, format_count, format_length, format_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -280,7 +280,7 @@ def build_conversation_document(
     `present` is the time to which its dates are relative. `partial` says that the rest is still loading.
     """
     info = conversation.info
-    builder = _ConversationBuilder(conversation, present)
+    builder = _ConversationDocumentBuilder(conversation, present)
     blocks = builder.build_blocks()
     return Document(
         key=info.ref,
@@ -316,13 +316,13 @@ MAX_SCANNED_PER_TEXT, MAX_SCANNED_TOTAL = 20_000, 2_000_000
 """Characters searched for secrets: in one text, and in a conversation."""
 
 
-class _ConversationBuilder:
+class _ConversationDocumentBuilder:
     """Builds the blocks of a conversation event by event, and collects the places of requests and errors."""
 
     def __init__(self, conversation: Conversation, present: datetime) -> None:
         self.conversation = conversation
         self.present = present
-        self.blocks: list[Block] = []
+        self.blocks: list[DocumentBlock] = []
         self.turn = 0
         self.speaker = ""
         self.after_fold = False
@@ -335,7 +335,7 @@ class _ConversationBuilder:
         self.errors: list[int] = []
         self.unscanned_characters = MAX_SCANNED_TOTAL
 
-    def build_blocks(self) -> list[Block]:
+    def build_blocks(self) -> list[DocumentBlock]:
         """Build the blocks of the whole conversation."""
         self._add_facts()
         begin: dict[int, list[tuple[int, Compaction]]] = {}
@@ -350,7 +350,7 @@ class _ConversationBuilder:
             self._add_turn(turn)
         if not self.conversation.turns:
             said = "This conversation cannot be read." if self._list_problems() else "No messages."
-            self.blocks.append(NoteBlock("empty", [(said, "dim")], above=1))
+            self.blocks.append(ParagraphBlock("empty", [(said, "dim")], above=1))
         return self.blocks
 
     def _format_time(self, when: datetime | None) -> str:
@@ -372,10 +372,10 @@ class _ConversationBuilder:
 
     def _add_facts(self) -> None:
         facts = list_conversation_facts(self.conversation, self.present, brief=True)
-        self.blocks.append(FactsBlock("facts", facts))
+        self.blocks.append(FactTableBlock("facts", facts))
         for number, problem in enumerate(self._list_problems()):
             self.blocks.append(
-                NoteBlock(
+                ParagraphBlock(
                     f"problem:{number}",
                     [(f"! {one_line(problem)}", "error")],
                     above=int(number == 0),
@@ -400,9 +400,9 @@ class _ConversationBuilder:
         ]
         when: Spans = [(self._format_time(compaction.timestamp), "dim")]
         if compaction.summary is None:
-            self._add_blocks(HeadBlock(key, [("≡ ", "accent"), *left], when, above=1))
+            self._add_blocks(HeadingBlock(key, [("≡ ", "accent"), *left], when, above=1))
         else:
-            self._add_blocks(FoldBlock(key, left, when, kind="compaction", above=1))
+            self._add_blocks(FoldHeadingBlock(key, left, when, kind="compaction", above=1))
             self._add_markdown(key, compaction.summary, lead=_FOLD_LEAD, fold=key)
         self.view = ""
 
@@ -414,7 +414,7 @@ class _ConversationBuilder:
         words: Spans = [("≡ ", "accent"), ("summary ", "accent")]
         words.append((f"in place of {format_turn_range(compacted.first, compacted.last)}", "dim"))
         when: Spans = [(self._format_time(compacted.summary.timestamp), "dim")]
-        self._add_blocks(HeadBlock(key, words, when, rule=True, above=1))
+        self._add_blocks(HeadingBlock(key, words, when, rule=True, above=1))
         self.space_above = 0
         self._add_markdown(key, compacted.summary.summary or "")
         self.view = ""
@@ -430,9 +430,9 @@ class _ConversationBuilder:
         self.view = "person" if compacted and compacted.summary else ""
         head: Spans = [("─ ", "rule"), (f"turn {turn.number} ", "turn")]
         when: Spans = [(f"{model}{self._format_time(turn.started_at)}", "dim")]
-        self._add_blocks(HeadBlock(f"turn:{turn.number}", head, when, rule=True, above=1))
+        self._add_blocks(HeadingBlock(f"turn:{turn.number}", head, when, rule=True, above=1))
         if not turn.events:
-            self._add_blocks(NoteBlock(f"empty:{turn.number}", [("Empty turn", "dim")]))
+            self._add_blocks(ParagraphBlock(f"empty:{turn.number}", [("Empty turn", "dim")]))
         for event in turn.events:
             if event.kind != "tool_call_response" or event.request is None:
                 self._add_event(event, compacted)
@@ -445,7 +445,7 @@ class _ConversationBuilder:
         self._render_event(key, event, compacted)
         if event.problem:
             self._add_blocks(
-                NoteBlock(f"{key}:problem", [(f"! {one_line(event.problem)}", "error")])
+                ParagraphBlock(f"{key}:problem", [(f"! {one_line(event.problem)}", "error")])
             )
         self._add_secret_warning(key, event.text)
         if event.result is not None:
@@ -457,10 +457,10 @@ class _ConversationBuilder:
         text = text[: min(MAX_SCANNED_PER_TEXT, self.unscanned_characters)]
         self.unscanned_characters -= len(text)
         if said := describe_secrets(text):
-            self._add_blocks(NoteBlock(f"{key}:secret", [(f"! {said}", "warning")]))
+            self._add_blocks(ParagraphBlock(f"{key}:secret", [(f"! {said}", "warning")]))
 
     def _render_event(self, key: str, event: Event, compacted: CompactedTurn | None) -> None:
-        render = _RENDERERS.get(event.kind, _ConversationBuilder._add_folded_text)
+        render = _RENDERERS.get(event.kind, _ConversationDocumentBuilder._add_folded_text)
         render(self, key, event, compacted or CompactedTurn())
 
     def _add_request(self, key: str, event: Event, _: CompactedTurn) -> None:
@@ -484,7 +484,7 @@ class _ConversationBuilder:
         self._add_fold(key, "reasoning", words, [(format_length(event.text), "dim")])
         self._add_markdown(key, event.text, lead=_FOLD_LEAD, fold=key)
 
-    def _add_blocks(self, *blocks: Block) -> None:
+    def _add_blocks(self, *blocks: DocumentBlock) -> None:
         for block in blocks:
             block.turn, block.view = self.turn or None, self.view
             self.blocks.append(block)
@@ -499,7 +499,7 @@ class _ConversationBuilder:
         if who != self.speaker:
             time = self._format_time_change(when)
             self._add_blocks(
-                HeadBlock(
+                HeadingBlock(
                     f"{key}:who",
                     [(one_line(name), f"{role} strong")],
                     [(time, "dim")],
@@ -513,7 +513,7 @@ class _ConversationBuilder:
         self, key: str, kind: str, left: Spans, right: Spans, call: int | None = None
     ) -> None:
         above = 0 if self.after_fold else 1
-        self._add_blocks(FoldBlock(key, left, right, kind=kind, above=above, call=call))
+        self._add_blocks(FoldHeadingBlock(key, left, right, kind=kind, above=above, call=call))
         self.after_fold, self.space_above = True, 0
 
     def _add_markdown(self, key: str, text: str, **fields: Any) -> None:
@@ -551,20 +551,22 @@ class _ConversationBuilder:
                 words = [(f"[compacted] {one_line(event.name or '')}: ", "dim")]
                 words.append(("error" if failed else "success", "dim"))
                 self._add_blocks(
-                    NoteBlock(f"{key}:compacted", words, fold=key, lead=list(_FOLD_LEAD))
+                    ParagraphBlock(f"{key}:compacted", words, fold=key, lead=list(_FOLD_LEAD))
                 )
         self.view = before
 
     def _add_tool_result(self, key: str, event: Event, result: Event) -> None:
         word = ("error", "error") if result.is_error else ("result", "strong")
         when: Spans = [(self._format_time(result.timestamp), "dim")]
-        head = HeadBlock(f"{key}:result", [word], when, lead=list(_FOLD_LEAD), fold=key)
+        head = HeadingBlock(f"{key}:result", [word], when, lead=list(_FOLD_LEAD), fold=key)
         head.call = event.call
         self._add_blocks(head)
         self._add_source(f"{key}:text", result.text, lead=_FOLD_LEAD, fold=key, call=event.call)
         if result.problem:
             problem: Spans = [(f"! {one_line(result.problem)}", "error")]
-            self._add_blocks(NoteBlock(f"{key}:problem", problem, fold=key, lead=list(_FOLD_LEAD)))
+            self._add_blocks(
+                ParagraphBlock(f"{key}:problem", problem, fold=key, lead=list(_FOLD_LEAD))
+            )
 
     def _add_orphan_result(self, key: str, event: Event, _: CompactedTurn) -> None:
         words: Spans = [("result without a call  ", "warning")]
@@ -591,15 +593,15 @@ class _ConversationBuilder:
         self._add_source(key, event.text, lead=_FOLD_LEAD, fold=key)
 
 
-_RENDERERS: dict[str, Callable[[_ConversationBuilder, str, Event, CompactedTurn], None]] = {
-    "chat_request": _ConversationBuilder._add_request,
-    "message": _ConversationBuilder._add_message,
-    "structured": _ConversationBuilder._add_structured,
-    "reasoning": _ConversationBuilder._add_reasoning,
-    "tool_call_request": _ConversationBuilder._add_tool_call,
-    "tool_call_response": _ConversationBuilder._add_orphan_result,
-    "inquiry_request": _ConversationBuilder._add_inquiry,
-    "unknown": _ConversationBuilder._add_unknown_event,
+_RENDERERS: dict[str, Callable[[_ConversationDocumentBuilder, str, Event, CompactedTurn], None]] = {
+    "chat_request": _ConversationDocumentBuilder._add_request,
+    "message": _ConversationDocumentBuilder._add_message,
+    "structured": _ConversationDocumentBuilder._add_structured,
+    "reasoning": _ConversationDocumentBuilder._add_reasoning,
+    "tool_call_request": _ConversationDocumentBuilder._add_tool_call,
+    "tool_call_response": _ConversationDocumentBuilder._add_orphan_result,
+    "inquiry_request": _ConversationDocumentBuilder._add_inquiry,
+    "unknown": _ConversationDocumentBuilder._add_unknown_event,
 }
 """Renderers by kind of event; other kinds are folded below their label."""
 

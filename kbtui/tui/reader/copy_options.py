@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from kbtui.refs import parse_ref
 from kbtui.text import cut_to_width, one_line
-from kbtui.tui.reader.blocks import TextBlock
+from kbtui.tui.reader.document_blocks import TextBlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kbtui.tui.reader.blocks import Block
     from kbtui.tui.reader.document import Document
-    from kbtui.tui.reader.document_view import Viewport
+    from kbtui.tui.reader.document_blocks import DocumentBlock
+    from kbtui.tui.reader.document_view import DocumentViewport
 
 PREVIEW_WIDTH = 40
 
@@ -30,7 +30,7 @@ class CopyOption:
     get_text: Callable[[], str]
 
 
-def list_copy_options(viewport: Viewport, reference: str | None) -> list[CopyOption]:
+def list_copy_options(viewport: DocumentViewport, reference: str | None) -> list[CopyOption]:
     """Return what can be copied at the current line, the smallest first."""
     found: list[CopyOption] = []
     document, line = viewport.document, viewport.current_line
@@ -65,7 +65,7 @@ def list_copy_options(viewport: Viewport, reference: str | None) -> list[CopyOpt
     return found
 
 
-def _find_source_block(block: Block, source: int) -> str:
+def _find_source_block(block: DocumentBlock, source: int) -> str:
     """Return the paragraph, list, table or code around a source line, as it is in the file."""
     whole = block.search_text().strip("\n")
     if not isinstance(block, TextBlock) or not source or not block.first_line:

@@ -8,21 +8,21 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from kbtui.tui.reader.blocks import FoldBlock, TextBlock
+from kbtui.tui.reader.document_blocks import FoldHeadingBlock, TextBlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.navigation_target import NavigationTarget
-    from kbtui.tui.reader.blocks import Block, TextMeasure
+    from kbtui.tui.reader.document_blocks import DocumentBlock, TextMeasure
 
 
 BLOCKS_PER_CHUNK = 256
 """Small enough to estimate when it comes into view; a large document has thousands of chunks."""
 
 
-class HeightIndex:
+class BlockHeightIndex:
     """The heights of `count` blocks in lines, estimated until a block is laid out.
 
     `height` estimates one block. `chunks` has the estimated total of each chunk of `BLOCKS_PER_CHUNK` blocks, so
@@ -120,7 +120,7 @@ class Document:
 
     key: str
     title: str
-    blocks: list[Block]
+    blocks: list[DocumentBlock]
     ref: str | None = None
     view: str = "read"
     views: tuple[str, ...] = ("read",)
@@ -154,7 +154,7 @@ class Document:
         heads: list[int] = []
         for number, block in enumerate(self.blocks):
             self._positions[block.key] = number
-            if isinstance(block, FoldBlock):
+            if isinstance(block, FoldHeadingBlock):
                 self.fold_kinds[block.key] = block.kind
             if block.fold is not None:
                 self._fold_ends[block.fold] = number + 1

@@ -15,13 +15,13 @@ from textual.strip import Strip
 from kbtui.tui.framework.command import MOVE_BINDINGS
 from kbtui.tui.framework.styled_text import MatchHighlight
 from kbtui.tui.framework.styled_widget import (
-    StableScrollView,
+    ScrollViewWithoutRelayout,
     StyledScreen,
     StyledWidget,
     plain_content,
 )
 from kbtui.tui.navigation_target import ScrollAnchor
-from kbtui.tui.reader.document import Document, HeightIndex
+from kbtui.tui.reader.document import BlockHeightIndex, Document
 
 if TYPE_CHECKING:
     import re
@@ -80,7 +80,7 @@ def _count_letters(line: StyledLine) -> int:
     return sum(map(str.isalnum, line.full_text or line.plain))
 
 
-class Viewport:
+class DocumentViewport:
     """A window of `width` x `height` cells onto a document, with its cursor, open folds and highlighted words."""
 
     def __init__(self) -> None:
@@ -98,7 +98,7 @@ class Viewport:
         """Cells by which wide code is scrolled to the left; None wraps it."""
         self.current_match: tuple[int, int] | None = None
         """The current match: its block, and its number within the block."""
-        self.heights = HeightIndex()
+        self.heights = BlockHeightIndex()
         self.layout_count = 0
         """How many blocks have been laid out; tests check it."""
         self._line_cache: LRUCache[int, list[StyledLine]] = LRUCache(MAX_CACHED_BLOCKS)
@@ -109,7 +109,7 @@ class Viewport:
         """Discard all laid-out lines and start with estimates again."""
         self._line_cache.clear()
         count = len(self.document.blocks)
-        self.heights = HeightIndex(count, self._estimate_height, self._estimate_chunks())
+        self.heights = BlockHeightIndex(count, self._estimate_height, self._estimate_chunks())
         if self.document.chunk_weights:
             for fold in list(self.folds.toggled)[:_MAX_EXACT_FOLDS]:
                 # The estimate counts folds by kind; these are exceptions.
@@ -512,7 +512,7 @@ class Viewport:
 
     def set_citation_numbers(self, numbers: dict[str, int]) -> bool:
         """Number the tool calls with these keys; return whether any number changed."""
-        from kbtui.tui.reader.blocks import FoldBlock
+        from kbtui.tui.reader.document_blocks import FoldHeadingBlock
 
         new = False
         for key, number in numbers.items():
@@ -520,7 +520,7 @@ class Viewport:
             block = self.document.blocks[position] if position is not None else None
             if (
                 position is not None
-                and isinstance(block, FoldBlock)
+                and isinstance(block, FoldHeadingBlock)
                 and block.citation_number != number
             ):
                 block.citation_number, new = number, True
@@ -549,7 +549,7 @@ class Viewport:
         return self.document.make_reference(self.cursor.block, line.source_line if line else 0)
 
 
-class DocumentView(StyledWidget, StableScrollView, can_focus=True):
+class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
     """A widget that shows one document and reports when the cursor moves."""
 
     ALLOW_MAXIMIZE = False
@@ -561,7 +561,7 @@ class DocumentView(StyledWidget, StableScrollView, can_focus=True):
 
     def __init__(self) -> None:
         super().__init__(id="document")
-        self.viewport = Viewport()
+        self.viewport = DocumentViewport()
         self._is_syncing = False
         self._is_painting = False
         self._painted: tuple[list[tuple[LinePosition, StyledLine]], LinePosition] = (
@@ -745,7 +745,7 @@ class DocumentView(StyledWidget, StableScrollView, can_focus=True):
         self.update_view()
 
 
-class PageScreen(StyledScreen):
+class DocumentOverlayScreen(StyledScreen):
     """A document over another screen; `y` closes it with the result True if there is a `confirm_label`."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

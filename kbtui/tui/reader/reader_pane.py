@@ -15,11 +15,11 @@ from textual.widgets import Input
 from kbtui.refs import parse_ref
 from kbtui.text import one_line
 from kbtui.tui.commands import make_scope_bindings
-from kbtui.tui.framework.gc_tuning import free_in_background
+from kbtui.tui.framework.background_workers import LatestOnlyWorker
+from kbtui.tui.framework.garbage_collection import free_in_background
 from kbtui.tui.framework.styled_text import align_to_edges, cell_width
 from kbtui.tui.framework.styled_widget import BorderOnlyPane, plain_content
-from kbtui.tui.framework.text_widgets import LabeledInput, MultilineText, PaneInput, TextLine
-from kbtui.tui.framework.workers import LatestOnlyWorker
+from kbtui.tui.framework.text_widgets import LabeledInput, PaneInput, TextLine, WrappedParagraphs
 from kbtui.tui.navigation_target import make_target
 from kbtui.tui.reader.document import compile_search_pattern, format_count
 from kbtui.tui.reader.document_view import DocumentView
@@ -42,7 +42,7 @@ MAX_MATCHES = 100_000
 class ReaderHeader(TextLine):
     """The line above the document; parts at its left can be clicked."""
 
-    class PartClicked(Message):
+    class HeaderPartClicked(Message):
         """A part was clicked."""
 
         def __init__(self, text: str) -> None:
@@ -64,20 +64,20 @@ class ReaderHeader(TextLine):
         for text, _ in self.left:
             edge += cell_width([(text, "")])
             if event.x < edge:
-                self.post_message(self.PartClicked(text))
+                self.post_message(self.HeaderPartClicked(text))
                 return
 
 
-class FactsBar(MultilineText):
+class DocumentFactsBar(WrappedParagraphs):
     """Names and values above the document, shown on demand."""
 
-    DEFAULT_CSS = "FactsBar { max-height: 75%; }"
+    DEFAULT_CSS = "DocumentFactsBar { max-height: 75%; }"
 
     def set_facts(self, facts: list[tuple[str, Spans]]) -> None:
         """Set the facts."""
-        from kbtui.tui.reader.blocks import FactsBlock
+        from kbtui.tui.reader.document_blocks import FactTableBlock
 
-        self._block = FactsBlock("facts", facts)
+        self._block = FactTableBlock("facts", facts)
         self.set_paragraphs([spans for _, spans in facts])
 
     def _wrap_paragraphs(self, width: int) -> list[StyledLine]:
@@ -114,7 +114,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
             super().__init__()
             self.text, self.role = text, role
 
-    class ViewRequested(Message):
+    class ViewChangeRequested(Message):
         """Another view of the document should be shown; "" is the next one."""
 
         def __init__(self, view: str = "") -> None:
@@ -132,7 +132,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.match_index = -1
         self.is_finding = False
         self._find_worker = LatestOnlyWorker(self)
-        self.facts_bar = FactsBar(self.document_view)
+        self.facts_bar = DocumentFactsBar(self.document_view)
         self._start_worker = LatestOnlyWorker(self)
         self._request_texts: dict[int, str] = {}
         self._new_event_count = 0
@@ -274,12 +274,12 @@ class ReaderPane(BorderOnlyPane, Vertical):
         reference = viewport.current_reference
         self.set_border_subtitle(plain_content(reference) if reference else "")
 
-    @on(ReaderHeader.PartClicked)
-    def _show_clicked_view(self, event: ReaderHeader.PartClicked) -> None:
+    @on(ReaderHeader.HeaderPartClicked)
+    def _show_clicked_view(self, event: ReaderHeader.HeaderPartClicked) -> None:
         """Show the view whose name was clicked."""
         event.stop()
         if event.text in self.viewport.document.views:
-            self.post_message(self.ViewRequested(event.text))
+            self.post_message(self.ViewChangeRequested(event.text))
 
     def _summarize_request(self, turn: int) -> str:
         """Return the beginning of a turn's request."""
@@ -537,7 +537,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
     def action_view(self) -> None:
         """Request the next view of the document."""
         if len(self.viewport.document.views) > 1:
-            self.post_message(self.ViewRequested())
+            self.post_message(self.ViewChangeRequested())
 
 
 def _count_events(document: Document) -> int:

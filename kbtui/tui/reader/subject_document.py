@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 from kbtui.knowledge.front_matter import split_front_matter
 from kbtui.secrets import describe_secrets
 from kbtui.text import one_line
-from kbtui.tui.reader.blocks import (
-    Block,
-    FactsBlock,
-    NoteBlock,
+from kbtui.tui.reader.document import Document, format_cost
+from kbtui.tui.reader.document_blocks import (
+    DocumentBlock,
+    FactTableBlock,
+    ParagraphBlock,
     make_markdown_blocks,
     make_source_blocks,
 )
-from kbtui.tui.reader.document import Document, format_cost
 
 if TYPE_CHECKING:
     from kbtui.knowledge.models import Subject
@@ -55,7 +55,7 @@ def build_subject_document(subject: Subject, text: str, view: str = "read") -> D
         else _make_rendered_blocks(subject, text)
     )
     if not text.strip():
-        blocks = [NoteBlock("empty", [("This file is empty.", "dim")])]
+        blocks = [ParagraphBlock("empty", [("This file is empty.", "dim")])]
     ref = f"{subject.topic}/{subject.slug}"
     return Document(
         key=ref,
@@ -93,14 +93,14 @@ def _find_language(subject: Subject) -> str:
     return "" if suffix in _PLAIN else _LANGUAGES.get(suffix, suffix.lstrip("."))
 
 
-def _make_numbered_source(text: str, language: str) -> list[Block]:
+def _make_numbered_source(text: str, language: str) -> list[DocumentBlock]:
     digits = len(str(text.count("\n") + 1))
     return make_source_blocks(
         "text", text, has_line_numbers=True, language=language, numbers=digits
     )
 
 
-def _make_rendered_blocks(subject: Subject, text: str) -> list[Block]:
+def _make_rendered_blocks(subject: Subject, text: str) -> list[DocumentBlock]:
     suffix = subject.path.suffix.lower()
     if suffix not in _MARKDOWN:
         return _make_numbered_source(text, _find_language(subject))
@@ -109,7 +109,7 @@ def _make_rendered_blocks(subject: Subject, text: str) -> list[Block]:
         (one_line(name), [(_format_front_matter_value(value), "")])
         for name, value in split.facts.items()
     ]
-    front: list[Block] = [FactsBlock("front", facts)] if facts else []
+    front: list[DocumentBlock] = [FactTableBlock("front", facts)] if facts else []
     start = len(text) - len(split.body)
     body = make_markdown_blocks(
         "text", text, start=start, lines_before=split.lines, above=int(bool(front))

@@ -12,8 +12,13 @@ from kbtui.sources.schedule import find_due_time
 from kbtui.text import one_line
 from kbtui.tui.framework.row_list import ListRow
 from kbtui.tui.framework.styled_text import MatchHighlight, Span, StyledLine, wrap_spans
-from kbtui.tui.reader.blocks import FactsBlock, HeadBlock, NoteBlock, SourceBlock
 from kbtui.tui.reader.document import Document, format_count
+from kbtui.tui.reader.document_blocks import (
+    FactTableBlock,
+    HeadingBlock,
+    ParagraphBlock,
+    SourceTextBlock,
+)
 from kbtui.userdata import UserData
 
 if TYPE_CHECKING:
@@ -21,7 +26,7 @@ if TYPE_CHECKING:
     from kbtui.library import Library
     from kbtui.sources.config import Source, SourceProgress
     from kbtui.tui.framework.styled_text import Spans
-    from kbtui.tui.reader.blocks import Block
+    from kbtui.tui.reader.document_blocks import DocumentBlock
     from kbtui.userdata.userdata import Run
 
 STATUS_SIGNS = {"ok": ("✓", "inserted"), "partial": ("◐", "warning"), "error": ("!", "error")}
@@ -29,7 +34,7 @@ PROGRESS_CELLS = 10
 
 
 @dataclass(slots=True, eq=False)
-class ItemBlock(NoteBlock):
+class BulletItemBlock(ParagraphBlock):
     """A paragraph with a sign before its first line."""
 
     sign: Span = ("• ", "")
@@ -142,10 +147,10 @@ def _format_progress_bar(progress: SourceProgress | None) -> Spans:
 def make_problem_page(problem: Problem) -> Document:
     """Make the page of a block that cannot be read."""
     hint = "Fix .jp/kb-sources.toml in your editor; it cannot be edited here."
-    blocks: list[Block] = [
-        HeadBlock("head", [("Cannot be read", "h2")]),
-        NoteBlock("what", [(one_line(str(problem)), "error")]),
-        NoteBlock("how", [(hint, "dim")], above=1),
+    blocks: list[DocumentBlock] = [
+        HeadingBlock("head", [("Cannot be read", "h2")]),
+        ParagraphBlock("what", [(one_line(str(problem)), "error")]),
+        ParagraphBlock("how", [(hint, "dim")], above=1),
     ]
     return Document(f"problem:{problem.key}", problem.key or problem.where or "A problem", blocks)
 
@@ -166,19 +171,19 @@ def make_source_page(state: SourceState, now: datetime) -> Document:
         ("runs", schedule),
         ("approved", approved),
     ]
-    blocks: list[Block] = [
-        NoteBlock("name", [(source.name, "h1")]),
-        FactsBlock("facts", facts),
-        HeadBlock("run", [("Last run", "h2")], above=1),
+    blocks: list[DocumentBlock] = [
+        ParagraphBlock("name", [(source.name, "h1")]),
+        FactTableBlock("facts", facts),
+        HeadingBlock("run", [("Last run", "h2")], above=1),
         *_make_run_blocks(state.run, now),
         *_make_toml_blocks(source),
     ]
     return Document(f"source:{source.name}", source.name, blocks)
 
 
-def _make_run_blocks(run: Run | None, now: datetime) -> list[Block]:
+def _make_run_blocks(run: Run | None, now: datetime) -> list[DocumentBlock]:
     if run is None:
-        return [NoteBlock("none", [("Never run.", "dim")])]
+        return [ParagraphBlock("none", [("Never run.", "dim")])]
     sign, role = STATUS_SIGNS[run.status]
     began = f"{format_time(_to_local_time(run.began), now)}, took {run.ended - run.began:.1f} s"
     facts: list[tuple[str, Spans]] = [
@@ -187,26 +192,28 @@ def _make_run_blocks(run: Run | None, now: datetime) -> list[Block]:
         ("documents", [(f"{run.entries:,}", "")]),
         ("changes", [(run.counts, "")]),
     ]  # fmt: skip
-    blocks: list[Block] = [FactsBlock("runs", facts)]
+    blocks: list[DocumentBlock] = [FactTableBlock("runs", facts)]
     for number, problem in enumerate(run.problems):
-        blocks.append(ItemBlock(f"problem:{number}", [(one_line(problem), role)], ("! ", role)))
+        blocks.append(
+            BulletItemBlock(f"problem:{number}", [(one_line(problem), role)], ("! ", role))
+        )
     for number, text in enumerate(run.edited):
-        blocks.append(ItemBlock(f"edited:{number}", [(one_line(text), "")], ("• ", "marker")))
+        blocks.append(BulletItemBlock(f"edited:{number}", [(one_line(text), "")], ("• ", "marker")))
     for number, (reason, skipped) in enumerate(run.skips_by_reason.items()):
         names = f" {one_line(' '.join(skipped))}"
         spans: Spans = [(f"skipped, {one_line(reason)}:", ""), (names, "dim")]
-        blocks.append(ItemBlock(f"skip:{number}", spans, ("• ", "marker")))
+        blocks.append(BulletItemBlock(f"skip:{number}", spans, ("• ", "marker")))
     if run.skipped > len(run.skips):
         more = f"and {run.skipped - len(run.skips):,} more skipped"
-        blocks.append(NoteBlock("skips", [(more, "dim")]))
+        blocks.append(ParagraphBlock("skips", [(more, "dim")]))
     return blocks
 
 
-def _make_toml_blocks(source: Source) -> list[Block]:
+def _make_toml_blocks(source: Source) -> list[DocumentBlock]:
     heading, file = [("Declaration", "h2")], [(".jp/kb-sources.toml", "dim")]
     return [
-        HeadBlock("block", heading, file, above=1),
-        SourceBlock("toml", format_block(source), language="toml", panel=True, first_line=1),
+        HeadingBlock("block", heading, file, above=1),
+        SourceTextBlock("toml", format_block(source), language="toml", panel=True, first_line=1),
     ]
 
 
@@ -215,13 +222,13 @@ def make_approval_page(state: SourceState, approve_key: str, back_key: str) -> D
     source = state.source
     intro = "Each run would do this on this computer, with your rights:"
     answers = f"{approve_key} approves exactly this; any later change needs a new approval. {back_key} does not approve it."
-    blocks: list[Block] = [
-        NoteBlock("ask", [(f"Approve {source.name}?", "h1")]),
-        NoteBlock("what", [(intro, "")], above=1),
+    blocks: list[DocumentBlock] = [
+        ParagraphBlock("ask", [(f"Approve {source.name}?", "h1")]),
+        ParagraphBlock("what", [(intro, "")], above=1),
     ]
     for number, line in enumerate(describe_actions(state)):
-        blocks.append(ItemBlock(f"action:{number}", [(line, "strong")], ("• ", "marker")))
-    blocks += [*_make_toml_blocks(source), NoteBlock("answers", [(answers, "key")], above=1)]
+        blocks.append(BulletItemBlock(f"action:{number}", [(line, "strong")], ("• ", "marker")))
+    blocks += [*_make_toml_blocks(source), ParagraphBlock("answers", [(answers, "key")], above=1)]
     return Document(f"approve:{source.name}", f"Approve {source.name}", blocks)
 
 

@@ -11,11 +11,11 @@ from textual import on
 from kbtui.errors import KbtuiError, UsageError
 from kbtui.text import one_line
 from kbtui.tui.commands import make_scope_bindings
-from kbtui.tui.feature_screen import SplitScreen
+from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.dialogs import FormDialog, FormField, FormValues
 from kbtui.tui.framework.row_list import RowList
-from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.reader.document import Document, format_count
+from kbtui.tui.secondary_screen import ListDetailScreen
 from kbtui.tui.sources.pages import (
     STATUS_SIGNS,
     SourceState,
@@ -219,7 +219,7 @@ class SourceRuns:
         self._on_end(name, outcome)
 
 
-class SourcesScreen(SplitScreen):
+class SourcesScreen(ListDetailScreen):
     """A list with a page for each source. A source runs only if its current block is approved."""
 
     HEADING = "Sources"

@@ -9,14 +9,14 @@ from kbtui.text import one_line
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_text import cell_width
 from kbtui.tui.library_pane import ENTRY_MARKS
-from kbtui.tui.reader.document import format_count
-from kbtui.tui.workshop.prompt_state import (
-    Cost,
+from kbtui.tui.prompt_workshop.prompt_state import (
+    PromptCost,
     find_mark_state,
     find_prefix_range,
     format_growth,
     measure_cost,
 )
+from kbtui.tui.reader.document import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
     from kbtui.knowledge import Knowledge
     from kbtui.tui.framework.styled_text import Spans
-    from kbtui.tui.workshop.prompt_state import (
+    from kbtui.tui.prompt_workshop.prompt_state import (
+        FolderCostSums,
         MarkState,
         PendingMarks,
-        PrefixSums,
         PromptState,
         SubjectCosts,
     )
@@ -45,7 +45,7 @@ EXACT_COST_CELLS = 52
 """Cells of a list that shows exact numbers."""
 
 
-class TreeNode(NamedTuple):
+class SubjectTreeNode(NamedTuple):
     """The content of a row.
 
     `name` is a folder's path with a `/` at its end, a subject's slug, or the text of another row.
@@ -61,7 +61,7 @@ class TreeNode(NamedTuple):
 
 
 @dataclass
-class TreeOptions:
+class SubjectTreeOptions:
     """What the list shows: keys of expanded topics and folders, hidden subjects, words of a filter."""
 
     opened: set[str] = field(default_factory=set)
@@ -69,7 +69,7 @@ class TreeOptions:
     words: str = ""
 
 
-class VisibleSlugs:
+class VisibleSubjectSlugs:
     """The slugs of each topic that the list may show; sorted on first use and kept."""
 
     def __init__(self, knowledge: Knowledge, *, hidden: bool) -> None:
@@ -99,13 +99,13 @@ def _get_tree_order(slug: str) -> list[tuple[bool, str]]:
 
 
 def make_rows(
-    prompt_state: PromptState, slugs: VisibleSlugs, options: TreeOptions
+    prompt_state: PromptState, slugs: VisibleSubjectSlugs, options: SubjectTreeOptions
 ) -> list[ListRow]:
     """Make all rows in order; their text is made when they are drawn."""
     written = prompt_state.written
-    rows = [_make_row(WHOLE_KEY, TreeNode("whole")), _make_heading_row("topics", "TOPICS")]
+    rows = [_make_row(WHOLE_KEY, SubjectTreeNode("whole")), _make_heading_row("topics", "TOPICS")]
     for number, problem in enumerate(written.problems):
-        node = TreeNode("problem", name=str(problem), number=number)
+        node = SubjectTreeNode("problem", name=str(problem), number=number)
         rows.append(_make_row(f"problem:{number}", node))
     for topic in written.topics:
         rows += _make_topic_rows(topic, slugs, options)
@@ -115,29 +115,31 @@ def make_rows(
     if prompt_state.fragments:
         rows.append(_make_heading_row("fragments", "JP'S PROMPT FRAGMENTS, read-only"))
     for number, fragment in enumerate(prompt_state.fragments):
-        node = TreeNode("fragment", name=fragment.name, number=number)
+        node = SubjectTreeNode("fragment", name=fragment.name, number=number)
         rows.append(_make_row(f"fragment:{number}", node))
     return rows
 
 
 def make_match_rows(matches: Iterable[tuple[str, str]]) -> list[ListRow]:
     """Make the rows of the subjects that a pattern matches, given as topic and slug, in order."""
-    rows = [_make_row(WHOLE_KEY, TreeNode("whole"))]
+    rows = [_make_row(WHOLE_KEY, SubjectTreeNode("whole"))]
     rows += [_make_subject_row(topic, slug, 0, shows_path=True) for topic, slug in matches]
     return rows
 
 
-def _make_topic_rows(topic: str, slugs: VisibleSlugs, options: TreeOptions) -> Iterator[ListRow]:
+def _make_topic_rows(
+    topic: str, slugs: VisibleSubjectSlugs, options: SubjectTreeOptions
+) -> Iterator[ListRow]:
     key = f"topic:{topic}"
     if options.words:
         words = options.words.casefold().split()
         found = [slug for slug in slugs.sort_by_name(topic) if _has_words(f"{topic}/{slug}", words)]
         if found or _has_words(topic, words):
-            yield _make_row(key, TreeNode("topic", topic))
+            yield _make_row(key, SubjectTreeNode("topic", topic))
         for slug in found:
             yield _make_subject_row(topic, slug, 1, shows_path=True)
         return
-    yield _make_row(key, TreeNode("topic", topic))
+    yield _make_row(key, SubjectTreeNode("topic", topic))
     if key in options.opened:
         yield from _make_folder_rows(topic, slugs.sort_by_folder(topic), options.opened)
 
@@ -163,7 +165,7 @@ def _make_folder_rows(topic: str, slugs: list[str], opened: set[str]) -> Iterato
         for depth in range(common, len(folders)):
             path = "/".join(folders[: depth + 1]) + "/"
             key = make_folder_key(topic, path)
-            yield _make_row(key, TreeNode("folder", topic, path, depth + 1))
+            yield _make_row(key, SubjectTreeNode("folder", topic, path, depth + 1))
             shown.append(folders[depth])
             if key not in opened:
                 closed = path
@@ -181,30 +183,36 @@ _NO_SPANS: list[tuple[str, str]] = []
 _NO_LINES: list[list[tuple[str, str]]] = []
 
 
-def _make_row(key: str, node: TreeNode) -> ListRow:
+def _make_row(key: str, node: SubjectTreeNode) -> ListRow:
     # Rows share empty lists: there may be twenty thousand, and few are ever drawn.
     return ListRow(key, _NO_SPANS, _NO_SPANS, _NO_LINES, True, "", node)
 
 
 def _make_subject_row(topic: str, slug: str, depth: int, *, shows_path: bool = False) -> ListRow:
-    return _make_row(f"{topic}/{slug}", TreeNode("subject", topic, slug, depth, 0, shows_path))
+    return _make_row(
+        f"{topic}/{slug}", SubjectTreeNode("subject", topic, slug, depth, 0, shows_path)
+    )
 
 
 def _make_heading_row(key: str, text: str) -> ListRow:
-    return ListRow(f"head:{key}", [(text, "section")], selectable=False, data=TreeNode("heading"))
+    return ListRow(
+        f"head:{key}", [(text, "section")], selectable=False, data=SubjectTreeNode("heading")
+    )
 
 
-class RowFormatter:
+class SubjectRowFormatter:
     """Formats rows when they are drawn, from the newest state, marks and costs."""
 
-    def __init__(self, costs: SubjectCosts, marks: PendingMarks, options: TreeOptions) -> None:
+    def __init__(
+        self, costs: SubjectCosts, marks: PendingMarks, options: SubjectTreeOptions
+    ) -> None:
         self.prompt_state: PromptState | None = None
-        self.sums: dict[str, PrefixSums] = {}
+        self.sums: dict[str, FolderCostSums] = {}
         self._costs, self._marks, self._options = costs, marks, options
         self._learned: dict[str, list[str]] = {}
         self._shows_exact_costs = True
 
-    def update(self, prompt_state: PromptState, sums: dict[str, PrefixSums]) -> None:
+    def update(self, prompt_state: PromptState, sums: dict[str, FolderCostSums]) -> None:
         """Use a newer state of the prompt."""
         self.prompt_state, self.sums = prompt_state, sums
         knowledge = prompt_state.knowledge
@@ -221,7 +229,7 @@ class RowFormatter:
         written = self.prompt_state.written if self.prompt_state else None
         return find_mark_state(written, topic, slug) if written else "plain"
 
-    def format_row(self, node: TreeNode, *, exact: bool = True) -> tuple[Spans, Spans]:
+    def format_row(self, node: SubjectTreeNode, *, exact: bool = True) -> tuple[Spans, Spans]:
         """Return the left and right side of a row; `exact` shows whole numbers."""
         self._shows_exact_costs = exact
         prompt_state = self.prompt_state
@@ -233,7 +241,7 @@ class RowFormatter:
             return [("! ", "error"), (one_line(node.name), "error")], []
         if node.kind == "fragment":
             fragment = prompt_state.fragments[node.number : node.number + 1]
-            cost = measure_cost(fragment[0].content) if fragment else Cost()
+            cost = measure_cost(fragment[0].content) if fragment else PromptCost()
             return [("  ", ""), (one_line(node.name), "")], self._format_cost(cost)
         if node.topic not in prompt_state.written.topics:
             return [("  ", ""), (one_line(node.name or node.topic), "dim")], [("gone", "dim")]
@@ -241,7 +249,9 @@ class RowFormatter:
             return self._format_subject(prompt_state, node)
         return self._format_branch(prompt_state, node)
 
-    def _format_subject(self, prompt_state: PromptState, node: TreeNode) -> tuple[Spans, Spans]:
+    def _format_subject(
+        self, prompt_state: PromptState, node: SubjectTreeNode
+    ) -> tuple[Spans, Spans]:
         topic, slug = node.topic, node.name
         state, scan = self.find_state(topic, slug), prompt_state.written.resolve(topic).scan
         is_hidden = slug in scan.hidden
@@ -264,7 +274,9 @@ class RowFormatter:
         cost = self._costs.get(topic, slug)
         return left, self._format_cost(cost) if cost else [("…", "dim")]
 
-    def _format_branch(self, prompt_state: PromptState, node: TreeNode) -> tuple[Spans, Spans]:
+    def _format_branch(
+        self, prompt_state: PromptState, node: SubjectTreeNode
+    ) -> tuple[Spans, Spans]:
         """Format a topic or folder with its pre-loaded subjects, all subjects and their cost."""
         topic, prefix = node.topic, node.name
         key = make_folder_key(topic, prefix) if node.kind == "folder" else f"topic:{topic}"
@@ -291,7 +303,7 @@ class RowFormatter:
         right.append((f"{count:,}  ", "dim"))
         return left, [*right, *self._format_cost(cost)]
 
-    def _format_cost(self, cost: Cost, role: str = "dim") -> Spans:
+    def _format_cost(self, cost: PromptCost, role: str = "dim") -> Spans:
         return [(cost.format_short(exact=self._shows_exact_costs), role)]
 
 
@@ -312,7 +324,7 @@ def format_totals(prompt_state: PromptState | None, marks: int, width: int) -> t
     return left, right
 
 
-def describe_node(prompt_state: PromptState, node: TreeNode) -> str:
+def describe_node(prompt_state: PromptState, node: SubjectTreeNode) -> str:
     """Return the line under the list: what the selected row does not show."""
     if node.kind == "whole":
         topics = [topic for topic in prompt_state.knowledge.topics.values() if topic.enable]
@@ -335,19 +347,19 @@ def describe_node(prompt_state: PromptState, node: TreeNode) -> str:
     return ""
 
 
-class TreeList(RowList):
+class SubjectTreeList(RowList):
     """The list of the workshop; there may be tens of thousands of rows of one line."""
 
-    def __init__(self, formatter: RowFormatter) -> None:
+    def __init__(self, formatter: SubjectRowFormatter) -> None:
         super().__init__("entries")
         self._formatter = formatter
         self.empty_text = [("Reading the workspace …", "dim")]
 
     @property
-    def node(self) -> TreeNode:
+    def node(self) -> SubjectTreeNode:
         """The node of the selected row; the whole section while there is none."""
         row = self.selected
-        return row.data if row is not None else TreeNode("whole")
+        return row.data if row is not None else SubjectTreeNode("whole")
 
     def render_line(self, y: int) -> Strip:
         """Draw line `y` of the visible part."""

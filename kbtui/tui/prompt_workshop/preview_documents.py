@@ -10,44 +10,44 @@ from typing import TYPE_CHECKING
 from kbtui.errors import KbtuiError
 from kbtui.knowledge.learn import escape_quotes
 from kbtui.text import one_line
-from kbtui.tui.reader.blocks import (
-    FactsBlock,
-    HeadBlock,
-    NoteBlock,
+from kbtui.tui.prompt_workshop.prompt_state import PromptCost, measure_cost
+from kbtui.tui.reader.document import Document
+from kbtui.tui.reader.document_blocks import (
+    FactTableBlock,
+    HeadingBlock,
+    ParagraphBlock,
     make_message_blocks,
     make_source_blocks,
 )
-from kbtui.tui.reader.document import Document
 from kbtui.tui.reader.subject_document import build_text_document
-from kbtui.tui.workshop.prompt_state import Cost, measure_cost
 
 if TYPE_CHECKING:
     from kbtui.knowledge import Knowledge
     from kbtui.knowledge.editing import TomlChange
     from kbtui.tui.framework.styled_text import Spans
-    from kbtui.tui.reader.blocks import Block
-    from kbtui.tui.workshop.pattern import PatternResult
-    from kbtui.tui.workshop.prompt_state import PromptState
-    from kbtui.tui.workshop.tree import TreeNode
+    from kbtui.tui.prompt_workshop.pattern_bar import PatternMatchResult
+    from kbtui.tui.prompt_workshop.prompt_state import PromptState
+    from kbtui.tui.prompt_workshop.subject_tree import SubjectTreeNode
+    from kbtui.tui.reader.document_blocks import DocumentBlock
 
 NO_SECTION = "There is no <knowledge> section: no topic has anything to list or pre-load."
 
 
 @dataclass(frozen=True)
-class WorkshopPage:
+class DocumentWithCost:
     """A document and its cost for an assistant; None for a page that no assistant gets.
 
     `line` is the text's line to start at, 1-based; None for the top.
     """
 
     document: Document
-    cost: Cost | None = None
+    cost: PromptCost | None = None
     line: int | None = None
 
 
 def make_page(
-    prompt_state: PromptState, node: TreeNode, view: str, result: PatternResult | None
-) -> WorkshopPage:
+    prompt_state: PromptState, node: SubjectTreeNode, view: str, result: PatternMatchResult | None
+) -> DocumentWithCost:
     """Make the page for the selected row or the tried pattern; called in a thread, never raises."""
     try:
         return _make_page(prompt_state, node, view, result)
@@ -58,8 +58,8 @@ def make_page(
 
 
 def _make_page(
-    prompt_state: PromptState, node: TreeNode, view: str, result: PatternResult | None
-) -> WorkshopPage:
+    prompt_state: PromptState, node: SubjectTreeNode, view: str, result: PatternMatchResult | None
+) -> DocumentWithCost:
     knowledge = prompt_state.knowledge
     if result is not None and result.is_usable:
         if result.preloads:
@@ -87,27 +87,29 @@ def escape_glob(text: str) -> str:
     return re.sub(r"[*?\[]", r"[\g<0>]", text)
 
 
-def _make_learn_page(knowledge: Knowledge, topic: str, patterns: tuple[str, ...]) -> WorkshopPage:
+def _make_learn_page(
+    knowledge: Knowledge, topic: str, patterns: tuple[str, ...]
+) -> DocumentWithCost:
     """Make a page with exactly what `learn` returns."""
     text = knowledge.learn(topic, list(patterns), has_prompt=True).text
     command = " ".join(["learn", quote(topic), *map(quote, patterns)])
     return _make_text_page(f"learn:{topic}:{' '.join(patterns)}", command, text)
 
 
-def _make_prompt_page(title: str, text: str | None) -> WorkshopPage:
+def _make_prompt_page(title: str, text: str | None) -> DocumentWithCost:
     if text is None:
         return make_message_page("prompt", NO_SECTION)
     return _make_text_page("prompt", title, text)
 
 
-def _make_text_page(key: str, title: str, text: str) -> WorkshopPage:
+def _make_text_page(key: str, title: str, text: str) -> DocumentWithCost:
     document = build_text_document(key, one_line(title), text, view="prompt")
     cost = measure_cost(text)
     document.size = cost.format_long()
-    return WorkshopPage(document, cost)
+    return DocumentWithCost(document, cost)
 
 
-def _find_line(knowledge: Knowledge, text: str, node: TreeNode) -> int | None:
+def _find_line(knowledge: Knowledge, text: str, node: SubjectTreeNode) -> int | None:
     """Return the line of the section at which a topic or subject starts."""
     if node.kind not in ("topic", "subject") or node.topic not in knowledge.topics:
         return None
@@ -119,7 +121,7 @@ def _find_line(knowledge: Knowledge, text: str, node: TreeNode) -> int | None:
     return None if at < 0 else text.count("\n", 0, at + 1) + 1
 
 
-def _make_fragment_page(prompt_state: PromptState, number: int) -> WorkshopPage:
+def _make_fragment_page(prompt_state: PromptState, number: int) -> DocumentWithCost:
     if number >= len(prompt_state.fragments):
         return make_message_page("fragment", "This fragment no longer exists.")
     fragment = prompt_state.fragments[number]
@@ -132,26 +134,26 @@ def _make_fragment_page(prompt_state: PromptState, number: int) -> WorkshopPage:
         facts.append(("position", [(str(fragment.position), "")]))
     loaders = one_line(", ".join(fragment.loaded_by))
     facts.append(("loaded by", [(loaders or "nothing", "" if loaders else "warning")]))
-    blocks: list[Block] = [FactsBlock("facts", facts)]
+    blocks: list[DocumentBlock] = [FactTableBlock("facts", facts)]
     blocks += make_source_blocks("text", fragment.content, above=1)
     cost = measure_cost(fragment.content)
     key, size = f"fragment:{number}:{fragment.path}", cost.format_long()
-    return WorkshopPage(Document(key, one_line(fragment.name), blocks, size=size), cost)
+    return DocumentWithCost(Document(key, one_line(fragment.name), blocks, size=size), cost)
 
 
 def make_message_page(
     key: str, message: str, where: str | None = None, hint: str | None = None
-) -> WorkshopPage:
+) -> DocumentWithCost:
     """Make a page with a message, its place and a hint."""
     blocks = make_message_blocks([(one_line(message), "")], where, hint)
-    return WorkshopPage(Document(f"message:{key}", "", blocks))
+    return DocumentWithCost(Document(f"message:{key}", "", blocks))
 
 
-def make_change_page(change: TomlChange, heading: str, note: str) -> WorkshopPage:
+def make_change_page(change: TomlChange, heading: str, note: str) -> DocumentWithCost:
     """Make a page with a change of a file as a unified diff, below a heading and a note."""
-    blocks: list[Block] = [
-        HeadBlock("head", [(one_line(heading), "h2")]),
-        NoteBlock("words", [(note, "dim")]),
+    blocks: list[DocumentBlock] = [
+        HeadingBlock("head", [(one_line(heading), "h2")]),
+        ParagraphBlock("words", [(note, "dim")]),
         *make_source_blocks("text", change.diff, language="diff", above=1),
     ]
-    return WorkshopPage(Document("change", "", blocks))
+    return DocumentWithCost(Document("change", "", blocks))

@@ -22,7 +22,7 @@ TextMeasure = tuple[int, int, int]
 
 
 @dataclass(slots=True, eq=False)
-class Block:
+class DocumentBlock:
     """A part of a document that is laid out on its own.
 
     `key` identifies it across reloads. `lead` starts each of its lines, and `above` blank lines precede it.
@@ -70,7 +70,7 @@ class Block:
 
 
 @dataclass(slots=True, eq=False)
-class TextBlock(Block):
+class TextBlock(DocumentBlock):
     """The characters `start` to `end` of a text.
 
     `first_line` is the number of its first line, counted from 1; 0 if lines cannot be referred to.
@@ -130,7 +130,7 @@ class MarkdownBlock(TextBlock):
 
 
 @dataclass(slots=True, eq=False)
-class SourceBlock(TextBlock):
+class SourceTextBlock(TextBlock):
     """Text shown as it is; `numbers` is the width of the column of line numbers, 0 for none."""
 
     language: str = ""
@@ -161,7 +161,7 @@ class SourceBlock(TextBlock):
 
 
 @dataclass(slots=True, eq=False)
-class HeadBlock(Block):
+class HeadingBlock(DocumentBlock):
     """One line with text at both edges; with `rule` a rule fills the space between."""
 
     left: Spans
@@ -185,7 +185,7 @@ class HeadBlock(Block):
 
 
 @dataclass(slots=True, eq=False)
-class FoldBlock(HeadBlock):
+class FoldHeadingBlock(HeadingBlock):
     """The head of a fold; `kind` is used to open all folds of a kind, `citation_number` refers to the citations pane."""
 
     kind: str = "tool"
@@ -207,7 +207,7 @@ class FoldBlock(HeadBlock):
 
 
 @dataclass(slots=True, eq=False)
-class FactsBlock(Block):
+class FactTableBlock(DocumentBlock):
     """A table of names and values; `name_role` is the role of the names."""
 
     facts: list[tuple[str, Spans]]
@@ -234,7 +234,7 @@ class FactsBlock(Block):
 
 
 @dataclass(slots=True, eq=False)
-class NoteBlock(Block):
+class ParagraphBlock(DocumentBlock):
     """A wrapped paragraph that is not part of a file."""
 
     spans: Spans
@@ -258,7 +258,7 @@ class NoteBlock(Block):
 
 def make_source_blocks(
     key: str, text: str, *, has_line_numbers: bool = False, above: int = 0, **fields: Any
-) -> list[Block]:
+) -> list[DocumentBlock]:
     """Split a text into source blocks with the keys `key:0`, `key:1` and so on.
 
     `above` is set on the first block, `fields` on all. With `has_line_numbers` the reader can refer to lines by
@@ -266,8 +266,8 @@ def make_source_blocks(
     """
     from kbtui.tui.reader.markdown import split_source
 
-    blocks: list[Block] = [
-        SourceBlock(
+    blocks: list[DocumentBlock] = [
+        SourceTextBlock(
             f"{key}:{number}",
             text,
             section.start,
@@ -291,7 +291,7 @@ def make_markdown_blocks(
     above: int = 0,
     breaks: bool = False,
     **fields: Any,
-) -> list[Block]:
+) -> list[DocumentBlock]:
     """Split the Markdown after character `start` of a text into blocks.
 
     Long fenced code becomes source blocks. `lines_before` is the number of lines before `start`; None means
@@ -301,13 +301,13 @@ def make_markdown_blocks(
 
     body = text[start:]
     links = find_link_definitions(body)
-    blocks: list[Block] = []
+    blocks: list[DocumentBlock] = []
     for number, section in enumerate(split_markdown(body)):
         first_line = 0 if lines_before is None else lines_before + section.first_line
         part = (f"{key}:{number}", text, start + section.start, start + section.end, first_line)
-        block: Block
+        block: DocumentBlock
         if section.code:
-            block = SourceBlock(*part, language=section.language, panel=True, **fields)
+            block = SourceTextBlock(*part, language=section.language, panel=True, **fields)
         else:
             block = MarkdownBlock(*part, links=links, breaks=breaks, **fields)
         block.above = int(not section.continued) if number else above
@@ -315,11 +315,11 @@ def make_markdown_blocks(
     return blocks
 
 
-def make_message_blocks(said: Spans, where: str | None, hint: str | None) -> list[Block]:
+def make_message_blocks(said: Spans, where: str | None, hint: str | None) -> list[DocumentBlock]:
     """Return a message, its location and a hint as blocks; location and hint may be missing."""
     known = [("where", where), ("hint", hint)]
     facts: list[tuple[str, Spans]] = [
         (name, [(one_line(text), "")]) for name, text in known if text
     ]
-    blocks: list[Block] = [NoteBlock("message", said)]
-    return [*blocks, FactsBlock("facts", facts, above=1)] if facts else blocks
+    blocks: list[DocumentBlock] = [ParagraphBlock("message", said)]
+    return [*blocks, FactTableBlock("facts", facts, above=1)] if facts else blocks

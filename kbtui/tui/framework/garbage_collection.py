@@ -54,7 +54,7 @@ def start_gc() -> None:
     gc.enable()
 
 
-class IdleCollector:
+class IdleGarbageCollector:
     """Runs a full collection once a second after user input, as long as that is quick.
 
     If it is not, it waits until the user is idle. Painted strips form cycles that only a full collection

@@ -9,15 +9,15 @@ from kbtui.text import one_line, sanitize
 from kbtui.tui.commands import SCOPES, SCREENS, find_key_label, list_commands
 from kbtui.tui.library_pane import ENTRY_MARKS
 from kbtui.tui.library_snapshot import get_activity_key, get_last_activity
-from kbtui.tui.reader.blocks import (
-    Block,
-    FactsBlock,
-    HeadBlock,
+from kbtui.tui.reader.document import Document, format_cost, format_count
+from kbtui.tui.reader.document_blocks import (
+    DocumentBlock,
+    FactTableBlock,
+    HeadingBlock,
     MarkdownBlock,
-    NoteBlock,
+    ParagraphBlock,
     make_message_blocks,
 )
-from kbtui.tui.reader.document import Document, format_cost, format_count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -72,12 +72,12 @@ def build_home_document(
         for command, meaning in HOME_KEYS
         if (key := find_key_label(command, keymap))
     ]
-    blocks: list[Block] = [
-        NoteBlock("name", [(one_line(name), "h1")]),
-        FactsBlock("keys", keys, above=1, name_role="key"),
+    blocks: list[DocumentBlock] = [
+        ParagraphBlock("name", [(one_line(name), "h1")]),
+        FactTableBlock("keys", keys, above=1, name_role="key"),
     ]
     if contents is None:
-        blocks.append(NoteBlock("loading", [("Reading the workspace …", "dim")], above=1))
+        blocks.append(ParagraphBlock("loading", [("Reading the workspace …", "dim")], above=1))
         return Document("home", "Home", blocks)
     if contents.listings:
         _add_topics(blocks, contents)
@@ -88,10 +88,10 @@ def build_home_document(
     return Document("home", "Home", blocks)
 
 
-def _add_topics(blocks: list[Block], contents: LibrarySnapshot) -> None:
+def _add_topics(blocks: list[DocumentBlock], contents: LibrarySnapshot) -> None:
     total = sum(listing.visible_count for listing in contents.listings)
     count = f"{format_count(len(contents.listings), 'topic')}, {format_count(total, 'subject')}"
-    blocks.append(HeadBlock("topics", [("Topics", "h2")], [(count, "dim")], above=1))
+    blocks.append(HeadingBlock("topics", [("Topics", "h2")], [(count, "dim")], above=1))
     for listing in contents.listings:
         topic = listing.topic
         words: Spans = [(one_line(topic.name), "strong")]
@@ -99,41 +99,47 @@ def _add_topics(blocks: list[Block], contents: LibrarySnapshot) -> None:
             words.append((f"  {one_line(topic.introduction)}", "dim"))
         if not topic.enable:
             words.append(("  switched off", "warning"))
-        blocks.append(NoteBlock(f"topic:{topic.id}", words, lead=[("  ", "")], link=topic.id))
+        blocks.append(ParagraphBlock(f"topic:{topic.id}", words, lead=[("  ", "")], link=topic.id))
 
 
-def _add_first_topic(blocks: list[Block], contents: LibrarySnapshot, key: str) -> None:
+def _add_first_topic(blocks: list[DocumentBlock], contents: LibrarySnapshot, key: str) -> None:
     if contents.problems or any(line.startswith("topics") for line in contents.failures):
-        blocks.append(HeadBlock("topics", [("No topic can be read", "h2")], above=1))
-        blocks.append(NoteBlock("why", [("See below; kbtui reloads them when fixed.", "dim")]))
+        blocks.append(HeadingBlock("topics", [("No topic can be read", "h2")], above=1))
+        blocks.append(ParagraphBlock("why", [("See below; kbtui reloads them when fixed.", "dim")]))
         return
-    blocks.append(HeadBlock("topics", [("No topics yet", "h2")], above=1))
+    blocks.append(HeadingBlock("topics", [("No topics yet", "h2")], above=1))
     blocks.append(MarkdownBlock("first", FIRST_TOPIC))
     if key:
         offer: Spans = [("Press ", ""), (key, "key"), (" to create it (shows the file first).", "")]
-        blocks.append(NoteBlock("offer", offer, above=1))
+        blocks.append(ParagraphBlock("offer", offer, above=1))
 
 
-def _add_conversations(blocks: list[Block], contents: LibrarySnapshot, now: datetime) -> None:
+def _add_conversations(
+    blocks: list[DocumentBlock], contents: LibrarySnapshot, now: datetime
+) -> None:
     if not contents.conversations:
-        blocks.append(HeadBlock("talks", [("No conversations yet", "h2")], above=1))
+        blocks.append(HeadingBlock("talks", [("No conversations yet", "h2")], above=1))
         hint: Spans = [("They appear after your first `jp query`.", "dim")]
-        blocks.append(NoteBlock("no-talks", hint))
+        blocks.append(ParagraphBlock("no-talks", hint))
         return
     live = [info for info in contents.conversations if not info.archived]
     count = format_count(len(contents.conversations), "conversation")
-    blocks.append(HeadBlock("talks", [("Recent conversations", "h2")], [(count, "dim")], above=1))
+    blocks.append(
+        HeadingBlock("talks", [("Recent conversations", "h2")], [(count, "dim")], above=1)
+    )
     for info in sorted(live, key=get_activity_key)[:RECENT_CONVERSATIONS]:
         when = get_last_activity(info).astimezone(now.tzinfo)
         left: Spans = [(one_line(info.name), "" if info.title else "dim")]
         right: Spans = [(format_day(when.date(), now.date()), "dim")]
-        blocks.append(HeadBlock(f"talk:{info.id}", left, right, lead=[("  ", "")], link=info.ref))
+        blocks.append(
+            HeadingBlock(f"talk:{info.id}", left, right, lead=[("  ", "")], link=info.ref)
+        )
 
 
-def _add_problems(blocks: list[Block], problems: Sequence[object]) -> None:
+def _add_problems(blocks: list[DocumentBlock], problems: Sequence[object]) -> None:
     for number, problem in enumerate(problems):
         spans: Spans = [(f"! {one_line(str(problem))}", "error")]
-        blocks.append(NoteBlock(f"problem:{number}", spans, above=int(number == 0)))
+        blocks.append(ParagraphBlock(f"problem:{number}", spans, above=int(number == 0)))
 
 
 # topics and errors
@@ -160,12 +166,12 @@ def build_topic_document(listing: TopicListing, learn_text: str) -> Document:
         facts.append(("learned", [(one_line(", ".join(topic.learned)), "")]))
     if topic.disabled:
         facts.append(("disabled", [(one_line(", ".join(topic.disabled)), "")]))
-    blocks: list[Block] = [FactsBlock("facts", facts)]
+    blocks: list[DocumentBlock] = [FactTableBlock("facts", facts)]
     _add_problems(blocks, listing.problems)
     if topic.enable:
         head: Spans = [("What `learn` returns for this topic", "h2")]
         cost: Spans = [(format_cost(len(learn_text)), "dim")]
-        blocks.append(HeadBlock("learn", head, cost, above=1))
+        blocks.append(HeadingBlock("learn", head, cost, above=1))
         blocks.append(MarkdownBlock("listing", learn_text, above=1, lead=[("▎ ", "rule")]))
     badges: Spans = [] if topic.enable else [("switched off", "warning")]
     name = one_line(topic.name)
@@ -189,32 +195,35 @@ def build_help_document(
     """Return the help of the main screen, with the keys of the given scopes first."""
     order: list[Scope] = [*[s for s in scopes if s != "everywhere"], "moving", "everywhere"]
     order += [scope for scope in SCOPES if scope not in order]
-    blocks: list[Block] = []
+    blocks: list[DocumentBlock] = []
     for scope in order:
         heading: Spans = [(SCOPES[scope], "h2")]
-        blocks.append(HeadBlock(f"head:{scope}", heading, above=int(bool(blocks))))
-        blocks.append(FactsBlock(f"keys:{scope}", _list_keys(scope, keymap), name_role="key"))
+        blocks.append(HeadingBlock(f"head:{scope}", heading, above=int(bool(blocks))))
+        blocks.append(FactTableBlock(f"keys:{scope}", _list_keys(scope, keymap), name_role="key"))
     marks: Facts = [(sign, [(name, "")]) for name, (sign, _) in ENTRY_MARKS.items()]
     text = "While typing, letters are text. Esc returns to single-key commands."
     blocks += [
-        HeadBlock("head:marks", [("Marks in the library", "h2")], above=1),
-        FactsBlock("marks", marks),
-        NoteBlock("input", [(text, "dim")], above=1),
+        HeadingBlock("head:marks", [("Marks in the library", "h2")], above=1),
+        FactTableBlock("marks", marks),
+        ParagraphBlock("input", [(text, "dim")], above=1),
     ]
     return Document("help", "Help", blocks)
 
 
 def build_screen_help_document(
-    scope: Scope, notes: Sequence[str], keymap: Mapping[str, str], more: Sequence[Block] = ()
+    scope: Scope,
+    notes: Sequence[str],
+    keymap: Mapping[str, str],
+    more: Sequence[DocumentBlock] = (),
 ) -> Document:
     """Return the help of another screen: its keys, more blocks, and notes."""
-    blocks: list[Block] = [
-        HeadBlock("head", [(SCREENS[scope], "h2")]),
-        FactsBlock("keys", _list_keys(scope, keymap), name_role="key"),
+    blocks: list[DocumentBlock] = [
+        HeadingBlock("head", [(SCREENS[scope], "h2")]),
+        FactTableBlock("keys", _list_keys(scope, keymap), name_role="key"),
         *more,
     ]
     for number, text in enumerate(notes):
-        blocks.append(NoteBlock(f"note:{number}", [(text, "dim")], above=1))
+        blocks.append(ParagraphBlock(f"note:{number}", [(text, "dim")], above=1))
     return Document("help", "Help", blocks)
 
 
@@ -231,17 +240,17 @@ def _list_keys(scope: Scope, keymap: Mapping[str, str] | None) -> Facts:
 def build_explanation_document(explanation: Explanation, query: str) -> Document:
     """Return the page that explains the rank of a passage, or why it was not found."""
     what: Facts = [("Passage", [(explanation.ref, "")]), ("Query", [(one_line(query), "")])]
-    blocks: list[Block] = [
-        NoteBlock("title", [(one_line(explanation.title) or explanation.ref, "h1")]),
-        FactsBlock("what", what),
+    blocks: list[DocumentBlock] = [
+        ParagraphBlock("title", [(one_line(explanation.title) or explanation.ref, "h1")]),
+        FactTableBlock("what", what),
     ]
     if explanation.rank is not None:
         verdict: Spans = [(f"Rank {explanation.rank}", "strong")]
         verdict.append((f", combined score {explanation.score:.3f}", "dim"))
-        blocks.append(NoteBlock("rank", verdict, above=1))
+        blocks.append(ParagraphBlock("rank", verdict, above=1))
     for number, reason in enumerate(explanation.kept_out):
         spans: Spans = [(f"✕ {one_line(reason)}", "warning")]
-        blocks.append(NoteBlock(f"out:{number}", spans, above=int(not number)))
+        blocks.append(ParagraphBlock(f"out:{number}", spans, above=int(not number)))
     if explanation.chunk_id is not None:
         _add_legs(blocks, explanation)
     _add_terms(blocks, explanation)
@@ -249,7 +258,7 @@ def build_explanation_document(explanation: Explanation, query: str) -> Document
     return Document("explanation", "Why", blocks)
 
 
-def _add_legs(blocks: list[Block], explanation: Explanation) -> None:
+def _add_legs(blocks: list[DocumentBlock], explanation: Explanation) -> None:
     facts: Facts = []
     for leg, name in LEG_NAMES.items():
         result: LegRank = getattr(explanation, leg)
@@ -260,11 +269,11 @@ def _add_legs(blocks: list[Block], explanation: Explanation) -> None:
         if result.gives:
             spans.append((f", contributes {result.gives:.4f}", "dim"))
         facts.append((name, spans))
-    blocks.append(HeadBlock("head:legs", [("In each ranking", "h2")], above=1))
-    blocks.append(FactsBlock("legs", facts))
+    blocks.append(HeadingBlock("head:legs", [("In each ranking", "h2")], above=1))
+    blocks.append(FactTableBlock("legs", facts))
 
 
-def _add_terms(blocks: list[Block], explanation: Explanation) -> None:
+def _add_terms(blocks: list[DocumentBlock], explanation: Explanation) -> None:
     facts: Facts = [
         (
             f"{match.score:.2f}",
@@ -277,11 +286,11 @@ def _add_terms(blocks: list[Block], explanation: Explanation) -> None:
     if facts:
         more = len(explanation.matches) - TERMS_MOST
         right: Spans = [(f"{more} more", "dim")] if more > 0 else []
-        blocks.append(HeadBlock("head:words", [("Words", "h2")], right, above=1))
-        blocks.append(FactsBlock("words", facts))
+        blocks.append(HeadingBlock("head:words", [("Words", "h2")], right, above=1))
+        blocks.append(FactTableBlock("words", facts))
 
 
-def _add_embedded_text(blocks: list[Block], explanation: Explanation) -> None:
+def _add_embedded_text(blocks: list[DocumentBlock], explanation: Explanation) -> None:
     parts = explanation.embedded
     if parts is None:
         return
@@ -292,6 +301,6 @@ def _add_embedded_text(blocks: list[Block], explanation: Explanation) -> None:
         (f"+ {parts.neighbour_weight:g} ×", [("neighbour: ", "dim"), (one_line(text)[:200], "")])
         for text in parts.neighbours
     ]
-    blocks.append(HeadBlock("head:made", [("Text behind the embedding", "h2")], above=1))
-    blocks.append(NoteBlock("text", [(one_line(parts.text), "")]))
-    blocks.append(FactsBlock("made", facts, above=1))
+    blocks.append(HeadingBlock("head:made", [("Text behind the embedding", "h2")], above=1))
+    blocks.append(ParagraphBlock("text", [(one_line(parts.text), "")]))
+    blocks.append(FactTableBlock("made", facts, above=1))

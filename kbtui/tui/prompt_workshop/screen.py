@@ -11,25 +11,25 @@ from textual.widgets import Input
 from kbtui.knowledge.models import SubjectMark
 from kbtui.text import one_line
 from kbtui.tui.commands import make_scope_bindings
-from kbtui.tui.feature_screen import SplitScreen
 from kbtui.tui.framework.row_list import RowList
 from kbtui.tui.framework.styled_widget import plain_content
 from kbtui.tui.framework.text_widgets import LabeledInput, PaneInput, TextLine
 from kbtui.tui.library_pane import ENTRY_MARKS
-from kbtui.tui.reader.blocks import FactsBlock, HeadBlock
-from kbtui.tui.reader.document import format_count
-from kbtui.tui.workshop.controller import KbTomlWriter, WorkshopController
-from kbtui.tui.workshop.pages import make_change_page
-from kbtui.tui.workshop.pattern import PatternBar
-from kbtui.tui.workshop.prompt_state import find_mark_state, format_growth
-from kbtui.tui.workshop.tree import (
+from kbtui.tui.prompt_workshop.controller import KbTomlWriter, PromptWorkshopController
+from kbtui.tui.prompt_workshop.pattern_bar import PatternBar
+from kbtui.tui.prompt_workshop.preview_documents import make_change_page
+from kbtui.tui.prompt_workshop.prompt_state import find_mark_state, format_growth
+from kbtui.tui.prompt_workshop.subject_tree import (
     UNWRITTEN_SIGN,
     WHOLE_KEY,
-    TreeList,
+    SubjectTreeList,
     describe_node,
     format_totals,
     make_folder_key,
 )
+from kbtui.tui.reader.document import format_count
+from kbtui.tui.reader.document_blocks import FactTableBlock, HeadingBlock
+from kbtui.tui.secondary_screen import ListDetailScreen
 
 if TYPE_CHECKING:
     from textual.binding import BindingType
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     from kbtui.library import Library
     from kbtui.tui.framework.row_list import ListRow
     from kbtui.tui.framework.styled_text import Spans
-    from kbtui.tui.reader.blocks import Block
-    from kbtui.tui.workshop.pages import WorkshopPage
-    from kbtui.tui.workshop.pattern import PatternResult
-    from kbtui.tui.workshop.tree import TreeNode
+    from kbtui.tui.prompt_workshop.pattern_bar import PatternMatchResult
+    from kbtui.tui.prompt_workshop.preview_documents import DocumentWithCost
+    from kbtui.tui.prompt_workshop.subject_tree import SubjectTreeNode
+    from kbtui.tui.reader.document_blocks import DocumentBlock
 
 PAGE_DELAY = 0.06
 """Seconds that a row stays selected before its page is made."""
@@ -51,7 +51,7 @@ EXPAND_MOST = 40
 """Subjects up to which all topics are expanded at first."""
 
 
-class WorkshopScreen(SplitScreen):
+class PromptWorkshopScreen(ListDetailScreen):
     """Topics and subjects with their costs, the selected text, and a line to try patterns.
 
     Its result is whether anything was written. `reference` is selected at first. `written` is the
@@ -64,7 +64,7 @@ class WorkshopScreen(SplitScreen):
     AUTO_FOCUS = "#entries"
     BINDINGS: ClassVar[list[BindingType]] = [*make_scope_bindings("workshop")]
     DEFAULT_CSS = """
-    WorkshopScreen {
+    PromptWorkshopScreen {
         #listed, #detail { width: 1fr; }
         &.-stacked #panes { layout: vertical; }
         #particulars, #remark { height: 1; padding: 0 1; background: $background; }
@@ -78,8 +78,8 @@ class WorkshopScreen(SplitScreen):
 
     def __init__(self, library: Library, reference: str | None, written: list[TomlChange]) -> None:
         super().__init__(library)
-        self.controller = WorkshopController(self, self, library)
-        self.list = TreeList(self.controller.formatter)
+        self.controller = PromptWorkshopController(self, self, library)
+        self.list = SubjectTreeList(self.controller.formatter)
         self.pattern_bar = PatternBar()
         self.filter = LabeledInput("choose", "filter")
         self.writer = KbTomlWriter(
@@ -91,7 +91,7 @@ class WorkshopScreen(SplitScreen):
             on_error=self._on_write_error,
         )
         self.view = "learn"
-        self.page: WorkshopPage | None = None
+        self.page: DocumentWithCost | None = None
         self._first_reference = reference
         self._key_to_select: str | None = WHOLE_KEY
         self._page_timer: Timer | None = None
@@ -198,7 +198,7 @@ class WorkshopScreen(SplitScreen):
         self._key_to_select = None
         self._show_selected()
 
-    def show_pattern_result(self, result: PatternResult) -> None:
+    def show_pattern_result(self, result: PatternMatchResult) -> None:
         """Show the result of a tried pattern."""
         self.query_one("#remark").display = bool(result.text.strip())
         self.pattern_bar.show_result(result, result.cost.format_long())
@@ -210,7 +210,7 @@ class WorkshopScreen(SplitScreen):
         self.query_one("#listed", Vertical).border_subtitle = subtitle
         self.list.refresh()
 
-    def show_page(self, page: WorkshopPage) -> None:
+    def show_page(self, page: DocumentWithCost) -> None:
         """Show the page of the selected row, unless a change is shown."""
         if self.is_showing_change:
             return
@@ -222,7 +222,7 @@ class WorkshopScreen(SplitScreen):
                 outcome = format_growth(prompt_state.cost, page.cost) or "prompt size unchanged"
             self.pattern_bar.show_result(result, outcome)
 
-    def _show_page_now(self, page: WorkshopPage) -> None:
+    def _show_page_now(self, page: DocumentWithCost) -> None:
         before, self.page = self.page, page
         is_same = before is not None and before.document.key == page.document.key
         if is_same and before is not None and before.line == page.line:
@@ -313,7 +313,7 @@ class WorkshopScreen(SplitScreen):
             parent = make_folder_key(node.topic, f"{above}/") if above else f"topic:{node.topic}"
             self.list.select(parent)
 
-    def _branch_key(self, node: TreeNode) -> str | None:
+    def _branch_key(self, node: SubjectTreeNode) -> str | None:
         if node.kind == "topic":
             return f"topic:{node.topic}"
         return make_folder_key(node.topic, node.name) if node.kind == "folder" else None
@@ -523,14 +523,17 @@ class WorkshopScreen(SplitScreen):
 
     # help
 
-    def make_help_blocks(self) -> list[Block]:
+    def make_help_blocks(self) -> list[DocumentBlock]:
         """Return a table of the signs in the list."""
         names = ("pre-loaded", "disabled", "hidden")
         signs: list[tuple[str, Spans]] = [(ENTRY_MARKS[name][0], [(name, "")]) for name in names]
         signs.append((UNWRITTEN_SIGN, [("marked, not written yet", "")]))
         signs.append(("~", [("estimated from the file size", "")]))
         signs.append(("≈", [("characters on its left, estimated tokens on its right", "")]))
-        return [HeadBlock("head:signs", [("Signs", "h2")], above=1), FactsBlock("signs", signs)]
+        return [
+            HeadingBlock("head:signs", [("Signs", "h2")], above=1),
+            FactTableBlock("signs", signs),
+        ]
 
     def make_help_notes(self) -> tuple[str]:
         """Return how marks are written, with the keys that do."""

@@ -9,13 +9,13 @@ from urllib.parse import unquote
 
 from kbtui.refs import make_subject_ref
 from kbtui.text import one_line, strip_escape_sequences
-from kbtui.tui.reader.blocks import TextBlock
+from kbtui.tui.reader.document_blocks import TextBlock
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from kbtui.refs import Ref
-    from kbtui.tui.reader.document_view import Viewport
+    from kbtui.tui.reader.document_view import DocumentViewport
 
 _BARE_ADDRESS = re.compile(r"https?://[^\s<>\"'`)\]}]+")
 _TRAILING_PUNCTUATION = ".,;:!?"
@@ -25,7 +25,7 @@ OPENABLE_SUFFIXES = {
 """Suffixes of files that the system's program may open; other files might be executed."""
 
 
-class Link(NamedTuple):
+class DocumentLink(NamedTuple):
     """A link: its text, and its address as written."""
 
     text: str
@@ -37,7 +37,9 @@ class Link(NamedTuple):
         return self.href.lower().startswith(("http://", "https://"))
 
 
-def find_links(text: str, references: dict[str, dict[str, str]] | None = None) -> list[Link]:
+def find_links(
+    text: str, references: dict[str, dict[str, str]] | None = None
+) -> list[DocumentLink]:
     """Return the links of a Markdown text in order, with bare addresses.
 
     Addresses in control sequences are left out, because the reader does not show them.
@@ -45,7 +47,7 @@ def find_links(text: str, references: dict[str, dict[str, str]] | None = None) -
     from markdown_it import MarkdownIt
 
     text = strip_escape_sequences(text)
-    found: list[Link] = []
+    found: list[DocumentLink] = []
     tokens = MarkdownIt("commonmark").enable("table").parse(text, {"references": references or {}})
     for token in tokens:
         href, words = None, ""
@@ -53,10 +55,12 @@ def find_links(text: str, references: dict[str, dict[str, str]] | None = None) -
             if child.type == "link_open":
                 href, words = str(child.attrGet("href") or ""), ""
             elif child.type == "link_close" and href:
-                found.append(Link(one_line(words) or href, href))
+                found.append(DocumentLink(one_line(words) or href, href))
                 href = None
             elif child.type == "image":
-                found.append(Link(f"image: {one_line(child.content)}", str(child.attrGet("src"))))
+                found.append(
+                    DocumentLink(f"image: {one_line(child.content)}", str(child.attrGet("src")))
+                )
             elif href is not None:
                 words += child.content
             elif child.content:
@@ -66,12 +70,12 @@ def find_links(text: str, references: dict[str, dict[str, str]] | None = None) -
     return list(dict.fromkeys(found))
 
 
-def _find_bare_addresses(text: str) -> list[Link]:
+def _find_bare_addresses(text: str) -> list[DocumentLink]:
     addresses = (match[0].rstrip(_TRAILING_PUNCTUATION) for match in _BARE_ADDRESS.finditer(text))
-    return [Link(address, address) for address in addresses]
+    return [DocumentLink(address, address) for address in addresses]
 
 
-def find_links_at_cursor(viewport: Viewport) -> list[Link]:
+def find_links_at_cursor(viewport: DocumentViewport) -> list[DocumentLink]:
     """Return the links on the current line, or else those of its paragraph."""
     document, line = viewport.document, viewport.current_line
     if not document.blocks or line is None:

@@ -10,9 +10,9 @@ from kbtui.library.diagnostics import AREAS, Finding, run_diagnostics
 from kbtui.refs import parse_ref
 from kbtui.text import one_line
 from kbtui.tui.commands import make_scope_bindings
-from kbtui.tui.feature_screen import FeatureScreen
-from kbtui.tui.reader.blocks import HeadBlock, NoteBlock
 from kbtui.tui.reader.document import Document, format_count
+from kbtui.tui.reader.document_blocks import HeadingBlock, ParagraphBlock
+from kbtui.tui.secondary_screen import SecondaryScreen
 
 if TYPE_CHECKING:
     from textual.binding import BindingType
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from kbtui.library import Library
     from kbtui.library.diagnostics import FindingState
     from kbtui.tui.framework.styled_text import MatchHighlight, Spans, StyledLine
-    from kbtui.tui.reader.blocks import Block
+    from kbtui.tui.reader.document_blocks import DocumentBlock
 
 STATE_SIGNS = {"ok": ("✓ ", "inserted"), "note": ("· ", "warning"), "wrong": ("! ", "error")}
 STATE_NOUNS = {"wrong": "error", "note": "note"}
 
 
 @dataclass(slots=True, eq=False)
-class FindingBlock(NoteBlock):
+class DoctorFindingBlock(ParagraphBlock):
     """A finding: the sign of its state, and its text."""
 
     state: FindingState
@@ -35,7 +35,7 @@ class FindingBlock(NoteBlock):
     def layout(self, width: int, found: MatchHighlight | None, opened: bool) -> list[StyledLine]:
         """Wrap the text, with the sign on the first line and the others indented."""
         sign = STATE_SIGNS[self.state]
-        lines = NoteBlock.layout(self, max(8, width - len(sign[0])), found, opened)
+        lines = ParagraphBlock.layout(self, max(8, width - len(sign[0])), found, opened)
         for number, line in enumerate(lines):
             line.spans.insert(0, (" " * len(sign[0]), "") if number else sign)
         return lines
@@ -43,7 +43,7 @@ class FindingBlock(NoteBlock):
 
 def build_doctor_document(findings: list[Finding], checking: str | None) -> Document:
     """Return the findings by area, errors first; `checking` is the area being checked now."""
-    blocks: list[Block] = []
+    blocks: list[DocumentBlock] = []
     for area in AREAS:
         own = [finding for finding in findings if finding.area == area]
         if not own and area != checking:
@@ -51,14 +51,14 @@ def build_doctor_document(findings: list[Finding], checking: str | None) -> Docu
         counts = ", ".join(_format_counts(own))
         right: Spans = [(counts, "dim")] if counts else []
         heading: Spans = [(area.capitalize(), "h2")]
-        blocks.append(HeadBlock(f"head:{area}", heading, right, above=int(bool(blocks))))
+        blocks.append(HeadingBlock(f"head:{area}", heading, right, above=int(bool(blocks))))
         own.sort(key=lambda finding: ("ok", "wrong", "note").index(finding.state))
         for finding in own:
             spans: Spans = [(one_line(finding.message), "dim" if finding.state == "ok" else "")]
             key = f"{area}:{finding.message}"
-            blocks.append(FindingBlock(key, spans, finding.state, link=finding.ref))
+            blocks.append(DoctorFindingBlock(key, spans, finding.state, link=finding.ref))
         if area == checking:
-            blocks.append(NoteBlock(f"checking:{area}", [("… checking", "dim")]))
+            blocks.append(ParagraphBlock(f"checking:{area}", [("… checking", "dim")]))
     return Document("doctor", "Doctor", blocks)
 
 
@@ -67,7 +67,7 @@ def _format_counts(findings: list[Finding]) -> list[str]:
     return [format_count(count, STATE_NOUNS[state]) for state, count in counts.items() if count]
 
 
-class DoctorScreen(FeatureScreen):
+class DoctorScreen(SecondaryScreen):
     """Shows findings while the checks run; returns the reference that the user opens."""
 
     HEADING = "Doctor"
@@ -149,7 +149,7 @@ class DoctorScreen(FeatureScreen):
     def action_next(self, step: int) -> None:
         """Go to the next error or note, or with a negative `step` to the previous one."""
         self.go_to_block(
-            step, lambda block: isinstance(block, FindingBlock) and block.state != "ok"
+            step, lambda block: isinstance(block, DoctorFindingBlock) and block.state != "ok"
         )
 
     def action_open(self) -> None:

@@ -9,13 +9,13 @@ from textual.containers import Horizontal, Vertical
 
 from kbtui.errors import describe_error
 from kbtui.tui.commands import find_key_label, list_commands
+from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.command import format_command_hints
 from kbtui.tui.framework.dialogs import ConfirmDialog
 from kbtui.tui.framework.styled_widget import ALWAYS_AVAILABLE_ACTIONS, StyledScreen, plain_content
 from kbtui.tui.framework.text_widgets import MessageLine, TextLine
-from kbtui.tui.framework.workers import LatestOnlyWorker
-from kbtui.tui.pages import build_screen_help_document
-from kbtui.tui.reader.document_view import DocumentView, PageScreen
+from kbtui.tui.home_and_help_pages import build_screen_help_document
+from kbtui.tui.reader.document_view import DocumentOverlayScreen, DocumentView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from kbtui.library import Library
     from kbtui.tui.commands import Scope
     from kbtui.tui.framework.styled_text import Spans
-    from kbtui.tui.reader.blocks import Block
     from kbtui.tui.reader.document import Document
+    from kbtui.tui.reader.document_blocks import DocumentBlock
 
 
-class FeatureScreen(StyledScreen):
+class SecondaryScreen(StyledScreen):
     """A screen with one page. Its result is a reference to open, or None."""
 
     HEADING: ClassVar[str]
@@ -38,7 +38,7 @@ class FeatureScreen(StyledScreen):
     NOTES: ClassVar[Sequence[str]] = ()
     """Remarks at the end of the help page."""
     DEFAULT_CSS = """
-    FeatureScreen {
+    SecondaryScreen {
         #totals { height: 1; padding: 0 1; background: $background; }
         #keys { height: 1; padding: 0 1; background: $surface; }
     }
@@ -107,7 +107,7 @@ class FeatureScreen(StyledScreen):
         commands = list_commands(self.SCOPE, keymap=self.configured_keys)
         bar.set_text(format_command_hints(commands, bar.content_size.width, self.offers))
 
-    def make_help_blocks(self) -> Sequence[Block]:
+    def make_help_blocks(self) -> Sequence[DocumentBlock]:
         """Return blocks of the help page between keys and notes."""
         return ()
 
@@ -119,7 +119,7 @@ class FeatureScreen(StyledScreen):
         """Show the help page."""
         blocks, notes = self.make_help_blocks(), self.make_help_notes()
         page = build_screen_help_document(self.SCOPE, notes, self.configured_keys, blocks)
-        self.app.push_screen(PageScreen("Help", page))
+        self.app.push_screen(DocumentOverlayScreen("Help", page))
 
     # messages
 
@@ -155,7 +155,7 @@ class FeatureScreen(StyledScreen):
             self.reader.show_document(document)
 
     def go_to_block(
-        self, step: int, is_wanted: Callable[[Block], bool], lead: int | None = None
+        self, step: int, is_wanted: Callable[[DocumentBlock], bool], lead: int | None = None
     ) -> None:
         """Go to the next wanted block of the page, or to the previous one if `step` is negative."""
         port = self.reader.viewport
@@ -173,7 +173,7 @@ class FeatureScreen(StyledScreen):
             self.dismiss(None)
 
 
-class SplitScreen(FeatureScreen):
+class ListDetailScreen(SecondaryScreen):
     """A screen with a list on the left and the selected item on the right.
 
     A narrow terminal shows one of them at a time.
@@ -181,7 +181,7 @@ class SplitScreen(FeatureScreen):
 
     HORIZONTAL_BREAKPOINTS = [(0, "-slim"), (110, "-broad")]  # noqa: RUF012
     DEFAULT_CSS = """
-    SplitScreen {
+    ListDetailScreen {
         #listed { width: 5fr; }
         #detail { width: 3fr; }
         &.-slim #detail { display: none; width: 1fr; }

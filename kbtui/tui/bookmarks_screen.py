@@ -12,12 +12,12 @@ from kbtui.errors import KbtuiError
 from kbtui.refs import parse_ref
 from kbtui.text import one_line
 from kbtui.tui.commands import find_key_label
+from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.command import format_key_hints
-from kbtui.tui.framework.dialogs import LineDialog
+from kbtui.tui.framework.dialogs import TextInputDialog
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_widget import StyledScreen
 from kbtui.tui.framework.text_widgets import TextLine
-from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.navigation_target import make_target
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class BookmarksScreen(StyledScreen):
                         lambda: self._userdata.save_bookmark(mark.ref, mark.title, note)
                     )
 
-            self.app.push_screen(LineDialog(f"Note on {mark.ref}", mark.note), save)
+            self.app.push_screen(TextInputDialog(f"Note on {mark.ref}", mark.note), save)
 
     def action_remove(self) -> None:
         """Remove the selected bookmark."""

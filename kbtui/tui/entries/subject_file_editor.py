@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from textual.app import SuspendNotSupported
 
 from kbtui.errors import KbtuiError, UsageError, describe_error
+from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.dialogs import ConfirmDialog, FormDialog, FormField, FormValues
-from kbtui.tui.framework.workers import LatestOnlyWorker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 TYPE_HELP = "note, rule, pattern, reference, decision, or a word of your own"
 
 
-class EntryWriter:
+class SubjectFileEditor:
     """Creates, changes and removes subject files for a screen.
 
     `show_message` gets a text and a role; `on_written` gets the reference of a subject that was

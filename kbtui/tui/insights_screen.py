@@ -9,12 +9,12 @@ from kbtui.dates import format_iso_day
 from kbtui.refs import parse_ref
 from kbtui.text import one_line
 from kbtui.tui.commands import find_key_label, make_scope_bindings
-from kbtui.tui.entries.editor import EntryWriter
-from kbtui.tui.feature_screen import FeatureScreen
+from kbtui.tui.entries.subject_file_editor import SubjectFileEditor
+from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.styled_text import MatchHighlight, StyledLine
-from kbtui.tui.framework.workers import LatestOnlyWorker
-from kbtui.tui.reader.blocks import HeadBlock, NoteBlock
 from kbtui.tui.reader.document import Document, format_count
+from kbtui.tui.reader.document_blocks import HeadingBlock, ParagraphBlock
+from kbtui.tui.secondary_screen import SecondaryScreen
 from kbtui.userdata import UserData
 from kbtui.userdata.insights import draw_day_chart
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kbtui.dates import Clock
     from kbtui.library import Library
     from kbtui.tui.framework.styled_text import Spans
-    from kbtui.tui.reader.blocks import Block
+    from kbtui.tui.reader.document_blocks import DocumentBlock
     from kbtui.userdata.insights import EntryUse, Insights
     from kbtui.userdata.query_log import LoggedQuery
 
@@ -42,14 +42,14 @@ ORIGIN_LABELS = {
 
 
 @dataclass(slots=True, eq=False)
-class GapBlock(HeadBlock):
+class UnansweredQueryBlock(HeadingBlock):
     """A query without a good match; the query becomes the title of a new entry."""
 
     query: str = ""
 
 
 @dataclass(slots=True, eq=False)
-class ChartBlock(NoteBlock):
+class DailyActivityChartBlock(ParagraphBlock):
     """A chart of the searches and citations of each day, as wide as the page."""
 
     insights: Insights | None = None
@@ -72,7 +72,7 @@ def build_insights_document(found: Insights, create_key: str = "Enter") -> Docum
     searches, stale_days = found.searches, format_count(found.stale_days, "day")
     create_hint = f"{create_key} creates the entry" if create_key else ""
     days = format_count(found.days, "day")
-    blocks: list[Block] = [
+    blocks: list[DocumentBlock] = [
         *_make_list_section("top", "Top queries", map(_make_query_line, searches.top), len(searches.top)),
         *_make_list_section(
             "gap", "Queries without a good match", map(_make_gap_line, searches.gaps), len(searches.gaps), create_hint
@@ -82,26 +82,30 @@ def build_insights_document(found: Insights, create_key: str = "Enter") -> Docum
         *_make_list_section(
             "stale", f"Cited, unchanged for {stale_days}", map(_make_cited_line, found.stale), len(found.stale)
         ),
-        HeadBlock("chart", [("By day", "h2")], [(f"last {days}", "dim")], above=1),
-        ChartBlock("days", [], insights=found),
+        HeadingBlock("chart", [("By day", "h2")], [(f"last {days}", "dim")], above=1),
+        DailyActivityChartBlock("days", [], insights=found),
     ]  # fmt: skip
     return Document("insights", f"The last {days}", blocks)
 
 
 def _make_list_section(
-    name: str, heading: str, lines: Iterable[tuple[str, Block]], count: int, hint: str = ""
-) -> list[Block]:
+    name: str, heading: str, lines: Iterable[tuple[str, DocumentBlock]], count: int, hint: str = ""
+) -> list[DocumentBlock]:
     """Make a heading, with a count or a hint on its right, and the lines of a list."""
     right: Spans = [(hint or f"{count:,}", "key" if hint else "dim")] if count else []
     above = int(name != "top")
-    blocks: list[Block] = [HeadBlock(f"head:{name}", [(heading, "h2")], right, above=above)]
+    blocks: list[DocumentBlock] = [
+        HeadingBlock(f"head:{name}", [(heading, "h2")], right, above=above)
+    ]
     for key, block in lines:
         block.key = f"{name}:{key}"
         blocks.append(block)
     if len(blocks) == 1:
-        blocks.append(NoteBlock(f"none:{name}", [("  none", "dim")]))
+        blocks.append(ParagraphBlock(f"none:{name}", [("  none", "dim")]))
     elif name == "never" and count > len(blocks) - 1:
-        blocks.append(NoteBlock("never-more", [(f"  and {count - len(blocks) + 1:,} more", "dim")]))
+        blocks.append(
+            ParagraphBlock("never-more", [(f"  and {count - len(blocks) + 1:,} more", "dim")])
+        )
     return blocks
 
 
@@ -109,32 +113,34 @@ def _format_count_cell(number: int) -> Spans:
     return [(f"{number:>5,}  ", "number")]
 
 
-def _make_query_line(query: LoggedQuery) -> tuple[str, Block]:
+def _make_query_line(query: LoggedQuery) -> tuple[str, DocumentBlock]:
     right: Spans = [(f"{query.results:,} found", "dim" if query.results else "warning")]
     left: Spans = [*_format_count_cell(query.times), (one_line(query.query), "")]
-    return query.query, HeadBlock("", left, right)
+    return query.query, HeadingBlock("", left, right)
 
 
-def _make_gap_line(query: LoggedQuery) -> tuple[str, Block]:
+def _make_gap_line(query: LoggedQuery) -> tuple[str, DocumentBlock]:
     left: Spans = [*_format_count_cell(query.times), (one_line(query.query), "")]
-    return query.query, GapBlock("", left, [("create an entry", "link")], query=query.query)
+    return query.query, UnansweredQueryBlock(
+        "", left, [("create an entry", "link")], query=query.query
+    )
 
 
-def _make_cited_line(use: EntryUse) -> tuple[str, Block]:
+def _make_cited_line(use: EntryUse) -> tuple[str, DocumentBlock]:
     return _make_entry_line(use, _format_count_cell(use.cites))
 
 
-def _make_uncited_line(use: EntryUse) -> tuple[str, Block]:
+def _make_uncited_line(use: EntryUse) -> tuple[str, DocumentBlock]:
     return _make_entry_line(use, [("       ", "")])
 
 
-def _make_entry_line(use: EntryUse, count: Spans) -> tuple[str, Block]:
+def _make_entry_line(use: EntryUse, count: Spans) -> tuple[str, DocumentBlock]:
     left: Spans = [*count, (one_line(use.title), ""), (f"  {one_line(use.ref)}", "dim")]
     right: Spans = [(f"changed {format_iso_day(use.changed)}", "dim")]
-    return use.ref, HeadBlock("", left, right, link=use.ref)
+    return use.ref, HeadingBlock("", left, right, link=use.ref)
 
 
-class InsightsScreen(FeatureScreen):
+class InsightsScreen(SecondaryScreen):
     """The insights of this workspace. Its result is the reference to open, or None."""
 
     HEADING = "Insights"
@@ -148,7 +154,7 @@ class InsightsScreen(FeatureScreen):
     def __init__(self, library: Library, clock: Clock) -> None:
         super().__init__(library)
         self.insights: Insights | None = None
-        self.writer = EntryWriter(self, library, self.show_message, self._on_entry_written)
+        self.writer = SubjectFileEditor(self, library, self.show_message, self._on_entry_written)
         self._clock = clock
         self._days = PERIODS[0]
         self._hidden = False
@@ -223,7 +229,7 @@ class InsightsScreen(FeatureScreen):
         if not port.document.blocks:
             return
         block = port.document.blocks[port.cursor.block]
-        if isinstance(block, GapBlock):
+        if isinstance(block, UnansweredQueryBlock):
             self.writer.create_entry(" ".join(block.query.split()))
         elif block.link:
             # The entry exists, so a colon in its name does not start a line number.

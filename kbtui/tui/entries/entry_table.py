@@ -11,8 +11,8 @@ from kbtui.dates import format_iso_day
 from kbtui.index.entry_query import EntryFilter, EntryPage, EntryRow, list_entries
 from kbtui.library.index_access import Cancellation, current_cancellation
 from kbtui.text import count_columns, cut_to_width, one_line
+from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.row_list import RowList
-from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.reader.document import format_size
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ STATUS_SIGNS = {"ready": ("●", "inserted"), "pending": ("◌", "warning"), "er
 
 
 @dataclass
-class LoadedEntries:
+class LoadedEntryRows:
     """The rows read so far, and the newest page, which has the totals."""
 
     wanted: EntryFilter
@@ -47,7 +47,7 @@ class LoadedEntries:
         return self.page.cursor is not None
 
 
-class EntryPager:
+class EntryPageLoader:
     """Reads pages of entries in a thread; `on_loaded` gets all rows read so far."""
 
     def __init__(
@@ -55,14 +55,14 @@ class EntryPager:
         owner: MessagePump,
         library: Library,
         clock: Clock,
-        on_loaded: Callable[[LoadedEntries], None],
+        on_loaded: Callable[[LoadedEntryRows], None],
         on_error: Callable[[Exception], None],
     ) -> None:
         self._library, self._clock = library, clock
         self._on_loaded, self._on_error = on_loaded, on_error
         self._worker = LatestOnlyWorker(owner, cancellation=Cancellation)
         self._is_reading = False
-        self.loaded: LoadedEntries | None = None
+        self.loaded: LoadedEntryRows | None = None
 
     def is_waiting_for(self, wanted: EntryFilter) -> bool:
         """Whether the first entries that pass a filter are still being read."""
@@ -80,15 +80,15 @@ class EntryPager:
         if self.loaded is not None and self.loaded.has_more and not self._is_reading:
             self._submit(self.loaded.wanted, self.loaded, least)
 
-    def _submit(self, wanted: EntryFilter, before: LoadedEntries | None, least: int) -> None:
+    def _submit(self, wanted: EntryFilter, before: LoadedEntryRows | None, least: int) -> None:
         self._is_reading = True
         self._worker.submit(
             lambda: self._read_pages(wanted, before, least), self._set_loaded, self._report_error
         )
 
     def _read_pages(
-        self, wanted: EntryFilter, before: LoadedEntries | None, least: int
-    ) -> LoadedEntries:
+        self, wanted: EntryFilter, before: LoadedEntryRows | None, least: int
+    ) -> LoadedEntryRows:
         """Read `least` rows after those of `before`; called in a thread."""
         library, call = self._library, current_cancellation()
         rows = list(before.rows) if before else []
@@ -109,9 +109,9 @@ class EntryPager:
             rows += page.entries
             cursor = page.cursor
             if cursor is None or len(rows) >= goal:
-                return LoadedEntries(wanted, rows, page)
+                return LoadedEntryRows(wanted, rows, page)
 
-    def _set_loaded(self, loaded: LoadedEntries) -> None:
+    def _set_loaded(self, loaded: LoadedEntryRows) -> None:
         self._is_reading = False
         self.loaded = loaded
         self._on_loaded(loaded)
@@ -121,7 +121,7 @@ class EntryPager:
         self._on_error(error)
 
 
-class Column(NamedTuple):
+class EntryTableColumn(NamedTuple):
     """A column on the right; shown in a table of at least `min_width` cells."""
 
     name: str
@@ -137,11 +137,11 @@ class Column(NamedTuple):
 
 
 COLUMNS = (
-    Column("type", 12, False, 86),
-    Column("changed", 10, False, 58),
-    Column("passages", 8, True, 96),
-    Column("size", 6, True, 104),
-    Column("cited 30d", 9, True, 0),
+    EntryTableColumn("type", 12, False, 86),
+    EntryTableColumn("changed", 10, False, 58),
+    EntryTableColumn("passages", 8, True, 96),
+    EntryTableColumn("size", 6, True, 104),
+    EntryTableColumn("cited 30d", 9, True, 0),
 )
 """The minimum widths leave at least 48 cells for titles."""
 
@@ -153,13 +153,13 @@ class EntryTable(RowList):
         super().__init__("entries")
         self.empty_text = [("Reading the entries …", "dim")]
 
-    class EndRequested(Message):
+    class LastEntryRequested(Message):
         """The user wants to go to the last entry, which may not be read yet."""
 
     def action_bottom(self) -> None:
         """Go to the last entry."""
         super().action_bottom()
-        self.post_message(self.EndRequested())
+        self.post_message(self.LastEntryRequested())
 
     @property
     def entry(self) -> EntryRow | None:

@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kbtui.errors import KbtuiError, NothingFound, describe_error
 from kbtui.text import one_line
-from kbtui.tui.framework.gc_tuning import pause_gc
-from kbtui.tui.framework.workers import LatestOnlyWorker
+from kbtui.tui.framework.background_workers import LatestOnlyWorker
+from kbtui.tui.framework.garbage_collection import pause_gc
+from kbtui.tui.home_and_help_pages import (
+    build_home_document,
+    build_problem_document,
+    build_topic_document,
+)
 from kbtui.tui.library_snapshot import TopicListing
 from kbtui.tui.navigation_target import HOME, make_target
-from kbtui.tui.pages import build_home_document, build_problem_document, build_topic_document
-from kbtui.tui.reader.blocks import TextBlock
+from kbtui.tui.reader.document_blocks import TextBlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -68,7 +72,7 @@ class NavigationHistory:
         return self.targets[self.at]
 
 
-class Navigator:
+class DocumentNavigator:
     """Decides what the reader shows.
 
     `on_opened(document, target, is_reload)` is called with everything that is shown;
@@ -353,7 +357,7 @@ def _make_subject_document(library: Library, ref: Ref, view: str) -> Document:
     return document
 
 
-class ReferenceNavigator:
+class TypedReferenceOpener:
     """Opens what a typed reference names, after looking it up in a thread."""
 
     def __init__(
@@ -398,14 +402,14 @@ class ReferenceNavigator:
         return make_target(self._library.locate(text))
 
 
-class MainContext(NamedTuple):
+class MainScreenContext(NamedTuple):
     """What all controllers of the main screen use."""
 
     screen: StyledScreen
     library: Library
     panes: PaneLayout
     status: StatusBar
-    navigator: Navigator
-    references: ReferenceNavigator
+    navigator: DocumentNavigator
+    references: TypedReferenceOpener
     open_target: Callable[[NavigationTarget], None]
     """Shows a target and focuses the reader."""

@@ -20,8 +20,8 @@ from kbtui.tui.commands import find_key_label
 from kbtui.tui.framework.styled_text import cell_width, truncate_spans
 from kbtui.tui.framework.styled_widget import configured_keys
 from kbtui.tui.framework.text_widgets import PaneInput, TextLine
+from kbtui.tui.prompt_workshop.prompt_state import NO_COST, PromptCost
 from kbtui.tui.reader.document import format_count
-from kbtui.tui.workshop.prompt_state import NO_COST, Cost
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
     from kbtui.knowledge import Knowledge
     from kbtui.tui.framework.styled_text import Spans
-    from kbtui.tui.workshop.prompt_state import SubjectCosts
+    from kbtui.tui.prompt_workshop.prompt_state import SubjectCosts
 
 
 FLAGS = ("-k", "--knowledge")
 
 
 @dataclass(frozen=True)
-class PatternWord:
+class WordAtPosition:
     """A word of the input without its quotes; `at` is its start in the input."""
 
     text: str
@@ -46,7 +46,7 @@ class PatternWord:
 
 
 @dataclass(frozen=True)
-class PatternRemark:
+class PatternProblem:
     """A remark about character `at` of the input; an error if the input cannot be used."""
 
     message: str
@@ -56,7 +56,7 @@ class PatternRemark:
 
 
 @dataclass(frozen=True)
-class PatternResult:
+class PatternMatchResult:
     """A tried pattern: a call of `learn`, or what `-k` would pre-load.
 
     `matches` are pairs of topic and slug. `cost` is theirs, an estimate until the text is made.
@@ -67,8 +67,8 @@ class PatternResult:
     patterns: tuple[str, ...] = ()
     preloads: tuple[str, ...] = ()
     matches: tuple[tuple[str, str], ...] = ()
-    cost: Cost = NO_COST
-    remark: PatternRemark | None = None
+    cost: PromptCost = NO_COST
+    remark: PatternProblem | None = None
 
     @property
     def is_usable(self) -> bool:
@@ -85,7 +85,7 @@ class PatternResult:
 
 def try_pattern(
     text: str, knowledge: Knowledge, costs: SubjectCosts, selected: str | None
-) -> PatternResult:
+) -> PatternMatchResult:
     """Parse and match an input; `selected` is the topic of a pattern that names none."""
     try:
         words = list(_split_words(text))
@@ -93,16 +93,16 @@ def try_pattern(
             return _try_preloads(text, words, knowledge, costs)
         return _try_learn(text, words, knowledge, costs, selected)
     except _PatternError as error:
-        return PatternResult(text, remark=error.remark)
+        return PatternMatchResult(text, remark=error.remark)
 
 
 class _PatternError(Exception):
     def __init__(self, message: str, at: int, hint: str | None = None) -> None:
         super().__init__(message)
-        self.remark = PatternRemark(message, at, hint)
+        self.remark = PatternProblem(message, at, hint)
 
 
-def _split_words(text: str) -> Iterator[PatternWord]:
+def _split_words(text: str) -> Iterator[WordAtPosition]:
     """Split at spaces outside of quotes. `shlex.split` does the same but gives no positions."""
     position, size = 0, len(text)
     while position < size:
@@ -120,7 +120,7 @@ def _split_words(text: str) -> Iterator[PatternWord]:
             else:
                 parts += text[position]
                 position += 1
-        yield PatternWord(parts, start)
+        yield WordAtPosition(parts, start)
 
 
 def _is_flag(word: str) -> bool:
@@ -132,17 +132,17 @@ def _is_flag(word: str) -> bool:
 
 def _try_learn(
     text: str,
-    words: list[PatternWord],
+    words: list[WordAtPosition],
     knowledge: Knowledge,
     costs: SubjectCosts,
     selected: str | None,
-) -> PatternResult:
+) -> PatternMatchResult:
     if not words:
-        return PatternResult(text)
+        return PatternMatchResult(text)
     name, patterns = _find_topic(words, knowledge, selected)
     globs = tuple(word.text for word in patterns)
     slugs = knowledge.slugs(name, list(globs) or None)
-    return PatternResult(
+    return PatternMatchResult(
         text,
         topic=name,
         patterns=globs,
@@ -153,8 +153,8 @@ def _try_learn(
 
 
 def _find_topic(
-    words: list[PatternWord], knowledge: Knowledge, selected: str | None
-) -> tuple[str, list[PatternWord]]:
+    words: list[WordAtPosition], knowledge: Knowledge, selected: str | None
+) -> tuple[str, list[WordAtPosition]]:
     """Return the topic that `TOPIC/GLOB` names, or the selected one, and the patterns in it."""
     name: str | None = None
     patterns = []
@@ -168,7 +168,7 @@ def _find_topic(
             raise _PatternError("`learn` takes one topic at a time", word.at, advice)
         name = first
         if rest:
-            patterns.append(PatternWord(rest, word.at + len(first) + 1))
+            patterns.append(WordAtPosition(rest, word.at + len(first) + 1))
     found = knowledge.topics.get(name or selected or "")
     if found is None:
         topics = ", ".join(topic.id for topic in knowledge.topics.values() if topic.enable)
@@ -185,8 +185,8 @@ def _find_topic(
 
 
 def _try_preloads(
-    text: str, words: list[PatternWord], knowledge: Knowledge, costs: SubjectCosts
-) -> PatternResult:
+    text: str, words: list[WordAtPosition], knowledge: Knowledge, costs: SubjectCosts
+) -> PatternMatchResult:
     values = list(_parse_flag_values(words))
     matches: dict[tuple[str, str], None] = {}
     remark, cost = None, NO_COST
@@ -204,15 +204,15 @@ def _try_preloads(
         ]
         matches.update(((name, slug), None) for slug in slugs)
         cost = cost.add(costs.total(name, slugs))
-        word = PatternWord(pattern, value.at + len(name) + 1)
+        word = WordAtPosition(pattern, value.at + len(name) + 1)
         remark = remark or _check_patterns(knowledge, name, [word])
         if remark is None and not slugs:
-            remark = PatternRemark("all of these are already pre-loaded", word.at, is_error=False)
+            remark = PatternProblem("all of these are already pre-loaded", word.at, is_error=False)
     preloads = tuple(value.text for value in values)
-    return PatternResult(text, None, (), preloads, tuple(matches), cost, remark)
+    return PatternMatchResult(text, None, (), preloads, tuple(matches), cost, remark)
 
 
-def _parse_flag_values(words: list[PatternWord]) -> Iterator[PatternWord]:
+def _parse_flag_values(words: list[WordAtPosition]) -> Iterator[WordAtPosition]:
     """Yield the values of flags: `-k VALUE`, `-kVALUE`, `-k=VALUE`, `--knowledge=VALUE`."""
     rest = iter(words)
     for word in rest:
@@ -223,9 +223,9 @@ def _parse_flag_values(words: list[PatternWord]) -> Iterator[PatternWord]:
                 raise _PatternError(f"{text} needs a value", word.at, "write TOPIC/GLOB after it")
             yield value
         elif text.startswith("--knowledge="):
-            yield PatternWord(text.removeprefix("--knowledge="), word.at + len("--knowledge="))
+            yield WordAtPosition(text.removeprefix("--knowledge="), word.at + len("--knowledge="))
         elif text.startswith("-k"):
-            yield PatternWord(text[2:].removeprefix("="), word.at + 2)
+            yield WordAtPosition(text[2:].removeprefix("="), word.at + 2)
         else:
             raise _PatternError(
                 "a pattern without -k among -k values", word.at, "write -k before it"
@@ -233,20 +233,20 @@ def _parse_flag_values(words: list[PatternWord]) -> Iterator[PatternWord]:
 
 
 def _check_patterns(
-    knowledge: Knowledge, topic: str, patterns: list[PatternWord]
-) -> PatternRemark | None:
+    knowledge: Knowledge, topic: str, patterns: list[WordAtPosition]
+) -> PatternProblem | None:
     """Return a remark about the first pattern that matches nothing or has an unclosed `[`."""
     resolved = knowledge.resolve(topic)
     for word in patterns:
         pattern = word.text
         if len(pattern) > MAX_PATTERN_CHARACTERS:
-            return PatternRemark(f"longer than any slug: {len(pattern):,} characters", word.at)
+            return PatternProblem(f"longer than any slug: {len(pattern):,} characters", word.at)
         is_unclosed = has_unclosed_bracket(pattern)
         at = word.at + max(0, pattern.find("[")) if is_unclosed else word.at
         if not resolved.match([pattern]):
-            return PatternRemark("nothing matches", at, explain_dead_pattern(resolved, pattern))
+            return PatternProblem("nothing matches", at, explain_dead_pattern(resolved, pattern))
         if is_unclosed and not resolved.has_exact(pattern):
-            return PatternRemark("unclosed [ is taken literally", at, is_error=False)
+            return PatternProblem("unclosed [ is taken literally", at, is_error=False)
     return None
 
 
@@ -317,7 +317,7 @@ class PatternBar(Vertical):
         self.input.value = ""
         self._result_line.set_text([])
 
-    def show_result(self, result: PatternResult, outcome: str) -> None:
+    def show_result(self, result: PatternMatchResult, outcome: str) -> None:
         """Show the number of matches with an outcome, or a remark."""
         if not result.text.strip():
             self._result_line.set_text([])
@@ -336,7 +336,7 @@ class PatternBar(Vertical):
         self._result_line.set_text(point_at_column(remark, column, width), right)
 
 
-def point_at_column(remark: PatternRemark, column: int, width: int) -> Spans:
+def point_at_column(remark: PatternProblem, column: int, width: int) -> Spans:
     """Return a remark with `^` in a column, its text on the side that has room."""
     text = one_line(remark.message + (f"; {remark.hint}" if remark.hint else ""))
     role = "error" if remark.is_error else "warning"

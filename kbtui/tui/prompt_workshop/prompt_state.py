@@ -28,16 +28,16 @@ REPORT_EVERY = 400
 """Subjects counted between two progress reports."""
 
 
-class Cost(NamedTuple):
+class PromptCost(NamedTuple):
     """Characters and estimated tokens; with `is_estimate` both are estimated from a file's size."""
 
     characters: int = 0
     tokens: int = 0
     is_estimate: bool = False
 
-    def add(self, other: Cost) -> Cost:
+    def add(self, other: PromptCost) -> PromptCost:
         """Return the sum of both."""
-        return Cost(
+        return PromptCost(
             self.characters + other.characters,
             self.tokens + other.tokens,
             self.is_estimate or other.is_estimate,
@@ -56,15 +56,15 @@ class Cost(NamedTuple):
         return f"{about}{self.characters:,} characters ≈ {self.tokens:,} tokens"
 
 
-NO_COST = Cost()
+NO_COST = PromptCost()
 
 
-def measure_cost(text: str | None) -> Cost:
+def measure_cost(text: str | None) -> PromptCost:
     """Return the cost of a text."""
-    return Cost(len(text), estimate_tokens(text)) if text else NO_COST
+    return PromptCost(len(text), estimate_tokens(text)) if text else NO_COST
 
 
-def format_growth(before: Cost, after: Cost, *, units: bool = True) -> str:
+def format_growth(before: PromptCost, after: PromptCost, *, units: bool = True) -> str:
     """Format as `+3,120 characters ≈ 780 tokens`, or without units; empty if nothing changed."""
     characters = after.characters - before.characters
     tokens = after.tokens - before.tokens
@@ -88,7 +88,7 @@ class SubjectCosts:
     """
 
     def __init__(self) -> None:
-        self._costs: dict[tuple[str, str], Cost] = {}
+        self._costs: dict[tuple[str, str], PromptCost] = {}
         self._versions: dict[tuple[str, str], tuple[int, int]] = {}
         self.unreadable: dict[tuple[str, str], str] = {}
         """Why a subject cannot be read, in the words of `learn`."""
@@ -97,15 +97,15 @@ class SubjectCosts:
         """Forget everything."""
         self._costs, self._versions, self.unreadable = {}, {}, {}
 
-    def get(self, topic: str, slug: str) -> Cost | None:
+    def get(self, topic: str, slug: str) -> PromptCost | None:
         """Return the cost of a subject, None while it is unknown."""
         return self._costs.get((topic, slug))
 
-    def total(self, topic: str, slugs: Iterable[str]) -> Cost:
+    def total(self, topic: str, slugs: Iterable[str]) -> PromptCost:
         """Return the cost of subjects together; an estimate unless all of them are counted."""
         found = [self._costs.get((topic, slug)) for slug in slugs]
         costs = [cost for cost in found if cost is not None]
-        return Cost(
+        return PromptCost(
             sum(cost.characters for cost in costs),
             sum(cost.tokens for cost in costs),
             len(costs) < len(found) or any(cost.is_estimate for cost in costs),
@@ -123,7 +123,9 @@ class SubjectCosts:
             for subject in copied.subjects(topic):
                 key = (topic, subject.slug)
                 if self._versions.get(key) != (subject.size, subject.mtime_ns):
-                    self._costs[key] = Cost(subject.size, (subject.size + 3) // 4, is_estimate=True)
+                    self._costs[key] = PromptCost(
+                        subject.size, (subject.size + 3) // 4, is_estimate=True
+                    )
                     todo.append(subject)
         del copied
         yield len(todo)
@@ -150,19 +152,19 @@ class SubjectCosts:
         self._versions[key] = (subject.size, subject.mtime_ns)
 
 
-class PrefixSums:
+class FolderCostSums:
     """Running sums of subject costs, which give the cost of any folder in two lookups."""
 
-    def __init__(self, slugs: list[str], costs: list[Cost | None]) -> None:
+    def __init__(self, slugs: list[str], costs: list[PromptCost | None]) -> None:
         self._slugs = slugs
         self._characters = [0, *accumulate(cost.characters if cost else 0 for cost in costs)]
         self._tokens = [0, *accumulate(cost.tokens if cost else 0 for cost in costs)]
         self._estimates = [0, *accumulate(cost is None or cost.is_estimate for cost in costs)]
 
-    def sum_below(self, prefix: str = "") -> tuple[int, Cost]:
+    def sum_below(self, prefix: str = "") -> tuple[int, PromptCost]:
         """Return the number and the cost of the subjects whose slugs start with a prefix."""
         first, last = find_prefix_range(self._slugs, prefix)
-        return last - first, Cost(
+        return last - first, PromptCost(
             self._characters[last] - self._characters[first],
             self._tokens[last] - self._tokens[first],
             self._estimates[last] > self._estimates[first],
@@ -176,10 +178,10 @@ def find_prefix_range(slugs: list[str], prefix: str) -> tuple[int, int]:
     return bisect_left(slugs, prefix), bisect_left(slugs, prefix + chr(0x10FFFF))
 
 
-def make_prefix_sums(knowledge: Knowledge, costs: SubjectCosts) -> dict[str, PrefixSums]:
+def make_prefix_sums(knowledge: Knowledge, costs: SubjectCosts) -> dict[str, FolderCostSums]:
     """Return the sums of each topic over its visible subjects."""
     return {
-        topic: PrefixSums(visible, [costs.get(topic, slug) for slug in visible])
+        topic: FolderCostSums(visible, [costs.get(topic, slug) for slug in visible])
         for topic in knowledge.topics
         for visible in [knowledge.resolve(topic).visible]
     }
@@ -263,10 +265,10 @@ class PromptState:
     knowledge: Knowledge
     marks: tuple[SubjectMark, ...] = ()
     prompt: str | None = None
-    cost: Cost = NO_COST
-    written_cost: Cost = NO_COST
-    preloads: dict[str, Cost] = field(default_factory=dict)
-    listings: dict[str, Cost] = field(default_factory=dict)
+    cost: PromptCost = NO_COST
+    written_cost: PromptCost = NO_COST
+    preloads: dict[str, PromptCost] = field(default_factory=dict)
+    listings: dict[str, PromptCost] = field(default_factory=dict)
     refusals: tuple[RefusedMark, ...] = ()
     fragments: tuple[PromptFragment, ...] = ()
 

@@ -13,11 +13,11 @@ from textual.widgets import Input
 from kbtui.refs import Ref, make_conversation_ref, make_subject_ref
 from kbtui.text import one_line
 from kbtui.tui.commands import ALL_COMMANDS, SCOPES, list_commands
+from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.command import Command, apply_keymap
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_widget import StyledScreen
 from kbtui.tui.framework.text_widgets import SafeInput
-from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.navigation_target import make_target
 
 if TYPE_CHECKING:

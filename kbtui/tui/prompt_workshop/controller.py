@@ -6,21 +6,21 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from kbtui.knowledge import editing
-from kbtui.tui.framework.gc_tuning import freeze_if_grown
-from kbtui.tui.framework.workers import LatestOnlyWorker
-from kbtui.tui.workshop.pages import make_page
-from kbtui.tui.workshop.pattern import PatternResult, try_pattern
-from kbtui.tui.workshop.prompt_state import (
+from kbtui.tui.framework.background_workers import LatestOnlyWorker
+from kbtui.tui.framework.garbage_collection import freeze_if_grown
+from kbtui.tui.prompt_workshop.pattern_bar import PatternMatchResult, try_pattern
+from kbtui.tui.prompt_workshop.preview_documents import make_page
+from kbtui.tui.prompt_workshop.prompt_state import (
     PendingMarks,
     SubjectCosts,
     apply_marks,
     make_prefix_sums,
     read_prompt_state,
 )
-from kbtui.tui.workshop.tree import (
-    RowFormatter,
-    TreeOptions,
-    VisibleSlugs,
+from kbtui.tui.prompt_workshop.subject_tree import (
+    SubjectRowFormatter,
+    SubjectTreeOptions,
+    VisibleSubjectSlugs,
     make_match_rows,
     make_rows,
 )
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from kbtui.knowledge.models import SubjectMark
     from kbtui.library import Library
     from kbtui.tui.framework.row_list import ListRow
-    from kbtui.tui.workshop.pages import WorkshopPage
-    from kbtui.tui.workshop.prompt_state import PrefixSums, PromptState
-    from kbtui.tui.workshop.tree import TreeNode
+    from kbtui.tui.prompt_workshop.preview_documents import DocumentWithCost
+    from kbtui.tui.prompt_workshop.prompt_state import FolderCostSums, PromptState
+    from kbtui.tui.prompt_workshop.subject_tree import SubjectTreeNode
 
 
 class KbTomlWriter:
@@ -117,7 +117,7 @@ class KbTomlWriter:
         self._worker.submit(lambda: act(change), finish, fail)
 
 
-class WorkshopView(Protocol):
+class PromptWorkshopCallbacks(Protocol):
     """What the controller calls on the event loop when work is done."""
 
     def show_prompt_state(self, *, reread: bool) -> None:
@@ -129,30 +129,30 @@ class WorkshopView(Protocol):
     def show_rows(self, rows: list[ListRow]) -> None:
         """Show new rows."""
 
-    def show_page(self, page: WorkshopPage) -> None:
+    def show_page(self, page: DocumentWithCost) -> None:
         """Show the page of the selected row."""
 
-    def show_pattern_result(self, result: PatternResult) -> None:
+    def show_pattern_result(self, result: PatternMatchResult) -> None:
         """Show the result of a tried pattern."""
 
     def show_count(self, left: int) -> None:
         """Show that more subjects were counted and `left` are left."""
 
 
-class WorkshopController:
+class PromptWorkshopController:
     """Keeps the newest state, rows and pages, and makes new ones in threads."""
 
-    def __init__(self, view: WorkshopView, pump: MessagePump, library: Library) -> None:
+    def __init__(self, view: PromptWorkshopCallbacks, pump: MessagePump, library: Library) -> None:
         self.prompt_state: PromptState | None = None
         self.marks = PendingMarks()
-        self.options = TreeOptions()
+        self.options = SubjectTreeOptions()
         self.costs = SubjectCosts()
-        self.pattern_result = PatternResult("")
+        self.pattern_result = PatternMatchResult("")
         self.pattern_topic: str | None = None
         """The topic of a pattern that names none."""
-        self.formatter = RowFormatter(self.costs, self.marks, self.options)
+        self.formatter = SubjectRowFormatter(self.costs, self.marks, self.options)
         self._view, self._pump, self._library = view, pump, library
-        self._slugs: VisibleSlugs | None = None
+        self._slugs: VisibleSubjectSlugs | None = None
         self._count_number = 0
         """The number of the newest count; older ones end."""
         self._read_worker = LatestOnlyWorker(pump)
@@ -169,11 +169,11 @@ class WorkshopController:
         """Read the files again; all marks stay except those that were just written."""
         marks = tuple(mark for mark in self.marks.all if mark not in written)
 
-        def work() -> tuple[PromptState, dict[str, PrefixSums]]:
+        def work() -> tuple[PromptState, dict[str, FolderCostSums]]:
             prompt_state = read_prompt_state(self._library, marks)
             return prompt_state, make_prefix_sums(prompt_state.knowledge, self.costs)
 
-        def finish(made: tuple[PromptState, dict[str, PrefixSums]]) -> None:
+        def finish(made: tuple[PromptState, dict[str, FolderCostSums]]) -> None:
             for mark in written:
                 self.marks.drop(mark)
             self._update_prompt_state(*made, reread=True)
@@ -186,18 +186,18 @@ class WorkshopController:
         if prompt_state is None:
             return
 
-        def work() -> tuple[PromptState, dict[str, PrefixSums]]:
+        def work() -> tuple[PromptState, dict[str, FolderCostSums]]:
             marked = apply_marks(prompt_state, marks)
             return marked, make_prefix_sums(marked.knowledge, self.costs)
 
-        def finish(made: tuple[PromptState, dict[str, PrefixSums]]) -> None:
+        def finish(made: tuple[PromptState, dict[str, FolderCostSums]]) -> None:
             if self.prompt_state is not None and made[0].written is self.prompt_state.written:
                 self._update_prompt_state(*made, reread=False)
 
         self._mark_worker.submit(work, finish, self._view.show_error)
 
     def _update_prompt_state(
-        self, prompt_state: PromptState, sums: dict[str, PrefixSums], *, reread: bool
+        self, prompt_state: PromptState, sums: dict[str, FolderCostSums], *, reread: bool
     ) -> None:
         self.prompt_state = prompt_state
         self.formatter.update(prompt_state, sums)
@@ -208,7 +208,7 @@ class WorkshopController:
             self.apply_marks()
         if reread:
             knowledge = prompt_state.written
-            self._slugs = VisibleSlugs(knowledge, hidden=self.options.hidden)
+            self._slugs = VisibleSubjectSlugs(knowledge, hidden=self.options.hidden)
             subjects = sum(len(knowledge.resolve(topic).scan.slugs) for topic in knowledge.topics)
             freeze_if_grown(subjects)
             self._count_subjects()
@@ -237,7 +237,7 @@ class WorkshopController:
         """Show or hide hidden subjects."""
         self.options.hidden = hidden
         if self.prompt_state is not None:
-            self._slugs = VisibleSlugs(self.prompt_state.written, hidden=hidden)
+            self._slugs = VisibleSubjectSlugs(self.prompt_state.written, hidden=hidden)
         self.make_rows()
 
     def try_pattern(self, text: str) -> None:
@@ -245,7 +245,7 @@ class WorkshopController:
         prompt_state = self.prompt_state
         if not text.strip():
             self.pattern_worker.discard_results()
-            self.pattern_result = PatternResult("")
+            self.pattern_result = PatternMatchResult("")
             self._view.show_pattern_result(self.pattern_result)
             self.make_rows()
             return
@@ -254,11 +254,11 @@ class WorkshopController:
         if prompt_state is None:  # tried as soon as the files are read
             return
 
-        def work() -> tuple[PatternResult, list[ListRow]]:
+        def work() -> tuple[PatternMatchResult, list[ListRow]]:
             result = try_pattern(text, prompt_state.knowledge, self.costs, topic)
             return result, make_match_rows(result.matches)
 
-        def finish(made: tuple[PatternResult, list[ListRow]]) -> None:
+        def finish(made: tuple[PatternMatchResult, list[ListRow]]) -> None:
             self.pattern_result, rows = made
             self._view.show_rows(rows)
             self._view.show_pattern_result(self.pattern_result)
@@ -268,7 +268,7 @@ class WorkshopController:
 
     # pages
 
-    def make_page(self, node: TreeNode, view: str) -> None:
+    def make_page(self, node: SubjectTreeNode, view: str) -> None:
         """Make the page of a row, or of the tried pattern."""
         prompt_state = self.prompt_state
         if prompt_state is None:
@@ -304,7 +304,7 @@ class WorkshopController:
         self.count_worker.submit(work, lambda _: None, self._view.show_error)
 
     def _report_count(
-        self, number: int, prompt_state: PromptState, sums: dict[str, PrefixSums], left: int
+        self, number: int, prompt_state: PromptState, sums: dict[str, FolderCostSums], left: int
     ) -> None:
         if number != self._count_number:
             return
@@ -316,5 +316,5 @@ class WorkshopController:
         """Stop counting, and free the state, which may be large."""
         self._count_number += 1
         self.prompt_state = self._slugs = None
-        self.pattern_result = PatternResult("")
+        self.pattern_result = PatternMatchResult("")
         self.costs.clear()

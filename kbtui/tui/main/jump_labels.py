@@ -9,7 +9,7 @@ from textual.strip import Strip
 
 from kbtui.tui.framework.styled_widget import StyledScreen, StyledWidget
 from kbtui.tui.main.pane_layout import FOCUS_TARGETS
-from kbtui.tui.reader.blocks import FoldBlock
+from kbtui.tui.reader.document_blocks import FoldHeadingBlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 LETTERS = "asdfghjklqwertyuiopzxcvbnm"
 
 
-class JumpTarget(NamedTuple):
+class JumpLabel(NamedTuple):
     """A label: its cell on the screen, its letters, and what typing them does."""
 
     x: int
@@ -33,17 +33,17 @@ class JumpTarget(NamedTuple):
     go: Callable[[], object]
 
 
-def find_jump_targets(panes: PaneLayout, open_link: Callable[[], object]) -> list[JumpTarget]:
+def find_jump_targets(panes: PaneLayout, open_link: Callable[[], object]) -> list[JumpLabel]:
     """Return labels for everything in sight: digits for panes, letters for rows and links."""
-    found: list[JumpTarget] = []
+    found: list[JumpLabel] = []
     shown = (panes.library, panes.reader, panes.citations, panes.results)
     for digit, pane in zip("1234", shown, strict=True):
         if pane.region.width:
             go = lambda name=pane.id: panes.focus_widget(FOCUS_TARGETS[name])  # noqa: E731
-            found.append(JumpTarget(pane.region.right - 3, pane.region.y, digit, go))
+            found.append(JumpLabel(pane.region.right - 3, pane.region.y, digit, go))
     places = [*_find_rows(panes), *_find_links(panes, open_link)]
     return found + [
-        JumpTarget(x, y, label, go)
+        JumpLabel(x, y, label, go)
         for (x, y, go), label in zip(places, _make_labels(len(places)), strict=False)
     ]
 
@@ -78,7 +78,7 @@ def _find_links(
         return
     for y, (position, line) in enumerate(reader.viewport.rows):
         block = reader.document.blocks[position.block]
-        head = position.line == block.above and (isinstance(block, FoldBlock) or block.link)
+        head = position.line == block.above and (isinstance(block, FoldHeadingBlock) or block.link)
         link = any("link" in roles.split() for _, roles in line.spans)
         if not (head or link):
             continue
@@ -95,10 +95,10 @@ def _find_links(
         yield reader.region.x, reader.region.y + y, go
 
 
-class _LabeledScreen(StyledWidget):
+class _ScreenPictureWithLabels(StyledWidget):
     """A picture of the screen below, with labels."""
 
-    def __init__(self, strips: list[Strip], places: list[JumpTarget]) -> None:
+    def __init__(self, strips: list[Strip], places: list[JumpLabel]) -> None:
         super().__init__(id="labelled")
         self._strips, self._spots = strips, places
         self.typed = ""
@@ -127,7 +127,9 @@ class JumpScreen(StyledScreen):
     ) -> None:
         super().__init__()
         self.targets = find_jump_targets(panes, open_link)
-        self._picture = _LabeledScreen(list(below._compositor.render_strips()), self.targets)
+        self._picture = _ScreenPictureWithLabels(
+            list(below._compositor.render_strips()), self.targets
+        )
 
     def compose(self) -> ComposeResult:
         """Yield the picture."""
