@@ -22,10 +22,9 @@ if TYPE_CHECKING:
     from kbtui.knowledge.models import Topic
     from kbtui.library import Library, open_workspace
     from kbtui.library.async_client import KnowledgeHit, MemoryClient, create_memory_client
-    from kbtui.search.models import Answer, Hit, Question
+    from kbtui.search.models import Hit, SearchAnswer, SearchRequest
 
 __all__ = [
-    "Answer",
     "Citation",
     "Citations",
     "ConfigError",
@@ -37,7 +36,8 @@ __all__ = [
     "Library",
     "MemoryClient",
     "NothingFound",
-    "Question",
+    "SearchAnswer",
+    "SearchRequest",
     "Topic",
     "UsageError",
     "WorkspaceError",
@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Answer": "search.models",
+    "SearchAnswer": "search.models",
     "Citation": "citations.models",
     "Citations": "citations.models",
     "ConversationInfo": "conversations.models",
@@ -55,7 +55,7 @@ _MODULES = {
     "KnowledgeHit": "library.async_client",
     "Library": "library",
     "MemoryClient": "library.async_client",
-    "Question": "search.models",
+    "SearchRequest": "search.models",
     "Topic": "knowledge.models",
     "create_memory_client": "library.async_client",
     "open_workspace": "library",

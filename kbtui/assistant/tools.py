@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kbtui.assistant.conversation_answers import ConversationPage, GrepAnswer, ReadAnswer
     from kbtui.knowledge import Knowledge
     from kbtui.library import Library
-    from kbtui.search.models import Answer, Hit, Kind
+    from kbtui.search.models import Hit, Kind, SearchAnswer
     from kbtui.workspace import Settings
 
     Format = Literal["xml", "json"]
@@ -486,12 +486,12 @@ _HEADER_LIKE = re.compile(
 
 
 def _answer_search(call: ToolCall) -> ToolReply:
-    from kbtui.search.models import MAX_LIMIT, Question
+    from kbtui.search.models import MAX_LIMIT, SearchRequest
 
     library, arguments = call.library, call.arguments
     names = arguments["topics"] or ()
     knowledge = library.load_knowledge() if names else None
-    question = Question(
+    question = SearchRequest(
         query=arguments["query"],
         kinds=_KINDS_BY_NAME[arguments["in"]],
         types=tuple(arguments["types"] or ()),
@@ -512,7 +512,7 @@ def _answer_search(call: ToolCall) -> ToolReply:
     )
 
 
-def _format_search_json(answered: Answer) -> str:
+def _format_search_json(answered: SearchAnswer) -> str:
     """Format an answer as `kbtui search --json`, without counts, which may include hidden hits."""
     shape = answered.as_json()
     del shape["total"], shape["omitted"]
@@ -520,7 +520,7 @@ def _format_search_json(answered: Answer) -> str:
     return json.dumps(shape, indent=2, ensure_ascii=False)
 
 
-def format_search_text(answered: Answer) -> str:
+def format_search_text(answered: SearchAnswer) -> str:
     """Format an answer: lines with notices and sources, then passages under citation headers."""
     from kbtui.text import cut_to_width, one_line
 
@@ -566,7 +566,7 @@ _QUERY_NOTICES = frozenset({
 """Notices that repeat only what the assistant wrote."""
 
 
-def _word_search_notices(answered: Answer) -> str | None:
+def _word_search_notices(answered: SearchAnswer) -> str | None:
     """Word the notices of an answer without revealing hidden subjects, counts or paths."""
     parts: list[tuple[int, str]] = []
     for notice in answered.notices:

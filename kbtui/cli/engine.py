@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from typing import Any
 
-    from kbtui.engine.protocol import EngineClient
+    from kbtui.engine.client import EngineClient
 
 
 def configure_engine(parser: ArgumentParser) -> None:
@@ -29,13 +29,13 @@ def configure_engine(parser: ArgumentParser) -> None:
 
 def run_engine(args: Namespace) -> int:
     """Show or stop the engine, the process that keeps the index up to date."""
-    from kbtui.engine import NoEngine
+    from kbtui.engine import EngineNotRunning
     from kbtui.library import open_workspace
 
     library = open_workspace(args.workspace)
     try:
         engine = library.connect_engine(start=False)
-    except NoEngine:
+    except EngineNotRunning:
         if args.json:
             emit_json({"running": False})
         else:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any, NoReturn
 
-    from kbtui.search.filters import Filter, Surface
+    from kbtui.search.filters import FilterDefinition, Surface
 
 
 class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
@@ -64,7 +64,9 @@ def add_filter_options(parser: Parser, surface: Surface) -> None:
             )
 
 
-def iter_filter_options(args: Namespace, surface: Surface) -> Iterator[tuple[Filter, list[str]]]:
+def iter_filter_options(
+    args: Namespace, surface: Surface
+) -> Iterator[tuple[FilterDefinition, list[str]]]:
     """Yield the filters set by options, with their values; raises `UsageError` for an empty value."""
     from kbtui.errors import UsageError
     from kbtui.search.filters import list_filters, split_values
@@ -83,7 +85,7 @@ def iter_filter_options(args: Namespace, surface: Surface) -> Iterator[tuple[Fil
 
 
 def parse_filter_options(args: Namespace) -> dict[str, Any]:
-    """Return the fields of a `Question` that options set; raises `UsageError`."""
+    """Return the fields of a `SearchRequest` that options set; raises `UsageError`."""
     from kbtui.errors import UsageError
     from kbtui.search.filters import FilterError
 

@@ -84,7 +84,7 @@ def _ask_running_engine(start: str | None, request: dict[str, Any]) -> dict[str,
     the whole search.
     """
     from kbtui.engine import protocol
-    from kbtui.engine.protocol import EngineClient
+    from kbtui.engine.client import EngineClient
     from kbtui.errors import EngineUnavailable
     from kbtui.version import __version__
     from kbtui.workspace import paths
@@ -108,7 +108,7 @@ def _ask_running_engine(start: str | None, request: dict[str, Any]) -> dict[str,
             return None
         surroundings = paths.read_environment_state()
         reply = client.request(
-            "search", **protocol.make_search_request(**request, surroundings=surroundings)
+            "search", **protocol.make_search_arguments(**request, surroundings=surroundings)
         )
     except EngineUnavailable:
         return None
@@ -122,9 +122,9 @@ def _ask_library(start: str | None, request: dict[str, Any]) -> dict[str, Any]:
     """Ask the library, which starts an engine or searches in this process."""
     from kbtui.engine import protocol
     from kbtui.library import open_workspace
-    from kbtui.search.models import parse_question
+    from kbtui.search.models import parse_search_request
 
-    question = parse_question(request["question"])
+    question = parse_search_request(request["question"])
     with open_workspace(start) as library:
         wait = request.get("wait", protocol.WAIT_SECONDS)
         return library.search(question, wait, origin=request["origin"]).as_message()
@@ -142,7 +142,7 @@ def _check_arguments(args: Namespace) -> None:
 
 
 def _serialize_question(args: Namespace) -> dict[str, Any]:
-    """Return the question as JSON; `parse_question` adds the defaults."""
+    """Return the question as JSON; `parse_search_request` adds the defaults."""
     values = parse_filter_options(args) | {
         "query": " ".join(args.query),
         "mode": args.mode,

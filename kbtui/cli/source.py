@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from kbtui.sources.config import Source, SourceProgress
     from kbtui.userdata import UserData
-    from kbtui.userdata.userdata import Run
+    from kbtui.userdata.userdata import SourceRun
     from kbtui.workspace import Workspace
 
 _KIND_LABELS = {"url": "url_crawl", "file": "file_upload", "url_crawl": "url_crawl",
@@ -229,7 +229,7 @@ def _run_sources(workspace: Workspace, userdata: UserData, args: Namespace) -> i
     return 0 if runs and all(run.status == "ok" for run in runs) else 1
 
 
-def _print_run(run: Run) -> None:
+def _print_run(run: SourceRun) -> None:
     emit(
         f"{run.source}: {run.status}, {run.entries} {_format_documents(run.entries)} ({run.counts}) "
         f"in {run.ended - run.began:.1f} s\n"
@@ -273,7 +273,7 @@ def _list_sources(workspace: Workspace, userdata: UserData, args: Namespace) -> 
 
 
 def _serialize_source(
-    workspace: Workspace, userdata: UserData, source: Source, run: Run | None
+    workspace: Workspace, userdata: UserData, source: Source, run: SourceRun | None
 ) -> dict[str, Any]:
     from kbtui.dates import format_unix_time
     from kbtui.sources.config import find_approval_time

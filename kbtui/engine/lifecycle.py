@@ -16,7 +16,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from kbtui.engine.client import get_lock_path, get_socket_path
+from kbtui.engine.find_or_start import get_lock_path, get_socket_path
 from kbtui.errors import KbtuiError
 from kbtui.text import sanitize
 from kbtui.version import __version__

@@ -1,4 +1,4 @@
-"""Answers questions, in the engine or, if there is none, in a client."""
+"""Answers search requests, in the engine or, if there is none, in a client."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kbtui.dates import parse_time_zone
 from kbtui.engine import protocol
 from kbtui.errors import IndexUnavailable, KbtuiError
 from kbtui.notices import Notice, make_keywords_only_notice
-from kbtui.search.models import Ranking, parse_question
+from kbtui.search.models import Ranking, parse_search_request
 from kbtui.workspace.paths import read_time_zone
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kbtui.engine.embedding_worker import EmbeddingWorker
     from kbtui.index import IndexReader
     from kbtui.index.embedding_model import Matrix
-    from kbtui.search.models import Answer, Question
+    from kbtui.search.models import SearchAnswer, SearchRequest
     from kbtui.search.pipeline import SemanticLeg, SemanticRanker
     from kbtui.workspace import Settings, Workspace
 
@@ -33,13 +33,13 @@ MAX_DEPTH = 1000
 """The maximum number of hits that a client may request from each leg."""
 
 
-def answer_question(
+def answer_search_request(
     workspace: Workspace,
     reader: IndexReader,
-    question: Question,
+    question: SearchRequest,
     semantic: SemanticLeg | None = None,
-) -> Answer:
-    """Answer a question: a search, a search for similar passages, or one with explanations.
+) -> SearchAnswer:
+    """Answer a request: a search, a search for similar passages, or one with explanations.
 
     Raises `NothingFound` if what `like` names is not indexed, and `UsageError` for an invalid
     reference.
@@ -113,7 +113,7 @@ class SearchService:
         not logged. `state` is the engine's readiness. Raises `ValueError` for an invalid request.
         """
         began = time.perf_counter()
-        question = _parse_question(request)
+        question = _parse_search_request(request)
         wait = min(float(request.get("wait", protocol.WAIT_SECONDS)), 600.0)
         if question.zone is not None:
             try:
@@ -149,13 +149,13 @@ class SearchService:
         return {"answer": answered.as_message(), "suspect": is_suspect}
 
     def _answer_question(
-        self, reader: IndexReader, question: Question, semantic: SemanticLeg | None
-    ) -> Answer:
+        self, reader: IndexReader, question: SearchRequest, semantic: SemanticLeg | None
+    ) -> SearchAnswer:
         """Answer a question; raises `_DamagedIndex` if an error comes from damaged files."""
         from kbtui.index.generations import find_damage_behind
 
         try:
-            return answer_question(self._workspace, reader, question, semantic)
+            return answer_search_request(self._workspace, reader, question, semantic)
         except BaseException as error:
             if found := find_damage_behind(error, reader.folder):
                 raise _DamagedIndex(found) from error
@@ -170,7 +170,7 @@ class SearchService:
         text: str,
         pending: Future[Matrix] | None,
         wait: float,
-        question: Question,
+        question: SearchRequest,
         generation: str,
     ) -> Ranking:
         """Rank by meaning, after waiting up to `wait` seconds for the model."""
@@ -219,9 +219,9 @@ class _DamagedIndex(Exception):
     """Answering showed that the index is damaged."""
 
 
-def _parse_question(request: dict[str, Any]) -> Question:
+def _parse_search_request(request: dict[str, Any]) -> SearchRequest:
     """Return the question of a request, its depth limited; raises `ValueError`."""
-    question = parse_question(request["question"])
+    question = parse_search_request(request["question"])
     return replace(
         question,
         depth=max(1, min(MAX_DEPTH, question.depth)),

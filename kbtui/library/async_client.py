@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kbtui.conversations.models import ConversationInfo
     from kbtui.knowledge.models import Topic
     from kbtui.library.library import Library
-    from kbtui.search.models import Answer, Mode
+    from kbtui.search.models import Mode, SearchAnswer
     from kbtui.workspace import Settings
 
 T = TypeVar("T")
@@ -96,7 +96,7 @@ class MemoryClient:
         topics: Sequence[str] = (),
         limit: int = DEFAULT_LIMIT,
         caller: str | None = None,
-    ) -> Answer:
+    ) -> SearchAnswer:
         """As `Library.search`."""
         return await _call_in_thread(
             lambda: self._library.search(

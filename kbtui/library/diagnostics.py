@@ -353,12 +353,12 @@ def _check_index(library: Library) -> Iterator[Finding]:
 
 
 def _check_engine(library: Library) -> Iterator[Finding]:
-    from kbtui.engine import NoEngine
-    from kbtui.engine.client import get_socket_path
+    from kbtui.engine import EngineNotRunning
+    from kbtui.engine.find_or_start import get_socket_path
 
     try:
         client = library.connect_engine(start=False)
-    except NoEngine:
+    except EngineNotRunning:
         try:
             get_socket_path(library.workspace)
         except WorkspaceError as error:

@@ -13,7 +13,7 @@ from kbtui.notices import Notice, make_keywords_only_notice
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kbtui.engine.protocol import EngineClient
+    from kbtui.engine.client import EngineClient
     from kbtui.index import IndexReader
     from kbtui.workspace import Settings, Workspace
 
@@ -169,11 +169,11 @@ class IndexAccess:
 
     def _remember_silence(self, error: EngineUnavailable) -> None:
         """Remember that the engine is silent, so that the calls after this one do not wait for it too."""
-        from kbtui.engine.protocol import SilentEngine
+        from kbtui.engine.client import UnresponsiveEngine
 
         with self._lock:
             before, _ = self._silent
-            if isinstance(error, SilentEngine) and error is not before:
+            if isinstance(error, UnresponsiveEngine) and error is not before:
                 self._silent = (error, time.monotonic())
 
     def open_reader(self, wait: float) -> IndexReader:

@@ -21,7 +21,7 @@ from kbtui.errors import (
 from kbtui.library.index_access import IndexAccess, current_cancellation
 from kbtui.library.references import ReferenceReader
 from kbtui.notices import Notice, format_notices, make_keywords_only_notice
-from kbtui.search.models import DEFAULT_LIMIT, Question, make_question
+from kbtui.search.models import DEFAULT_LIMIT, SearchRequest, make_search_request
 from kbtui.workspace import Settings, Workspace, find_workspace, load_settings
 
 if TYPE_CHECKING:
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
     from kbtui.citations.models import Citations
     from kbtui.conversations.models import Conversation, ConversationInfo, ConversationSummary
-    from kbtui.engine.protocol import EngineClient
+    from kbtui.engine.client import EngineClient
     from kbtui.index import IndexReader
     from kbtui.knowledge.models import Topic
     from kbtui.refs import Ref
-    from kbtui.search.models import Answer, Mode
+    from kbtui.search.models import Mode, SearchAnswer
 
 T = TypeVar("T")
 
@@ -158,12 +158,12 @@ class Library(ReferenceReader):
         """
         self._request("refresh", retry=True, wait=wait, timeout=wait + 5.0)
 
-    def search_keywords(self, question: Question) -> Answer:
+    def search_keywords(self, request: SearchRequest) -> SearchAnswer:
         """Search the index as it is by keywords, for queries that are still being typed.
 
         Runs in this process: asking the engine would wait for its start and for changed files.
         """
-        return self._search_in_process(question)
+        return self._search_in_process(request)
 
     def _query_index(self, query: Callable[[IndexReader], T]) -> T:
         """Call `query` with a reader; if the index proves damaged, have it rebuilt and call once more."""
@@ -210,7 +210,7 @@ class Library(ReferenceReader):
 
     def search(
         self,
-        query: str | Question,
+        query: str | SearchRequest,
         wait: float = 10.0,
         *,
         mode: Mode = "hybrid",
@@ -219,58 +219,58 @@ class Library(ReferenceReader):
         limit: int = DEFAULT_LIMIT,
         origin: str | None = "sdk",
         caller: str | None = None,
-    ) -> Answer:
+    ) -> SearchAnswer:
         """Search by keywords and by meaning; waits up to `wait` seconds for the model.
 
         `types` (entry types, source kinds, `conversation`) and `topics` narrow before ranking.
-        `limit` is clamped to 1 to 100. A `Question` has its own filters and limit; these arguments
+        `limit` is clamped to 1 to 100. A `SearchRequest` has its own filters and limit; these arguments
         are then ignored. `origin` and `caller` go into the query log; nothing is logged if `origin`
         is None.
 
         Raises `IndexUnavailable` if there is no index. A mistake in a query of words raises
-        `UsageError`; the answer to a `Question` lists it in `mistakes`.
+        `UsageError`; the answer to a `SearchRequest` lists it in `mistakes`.
         """
-        question = (
+        request = (
             query
             if not isinstance(query, str)
-            else make_question(query, mode=mode, types=types, topics=topics, limit=limit)
+            else make_search_request(query, mode=mode, types=types, topics=topics, limit=limit)
         )
-        answered = self._search_question(question, wait, origin, caller)
+        answered = self._run_search_request(request, wait, origin, caller)
         if isinstance(query, str) and answered.mistakes:
             raise UsageError("; ".join(map(str, answered.mistakes)))
         return answered
 
     def find_similar(
-        self, ref: Ref, question: Question | None = None, wait: float = 10.0
-    ) -> Answer:
-        """Find passages like a subject, a conversation or a turn; `question` has filters and limit.
+        self, ref: Ref, request: SearchRequest | None = None, wait: float = 10.0
+    ) -> SearchAnswer:
+        """Find passages like a subject, a conversation or a turn; `request` has filters and limit.
 
         Raises `NothingFound` if the reference has no indexed text.
         """
-        question = question or Question(per_entry=1)
-        return self.search(replace(question, like=str(ref)), wait, origin=None)
+        request = request or SearchRequest(per_entry=1)
+        return self.search(replace(request, like=str(ref)), wait, origin=None)
 
-    def _search_question(
-        self, question: Question, wait: float, origin: str | None, caller: str | None
-    ) -> Answer:
+    def _run_search_request(
+        self, request: SearchRequest, wait: float, origin: str | None, caller: str | None
+    ) -> SearchAnswer:
         """Ask the engine, or without an engine search in this process."""
         began = time.perf_counter()
-        answered, is_logged = self._ask_engine(question, wait, origin, caller)
+        answered, is_logged = self._ask_engine(request, wait, origin, caller)
         if answered is None:
-            answered = self._search_in_process(question, self._explain_missing_leg())
+            answered = self._search_in_process(request, self._explain_missing_leg())
         if not is_logged and origin is not None:
             self.log_search(answered, origin, caller, (time.perf_counter() - began) * 1000)
         return answered
 
     def _ask_engine(
-        self, question: Question, wait: float, origin: str | None, caller: str | None
-    ) -> tuple[Answer | None, bool]:
+        self, request: SearchRequest, wait: float, origin: str | None, caller: str | None
+    ) -> tuple[SearchAnswer | None, bool]:
         """Return the engine's answer, None if it has none, and whether the query log has it."""
-        from kbtui.engine.protocol import make_search_request
-        from kbtui.search.models import Answer
+        from kbtui.engine.protocol import make_search_arguments
+        from kbtui.search.models import SearchAnswer
 
-        request = make_search_request(
-            question.as_json(),
+        arguments = make_search_arguments(
+            request.as_json(),
             wait=wait,
             origin=origin if self.settings.query_log else None,
             caller=caller,
@@ -278,7 +278,7 @@ class Library(ReferenceReader):
         )
         for last in (False, True):
             try:
-                reply = self._request("search", **request)
+                reply = self._request("search", **arguments)
             except EngineUnavailable as error:
                 self._access.behind = Notice(
                     "index_behind", {"cause": "engine", "detail": error.message}
@@ -288,7 +288,7 @@ class Library(ReferenceReader):
             self._access.behind = None
             declined = reply.get("declined")
             if declined is None:
-                answered = Answer.from_message(_parse_reply(reply))
+                answered = SearchAnswer.from_message(_parse_reply(reply))
                 if not last and reply["suspect"] and self._repair_if_damaged():
                     continue
                 behind = (one for one in answered.notices if one.code == "index_behind")
@@ -307,13 +307,15 @@ class Library(ReferenceReader):
                 break
         return None, False
 
-    def _search_in_process(self, question: Question, missing: Notice | None = None) -> Answer:
+    def _search_in_process(
+        self, request: SearchRequest, missing: Notice | None = None
+    ) -> SearchAnswer:
         """Search the index by keywords in this process; `missing` is why there is no semantic leg."""
-        from kbtui.engine.search_service import answer_question, make_missing_leg
+        from kbtui.engine.search_service import answer_search_request, make_missing_leg
 
         leg = make_missing_leg(missing)
         answered = self._query_index(
-            lambda reader: answer_question(self.workspace, reader, question, leg)
+            lambda reader: answer_search_request(self.workspace, reader, request, leg)
         )
         answered.notices = [*self._access.notices, *answered.notices]
         return self._add_repair_notice(answered)
@@ -328,7 +330,7 @@ class Library(ReferenceReader):
             return make_keywords_only_notice("engine")
         return make_keywords_only_notice("engine", "the engine has another time zone")
 
-    def _add_repair_notice(self, answered: Answer) -> Answer:
+    def _add_repair_notice(self, answered: SearchAnswer) -> SearchAnswer:
         """Add the notice of a repair to the first answer after it."""
         if self._repair_notice is not None:
             answered.notices.insert(0, self._repair_notice)
@@ -337,7 +339,7 @@ class Library(ReferenceReader):
 
     def log_search(
         self,
-        answered: Answer,
+        answered: SearchAnswer,
         origin: str,
         caller: str | None = None,
         milliseconds: float | None = None,
@@ -370,9 +372,9 @@ class Library(ReferenceReader):
 
     def connect_engine(self, *, start: bool = True) -> EngineClient:
         """Open a new connection to the engine; raises `EngineUnavailable`."""
-        from kbtui.engine.client import connect
+        from kbtui.engine.find_or_start import connect_or_start
 
-        return connect(self.workspace, start=start, check=current_cancellation().check)
+        return connect_or_start(self.workspace, start=start, check=current_cancellation().check)
 
     def _request(self, op: str, *, timeout: float, **arguments: Any) -> dict[str, Any]:
         return self._access.request(op, timeout=timeout, **arguments)

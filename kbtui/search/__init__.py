@@ -1,12 +1,12 @@
-"""Search: from a `Question` to an `Answer`; `kbtui.search.pipeline.search_index` runs it."""
+"""Search: from a `SearchRequest` to a `SearchAnswer`; `kbtui.search.pipeline.search_index` runs it."""
 
 # The commands' options read `search.filters` and do not need the dataclasses, which take half the
 # time of `kbtui search --help` to import.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from kbtui.search.models import Answer, Hit, Question
+    from kbtui.search.models import Hit, SearchAnswer, SearchRequest
 
-__all__ = ["Answer", "Hit", "Question"]
+__all__ = ["Hit", "SearchAnswer", "SearchRequest"]
 
 
 def __getattr__(name: str) -> object:

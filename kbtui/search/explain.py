@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kbtui.index.models import Chunk, Entry
     from kbtui.refs import Ref
     from kbtui.search.lexical import QueryTerm, Ranked
-    from kbtui.search.models import Answer, Question
+    from kbtui.search.models import SearchAnswer, SearchRequest
     from kbtui.search.pipeline import SemanticLeg
     from kbtui.workspace import Workspace
 
@@ -31,12 +31,12 @@ class Explainer:
         self,
         workspace: Workspace,
         reader: IndexReader,
-        question: Question,
+        request: SearchRequest,
         semantic: SemanticLeg | None = None,
     ) -> None:
         self._workspace, self._reader, self._semantic = workspace, reader, semantic
-        self._run = SearchRun(workspace, reader, question)
-        self.answer: Answer = build_answer(self._run, semantic)
+        self._run = SearchRun(workspace, reader, request)
+        self.answer: SearchAnswer = build_answer(self._run, semantic)
         self._order = self._run.sort_chunks()
         self._deep: dict[str, dict[int, tuple[int, float]]] = {}
 
@@ -46,7 +46,7 @@ class Explainer:
 
     def explain_absence(self, ref: Ref) -> Explanation:
         """Explain why a subject, turn or chunk is not a hit, by its chunk that came nearest."""
-        entry, chunks = find_passages(self._reader, ref)
+        entry, chunks = resolve_passages(self._reader, ref)
         if entry is None:
             reason = explain_missing_entry(self._workspace, ref)
             return Explanation(str(ref), "", None, kept_out=[reason])
@@ -110,7 +110,7 @@ class Explainer:
             leg, coverage = "lexical", 1.0
             rank = next(at for at, (other, _) in enumerate(run.legs[leg], 1) if other == number)
         length = len(run.legs[leg])
-        return score_rank(leg, rank, length, depth=run.question.depth, coverage=coverage)
+        return score_rank(leg, rank, length, depth=run.request.depth, coverage=coverage)
 
     def _list_deep_ranks(self, leg: str) -> dict[int, tuple[int, float]]:
         """Return rank and score of the chunks of a leg beyond its hits, by number, with every chunk of an entry."""
@@ -119,9 +119,9 @@ class Explainer:
             if leg == "lexical":
                 ranked = self._run.lexical.rank(DEEP_RANKS * 10, per_entry=DEEP_RANKS * 10)
             elif self._semantic is not None and self._run.legs.get(leg):
-                question = replace(self._run.question, depth=DEEP_RANKS, per_entry=DEEP_RANKS)
+                request = replace(self._run.request, depth=DEEP_RANKS, per_entry=DEEP_RANKS)
                 begun = self._semantic(self._run.query.spoken)
-                ranked = begun(question, self._reader.generation).ranked
+                ranked = begun(request, self._reader.generation).ranked
             self._deep[leg] = {
                 number: (at, score) for at, (number, score) in enumerate(ranked or [], 1)
             }
@@ -138,7 +138,7 @@ class Explainer:
         """Explain a rank that is too low to be shown, where nothing else keeps a chunk out."""
         run = self._run
         others = [number for number in self._order if run.owners[number][1] == entry.id]
-        most = run.question.per_entry
+        most = run.request.per_entry
         if len(others) >= most and explained.chunk_id not in {
             run.owners[number][0] for number in others[:most]
         }:
@@ -154,8 +154,7 @@ class Explainer:
         for name, leg in (("keywords", explained.lexical), ("meaning", explained.semantic)):
             if leg.rank is not None:
                 reasons.append(
-                    f"by {name} its rank is {leg.rank}, and only the best "
-                    f"{run.question.depth} count"
+                    f"by {name} its rank is {leg.rank}, and only the best {run.request.depth} count"
                 )
             elif leg.note != "not asked":
                 reasons.append(f"by {name}: {leg.note}")
@@ -199,7 +198,7 @@ class Explainer:
         )
 
 
-def find_passages(reader: IndexReader, ref: Ref) -> tuple[Entry | None, list[Chunk]]:
+def resolve_passages(reader: IndexReader, ref: Ref) -> tuple[Entry | None, list[Chunk]]:
     """Return the entry that a reference names, None if the index lacks it, and the chunks meant."""
     from kbtui.index.models import make_subject_id
 
@@ -277,7 +276,7 @@ def list_obstacles(
     """Return the reasons that exclude a chunk whatever its rank."""
     if run.mistakes:
         return [f"the query has a mistake: {run.mistakes[0]}"]
-    found = list(_list_failed_filters(run.question, entry, chunk))
+    found = list(_list_failed_filters(run.request, entry, chunk))
     if not run.narrowing.allows(entry, chunk):
         found.append("a filter of the query excludes it")
     says = run.lexical.make_phrase_matcher(f"{chunk.text}\n{entry.title}")
@@ -292,28 +291,28 @@ def list_obstacles(
     return found
 
 
-def _list_failed_filters(question: Question, entry: Entry, chunk: Chunk) -> list[str]:
+def _list_failed_filters(request: SearchRequest, entry: Entry, chunk: Chunk) -> list[str]:
     found = []
-    if entry.hidden and not question.hidden:
+    if entry.hidden and not request.hidden:
         found.append("it is hidden; --hidden searches hidden subjects too")
-    if entry.archived and not question.archived:
+    if entry.archived and not request.archived:
         found.append("it is archived; --archived searches archived conversations too")
-    if question.exclude is not None and entry.conversation == question.exclude:
+    if request.exclude is not None and entry.conversation == request.exclude:
         found.append("it is the current conversation")
     for name, value, wanted in (
-        ("kind", entry.kind, question.kinds),
-        ("topic", entry.topic, question.topics),
-        ("type", entry.type or entry.kind, question.types),
-        ("role", chunk.role, question.roles),
-        ("tool", chunk.tool, question.tools),
+        ("kind", entry.kind, request.kinds),
+        ("topic", entry.topic, request.topics),
+        ("type", entry.type or entry.kind, request.types),
+        ("role", chunk.role, request.roles),
+        ("tool", chunk.tool, request.tools),
     ):
         if wanted and value not in wanted:
             found.append(f"its {name} is {value or 'none'}, not {' or '.join(wanted)}")
-    if question.entries and entry.id not in question.entries:
+    if request.entries and entry.id not in request.entries:
         found.append("its title does not have the words of the filter")
     time = chunk.timestamp or entry.changed
-    if question.since and time < question.since.timestamp():
+    if request.since and time < request.since.timestamp():
         found.append("it is older than the searched period")
-    if question.until and time >= question.until.timestamp():
+    if request.until and time >= request.until.timestamp():
         found.append("it is newer than the searched period")
     return found

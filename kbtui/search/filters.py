@@ -35,7 +35,7 @@ class FilterError(Exception):
         self.message, self.hint = message, hint
 
 
-class Filter:
+class FilterDefinition:
     """A filter. It applies to each surface for which it has a field or a condition."""
 
     def __init__(
@@ -61,7 +61,7 @@ class Filter:
         self.about = about
         """What it selects; also the help of its option."""
         self.search = search
-        """The field of a `Question` that holds its values; its own key where none does."""
+        """The field of a `SearchRequest` that holds its values; its own key where none does."""
         self.term = term
         """The field of the keyword index that has its values."""
         self.entries = entries
@@ -153,12 +153,12 @@ def _map_to_themselves(*names: str) -> dict[str, tuple[str, ...]]:
     return {name: (name,) for name in names}
 
 
-FILTERS: tuple[Filter, ...] = (
-    Filter(
+FILTERS: tuple[FilterDefinition, ...] = (
+    FilterDefinition(
         "topic", "only this topic, by id or title", "topic", ("topics",),
         search="topics", term="topic", entries="topics", options=("--topic",), metavar="ID",
     ),
-    Filter(
+    FilterDefinition(
         "in", "only subjects or only conversations", "choice", ("kind",),
         search="kinds", term="kind", noun="kind", options=("--in",), metavar="KIND", offered=("subjects", "conversations"),
         choices={
@@ -166,64 +166,64 @@ FILTERS: tuple[Filter, ...] = (
             "conversations": ("conversation",), "conversation": ("conversation",),
         },
     ),
-    Filter(
+    FilterDefinition(
         "type", "only entries of these types: note, rule, …, conversation", "term",
         search="types", term="type", entries="types", options=("--type",), metavar="T,…",
     ),
-    Filter("title", "only entries with this in their title", "title", search="title", term="entry"),
-    Filter(
+    FilterDefinition("title", "only entries with this in their title", "title", search="title", term="entry"),
+    FilterDefinition(
         "role", "only text by this role: user, assistant, reasoning, tool, …", "choice",
         search="roles", term="role", options=("--role",), metavar="ROLE",
         choices=_map_to_themselves(*event_kinds.list_search_roles()) | event_kinds.group_search_roles(),
     ),
-    Filter(
+    FilterDefinition(
         "tool", "only calls of this tool and their results", "term", ("tools",),
         search="tools", term="tool", options=("--tool",), metavar="NAME",
         library=lambda _, summary, name: any(name in tool.casefold() for tool in summary.tools),
         needs_summary=True,
     ),
-    Filter("arg", "only calls with this argument: arg:path=a.md", "argument", search="arg", term="arg"),
-    Filter(
+    FilterDefinition("arg", "only calls with this argument: arg:path=a.md", "argument", search="arg", term="arg"),
+    FilterDefinition(
         "after", "from this day or time on: 2026-11-01, 3d, 2w", "date", ("since",),
         search="since", entries="since", library=_is_active_since,
         options=("--after", "--since"), metavar="DATE",
     ),
-    Filter(
+    FilterDefinition(
         "before", "before this day or time: 2026-11-01, yesterday", "date", ("until",),
         search="until", entries="until", library=_is_inactive_since,
         options=("--before", "--until"), metavar="DATE",
     ),
-    Filter("from", "the same as after", "date", entries="since", options=("--from",), metavar="DATE"),
-    Filter(
+    FilterDefinition("from", "the same as after", "date", entries="since", options=("--from",), metavar="DATE"),
+    FilterDefinition(
         "to", "up to the end of this day, or to this time", "date",
         entries="until", options=("--to",), metavar="DATE", includes_day=True,
     ),
-    Filter(
+    FilterDefinition(
         "label", "conversations with this label: label:area, label:area=ui", "text", ("labels",),
         library=_has_label,
     ),
-    Filter(
+    FilterDefinition(
         "model", "conversations that a model with this in its name answered", "text", ("models",),
         library=lambda _, summary, name: any(name in model.casefold() for model in summary.models),
         needs_summary=True,
     ),
-    Filter(
+    FilterDefinition(
         "is", f"conversations that are {', '.join(STATES[:-1])} or {STATES[-1]}", "choice",
         ("status",), library=_has_state, noun="state", choices=_map_to_themselves(*STATES),
     ),
-    Filter(
+    FilterDefinition(
         "is", f"only entries with this status: {', '.join(STATUSES)}", "choice", ("status",),
         entries="statuses", choices=_map_to_themselves(*STATUSES), noun="status", options=("--status",), metavar="S,…",
     ),
 )  # fmt: skip
 
 
-def list_filters(surface: Surface) -> list[Filter]:
+def list_filters(surface: Surface) -> list[FilterDefinition]:
     """Return the filters of a surface."""
     return [row for row in FILTERS if row.applies_to(surface)]
 
 
-def map_filters(surface: Surface) -> dict[str, Filter]:
+def map_filters(surface: Surface) -> dict[str, FilterDefinition]:
     """Return the filters of a surface by key and alias."""
     return {name: row for row in list_filters(surface) for name in (row.key, *row.aliases)}
 

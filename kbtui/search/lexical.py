@@ -1,4 +1,4 @@
-"""The keyword leg: turns a question into a tantivy query and ranks chunks.
+"""The keyword leg: turns a request into a tantivy query and ranks chunks.
 
 A score is the sum of the scores of `QueryTerm`s, each a term in a field with a weight. They are kept
 for explanations.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from kbtui.index import IndexReader
-    from kbtui.search.models import Question
+    from kbtui.search.models import SearchRequest
     from kbtui.search.query_parser import ExtraFilters, ParsedQuery
 
 
@@ -202,18 +202,22 @@ Ranked = list[tuple[int, float]]
 
 
 class LexicalSearch:
-    """A question for the keyword index, and for the one of hidden subjects if it allows them."""
+    """A request for the keyword index, and for the one of hidden subjects if it allows them."""
 
     def __init__(
-        self, reader: IndexReader, query: ParsedQuery, question: Question, narrowing: ExtraFilters
+        self,
+        reader: IndexReader,
+        query: ParsedQuery,
+        request: SearchRequest,
+        narrowing: ExtraFilters,
     ) -> None:
-        self._question = question
+        self._request = request
         self.language = Language(reader.language)
         self.sides = [
             _IndexQuery(
-                reader.open_keyword_index(hidden=hidden), query, question, narrowing, self.language
+                reader.open_keyword_index(hidden=hidden), query, request, narrowing, self.language
             )
-            for hidden in ((False, True) if question.hidden else (False,))
+            for hidden in ((False, True) if request.hidden else (False,))
         ]
 
     @property
@@ -245,7 +249,7 @@ class LexicalSearch:
         Returns at most `per_entry` chunks of one entry, so that a long entry does not fill the leg.
         For a query with nothing but filters, the newest chunks come first.
         """
-        per_entry = per_entry or self._question.per_entry
+        per_entry = per_entry or self._request.per_entry
         found = [row for side in self.sides for row in side.rank(limit, per_entry)]
         tolerance = self.sides[0].tolerance
         return [
@@ -261,14 +265,14 @@ class _IndexQuery:
         self,
         index: Any,
         query: ParsedQuery,
-        question: Question,
+        request: SearchRequest,
         narrowing: ExtraFilters,
         language: Language,
     ) -> None:
         self.searcher = index.searcher()
         self._schema = index.schema
         self.words = analyze_words(
-            query.words, self.searcher, language, completes_last=question.partial and query.open
+            query.words, self.searcher, language, completes_last=request.partial and query.open
         )
         made = QueryTermBuilder(self._schema, self.searcher, language)
         words = [part for word in self.words for part in made.build_word_terms(word)]
@@ -277,7 +281,7 @@ class _IndexQuery:
         self._nearby = [part for part in self.parts if part.is_pair]
         self.phrases = [(text, made.build_phrase(text)) for text in query.phrases]
         self.excluded = [(text, made.build_phrase(text)) for text in query.excluded]
-        self.filters = list(self._iter_filters(question, narrowing))
+        self.filters = list(self._iter_filters(request, narrowing))
         self.asks = bool(self.parts or self.phrases)
         self.query = self._build_query()
 
@@ -384,7 +388,7 @@ class _IndexQuery:
     # building
 
     def _build_query(self) -> Any:
-        """Build the query; None for a question without words and filters."""
+        """Build the query; None for a request without words and filters."""
         wanted = [(tantivy.Occur.Should, part.query) for part in self._terms]
         wanted += [(tantivy.Occur.Must, phrase) for _, phrase in self.phrases]
         limits = [(tantivy.Occur.MustNot, phrase) for _, phrase in self.excluded]
@@ -404,19 +408,19 @@ class _IndexQuery:
     # filters
 
     def _iter_filters(
-        self, question: Question, narrowing: ExtraFilters
+        self, request: SearchRequest, narrowing: ExtraFilters
     ) -> Iterable[tuple[str, Any, Any]]:
         """Yield the filters that apply before ranking, each with its name; they do not change scores."""
         wanted: dict[str, tuple[str, ...]] = {
-            "topic": question.topics,
-            "type": question.types,
-            "role": question.roles,
-            "tool": question.tools,
-            "entry": question.entries,
+            "topic": request.topics,
+            "type": request.types,
+            "role": request.roles,
+            "tool": request.tools,
+            "entry": request.entries,
         }
-        if set(question.kinds) != {"subject", "conversation"}:
-            wanted["kind"] = question.kinds
-        if not question.archived:
+        if set(request.kinds) != {"subject", "conversation"}:
+            wanted["kind"] = request.kinds
+        if not request.archived:
             archived = tantivy.Query.term_query(self._schema, "archived", "yes", "basic")
             yield "archived", tantivy.Occur.MustNot, archived
         for field, values in wanted.items():
@@ -427,17 +431,17 @@ class _IndexQuery:
         for field, values in narrowing.without:
             if values:
                 yield f"-{field}", tantivy.Occur.MustNot, self._any(field, values)
-        if question.exclude is not None:
-            entry = self._any("entry", (question.exclude,))
+        if request.exclude is not None:
+            entry = self._any("entry", (request.exclude,))
             yield "exclude", tantivy.Occur.MustNot, entry
-        if question.since or question.until:
+        if request.since or request.until:
             between = tantivy.Query.range_query(
                 self._schema,
                 "time",
                 tantivy.FieldType.Integer,
-                lower_bound=int(question.since.timestamp()) if question.since else None,
-                upper_bound=int(question.until.timestamp()) if question.until else None,
-                include_upper=question.until is None,
+                lower_bound=int(request.since.timestamp()) if request.since else None,
+                upper_bound=int(request.until.timestamp()) if request.until else None,
+                include_upper=request.until is None,
             )
             yield "time", tantivy.Occur.Must, _without_score(between)
 

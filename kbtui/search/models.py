@@ -1,4 +1,4 @@
-"""`Question`, `Answer` and `Hit`: what a search takes and returns, also as JSON."""
+"""`SearchRequest`, `SearchAnswer` and `Hit`: what a search takes and returns, also as JSON."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -22,8 +22,8 @@ MAX_HITS = 2 * LEG_DEPTH
 
 
 @dataclass(frozen=True)
-class Question:
-    """A query with its options. Equal questions have equal answers in every front end.
+class SearchRequest:
+    """A query with its options. Equal requests have equal answers in every front end.
 
     `partial` marks a query that is still being typed: its last word matches as a prefix. `since`
     and `until` bound the time, `until` exclusively. `exclude` is the id of a conversation to leave
@@ -60,7 +60,7 @@ class Question:
     zone: str | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the fields that differ from their defaults as JSON; `parse_question` reads it."""
+        """Return the fields that differ from their defaults as JSON; `parse_search_request` reads it."""
         shape: dict[str, Any] = {}
         for one in fields(self):
             value = getattr(self, one.name)
@@ -69,14 +69,14 @@ class Question:
         return shape
 
 
-def parse_question(shape: dict[str, Any]) -> Question:
-    """Parse a question from JSON, as `Question.as_json` or a command writes it.
+def parse_search_request(shape: dict[str, Any]) -> SearchRequest:
+    """Parse a request from JSON, as `SearchRequest.as_json` or a command writes it.
 
     Raises `ValueError` for an unknown field or a value of the wrong type: the sender is another
     process, whose mistake must not become a wrong answer.
     """
     values: dict[str, Any] = {}
-    for one in fields(Question):
+    for one in fields(SearchRequest):
         if one.name not in shape:
             continue
         value = shape[one.name]
@@ -96,26 +96,26 @@ def parse_question(shape: dict[str, Any]) -> Question:
             raise ValueError(f"{one.name} is not a {type(one.default).__name__}")
         values[one.name] = value
     if unknown := set(shape) - values.keys():
-        raise ValueError(f"unknown field of a question: {', '.join(sorted(unknown))}")
-    return Question(**values)
+        raise ValueError(f"unknown field of a request: {', '.join(sorted(unknown))}")
+    return SearchRequest(**values)
 
 
-def make_question(
+def make_search_request(
     query: str,
     *,
     mode: Mode = "hybrid",
     types: Sequence[str] = (),
     topics: Sequence[str] = (),
     limit: int = DEFAULT_LIMIT,
-) -> Question:
-    """Make a question from a program's arguments; raises `UsageError` for invalid ones."""
+) -> SearchRequest:
+    """Make a request from a program's arguments; raises `UsageError` for invalid ones."""
     if isinstance(types, str) or isinstance(topics, str):
         raise UsageError("types and topics are lists of strings")
     if mode not in get_args(Mode):
         raise UsageError(f"unknown mode {mode!r}", where="mode", hint=", ".join(get_args(Mode)))
     if not query.strip():
         raise UsageError("the query is empty", hint="say what to look for")
-    return Question(
+    return SearchRequest(
         query, mode, types=tuple(types), topics=tuple(topics), limit=max(1, min(MAX_LIMIT, limit))
     )
 
@@ -155,7 +155,7 @@ class Ranking(NamedTuple):
 
 @dataclass
 class Hit:
-    """A chunk of a subject or of a conversation's turn that matches a question.
+    """A chunk of a subject or of a conversation's turn that matches a request.
 
     `matches` are character offsets into `text`, `lines` are 1-based and inclusive, `legs` has the
     hit's 1-based rank in each leg, or None. `freshness` is `changed` if the file no longer has
@@ -293,13 +293,13 @@ class Explanation:
 
 
 @dataclass
-class Answer:
-    """The hits of a question, with `notices` of what is missing or was done differently.
+class SearchAnswer:
+    """The hits of a request, with `notices` of what is missing or was done differently.
 
     `total` counts the hits before the limit, `omitted` those left out because their text or file
     is gone. With `mistakes` nothing was searched; the first of them is also a notice. `empty` says
     that the index has nothing to search, whatever the words. `explanations` has one for each hit,
-    and `why` explains the reference of `Question.why`, if the question asks for them. For the
+    and `why` explains the reference of `SearchRequest.why`, if the request asks for them. For the
     query log, `filters` are the filters in effect, as a query spells them, and `is_gap` says that
     what was asked for seems to be missing.
     """
@@ -355,7 +355,7 @@ class Answer:
         return self.as_json() | {"details": details}
 
     @classmethod
-    def from_message(cls, shape: dict[str, Any]) -> "Answer":
+    def from_message(cls, shape: dict[str, Any]) -> "SearchAnswer":
         """Parse what `as_message` returns."""
         details = shape["details"]
         answered = cls(

@@ -12,7 +12,7 @@ from math import log
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import NothingFound
-from kbtui.search.models import MAX_QUERY_CHARACTERS, Question
+from kbtui.search.models import MAX_QUERY_CHARACTERS, SearchRequest
 from kbtui.search.pipeline import SearchRun, build_answer
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kbtui.index.models import Chunk, Entry
     from kbtui.refs import Ref
     from kbtui.search.analysis import Language
-    from kbtui.search.models import Answer
+    from kbtui.search.models import SearchAnswer
     from kbtui.search.pipeline import SemanticLeg
     from kbtui.workspace import Workspace
 
@@ -34,21 +34,21 @@ def find_similar(
     reader: IndexReader,
     ref: Ref,
     semantic: SemanticLeg | None = None,
-    question: Question | None = None,
-) -> Answer:
+    request: SearchRequest | None = None,
+) -> SearchAnswer:
     """Find the passages of other entries that are most like a reference, best first.
 
-    `question` has filters and limit; its query is ignored. Raises `NothingFound` if the reference
+    `request` has filters and limit; its query is ignored. Raises `NothingFound` if the reference
     has no indexed text.
     """
-    from kbtui.search.explain import find_passages
+    from kbtui.search.explain import resolve_passages
 
-    entry, chunks = find_passages(reader, ref)
+    entry, chunks = resolve_passages(reader, ref)
     if entry is None or not chunks:
         raise NothingFound("it has no indexed text", where=str(ref))
-    question = question or Question("", per_entry=1)
+    request = request or SearchRequest("", per_entry=1)
     asked = _MoreLikeThisRun(
-        workspace, reader, replace(question, query=_compose_query(entry, chunks)), entry, chunks
+        workspace, reader, replace(request, query=_compose_query(entry, chunks)), entry, chunks
     )
     return build_answer(asked, semantic)
 
@@ -68,11 +68,11 @@ class _MoreLikeThisRun(SearchRun):
         self,
         workspace: Workspace,
         reader: IndexReader,
-        question: Question,
+        request: SearchRequest,
         entry: Entry,
         chunks: list[Chunk],
     ) -> None:
-        super().__init__(workspace, reader, question)
+        super().__init__(workspace, reader, request)
         self.notices.clear()
         without = (*self.narrowing.without, ("entry", (entry.id,)))
         self.narrowing = self.narrowing._replace(without=without)

@@ -1,4 +1,4 @@
-"""Answers a question: runs both legs, fuses their rankings, and makes hits of the best."""
+"""Answers a request: runs both legs, fuses their rankings, and makes hits of the best."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from kbtui.search.models import (
     LEG_DEPTH,
     MAX_HITS,
     MAX_QUERY_CHARACTERS,
-    Answer,
     Hit,
-    Question,
     Ranking,
+    SearchAnswer,
+    SearchRequest,
 )
 from kbtui.search.query_parser import apply_filters, parse_query
 
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 
-SemanticRanker = Callable[[Question, str], Ranking]
-"""Ranks chunks by vectors for a question and an index generation."""
+SemanticRanker = Callable[[SearchRequest, str], Ranking]
+"""Ranks chunks by vectors for a request and an index generation."""
 SemanticLeg = Callable[[str], SemanticRanker]
 """Starts to embed a query's text, and returns the ranker that waits for the vector."""
 
@@ -45,54 +45,54 @@ SemanticLeg = Callable[[str], SemanticRanker]
 def search_index(
     workspace: Workspace,
     reader: IndexReader,
-    question: Question,
+    request: SearchRequest,
     semantic: SemanticLeg | None = None,
-) -> Answer:
-    """Search with the legs of the question's mode, and fuse their rankings.
+) -> SearchAnswer:
+    """Search with the legs of the request's mode, and fuse their rankings.
 
     Without `semantic`, or if it has no ranking, the answer has only keyword hits and a notice. A
-    query with mistakes is not searched; `Answer.mistakes` lists them.
+    query with mistakes is not searched; `SearchAnswer.mistakes` lists them.
     """
-    return build_answer(SearchRun(workspace, reader, question), semantic)
+    return build_answer(SearchRun(workspace, reader, request), semantic)
 
 
-def build_answer(run: SearchRun, semantic: SemanticLeg | None = None) -> Answer:
+def build_answer(run: SearchRun, semantic: SemanticLeg | None = None) -> SearchAnswer:
     """Run a search and build its answer; `run` keeps the rankings of the legs for explanations."""
-    result = Answer(
+    result = SearchAnswer(
         query=run.query.text,
-        mode=run.question.mode,
+        mode=run.request.mode,
         hits=[],
-        partial=run.question.partial,
+        partial=run.request.partial,
         mistakes=tuple(run.mistakes),
     )
     if not run.mistakes:
         run.run_legs(semantic)
         _fill_hits(result, run)
-        is_typed = run.question.mode == "hybrid" and run.question.like is None
+        is_typed = run.request.mode == "hybrid" and run.request.like is None
         if is_typed and result.hits and not run.legs["lexical"]:
             run.notices.insert(0, Notice("meaning_only"))
-        result.filters = format_filters(run.question, run.query)
+        result.filters = format_filters(run.request, run.query)
         best = result.hits[0] if result.hits else None
         similarity = run.get_similarity(best.chunk_id) if best else 0.0
         result.is_gap = is_gap(run.query, run.lexical, best, similarity)
         # Even the existence of hidden subjects must not show.
-        result.empty = not run.scores and run.reader.is_empty(hidden=run.question.hidden)
+        result.empty = not run.scores and run.reader.is_empty(hidden=run.request.hidden)
     result.notices = run.notices
     return result
 
 
 class SearchRun:
-    """A parsed question against one index, with the rankings of its legs and the fused scores."""
+    """A parsed request against one index, with the rankings of its legs and the fused scores."""
 
-    def __init__(self, workspace: Workspace, reader: IndexReader, question: Question) -> None:
+    def __init__(self, workspace: Workspace, reader: IndexReader, request: SearchRequest) -> None:
         self.notices: list[Notice] = []
-        text = question.query
+        text = request.query
         if len(text) > MAX_QUERY_CHARACTERS:
             text = text[:MAX_QUERY_CHARACTERS]
             self.notices.append(Notice("query_cut", {"characters": MAX_QUERY_CHARACTERS}))
-        self.query = parse_query(text, partial=question.partial)
-        self.question, self.narrowing, self.mistakes = apply_filters(
-            workspace, reader, self.query, question
+        self.query = parse_query(text, partial=request.partial)
+        self.request, self.narrowing, self.mistakes = apply_filters(
+            workspace, reader, self.query, request
         )
         self.notices += [mistake.notice for mistake in self.mistakes[:1]]
         self.notices += self.query.notices
@@ -107,7 +107,7 @@ class SearchRun:
         """The keyword leg, which also knows the words to highlight."""
         from kbtui.search.lexical import LexicalSearch
 
-        return LexicalSearch(self.reader, self.query, self.question, self.narrowing)
+        return LexicalSearch(self.reader, self.query, self.request, self.narrowing)
 
     @cached_property
     def owners(self) -> dict[int, tuple[str, str]]:
@@ -147,41 +147,41 @@ class SearchRun:
         entry = self.entries.get(entry_id)
         return (
             entry is not None
-            and (self.question.hidden or not entry.hidden)
-            and (self.question.archived or not entry.archived)
+            and (self.request.hidden or not entry.hidden)
+            and (self.request.archived or not entry.archived)
         )
 
     def run_legs(self, semantic: SemanticLeg | None) -> None:
         """Run the legs, and fuse `legs` into `scores`."""
-        question = self.question
+        request = self.request
         # Embedding runs in parallel to the keyword search.
         begun = self._start_semantic(semantic)
-        if question.mode != "semantic":
-            self.legs["lexical"] = self.lexical.rank(question.depth)
+        if request.mode != "semantic":
+            self.legs["lexical"] = self.lexical.rank(request.depth)
         if begun is not None:
             self._run_semantic(begun)
-        if question.mode == "semantic" and "semantic" not in self.legs:
-            self.legs["lexical"] = self.lexical.rank(question.depth)
+        if request.mode == "semantic" and "semantic" not in self.legs:
+            self.legs["lexical"] = self.lexical.rank(request.depth)
         if "lexical" in self.legs and not self.query.words and not self.query.phrases:
             has_query = self.lexical.sides[0].query is not None
             self.notices.append(Notice("newest_first" if has_query else "nothing_to_look_for"))
         self.scores = fuse_rankings(
             {name: [number for number, _ in ranked] for name, ranked in self.legs.items()},
-            depth=question.depth,
+            depth=request.depth,
             coverage=self.coverage,
             pending=self.pending,
         )
 
     def _start_semantic(self, semantic: SemanticLeg | None) -> SemanticRanker | None:
-        if self.question.mode == "lexical" or semantic is None or not self.query.spoken:
+        if self.request.mode == "lexical" or semantic is None or not self.query.spoken:
             return None
-        if self.question.tools or self.narrowing.args:
+        if self.request.tools or self.narrowing.args:
             return _rank_nothing  # tool calls and their results have no vectors
         return semantic(self.query.spoken)
 
     def _run_semantic(self, begun: SemanticRanker) -> None:
         worded = tuple(number for number, _ in self.legs.get("lexical", ()))
-        found = begun(replace(self.question, worded=worded), self.reader.generation)
+        found = begun(replace(self.request, worded=worded), self.reader.generation)
         ranked = found.ranked
         if found.notice:
             self.notices.insert(0, found.notice)
@@ -208,15 +208,15 @@ class SearchRun:
         return kept
 
 
-def _fill_hits(result: Answer, run: SearchRun) -> None:
+def _fill_hits(result: SearchAnswer, run: SearchRun) -> None:
     """Make hits of the best `limit` chunks whose text their file still has, and count the rest."""
-    question = run.question
+    request = run.request
     entries = run.entries
     ranks = {
         name: {number: at for at, (number, _) in enumerate(ranked, 1)}
         for name, ranked in run.legs.items()
     }
-    limit = max(1, min(MAX_HITS, question.limit))
+    limit = max(1, min(MAX_HITS, request.limit))
     freshness = FreshnessChecker(run.workspace, run.reader)
     marker = MatchFinder(run.lexical.words, run.query.phrases, run.lexical.language)
     order = run.sort_chunks()
@@ -224,7 +224,7 @@ def _fill_hits(result: Answer, run: SearchRun) -> None:
     per_entry: Counter[str] = Counter()
     for at, number in enumerate(order):
         entry_id = run.owners[number][1]
-        if per_entry[entry_id] >= question.per_entry:
+        if per_entry[entry_id] >= request.per_entry:
             continue
         if len(result.hits) < limit:
             if number not in chunks:
@@ -242,8 +242,8 @@ def _fill_hits(result: Answer, run: SearchRun) -> None:
         result.total += 1
 
 
-def _rank_nothing(question: Question, generation: str) -> Ranking:
-    """Rank nothing, for questions that vectors cannot answer."""
+def _rank_nothing(request: SearchRequest, generation: str) -> Ranking:
+    """Rank nothing, for requests that vectors cannot answer."""
     return Ranking([])
 
 
@@ -274,19 +274,19 @@ def _make_hit(
     )
 
 
-def make_vector_filters(question: Question) -> dict[str, Any]:
-    """Return the filters of a question as arguments of `index.vectors.condition`."""
+def make_vector_filters(request: SearchRequest) -> dict[str, Any]:
+    """Return the filters of a request as arguments of `index.vectors.condition`."""
     return {
-        "hidden": question.hidden,
-        "archived": question.archived,
-        "kinds": [] if len(question.kinds) == 2 else list(question.kinds),
-        "topics": list(question.topics),
-        "types": list(question.types),
-        "roles": list(question.roles),
-        "since": question.since.timestamp() if question.since else None,
-        "until": question.until.timestamp() if question.until else None,
-        "exclude": question.exclude,
-        "entries": list(question.entries),
+        "hidden": request.hidden,
+        "archived": request.archived,
+        "kinds": [] if len(request.kinds) == 2 else list(request.kinds),
+        "topics": list(request.topics),
+        "types": list(request.types),
+        "roles": list(request.roles),
+        "since": request.since.timestamp() if request.since else None,
+        "until": request.until.timestamp() if request.until else None,
+        "exclude": request.exclude,
+        "entries": list(request.entries),
     }
 
 
@@ -375,13 +375,13 @@ MIN_SIMILARITY = 0.4
 """The least cosine of a passage that fits a query without its rare words (docs/search-quality.md)."""
 
 
-def format_filters(question: Question, query: ParsedQuery) -> str:
+def format_filters(request: SearchRequest, query: ParsedQuery) -> str:
     """Return the filters of a search, from its query and its options, as a query spells them."""
-    return " ".join(_iter_filters(question, query))
+    return " ".join(_iter_filters(request, query))
 
 
-def _iter_filters(question: Question, query: ParsedQuery) -> Iterator[str]:
-    fields = {row.key: getattr(question, row.search, None) for row in list_filters("search")}
+def _iter_filters(request: SearchRequest, query: ParsedQuery) -> Iterator[str]:
+    fields = {row.key: getattr(request, row.search, None) for row in list_filters("search")}
     for key, value in fields.items():
         if isinstance(value, datetime):
             yield f"{key}:{value.isoformat()}"

@@ -1,4 +1,4 @@
-"""Parses queries, and applies their filters to a question."""
+"""Parses queries, and applies their filters to a request."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbtui.dates import parse_time_zone
 from kbtui.notices import Notice
-from kbtui.search.filters import VALUE_PATTERN, Filter, FilterError, map_filters, split_values
+from kbtui.search.filters import (
+    VALUE_PATTERN,
+    FilterDefinition,
+    FilterError,
+    map_filters,
+    split_values,
+)
 from kbtui.search.models import QueryError
 
 if TYPE_CHECKING:
@@ -19,7 +25,7 @@ if TYPE_CHECKING:
     from kbtui.index.entry_query import EntryFilter
     from kbtui.index.models import Chunk, Entry
     from kbtui.search.filters import Surface
-    from kbtui.search.models import Question
+    from kbtui.search.models import SearchRequest
     from kbtui.workspace import Workspace
 
 
@@ -157,7 +163,7 @@ MAX_TITLED_ENTRIES = 2000
 
 
 class ExtraFilters(NamedTuple):
-    """Filters without a field in `Question`: arguments of tool calls, and exclusions.
+    """Filters without a field in `SearchRequest`: arguments of tool calls, and exclusions.
 
     `args` has a tuple of terms for each `arg:`, one of which must match. `without` has fields of the
     keyword index with excluded values.
@@ -202,32 +208,32 @@ def apply_filters(
     workspace: Workspace,
     reader: IndexReader,
     query: ParsedQuery,
-    question: Question,
+    request: SearchRequest,
     now: datetime | None = None,
-) -> tuple[Question, ExtraFilters, list[QueryError]]:
-    """Return the question with the query's filters applied, further filters, and the errors.
+) -> tuple[SearchRequest, ExtraFilters, list[QueryError]]:
+    """Return the request with the query's filters applied, further filters, and the errors.
 
-    Filters narrow the options of the question, they never widen them. `now` is the time that
+    Filters narrow the options of the request, they never widen them. `now` is the time that
     relative dates count from.
     """
-    if not (query.filters or question.topics or question.roles or question.types):
-        return question, ExtraFilters(), []
-    return _FilterApplication(workspace, reader, question, now).apply(query)
+    if not (query.filters or request.topics or request.roles or request.types):
+        return request, ExtraFilters(), []
+    return _FilterApplication(workspace, reader, request, now).apply(query)
 
 
 class _FilterApplication:
-    """Applies the filters of one query to its question."""
+    """Applies the filters of one query to its request."""
 
     def __init__(
         self,
         workspace: Workspace,
         reader: IndexReader,
-        question: Question,
+        request: SearchRequest,
         now: datetime | None,
     ) -> None:
         self._workspace, self._reader, self._now = workspace, reader, now
-        self._zone = parse_time_zone(question.zone) if question.zone is not None else None
-        self._question = question
+        self._zone = parse_time_zone(request.zone) if request.zone is not None else None
+        self._request = request
         self._mistakes: list[QueryError] = []
         self._wanted: dict[str, list[str]] = {}
         self._places: dict[str, QueryFilter] = {}
@@ -235,7 +241,7 @@ class _FilterApplication:
         self._without: list[tuple[str, tuple[str, ...]]] = []
         self._entries: set[str] | None = None
 
-    def apply(self, query: ParsedQuery) -> tuple[Question, ExtraFilters, list[QueryError]]:
+    def apply(self, query: ParsedQuery) -> tuple[SearchRequest, ExtraFilters, list[QueryError]]:
         self._resolve_options()
         for part in query.filters:
             try:
@@ -248,23 +254,23 @@ class _FilterApplication:
         for field in self._wanted:
             self._intersect_field(field)
         if self._entries is not None:
-            held = self._question.entries
+            held = self._request.entries
             entries = self._entries & set(held) if held else self._entries
-            self._question = replace(self._question, entries=tuple(sorted(entries)) or ("",))
+            self._request = replace(self._request, entries=tuple(sorted(entries)) or ("",))
         return (
-            self._question,
+            self._request,
             ExtraFilters(tuple(self._args), tuple(self._without)),
             self._mistakes,
         )
 
     def _resolve_options(self) -> None:
-        """Resolve the question's own topics, roles and types; unknown values are errors."""
+        """Resolve the request's own topics, roles and types; unknown values are errors."""
         for key in ("topic", "role", "type"):
             row = map_filters("search")[key]
             field = row.search
             values: list[str] = []
             mistakes: list[QueryError] = []
-            for value in getattr(self._question, field):
+            for value in getattr(self._request, field):
                 try:
                     values += self._resolve_value(row, value)
                 except FilterError as wrong:
@@ -276,7 +282,7 @@ class _FilterApplication:
 
     def _set_field(self, field: str, values: tuple[str, ...]) -> None:
         changed: dict[str, Any] = {field: values}
-        self._question = replace(self._question, **changed)
+        self._request = replace(self._request, **changed)
 
     def _apply_filter(self, part: QueryFilter) -> None:
         row = map_filters("search")[part.key]
@@ -289,7 +295,7 @@ class _FilterApplication:
         elif row.kind == "title":
             found = set().union(
                 *(
-                    _find_titles(self._reader, value, hidden=self._question.hidden)
+                    _find_titles(self._reader, value, hidden=self._request.hidden)
                     for value in values
                 )
             )
@@ -312,9 +318,9 @@ class _FilterApplication:
                 self._places[row.search] = part
 
     def _intersect_field(self, field: str) -> None:
-        """Intersect the typed values of a field with those of the question."""
+        """Intersect the typed values of a field with those of the request."""
         wanted = tuple(dict.fromkeys(self._wanted[field]))
-        held: Sequence[str] = getattr(self._question, field)
+        held: Sequence[str] = getattr(self._request, field)
         if held:
             both = tuple(value for value in wanted if value in held)
             if not both:
@@ -332,17 +338,17 @@ class _FilterApplication:
 
     # one value each
 
-    def _apply_date(self, row: Filter, part: QueryFilter, moment: datetime) -> None:
-        question = self._question
+    def _apply_date(self, row: FilterDefinition, part: QueryFilter, moment: datetime) -> None:
+        request = self._request
         # `-before:` means after.
         if (row.search == "since") != part.excluded:
-            since = max(moment, question.since) if question.since else moment
-            self._question = replace(question, since=since)
+            since = max(moment, request.since) if request.since else moment
+            self._request = replace(request, since=since)
         else:
-            until = min(moment, question.until) if question.until else moment
-            self._question = replace(question, until=until)
+            until = min(moment, request.until) if request.until else moment
+            self._request = replace(request, until=until)
 
-    def _resolve_value(self, row: Filter, value: str) -> Sequence[str]:
+    def _resolve_value(self, row: FilterDefinition, value: str) -> Sequence[str]:
         """Return the terms that a value means; raises `FilterError` for an unknown one."""
         if row.kind == "choice":
             return row.read_choice(value)
@@ -356,7 +362,7 @@ class _FilterApplication:
                 return [term]
         raise row.make_unknown_error(value, known)
 
-    def _resolve_topic(self, row: Filter, value: str) -> str:
+    def _resolve_topic(self, row: FilterDefinition, value: str) -> str:
         from kbtui.errors import NothingFound
         from kbtui.knowledge import load_knowledge
 
@@ -378,7 +384,7 @@ class _FilterApplication:
         return sorted(found, key=lambda term: (-found[term], term))
 
     def _searchers(self) -> Iterable[Any]:
-        for hidden in (False, True) if self._question.hidden else (False,):
+        for hidden in (False, True) if self._request.hidden else (False,):
             yield self._reader.open_keyword_index(hidden=hidden).searcher()
 
 
@@ -451,7 +457,7 @@ def parse_entry_filter(
 
     query = parse_query(text, surface="entries")
     known = map_filters("entries")
-    given: list[tuple[Filter, Sequence[str], str]] = [
+    given: list[tuple[FilterDefinition, Sequence[str], str]] = [
         (known[part.key], part.values, f"{part.key}:") for part in query.filters
     ]
     for name, values in (options or {}).items():

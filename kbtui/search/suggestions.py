@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kbtui.search.filters import Filter, list_filters, map_filters
+from kbtui.search.filters import FilterDefinition, list_filters, map_filters
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -81,7 +81,7 @@ def _quote_completion(value: str) -> str:
 
 
 def _list_filter_values(
-    row: Filter, part: str, knowledge: Knowledge, reader: IndexReader | None
+    row: FilterDefinition, part: str, knowledge: Knowledge, reader: IndexReader | None
 ) -> list[tuple[str, str]]:
     if row.kind == "topic":
         return [(topic.id, topic.name) for topic in knowledge.topics.values() if topic.enable]

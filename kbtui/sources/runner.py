@@ -19,7 +19,7 @@ from kbtui.sources.config import find_approval_time, load_sources, remove_source
 from kbtui.sources.http_fetcher import HttpFetcher, make_limits, resolve_name
 from kbtui.sources.source_directory import MAX_NAMED_PROBLEMS, RunContext, SourceDirectory
 from kbtui.userdata import UserData
-from kbtui.userdata.userdata import Run, Skip
+from kbtui.userdata.userdata import SkippedDocument, SourceRun
 from kbtui.workspace.paths import make_private_directory
 from kbtui.workspace.settings import load_settings
 
@@ -53,7 +53,7 @@ def run_source(
     should_stop: Callable[[], bool] = lambda: False,
     limits: SourceLimits | None = None,
     resolve: Resolve = resolve_name,
-) -> Run:
+) -> SourceRun:
     """Run a source now and record the result in the user's data.
 
     `should_stop` is called several times a second from this thread; once it returns true, the
@@ -89,10 +89,10 @@ def run_source(
     return run
 
 
-def _make_failed_run(userdata: UserData, name: str, began: float, reason: str) -> Run:
+def _make_failed_run(userdata: UserData, name: str, began: float, reason: str) -> SourceRun:
     before = userdata.load_last_runs().get(name)
     entries = before.entries if before else 0
-    return Run(name, began, time.time(), "error", reason, entries, problems=(reason,))
+    return SourceRun(name, began, time.time(), "error", reason, entries, problems=(reason,))
 
 
 @contextlib.contextmanager
@@ -128,7 +128,7 @@ def _run_to_end(
     return interrupted
 
 
-def _make_run(context: RunContext, began: float) -> Run:
+def _make_run(context: RunContext, began: float) -> SourceRun:
     """Return the result of a run that ended now."""
     directory, counts = context.directory, context.directory.counts
     problems = (*context.problems, *directory.problems)
@@ -136,7 +136,7 @@ def _make_run(context: RunContext, began: float) -> Run:
     if context.skips and not (problems or has_worked or directory.documents):
         what, reason = next(iter(context.skips.items()))
         problems = (f"nothing could be fetched: {what}: {reason}",)
-    return Run(
+    return SourceRun(
         source=context.source.name,
         began=began,
         ended=time.time(),
@@ -145,7 +145,9 @@ def _make_run(context: RunContext, began: float) -> Run:
         entries=len(directory.documents),
         problems=problems[:MAX_NAMED_PROBLEMS],
         skipped=len(context.skips),
-        skips=tuple(Skip(*skip) for skip in list(context.skips.items())[:MAX_NAMED_PROBLEMS]),
+        skips=tuple(
+            SkippedDocument(*skip) for skip in list(context.skips.items())[:MAX_NAMED_PROBLEMS]
+        ),
         edited=tuple(directory.edited),
         **vars(counts),
     )

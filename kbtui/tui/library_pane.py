@@ -14,7 +14,7 @@ from textual.widgets import Input
 from kbtui.dates import format_age
 from kbtui.notices import format_notice
 from kbtui.refs import Ref, make_conversation_ref, make_subject_ref
-from kbtui.search.filters import Filter, FilterError, map_filters
+from kbtui.search.filters import FilterDefinition, FilterError, map_filters
 from kbtui.search.models import QueryError
 from kbtui.search.query_parser import parse_query
 from kbtui.text import one_line
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 class FilterCondition(NamedTuple):
     """A condition on conversations: one of the values must match, or none if `excluded`."""
 
-    filter: Filter
+    filter: FilterDefinition
     values: tuple[Any, ...]
     excluded: bool
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
 
     from kbtui.dates import Clock
-    from kbtui.search.models import Answer, Hit, Mode
+    from kbtui.search.models import Hit, Mode, SearchAnswer
     from kbtui.tui.framework.styled_text import Spans
 
 MODES: dict[Mode, str] = {
@@ -131,7 +131,7 @@ class ResultsPane(BorderOnlyPane, Vertical):
         self.list = RowList("results-list")
         self._summary = TextLine(id="answer")
         self._notice = WrappedParagraphs(self.list)
-        self.answer: Answer | None = None
+        self.answer: SearchAnswer | None = None
         self._clock = clock
 
     def on_mount(self) -> None:
@@ -152,7 +152,7 @@ class ResultsPane(BorderOnlyPane, Vertical):
         self._summary.set_text([])
         self._notice.set_paragraphs([])
 
-    def show_answer(self, answer: Answer, refining: bool, same_query: bool) -> None:
+    def show_answer(self, answer: SearchAnswer, refining: bool, same_query: bool) -> None:
         """Show hits; for the same query, the hit that the user selected stays selected.
 
         The first hit is selected without the user. Keeping it would scroll better hits of the
@@ -185,7 +185,7 @@ class ResultsPane(BorderOnlyPane, Vertical):
         if reason and not self.list.rows:
             self.list.set_rows([], [("No results yet. ", ""), (reason, "dim")])
 
-    def show_similar(self, reference: str, answer: Answer) -> None:
+    def show_similar(self, reference: str, answer: SearchAnswer) -> None:
         """Show what is similar to the item with this reference."""
         self.answer = answer
         self.border_title = plain_content(f"More like {reference}")
@@ -196,7 +196,7 @@ class ResultsPane(BorderOnlyPane, Vertical):
         self._notice.set_paragraphs([])
         self._summary.set_text(*self._summarize_answer(answer, False))
 
-    def _explain_empty(self, answer: Answer) -> Spans:
+    def _explain_empty(self, answer: SearchAnswer) -> Spans:
         if answer.mistakes:
             # Nothing was searched: show where the query is wrong.
             mistake = answer.mistakes[0]
@@ -216,7 +216,7 @@ class ResultsPane(BorderOnlyPane, Vertical):
             spans += [(" Esc, then ", "dim"), (key, "key"), (": why is X missing?", "dim")]
         return spans
 
-    def _summarize_answer(self, answer: Answer, refining: bool) -> tuple[Spans, Spans]:
+    def _summarize_answer(self, answer: SearchAnswer, refining: bool) -> tuple[Spans, Spans]:
         shown = len(answer.hits)
         left: Spans = [(format_count(shown, "hit"), "")]
         if shown < answer.total:

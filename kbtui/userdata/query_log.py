@@ -15,7 +15,7 @@ from kbtui.userdata.store import SqliteStore, replace_surrogates
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kbtui.search.models import Answer
+    from kbtui.search.models import SearchAnswer
     from kbtui.workspace import Settings, Workspace
 
 LOG_SECONDS = 0.05
@@ -82,7 +82,7 @@ class SearchSummary(NamedTuple):
 def log_answer(
     workspace: Workspace,
     settings: Settings,
-    answer: Answer,
+    answer: SearchAnswer,
     origin: str,
     caller: str | None = None,
     milliseconds: float | None = None,

@@ -43,14 +43,14 @@ class Bookmark(NamedTuple):
     changed: float
 
 
-class Skip(NamedTuple):
+class SkippedDocument(NamedTuple):
     """An address or a file that a run skipped, and the reason."""
 
     what: str
     reason: str
 
 
-class Run(NamedTuple):
+class SourceRun(NamedTuple):
     """The last run of a source; times are Unix seconds.
 
     `entries` counts the documents that the source has after the run. `problems` has a line for
@@ -71,7 +71,7 @@ class Run(NamedTuple):
     unchanged: int = 0
     problems: tuple[str, ...] = ()
     skipped: int = 0
-    skips: tuple[Skip, ...] = ()
+    skips: tuple[SkippedDocument, ...] = ()
     edited: tuple[str, ...] = ()
 
     @property
@@ -184,7 +184,7 @@ class UserData:
         rows = self._store.select("SELECT at FROM approvals WHERE hash = ?", digest)
         return rows[0][0] if rows else None
 
-    def save_run(self, run: Run) -> None:
+    def save_run(self, run: SourceRun) -> None:
         """Record a source's run, replacing the previous one."""
         details = {"problems": run.problems, "skipped": run.skipped, "skips": run.skips, "edited": run.edited}  # fmt: skip
         error = replace_surrogates(run.error) if run.error else None
@@ -192,17 +192,17 @@ class UserData:
         with self._store.write_transaction() as db:
             db.execute("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
 
-    def load_last_runs(self) -> dict[str, Run]:
+    def load_last_runs(self) -> dict[str, SourceRun]:
         """Return the last run of each source, by source name."""
         runs = {}
         for row in self._store.select("SELECT * FROM runs"):
-            run, details = Run(*row[:-1]), json.loads(row[-1])
+            run, details = SourceRun(*row[:-1]), json.loads(row[-1])
             if isinstance(details, list):  # version 0.1 wrote the problems alone
                 details = {"problems": details}
             runs[run.source] = run._replace(
                 problems=tuple(details["problems"]),
                 skipped=details.get("skipped", 0),
-                skips=tuple(Skip(*skip) for skip in details.get("skips", ())),
+                skips=tuple(SkippedDocument(*skip) for skip in details.get("skips", ())),
                 edited=tuple(details.get("edited", ())),
             )
         return runs

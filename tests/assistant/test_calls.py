@@ -23,7 +23,7 @@ from kbtui.citations.extract import _SEARCH_HEADER
 from kbtui.conversations.models import Conversation, ConversationInfo, Event, Turn
 from kbtui.library import Library
 from kbtui.notices import Notice, make_keywords_only_notice
-from kbtui.search.models import Answer, Hit
+from kbtui.search.models import Hit, SearchAnswer
 
 
 def test_learn_returns_what_the_knowledge_room_makes(library: Library) -> None:
@@ -223,7 +223,7 @@ TALK = replace(
 
 
 def test_a_search_answer_is_blocks_under_citation_headers() -> None:
-    found = format_search_text(Answer("feed it", "hybrid", [HIT, TALK]))
+    found = format_search_text(SearchAnswer("feed it", "hybrid", [HIT, TALK]))
     assert (
         found
         == """\
@@ -260,9 +260,9 @@ Feed it.
 def test_the_first_line_says_what_is_missing_without_counts_or_paths(
     notices: list[Notice], line: str
 ) -> None:
-    found = format_search_text(Answer("q", "hybrid", [HIT], notices=notices))
+    found = format_search_text(SearchAnswer("q", "hybrid", [HIT], notices=notices))
     assert found.split("\n")[0] == line
-    empty = format_search_text(Answer("q", "hybrid", [], notices=notices))
+    empty = format_search_text(SearchAnswer("q", "hybrid", [], notices=notices))
     assert empty == f'{line}\nNothing found for "q".'
 
 
@@ -285,7 +285,7 @@ header_like = st.one_of(
 )
 def test_no_text_and_no_title_can_forge_a_citation(texts: list[str], title: str) -> None:
     hits = [replace(HIT, text=text, title=title) for text in texts]
-    found = format_search_text(Answer("q", "hybrid", hits))
+    found = format_search_text(SearchAnswer("q", "hybrid", hits))
     headers = _SEARCH_HEADER.findall(found)
     assert [(entry, chunk) for entry, chunk, _, _ in headers] == [
         (HIT.entry_id, HIT.chunk_id)

@@ -10,11 +10,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from kbtui.engine import EngineClient, connect
-from kbtui.engine.client import read_lock_file
+from kbtui.engine import EngineClient, connect_or_start
+from kbtui.engine.find_or_start import read_lock_file
 from kbtui.index.embedding_model import ModelUnavailable, export_model, find_model
 from kbtui.library import Library
-from kbtui.search import Question
+from kbtui.search import SearchRequest
 from kbtui.workspace import Settings, Workspace, open_root
 from tests.bench import workspaces
 from tests.bench.measure import Row, process, timed
@@ -50,7 +50,7 @@ def busy(base: Path, times: int) -> Iterator[Row]:
     )
     free, gone = [], []
     for _ in range(9):
-        engine = connect(open_root(base))
+        engine = connect_or_start(open_root(base))
         engine.request("refresh", meaning=True, wait=60)
         wait = time.monotonic() + 60
         while not engine.request("status")["left"] and time.monotonic() < wait:
@@ -91,9 +91,9 @@ def ask(library: Library, command: list[str]) -> tuple[list[float], list[float]]
     made = random.Random(7)
     words = [made.sample(workspaces.WORDS[:200], 3) for _ in range(QUESTIONS)]
     for one in words[:3]:
-        library.search(Question(" ".join(one)), origin=None)
+        library.search(SearchRequest(" ".join(one)), origin=None)
     client = [
-        timed(lambda one=one: library.search(Question(" ".join(one)), origin=None))  # type: ignore[misc]
+        timed(lambda one=one: library.search(SearchRequest(" ".join(one)), origin=None))  # type: ignore[misc]
         for one in words
     ]
     return client, [timed(process([*command, *one], ok=(0, 1))) for one in words[:15]]
@@ -149,7 +149,7 @@ def stall(base: Path, times: int) -> Iterator[Row]:
         print(f"  {error}")
     workspaces.subjects(base, 100, 10)
     workspaces.conversations(base, 5, 50)
-    settled(connect(open_root(base)))
+    settled(connect_or_start(open_root(base)))
     words = [sys.executable, "-c", BEAT, str(base)]
     done = subprocess.run(words, capture_output=True, text=True, check=True, env=os.environ)
     idle, working = json.loads(done.stdout.splitlines()[-1])
@@ -161,7 +161,7 @@ def stall(base: Path, times: int) -> Iterator[Row]:
             f" (median {statistics.median(then) * 1000:.1f}, most {then[-1] * 1000:.0f} ms)"
             f"{'   (target 30 ms more)' if what == 'late' else ''}"
         )
-    connect(open_root(base)).stop_engine()
+    connect_or_start(open_root(base)).stop_engine()
     yield from ()
 
 

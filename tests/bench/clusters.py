@@ -12,7 +12,7 @@ from kbtui.index import Index, IndexReader
 from kbtui.index.embedding_model import find_model
 from kbtui.index.embedding_queue import make_vector_row
 from kbtui.index.vectors import LEAN_CANDIDATES, VectorStore, make_filter_sql, shift_towards
-from kbtui.search import Question
+from kbtui.search import SearchRequest
 from kbtui.search.models import Ranking
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class Near:
         def begin(text: str) -> "SemanticRanker":
             return partial(ask, pool.submit(encode, text))
 
-        def ask(pending: Future[Any], question: Question, generation: str) -> Ranking:
+        def ask(pending: Future[Any], question: SearchRequest, generation: str) -> Ranking:
             pending.result()
             towards = self._store.get_vector(list(question.worded[:LEAN_CANDIDATES]))
             vector = shift_towards(self._asked.some(1)[0].tolist(), towards)

@@ -15,7 +15,7 @@ from pathlib import Path
 from kbtui.index import generations
 from kbtui.index.embedding_model import export_model, find_model
 from kbtui.library import Library
-from kbtui.search import Question
+from kbtui.search import SearchRequest
 from kbtui.workspace import Settings, open_root
 from tests.bench import workspaces
 from tests.bench.measure import Row, process, side_by_side, timed
@@ -84,7 +84,7 @@ def saved(library: Library, base: Path, times: int) -> Iterator[Row]:
         word = f"zyxw{number}q"
         (base / "docs/d0001" / f"fresh{number}.md").write_text(f"# Fresh\n\n{word}\n")
         began = time.perf_counter()
-        while not library.search_keywords(Question(word, mode="lexical")).hits:
+        while not library.search_keywords(SearchRequest(word, mode="lexical")).hits:
             time.sleep(0.001)
         took.append(time.perf_counter() - began)
         time.sleep(0.3)
@@ -129,7 +129,7 @@ def _first_answer(base: Path) -> float:
     """Seconds from starting an engine to its first semantic answer; the engine is ended again."""
     library = Library(open_root(base), Settings())
     began = time.perf_counter()
-    while library.search(Question("gasto", mode="semantic"), wait=60).degraded:
+    while library.search(SearchRequest("gasto", mode="semantic"), wait=60).degraded:
         pass
     took = time.perf_counter() - began
     library.connect_engine().request("stop")

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from kbtui.engine import EngineClient, connect
+from kbtui.engine import EngineClient, connect_or_start
 from kbtui.index import Index, IndexReader
 from kbtui.index.embedding_model import (
     ModelUnavailable,
@@ -26,7 +26,7 @@ from kbtui.index.embedding_model import (
     find_model,
 )
 from kbtui.index.embedding_status import EmbeddingStatusWriter
-from kbtui.search import Question
+from kbtui.search import SearchRequest
 from kbtui.search.pipeline import search_index
 from kbtui.workspace import Settings, open_root
 from tests.bench import clusters
@@ -50,12 +50,12 @@ def million(base: Path, times: int) -> Iterator[Row]:
     print(f"  {reader.count_rows()['chunks']:,} chunks, {len(questions)} questions")
 
     def ask(what: str, target: int, mode: str, leg: Any = None) -> None:
-        asked = [Question(text, mode=mode) for text in questions]  # type: ignore[arg-type]
+        asked = [SearchRequest(text, mode=mode) for text in questions]  # type: ignore[arg-type]
         for question in asked[:20]:
             search_index(workspace, reader, question, leg)
         say(what, [[each(question, leg) for question in asked] for _ in range(PASSES)], target)
 
-    def each(question: Question, leg: Any) -> tuple[float, float]:
+    def each(question: SearchRequest, leg: Any) -> tuple[float, float]:
         began = time.process_time()
         took = timed(lambda: search_index(workspace, reader, question, leg))
         return took, time.process_time() - began
@@ -190,7 +190,7 @@ def memory(base: Path) -> None:
 
 def started(base: Path, **more: Any) -> tuple[EngineClient, Watch]:
     """An engine that has compared all files, watched from its start."""
-    engine = connect(open_root(base))
+    engine = connect_or_start(open_root(base))
     watch = Watch(engine.pid)
     engine.request("refresh", wait=600, timeout=700, **more)
     return engine, watch

@@ -14,7 +14,7 @@ from support import Builder, asked, end_engine
 
 from kbtui.cli.main import main
 from kbtui.cli.output import ActivityLine, format_time_left
-from kbtui.engine.client import read_lock_file
+from kbtui.engine.find_or_start import read_lock_file
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ _SEARCH = """
 import json
 from pathlib import Path
 from kbtui.index import Index, IndexReader
-from kbtui.search.models import Question
+from kbtui.search.models import SearchRequest
 from kbtui.search.pipeline import search_index as answer
 from kbtui.workspace import Settings, open_root
 
@@ -40,7 +40,7 @@ workspace = open_root(Path(sys.argv[1]))
 index = Index(workspace, Settings())
 index.refresh()
 index.close()
-found = answer(workspace, IndexReader(workspace.cache_dir), Question(sys.argv[2]))
+found = answer(workspace, IndexReader(workspace.cache_dir), SearchRequest(sys.argv[2]))
 print(json.dumps([(hit.role, hit.turn) for hit in found.hits]))
 """
 _TOOLS = """

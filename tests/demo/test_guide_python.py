@@ -73,7 +73,7 @@ def test_the_client_for_coroutines_has_the_same_calls(call: str) -> None:
 
 
 def test_the_attributes_that_the_page_names_exist(demo: Path) -> None:
-    async def ask() -> tuple[kbtui.Answer, kbtui.Citations, list[kbtui.Topic]]:
+    async def ask() -> tuple[kbtui.SearchAnswer, kbtui.Citations, list[kbtui.Topic]]:
         async with kbtui.create_memory_client(demo) as memory:
             assert len(await memory.list_conversations(archived=False)) > 5
             assert '<subject "fusion">' in await memory.learn("engineering", ["chunking", "fusion"])
@@ -94,7 +94,7 @@ def test_the_attributes_that_the_page_names_exist(demo: Path) -> None:
     [conversation, *_] = library.list_conversations()
     for kind, value in {
         "Topic": topics[0],
-        "Answer": answer,
+        "SearchAnswer": answer,
         "Citations": citations,
         "ConversationInfo": conversation,
     }.items():

@@ -8,7 +8,7 @@ import pytest
 from demo_files import CORPUS
 
 from kbtui import open_workspace
-from kbtui.search import Question
+from kbtui.search import SearchRequest
 
 FILE = tomllib.loads((Path(__file__).parent / "paraphrases.toml").read_text("utf-8"))
 TEN = 10
@@ -28,7 +28,7 @@ def test_the_fusion_finds_what_keywords_miss(
         pass
 
     def place(query: str, target: str, mode: str) -> int | None:
-        question = Question(query, mode=mode, archived=True, per_entry=1, limit=100)  # type: ignore[arg-type]
+        question = SearchRequest(query, mode=mode, archived=True, per_entry=1, limit=100)  # type: ignore[arg-type]
         entries = [hit.ref.partition(":")[0] for hit in library.search(question, wait=60).hits]
         return entries.index(target) + 1 if target in entries else None
 

@@ -21,14 +21,14 @@ API_PAGE = Path(__file__).parents[2] / "docs" / "api.md"
 SECTIONS = {
     "Opening a workspace": ["open_workspace", "create_memory_client"],
     "Clients": ["Library", "MemoryClient"],
-    "Records": ["Topic", "Question", "Answer", "Hit", "KnowledgeHit", "Citations", "Citation", "ConversationInfo"],
+    "Records": ["Topic", "SearchRequest", "SearchAnswer", "Hit", "KnowledgeHit", "Citations", "Citation", "ConversationInfo"],
     "Errors": ["KbtuiError", "NothingFound", "UsageError", "ConfigError", "WorkspaceError", "IndexUnavailable"],
 }  # fmt: skip
 METHODS = {
     "Library": ["topics", "learn", "search", "read", "cites", "list_conversations", "close"],
-    "Answer": ["degraded", "as_json"],
+    "SearchAnswer": ["degraded", "as_json"],
     "Hit": ["as_json"],
-    "Question": [],
+    "SearchRequest": [],
     "ConversationInfo": ["ref", "name"],
 }
 """The members that are public, for classes with others that front ends use."""

@@ -9,9 +9,9 @@ import pytest
 from support import Builder, kill_engine
 
 from kbtui.cli.main import main
-from kbtui.engine import connect
+from kbtui.engine import connect_or_start
 from kbtui.library import Library
-from kbtui.search import Question
+from kbtui.search import SearchRequest
 from kbtui.workspace import load_settings
 from kbtui.workspace.settings import settings_path
 
@@ -62,7 +62,7 @@ def test_whoever_is_connected_goes_on_with_the_changed_settings(
     settings_path().write_text('model = "off"\n')
     # Without any request, the engine notices it.
     until(lambda: any("switched off" in (event.get("reason") or "") for event in heard))
-    answer = library.search(Question("badger"), wait=30)
+    answer = library.search(SearchRequest("badger"), wait=30)
     assert [hit.ref for hit in answer.hits] == ["guide/one:1-3"]
     assert "switched off" in (answer.degraded or "")
     stop()
@@ -71,7 +71,7 @@ def test_whoever_is_connected_goes_on_with_the_changed_settings(
 
 def test_a_mistake_in_the_settings_does_not_end_the_engine(empty: Builder) -> None:
     settings_path().write_text('model = "off"\n')
-    engine = connect(empty.workspace)
+    engine = connect_or_start(empty.workspace)
     settings_path().write_text("model = off\n")
     time.sleep(1.5)
     assert engine.request("refresh", wait=30)["done"]
@@ -96,9 +96,9 @@ def test_a_model_of_one_commands_environment_is_not_that_of_the_next(
 def test_a_model_of_one_commands_environment_does_not_end_the_engine_of_others(
     empty: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = connect(empty.workspace)
+    first = connect_or_start(empty.workspace)
     monkeypatch.setenv("KBTUI_MODEL", "another/model")
-    second = connect(empty.workspace)
+    second = connect_or_start(empty.workspace)
     assert second.pid == first.pid
     assert first.request("status")["pid"] == first.pid
     first.close()

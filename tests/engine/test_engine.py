@@ -18,12 +18,12 @@ import pytest
 from support import Builder, asked, content_of, end_engine, kill_engine, said
 
 from kbtui.cli.main import main
-from kbtui.engine import EngineClient, connect
-from kbtui.engine.client import get_socket_path, read_lock_file
+from kbtui.engine import EngineClient, connect_or_start
+from kbtui.engine.find_or_start import get_socket_path, read_lock_file
 from kbtui.errors import EngineUnavailable
 from kbtui.index import Index
 from kbtui.library import Library
-from kbtui.search import Question
+from kbtui.search import SearchRequest
 from kbtui.workspace import Settings, load_settings
 
 
@@ -54,12 +54,12 @@ def library(builder: Builder) -> Library:
 
 
 def refs(lib: Library, query: str) -> list[str]:
-    return [hit.ref for hit in lib.search_keywords(Question(query, mode="lexical")).hits]
+    return [hit.ref for hit in lib.search_keywords(SearchRequest(query, mode="lexical")).hits]
 
 
 def test_ten_clients_at_once_get_one_engine(built: Builder) -> None:
     with ThreadPoolExecutor(10) as pool:
-        clients = list(pool.map(lambda _: connect(built.workspace), range(10)))
+        clients = list(pool.map(lambda _: connect_or_start(built.workspace), range(10)))
     assert len({client.pid for client in clients}) == 1
     # Engines that did not get the lock end by themselves.
     until(lambda: len(engines(built)) == 1)
@@ -76,12 +76,12 @@ def engines(builder: Builder) -> list[int]:
 
 def test_a_search_without_an_index_starts_the_engine_and_answers(built: Builder) -> None:
     lib = library(built)
-    answer = lib.search(Question("aardvark", mode="lexical"))
+    answer = lib.search(SearchRequest("aardvark", mode="lexical"))
     assert [hit.ref for hit in answer.hits] == ["guide/start:1-3"]
 
 
 def test_without_a_model_hybrid_answers_with_keywords_and_says_so(built: Builder) -> None:
-    answer = library(built).search(Question("badger"), wait=5)
+    answer = library(built).search(SearchRequest("badger"), wait=5)
     assert answer.hits[0].ref == "jp-c17800000001:1"
     assert "keywords only" in (answer.degraded or "")
     assert "switched off" in (answer.degraded or "")
@@ -171,7 +171,7 @@ def test_killed_at_any_moment_the_next_engine_repairs(
 ) -> None:
     for number in range(60):
         built.subject(f"guide/s{number}.md", f"# S{number}\n\n" + f"word{number} and more. " * 40)
-    engine = connect(built.workspace)
+    engine = connect_or_start(built.workspace)
     time.sleep(moment)
     os.kill(engine.pid, signal.SIGKILL)
     psutil.wait_procs([psutil.Process(engine.pid)] if psutil.pid_exists(engine.pid) else [], 5)
@@ -190,7 +190,7 @@ def test_an_engine_without_clients_goes_away_and_leaves_nothing(
     built: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KBTUI_ENGINE_IDLE", "0.3")
-    engine = connect(built.workspace)
+    engine = connect_or_start(built.workspace)
     pid = engine.pid
     place = get_socket_path(built.workspace)
     assert place.exists()
@@ -214,7 +214,7 @@ def test_an_idle_engine_wakes_at_most_twice_a_second(
     built: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KBTUI_ENGINE_IDLE", "60")
-    engine = connect(built.workspace)
+    engine = connect_or_start(built.workspace)
     assert engine.request("refresh", wait=60)["done"]
     seconds, counted = 4.0, []
     # Work of the first seconds, or of every half minute, may be in one of the samples.
@@ -230,7 +230,7 @@ def test_an_idle_engine_wakes_at_most_twice_a_second(
 def test_a_deleted_cache_does_not_give_two_engines(built: Builder) -> None:
     import shutil
 
-    first = connect(built.workspace)
+    first = connect_or_start(built.workspace)
     shutil.rmtree(built.workspace.cache_dir, ignore_errors=True)
     until(
         lambda: not psutil.pid_exists(first.pid) or psutil.Process(first.pid).status() == "zombie"
@@ -243,7 +243,7 @@ def test_a_deleted_cache_does_not_give_two_engines(built: Builder) -> None:
 def test_an_engine_whose_cache_was_taken_away_does_not_call_it_up_to_date(built: Builder) -> None:
     import shutil
 
-    first = connect(built.workspace)
+    first = connect_or_start(built.workspace)
     assert first.request("refresh", wait=60, timeout=90)["done"]
     shutil.rmtree(built.workspace.cache_dir, ignore_errors=True)
     with pytest.raises(EngineUnavailable):
@@ -276,7 +276,7 @@ def raw(builder: Builder) -> socket.socket:
     ids=["nothing", "http", "huge", "no json", "no object", "deep", "protocol"],
 )
 def test_a_client_that_talks_nonsense_hurts_nobody(built: Builder, junk: bytes) -> None:
-    engine = connect(built.workspace)
+    engine = connect_or_start(built.workspace)
     plug = raw(built)
     plug.sendall(junk)
     plug.shutdown(socket.SHUT_WR)
@@ -287,7 +287,7 @@ def test_a_client_that_talks_nonsense_hurts_nobody(built: Builder, junk: bytes) 
 
 
 def test_a_client_that_does_not_read_is_let_go_and_others_are_served(built: Builder) -> None:
-    engine = connect(built.workspace)
+    engine = connect_or_start(built.workspace)
     silent = raw(built)
     body = b'{"hello":"kbtui","protocol":1,"version":"0"}'
     silent.sendall(struct.pack(">I", len(body)) + body)
@@ -310,7 +310,7 @@ def test_a_client_that_does_not_read_is_let_go_and_others_are_served(built: Buil
 
 
 def test_an_unknown_operation_and_bad_arguments_are_errors_not_ends(built: Builder) -> None:
-    engine = connect(built.workspace)
+    engine = connect_or_start(built.workspace)
     with pytest.raises(EngineUnavailable, match="unknown operation"):
         engine.request("explode")
     with pytest.raises(EngineUnavailable):
@@ -319,7 +319,7 @@ def test_an_unknown_operation_and_bad_arguments_are_errors_not_ends(built: Build
 
 
 def test_a_newer_client_has_an_older_engine_make_way(built: Builder) -> None:
-    engine = connect(built.workspace)
+    engine = connect_or_start(built.workspace)
     plug = raw(built)
     body = b'{"hello":"kbtui","protocol":99,"version":"9.9"}'
     plug.sendall(struct.pack(">I", len(body)) + body)
@@ -332,32 +332,32 @@ def test_a_newer_client_has_an_older_engine_make_way(built: Builder) -> None:
 def test_an_engine_whose_index_cannot_be_read_is_replaced(
     built: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from kbtui.engine import client
+    from kbtui.engine import find_or_start
     from kbtui.index import generations
 
     first = library(built).connect_engine()
     until(lambda: refs(library(built), "aardvark"))
     # As after an update: this process reads another index format than the engine writes.
     monkeypatch.setattr(generations, "compute_schema_mark", lambda: "abcdef")
-    monkeypatch.setattr(client, "compute_schema_mark", lambda: "abcdef")
-    assert connect(built.workspace).pid != first.pid
+    monkeypatch.setattr(find_or_start, "compute_schema_mark", lambda: "abcdef")
+    assert connect_or_start(built.workspace).pid != first.pid
 
 
 def test_an_older_client_leaves_a_newer_engine_and_makes_do(
     built: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from kbtui.engine import client
+    from kbtui.engine import find_or_start
     from kbtui.index import generations
 
     lib = library(built)
     engine = lib.connect_engine()
     until(lambda: refs(lib, "aardvark"))
     with monkeypatch.context() as older:
-        older.setattr(client, "__version__", "0.0.1")
+        older.setattr(find_or_start, "__version__", "0.0.1")
         older.setattr(generations, "compute_schema_mark", lambda: "abcdef")
-        older.setattr(client, "compute_schema_mark", lambda: "abcdef")
+        older.setattr(find_or_start, "compute_schema_mark", lambda: "abcdef")
         aged = library(built)
-        answer = aged.search(Question("aardvark", mode="lexical"))
+        answer = aged.search(SearchRequest("aardvark", mode="lexical"))
         assert [hit.ref for hit in answer.hits] == ["guide/start:1-3"]
         assert "newer version" in (answer.degraded or "")
         aged.close()
@@ -365,7 +365,7 @@ def test_an_older_client_leaves_a_newer_engine_and_makes_do(
 
 
 def test_the_socket_is_this_users_alone(built: Builder) -> None:
-    connect(built.workspace)
+    connect_or_start(built.workspace)
     place = get_socket_path(built.workspace)
     assert place.parent.stat().st_mode & 0o077 == 0
     assert place.stat().st_mode & 0o077 == 0
@@ -378,7 +378,7 @@ def test_a_working_directory_supplies_no_modules(
     (built.root / "json.py").write_text("raise SystemExit('hijacked')")
     monkeypatch.chdir(built.root)
     monkeypatch.setenv("PYTHONPATH", str(built.root))
-    assert connect(built.workspace).pid
+    assert connect_or_start(built.workspace).pid
 
 
 def test_a_read_only_cache_means_a_temporary_index_and_a_notice(
@@ -389,7 +389,7 @@ def test_a_read_only_cache_means_a_temporary_index_and_a_notice(
     cache.parent.mkdir(parents=True, exist_ok=True)
     cache.write_text("in the way")
     lib = library(built)
-    answer = lib.search(Question("aardvark", mode="lexical"))
+    answer = lib.search(SearchRequest("aardvark", mode="lexical"))
     assert [hit.ref for hit in answer.hits] == ["guide/start:1-3"]
     assert "temporary index" in (answer.degraded or "")
     lib.close()
@@ -399,28 +399,28 @@ def test_a_read_only_cache_means_a_temporary_index_and_a_notice(
 def test_clients_with_another_runtime_directory_find_the_engine(
     built: Builder, monkeypatch: pytest.MonkeyPatch, home: Path
 ) -> None:
-    first = connect(built.workspace)
+    first = connect_or_start(built.workspace)
     (home / "run2").mkdir(mode=0o700)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(home / "run2"))
-    second: EngineClient = connect(built.workspace)
+    second: EngineClient = connect_or_start(built.workspace)
     assert second.pid == first.pid
 
 
 def test_each_cache_directory_has_an_engine_of_its_own(
     built: Builder, monkeypatch: pytest.MonkeyPatch, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    first = connect(built.workspace)
+    first = connect_or_start(built.workspace)
     command = ["-w", str(built.root)]
     with monkeypatch.context() as elsewhere:
         elsewhere.setenv("XDG_CACHE_HOME", str(home / "cache2"))
         assert main([*command, "engine", "stop"]) == 1, "that is another cache's engine"
         assert main([*command, "index", "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["subjects"] == 1
-        second = connect(built.workspace, start=False)
+        second = connect_or_start(built.workspace, start=False)
         assert second.pid != first.pid
         assert main([*command, "engine", "stop"]) == 0
     assert first.request("status")["pid"] == first.pid
-    assert connect(built.workspace, start=False).pid == first.pid
+    assert connect_or_start(built.workspace, start=False).pid == first.pid
 
 
 def test_a_copied_cache_directory_does_not_lead_to_the_engine_of_the_original(
@@ -428,15 +428,15 @@ def test_a_copied_cache_directory_does_not_lead_to_the_engine_of_the_original(
 ) -> None:
     import shutil
 
-    first = connect(built.workspace)
+    first = connect_or_start(built.workspace)
     assert first.request("refresh", wait=60)["done"]
     shutil.copytree(home / "cache", home / "cache2")
     with monkeypatch.context() as elsewhere:
         elsewhere.setenv("XDG_CACHE_HOME", str(home / "cache2"))
-        second = connect(built.workspace)
+        second = connect_or_start(built.workspace)
         assert second.pid != first.pid
         end_engine(built)
-    assert connect(built.workspace, start=False).pid == first.pid
+    assert connect_or_start(built.workspace, start=False).pid == first.pid
 
 
 @pytest.mark.parametrize("name", ["x" * 120, "ä" * 50], ids=["long", "long in bytes"])
@@ -453,12 +453,12 @@ def test_a_runtime_directory_too_long_for_a_socket_is_passed_over(
     long.mkdir(mode=0o700)
     for variable in variables:
         monkeypatch.setenv(variable, str(long))
-    engine = connect(built.workspace)
+    engine = connect_or_start(built.workspace)
     place = read_lock_file(built.workspace)
     assert place
     assert not place["socket"].startswith(str(long))
     assert Path(place["socket"]).parent.stat().st_mode & 0o077 == 0
-    assert connect(built.workspace, start=False).pid == engine.pid
+    assert connect_or_start(built.workspace, start=False).pid == engine.pid
     main(["paths", "-w", str(built.root), "--json"])
     assert json.loads(capsys.readouterr().out)["engine_socket"] == place["socket"]
 
@@ -490,7 +490,7 @@ def test_the_engine_sweeps_old_searches_from_the_log(
         (table,) = db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchone()
         db.execute(f"UPDATE {table} SET at = at - 91 * 86400")
     userdata.query_log.log_search("a new one", "lexical", 0, "cli")
-    connect(built.workspace)
+    connect_or_start(built.workspace)
 
     def left() -> list[str]:
         with sqlite3.connect(userdata.query_log.path) as db:
@@ -501,7 +501,7 @@ def test_the_engine_sweeps_old_searches_from_the_log(
 
 def test_who_asks_after_half_a_message_gets_another_connection(built: Builder) -> None:
     lib = library(built)
-    lib.search(Question("aardvark"), wait=5)
+    lib.search(SearchRequest("aardvark"), wait=5)
     client = lib._access._idle[-1]
     sent = client._socket
     taken, given = socket.socketpair()
@@ -511,4 +511,4 @@ def test_who_asks_after_half_a_message_gets_another_connection(built: Builder) -
     given.close()
     sent.close()
     assert client._socket.fileno() == -1
-    assert lib.search(Question("aardvark"), wait=5).hits
+    assert lib.search(SearchRequest("aardvark"), wait=5).hits

@@ -8,9 +8,9 @@ import psutil
 import pytest
 from support import Builder, kill_engine
 
-from kbtui.engine import EngineClient, connect
+from kbtui.engine import EngineClient, connect_or_start
 from kbtui.library import Library
-from kbtui.search import Question
+from kbtui.search import SearchRequest
 from kbtui.workspace import Settings
 
 
@@ -29,7 +29,7 @@ def has_loaded(engine: EngineClient) -> bool:
 
 
 def test_with_nothing_to_embed_neither_model_nor_vectors_are_loaded(empty: Builder) -> None:
-    engine = connect(empty.workspace)
+    engine = connect_or_start(empty.workspace)
     end = time.monotonic() + 60
     while not engine.request("settle", wait=1.0)["done"]:
         assert time.monotonic() < end
@@ -42,16 +42,16 @@ def test_with_nothing_to_embed_neither_model_nor_vectors_are_loaded(empty: Build
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_who_asks_wakes_it(empty: Builder) -> None:
-    engine = connect(empty.workspace)
+    engine = connect_or_start(empty.workspace)
     while not engine.request("settle", wait=1.0)["done"]:
         pass
     library = Library(empty.workspace, Settings())
-    assert library.search(Question("badger"), wait=120).degraded is None
+    assert library.search(SearchRequest("badger"), wait=120).degraded is None
     assert has_loaded(engine)
     # Once it is loaded, saved subjects are embedded immediately.
     empty.subject("guide/one.md", "# One\n\nThe badger is in its sett.\n")
     end = time.monotonic() + 120
-    while not library.search(Question("an animal's burrow", mode="semantic"), wait=60).hits:
+    while not library.search(SearchRequest("an animal's burrow", mode="semantic"), wait=60).hits:
         assert time.monotonic() < end
         time.sleep(0.1)
     library.close()

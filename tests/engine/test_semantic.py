@@ -15,7 +15,7 @@ import pytest
 from support import Builder, asked, end_engine, kill_engine, said
 
 from kbtui.cli.main import main
-from kbtui.engine.client import read_lock_file
+from kbtui.engine.find_or_start import read_lock_file
 from kbtui.index.embedding_model import (
     CHECKSUMS,
     EmbeddingModel,
@@ -28,7 +28,7 @@ from kbtui.index.embedding_model import (
     verify_model,
 )
 from kbtui.library import Library
-from kbtui.search import Question
+from kbtui.search import SearchRequest
 from kbtui.workspace import load_settings
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tui"))
@@ -67,7 +67,7 @@ def export_path_below(cache: Path) -> Path:
 
 
 def ask(lib: Library, query: str, mode: str = "hybrid") -> list[str]:
-    answer = lib.search(Question(query, mode=mode), wait=90)  # type: ignore[arg-type]
+    answer = lib.search(SearchRequest(query, mode=mode), wait=90)  # type: ignore[arg-type]
     return [hit.ref for hit in answer.hits]
 
 
@@ -98,10 +98,10 @@ def test_found_by_meaning_kept_through_a_kill_and_told_honestly(
     assert ask(lib, "a feline is napping on the couch", "semantic")[0].startswith("notes/cat")
     assert ask(lib, "the computer does not start", "semantic")[0].startswith("jp-c17800000001")
     assert ask(lib, "when do people get paid")[0].startswith("notes/money")
-    answer = lib.search(Question("kitten"), wait=30)
+    answer = lib.search(SearchRequest("kitten"), wait=30)
     assert answer.degraded is None
     assert answer.hits[0].legs == {"lexical": 1, "semantic": 1}
-    hidden = lib.search(Question("a secret cat naps", hidden=True), wait=30)
+    hidden = lib.search(SearchRequest("a secret cat naps", hidden=True), wait=30)
     assert any(hit.slug == "hidden" for hit in hidden.hits)
     assert not any("hidden" in ref for ref in ask(lib, "a secret cat naps"))
 
@@ -147,7 +147,7 @@ def test_a_hidden_subject_that_is_being_embedded_changes_no_visible_answer(
     engine = lib.connect_engine()
 
     def visible() -> list[object]:
-        found = lib.search(Question("a train to the sea"), wait=90)
+        found = lib.search(SearchRequest("a train to the sea"), wait=90)
         return [found.degraded, *((hit.chunk_id, hit.score, hit.legs) for hit in found.hits)]
 
     try:
@@ -158,7 +158,9 @@ def test_a_hidden_subject_that_is_being_embedded_changes_no_visible_answer(
         builder.subject("notes/.hidden.md", f"# Hidden\n\n{passages}\n")
         assert engine.request("refresh", wait=60)["done"]
         while not engine.request("settle", wait=0.0)["done"]:
-            everything = lib.search(Question("a train to the sea", hidden=True), wait=90).degraded
+            everything = lib.search(
+                SearchRequest("a train to the sea", hidden=True), wait=90
+            ).degraded
             found = visible()
             during += "passages are not searchable by meaning yet" in (everything or "")
             assert found == before
@@ -277,7 +279,7 @@ def test_meaning_is_there_although_its_parts_are_imported_at_once(
     builder = slow_engine()
     lib = Library(builder.workspace, load_settings())
     assert main(["-w", str(builder.root), "index"]) == 0
-    answer = lib.search(Question("a feline is napping", mode="semantic"), wait=120)
+    answer = lib.search(SearchRequest("a feline is napping", mode="semantic"), wait=120)
     assert answer.degraded is None
     assert [hit.slug for hit in answer.hits] == ["cat"]
     lib.close()
@@ -293,7 +295,7 @@ def test_a_model_that_failed_to_load_is_loaded_again(
     builder = slow_engine()
     monkeypatch.delenv("KBTUI_TEST_FAULT")
     lib = Library(builder.workspace, load_settings())
-    answer = lib.search(Question("kitten"), wait=120)
+    answer = lib.search(SearchRequest("kitten"), wait=120)
     assert [hit.slug for hit in answer.hits] == ["cat"]
     assert "ImportError" in (answer.degraded or ""), "the import did not fail"
     assert main(["-w", str(builder.root), "index"]) == 0
@@ -360,7 +362,7 @@ def test_without_a_sound_model_there_are_keywords_and_a_reason(
     builder.topics(notes={})
     builder.subject("notes/a.md", "An albatross.\n")
     lib = Library(builder.workspace, load_settings())
-    answer = lib.search(Question("albatross"), wait=90)
+    answer = lib.search(SearchRequest("albatross"), wait=90)
     assert [hit.slug for hit in answer.hits] == ["a"]
     assert reason in (answer.degraded or "")
     lib.connect_engine().request("stop")

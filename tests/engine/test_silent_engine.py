@@ -12,11 +12,11 @@ import pytest
 from support import Builder, end_engine
 
 from kbtui.cli.main import main
-from kbtui.engine import NoEngine, client, connect
-from kbtui.engine.protocol import SilentEngine
+from kbtui.engine import EngineNotRunning, client, connect_or_start
+from kbtui.engine.client import UnresponsiveEngine
 from kbtui.library import Library
 from kbtui.library.diagnostics import run_diagnostics
-from kbtui.search import Question
+from kbtui.search import SearchRequest
 from kbtui.workspace import Settings
 
 
@@ -28,7 +28,7 @@ def stopped(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[B
     builder = Builder(workspace_root)
     builder.topics(guide={})
     builder.subject("guide/one.md", "# One\n\nThe badger is in its sett.\n")
-    with contextlib.closing(connect(builder.workspace)) as engine:
+    with contextlib.closing(connect_or_start(builder.workspace)) as engine:
         while not engine.request("status")["lexical"]:
             time.sleep(0.02)
         pid = engine.pid
@@ -53,8 +53,8 @@ def test_it_is_not_called_no_engine_and_a_search_goes_on_without_it(
     stopped: Builder, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for start in (False, True):
-        with pytest.raises(SilentEngine) as raised:
-            connect(stopped.workspace, start=start)
+        with pytest.raises(UnresponsiveEngine) as raised:
+            connect_or_start(stopped.workspace, start=start)
         assert raised.value.message == "an engine is running, but does not answer"
         assert str(raised.value.where).startswith("process ")
         assert "kill -9" in str(raised.value.hint)
@@ -63,7 +63,7 @@ def test_it_is_not_called_no_engine_and_a_search_goes_on_without_it(
     library = Library(stopped.workspace, Settings())
     found = [one for one in run_diagnostics(library) if one.area == "engine"]
     assert [(one.state, "does not answer" in one.message) for one in found] == [("wrong", True)]
-    answer = library.search(Question("badger"), wait=5.0)
+    answer = library.search(SearchRequest("badger"), wait=5.0)
     assert [hit.ref for hit in answer.hits] == ["guide/one:1-3"]
     reason = "the index may be out of date: an engine is running, but does not answer"
     assert answer.degraded == f"{reason}; keywords only"
@@ -71,5 +71,5 @@ def test_it_is_not_called_no_engine_and_a_search_goes_on_without_it(
 
 
 def test_where_there_is_none_that_is_said(workspace_root: Path) -> None:
-    with pytest.raises(NoEngine):
-        connect(Builder(workspace_root).workspace, start=False)
+    with pytest.raises(EngineNotRunning):
+        connect_or_start(Builder(workspace_root).workspace, start=False)

@@ -17,14 +17,14 @@ import sys, time
 from pathlib import Path
 from kbtui.library import open_workspace
 from kbtui.library.diagnostics import run_diagnostics as examine
-from kbtui.search import Question
+from kbtui.search import SearchRequest
 
 root = Path(sys.argv[1])
 with open_workspace(root) as library:
     def is_found(word, seconds=30):
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            if library.search(Question(word, mode="lexical")).hits:
+            if library.search(SearchRequest(word, mode="lexical")).hits:
                 return True
             time.sleep(0.2)
         return False

@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kbtui.search import Question
+from kbtui.search import SearchRequest
 from kbtui.search.pipeline import SearchRun, build_answer, fuse_rankings
 from tests.eval import cranfield
 from tests.eval.indexed_corpus import IndexedCorpus, Vectors, cache_folder, index_corpus
@@ -58,8 +58,8 @@ class PlainFusion(SearchRun):
 def search_each_way(corpus: IndexedCorpus, text: str) -> Iterator[tuple[str, list[Hit]]]:
     """Yield the name and the hits of each way to search."""
     for name, mode in (("keywords", "lexical"), ("meaning", "semantic"), ("fusion", "hybrid")):
-        yield name, corpus.search(Question(text, mode=mode, limit=100)).hits  # type: ignore[arg-type]
-    asked = PlainFusion(corpus.workspace, corpus.reader, Question(text, limit=100))
+        yield name, corpus.search(SearchRequest(text, mode=mode, limit=100)).hits  # type: ignore[arg-type]
+    asked = PlainFusion(corpus.workspace, corpus.reader, SearchRequest(text, limit=100))
     yield "plain RRF", build_answer(asked, corpus.semantic).hits
 
 

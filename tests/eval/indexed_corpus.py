@@ -23,7 +23,7 @@ from kbtui.search.pipeline import search_index
 from kbtui.workspace import Settings, Workspace, open_root
 
 if TYPE_CHECKING:
-    from kbtui.search import Answer, Question
+    from kbtui.search import SearchAnswer, SearchRequest
     from kbtui.search.pipeline import SemanticRanker
 
 
@@ -64,7 +64,7 @@ class IndexedCorpus:
     store: VectorStore
     vectors: Vectors
 
-    def search(self, question: Question) -> Answer:
+    def search(self, question: SearchRequest) -> SearchAnswer:
         """Return the answer that every front end gives, with vectors searched in this process."""
         return search_index(self.workspace, self.reader, question, self.semantic)
 
@@ -72,7 +72,7 @@ class IndexedCorpus:
         """Start the semantic ranking of a query, like the engine."""
         return partial(self._rank_by_meaning, text)
 
-    def _rank_by_meaning(self, text: str, question: Question, generation: str) -> Ranking:
+    def _rank_by_meaning(self, text: str, question: SearchRequest, generation: str) -> Ranking:
         where = make_filter_sql(
             hidden=question.hidden,
             archived=question.archived,

@@ -7,7 +7,7 @@ from support import Builder
 
 from eval.__main__ import PlainFusion
 from kbtui.index import Index, IndexReader
-from kbtui.search import Question
+from kbtui.search import SearchRequest
 from kbtui.search.models import Ranking
 from kbtui.search.pipeline import SemanticRanker, build_answer
 from kbtui.workspace import Settings
@@ -33,13 +33,15 @@ def test_the_baseline_adds_one_over_sixty_plus_rank_of_each_leg(workspace_root: 
     def semantic(text: str) -> SemanticRanker:
         assert text == "heron"
 
-        def ranked(question: Question, generation: str) -> Ranking:
+        def ranked(question: SearchRequest, generation: str) -> Ranking:
             worded.append(question.worded)
             return Ranking([(numbers["crane"], 0.9), (numbers["heron"], 0.8)])
 
         return ranked
 
-    hits = build_answer(PlainFusion(builder.workspace, reader, Question("heron")), semantic).hits
+    hits = build_answer(
+        PlainFusion(builder.workspace, reader, SearchRequest("heron")), semantic
+    ).hits
     reader.close()
     scores = {hit.slug: hit.score for hit in hits}
     assert scores["heron"] == pytest.approx(1 / 61 + 1 / 62, abs=1e-5)

@@ -15,7 +15,7 @@ from support import Builder, asked, called, content_of, said
 
 from kbtui.index import Index, IndexReader, generations
 from kbtui.index.indexer import RefreshChanges
-from kbtui.search import Question
+from kbtui.search import SearchRequest
 from kbtui.search.pipeline import search_index
 from kbtui.workspace import Settings
 
@@ -56,7 +56,9 @@ def refresh(builder: Builder, **options: object) -> RefreshChanges:
 
 def found(builder: Builder, query: str, **options: object) -> list[str]:
     reader = IndexReader(builder.workspace.cache_dir)
-    hits = search_index(builder.workspace, reader, Question(query, mode="lexical", **options)).hits  # type: ignore[arg-type]
+    hits = search_index(
+        builder.workspace, reader, SearchRequest(query, mode="lexical", **options)
+    ).hits  # type: ignore[arg-type]
     reader.close()
     return [hit.ref for hit in hits]
 
@@ -91,7 +93,7 @@ def test_scores_of_visible_hits_do_not_move_when_hidden_subjects_are_added(built
     before = [
         (hit.ref, hit.score)
         for hit in search_index(
-            built.workspace, reader, Question("zebras stripes", mode="lexical")
+            built.workspace, reader, SearchRequest("zebras stripes", mode="lexical")
         ).hits
     ]
     for number in range(20):
@@ -100,7 +102,7 @@ def test_scores_of_visible_hits_do_not_move_when_hidden_subjects_are_added(built
     after = [
         (hit.ref, hit.score)
         for hit in search_index(
-            built.workspace, reader, Question("zebras stripes", mode="lexical")
+            built.workspace, reader, SearchRequest("zebras stripes", mode="lexical")
         ).hits
     ]
     assert before == after

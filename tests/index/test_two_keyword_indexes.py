@@ -7,7 +7,7 @@ import pytest
 from support import Builder
 
 from kbtui.index import Index, IndexReader, indexer
-from kbtui.search import Question
+from kbtui.search import SearchRequest
 from kbtui.search.pipeline import search_index
 from kbtui.workspace import Settings
 
@@ -38,7 +38,7 @@ def save(builder: Builder, index: Index, number: int) -> int:
 
 def found(builder: Builder) -> int:
     reader = IndexReader(builder.workspace.cache_dir)
-    question = Question("zebra", mode="lexical", hidden=True)
+    question = SearchRequest("zebra", mode="lexical", hidden=True)
     hits = search_index(builder.workspace, reader, question).hits
     reader.close()
     return len(hits)

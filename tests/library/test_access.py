@@ -14,14 +14,14 @@ import psutil
 import pytest
 from support import Builder, kill_engine
 
-from kbtui.engine.client import read_lock_file
+from kbtui.engine.find_or_start import read_lock_file
 from kbtui.errors import Cancelled, EngineUnavailable, KbtuiError
 from kbtui.index import Index
 from kbtui.library import Cancellation, Library
-from kbtui.search import Question
+from kbtui.search import SearchRequest
 from kbtui.workspace import load_settings
 
-QUESTION = Question("aardvark", mode="lexical")
+QUESTION = SearchRequest("aardvark", mode="lexical")
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ def no_engine(built: Builder, monkeypatch: pytest.MonkeyPatch) -> Builder:
     def unavailable(*args: Any, **more: Any) -> Any:
         raise EngineUnavailable("the engine cannot be started")
 
-    monkeypatch.setattr("kbtui.engine.client.connect", unavailable)
+    monkeypatch.setattr("kbtui.engine.find_or_start.connect_or_start", unavailable)
     return built
 
 
@@ -175,7 +175,7 @@ def test_nobody_is_answered_from_the_beginning_of_a_private_index(
 
 def test_a_private_index_follows_the_files(no_engine: Builder) -> None:
     library = Library(no_engine.workspace, load_settings())
-    question = Question("pangolin", mode="lexical")
+    question = SearchRequest("pangolin", mode="lexical")
     assert not library.search(question).hits
     no_engine.subject("guide/new.md", "# New\n\nA pangolin came.\n")
     assert [hit.ref for hit in library.search(question).hits] == ["guide/new:1-3"]
@@ -203,7 +203,7 @@ def test_a_private_index_goes_on_when_its_files_were_taken_away_while_it_was_wri
     assert swept.is_set()
     assert len(library.search(QUESTION).hits) == 20
     no_engine.subject("guide/new.md", "# New\n\nA pangolin came.\n")
-    found = library.search(Question("pangolin", mode="lexical")).hits
+    found = library.search(SearchRequest("pangolin", mode="lexical")).hits
     assert [hit.ref for hit in found] == ["guide/new:1-3"]
     library.close()
 

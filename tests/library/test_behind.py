@@ -14,10 +14,10 @@ from support import Builder, kill_engine
 
 from kbtui.assistant.tools import answer_call as reply_of
 from kbtui.library import Library
-from kbtui.search import Question
+from kbtui.search import SearchRequest
 from kbtui.workspace import load_settings
 
-OTTER = Question("otter", mode="lexical")
+OTTER = SearchRequest("otter", mode="lexical")
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_while_many_files_are_taken_in_an_answer_says_how_many(
 @pytest.mark.usefixtures("full")
 @pytest.mark.parametrize("mode", ["lexical", "hybrid"])
 def test_an_answer_says_that_the_last_refresh_failed(library: Library, mode: str) -> None:
-    answer = library.search(Question("stork", mode=mode))  # type: ignore[arg-type]
+    answer = library.search(SearchRequest("stork", mode=mode))  # type: ignore[arg-type]
     assert answer.hits == []
     assert (answer.degraded or "").count("the index is not up to date: ") == 1
 

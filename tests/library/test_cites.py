@@ -11,7 +11,7 @@ from support import FIRST_ID, Builder, asked, called, kill_engine, said
 
 from kbtui import Library, open_workspace
 from kbtui.errors import NothingFound, UsageError
-from kbtui.search import Question
+from kbtui.search import SearchRequest
 
 TALK = f"jp-c{FIRST_ID + 1}"
 
@@ -140,8 +140,8 @@ def test_what_neither_exists_nor_was_used_is_an_error(library: Library) -> None:
 
 
 def test_a_passage_is_used_by_the_turns_that_found_it(built: Builder, library: Library) -> None:
-    [start] = library.search(Question("aardvark wakes", types=("note",))).hits
-    [talk] = library.search(Question("who wakes first", kinds=("conversation",), limit=1)).hits
+    [start] = library.search(SearchRequest("aardvark wakes", types=("note",))).hits
+    [talk] = library.search(SearchRequest("who wakes first", kinds=("conversation",), limit=1)).hits
     headers = [
         f"[entry {hit.entry_id} · chunk {hit.chunk_id} · score 0.5000] {hit.title}\n{hit.text}"
         for hit in (start, talk)

@@ -9,7 +9,7 @@ from support import Builder, asked, end_engine, said
 from kbtui import create_memory_client, open_workspace
 from kbtui.errors import NothingFound, WorkspaceError
 from kbtui.library import Library
-from kbtui.search import Question
+from kbtui.search import SearchRequest
 from kbtui.userdata import UserData
 from kbtui.workspace import Settings
 
@@ -27,13 +27,15 @@ def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Builder:
 
 def test_a_search_is_logged_with_its_origin_and_can_be_forbidden(built: Builder) -> None:
     lib = open_workspace(built.root)
-    lib.search(Question("aardvark", mode="lexical"), origin="cli")
-    lib.search(Question("xylophone", mode="lexical"), origin="mcp")
-    lib.search(Question("unlogged", mode="lexical"), origin=None)
+    lib.search(SearchRequest("aardvark", mode="lexical"), origin="cli")
+    lib.search(SearchRequest("xylophone", mode="lexical"), origin="mcp")
+    lib.search(SearchRequest("unlogged", mode="lexical"), origin=None)
     found = UserData(lib.workspace).query_log.summarize_searches()
     assert sorted(row.query for row in found.top) == ["aardvark", "xylophone"]
     assert [row.query for row in found.gaps] == ["xylophone"]
-    Library(lib.workspace, Settings(query_log=False)).search(Question("secret", mode="lexical"))
+    Library(lib.workspace, Settings(query_log=False)).search(
+        SearchRequest("secret", mode="lexical")
+    )
     assert "secret" not in [
         row.query for row in UserData(lib.workspace).query_log.summarize_searches().top
     ]
@@ -44,7 +46,7 @@ def test_a_log_that_cannot_be_written_does_not_fail_the_search(built: Builder) -
     lib = open_workspace(built.root)
     lib.workspace.data_dir.parent.mkdir(parents=True, exist_ok=True)
     lib.workspace.data_dir.write_text("in the way")
-    assert lib.search(Question("aardvark", mode="lexical"), origin="cli").hits
+    assert lib.search(SearchRequest("aardvark", mode="lexical"), origin="cli").hits
     lib.connect_engine().request("stop")
 
 

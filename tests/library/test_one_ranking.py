@@ -14,7 +14,7 @@ from support import Builder, asked, kill_engine, said
 import kbtui
 from kbtui.citations.extract import _SEARCH_HEADER
 from kbtui.errors import UsageError
-from kbtui.search import Question
+from kbtui.search import SearchRequest
 from kbtui.workspace import open_root
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tui"))
@@ -116,11 +116,11 @@ def _settled(tui: Tui) -> bool:
 async def same_everywhere(builder: Builder, questions: list[str]) -> None:
     library = kbtui.open_workspace(builder.root)
     try:
-        library.search(Question(questions[0]), wait=60.0, origin=None)
+        library.search(SearchRequest(questions[0]), wait=60.0, origin=None)
         library._request("settle", wait=60.0, timeout=70.0)
         expected = []
         for question in questions:
-            answered = library.search(Question(question), wait=60.0)
+            answered = library.search(SearchRequest(question), wait=60.0)
             expected.append([(hit.chunk_id, round(hit.score, 4)) for hit in answered.hits])
         assert all(expected[:3])
         assert [command(builder, question) for question in questions] == expected

@@ -119,10 +119,10 @@ class Bed:
         ]
 
     def ask(self, mode: str) -> float:
-        from kbtui.search import Question
+        from kbtui.search import SearchRequest
 
         began = time.perf_counter()
-        self.library.search(Question(self.text(2), mode=mode), wait=0.0)  # type: ignore[arg-type]
+        self.library.search(SearchRequest(self.text(2), mode=mode), wait=0.0)  # type: ignore[arg-type]
         return (time.perf_counter() - began) * 1000
 
     def work(self) -> float:
@@ -132,9 +132,9 @@ class Bed:
         return (time.perf_counter() - began) * 1000
 
     def finds(self, mark: str) -> bool:
-        from kbtui.search import Question
+        from kbtui.search import SearchRequest
 
-        return bool(self.library.search_keywords(Question(mark, mode="lexical")).hits)
+        return bool(self.library.search_keywords(SearchRequest(mark, mode="lexical")).hits)
 
 
 def _now() -> Any:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from support import Builder, asked, content_of, hurt_file, kill_engine, said
 
-from kbtui.engine import connect
+from kbtui.engine import connect_or_start
 from kbtui.errors import EngineUnavailable
 from kbtui.index import Index, generations
 from kbtui.index.generations import find_damage
@@ -80,7 +80,7 @@ def hurt(cache: Path, random_: random.Random) -> str:
 
 
 def heal_and_compare(builder: Builder, fresh: dict[str, Any], what: str) -> None:
-    engine = connect(builder.workspace, wait=60)
+    engine = connect_or_start(builder.workspace, wait=60)
     end = time.monotonic() + 60
     while not is_fresh(builder, fresh):
         assert time.monotonic() < end, (what, SEED)
@@ -154,7 +154,7 @@ def test_a_cache_that_is_half_deleted_while_running_is_whole_again(
 ) -> None:
     refresh(built, tmp_path / "fresh")
     fresh = content_of(tmp_path / "fresh")
-    engine = connect(built.workspace)
+    engine = connect_or_start(built.workspace)
     until(lambda: is_fresh(built, fresh))
     folder = generations.find_current_generation(built.workspace.cache_dir)
     assert folder is not None
@@ -166,7 +166,7 @@ def test_a_cache_that_is_half_deleted_while_running_is_whole_again(
 
     def mended() -> bool:
         try:
-            client = connect(built.workspace)
+            client = connect_or_start(built.workspace)
             client.request("refresh", wait=5)
             client.close()
         except EngineUnavailable:
@@ -221,7 +221,7 @@ def test_a_full_disk_is_said_and_the_next_start_repairs(
 def test_an_engine_on_a_full_disk_lives_says_so_and_goes_on_when_there_is_room(
     built: Builder, tmp_path: Path
 ) -> None:
-    engine = connect(built.workspace)
+    engine = connect_or_start(built.workspace)
     until(lambda: engine.request("status")["lexical"])
     held = resource.prlimit(engine.pid, resource.RLIMIT_FSIZE)
     resource.prlimit(engine.pid, resource.RLIMIT_FSIZE, (1, held[1]))
@@ -257,7 +257,7 @@ def test_a_clock_that_jumps_changes_nothing_of_the_content(
 def test_a_killed_engine_leaves_no_damage(built: Builder) -> None:
     for number in range(60):
         built.subject(f"guide/k{number}.md", f"# K{number}\n\n" + "egret " * 300)
-    engine = connect(built.workspace)
+    engine = connect_or_start(built.workspace)
     os.kill(engine.pid, signal.SIGKILL)
     engine.close()
     refresh(built)

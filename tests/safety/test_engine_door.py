@@ -17,8 +17,8 @@ import pytest
 from support import Builder, kill_engine
 
 from kbtui.cli.main import main
-from kbtui.engine import connect, protocol
-from kbtui.engine.client import get_lock_path, get_socket_path, read_lock_file
+from kbtui.engine import connect_or_start, protocol
+from kbtui.engine.find_or_start import get_lock_path, get_socket_path, read_lock_file
 from kbtui.engine.server import MAX_UNGREETED, is_from_same_user
 from kbtui.errors import EngineUnavailable
 from kbtui.index import Index
@@ -54,7 +54,7 @@ def plug(builder: Builder) -> socket.socket:
 def test_directory_socket_cache_and_lock_are_this_users_alone(built: Builder) -> None:
     with_umask = os.umask(0)
     try:
-        connect(built.workspace).close()
+        connect_or_start(built.workspace).close()
     finally:
         os.umask(with_umask)
     for path in (get_socket_path(built.workspace).parent, built.workspace.cache_dir):
@@ -68,7 +68,7 @@ def test_a_runtime_directory_that_others_may_enter_is_closed_first(
 ) -> None:
     folder = get_socket_path(built.workspace).parent
     folder.chmod(0o755)
-    connect(built.workspace).close()
+    connect_or_start(built.workspace).close()
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
@@ -143,7 +143,7 @@ def test_nothing_is_said_to_another_users_process(built: Builder) -> None:
         try:
             assert listener.stdout.readline() == "listening\n"
             with pytest.raises(EngineUnavailable, match="another user"):
-                connect(built.workspace)
+                connect_or_start(built.workspace)
             main(["search", "-w", str(built.root), "--mode", "lexical", "otter"])
             assert [listener.stdout.readline() for _ in range(2)] == ["b''\n"] * 2
         finally:
@@ -151,13 +151,13 @@ def test_nothing_is_said_to_another_users_process(built: Builder) -> None:
 
 
 def test_an_engine_ends_calmly_while_somebody_at_the_door_is_silent(built: Builder) -> None:
-    connect(built.workspace).close()
+    connect_or_start(built.workspace).close()
     found = read_lock_file(built.workspace)
     assert found
     silent = [plug(built) for _ in range(3)]
     half = plug(built)
     half.sendall(b"\0\0")
-    connect(built.workspace).close()  # those before are let in by now
+    connect_or_start(built.workspace).close()  # those before are let in by now
     process = psutil.Process(found["pid"])
     process.terminate()
     process.wait(60)
@@ -174,10 +174,10 @@ def test_an_engine_ends_calmly_while_a_client_waits_for_its_model(
     model.mkdir()
     os.mkfifo(model / "modules.json")  # whoever reads it waits for ever
     monkeypatch.setenv("KBTUI_MODEL", str(model))
-    waiting = connect(built.workspace)
+    waiting = connect_or_start(built.workspace)
     waiting.notify("search", question={"query": "otter"}, wait=600)
     process = psutil.Process(waiting.pid)
-    other = connect(built.workspace)
+    other = connect_or_start(built.workspace)
     other.request("status")  # what was said before is heard by now
     process.terminate()
     process.wait(60)
@@ -233,7 +233,7 @@ def test_another_users_process_is_refused(
     built: Builder, short_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(short_dir))
-    engine = connect(built.workspace)
+    engine = connect_or_start(built.workspace)
     if os.getuid() == 0:
         assert as_another_user(built) == b"nothing"
     assert is_from_same_user(_Writer(os.getuid()))  # type: ignore[arg-type]
@@ -242,11 +242,11 @@ def test_another_users_process_is_refused(
 
 
 def test_silent_clients_do_not_keep_others_out(built: Builder) -> None:
-    engine = connect(built.workspace)
+    engine = connect_or_start(built.workspace)
     silent = [plug(built) for _ in range(MAX_UNGREETED * 3)]
     try:
         # Like every client, this one retries while the queue is full.
-        newcomer = connect(built.workspace, start=False)
+        newcomer = connect_or_start(built.workspace, start=False)
         assert newcomer.request("status")["pid"] == engine.pid
         newcomer.close()
         assert engine.request("status")["pid"] == engine.pid
@@ -258,7 +258,7 @@ def test_silent_clients_do_not_keep_others_out(built: Builder) -> None:
 
 
 def test_half_a_frame_and_a_huge_one_end_only_their_own_connection(built: Builder) -> None:
-    engine = connect(built.workspace)
+    engine = connect_or_start(built.workspace)
     hello = protocol.encode_frame(protocol.make_hello("1", schema="x"))
     for bad in (struct.pack(">I", 100) + b"{", struct.pack(">I", protocol.REQUEST_BYTES_MAX + 1)):
         with plug(built) as made:

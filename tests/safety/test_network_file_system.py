@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from support import Builder
 
-from kbtui.engine import client, connect
-from kbtui.engine.client import find_network_file_system
+from kbtui.engine import connect_or_start, find_or_start
+from kbtui.engine.find_or_start import find_network_file_system
 from kbtui.errors import EngineUnavailable
 from kbtui.library import Library
-from kbtui.search import Question
+from kbtui.search import SearchRequest
 from kbtui.workspace import load_settings
 
 
@@ -18,7 +18,7 @@ from kbtui.workspace import load_settings
 def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A mount table that tests write."""
     path = tmp_path / "mountinfo"
-    monkeypatch.setattr(client, "MOUNT_TABLE", path)
+    monkeypatch.setattr(find_or_start, "MOUNT_TABLE", path)
     return path
 
 
@@ -53,9 +53,9 @@ def test_no_engine_is_started_there_and_search_says_why(
     cache = os.path.realpath(home / "cache").replace(" ", "\\040")
     table.write_text(mounted(("/", "ext4"), (cache, "nfs4")))
     with pytest.raises(EngineUnavailable, match=r"network file system \(nfs4\)"):
-        connect(builder.workspace)
+        connect_or_start(builder.workspace)
     library = Library(builder.workspace, load_settings())
-    answer = library.search(Question("otter", mode="lexical"))
+    answer = library.search(SearchRequest("otter", mode="lexical"))
     assert [hit.ref for hit in answer.hits] == ["guide/one:1-3"]
     assert "network file system" in (answer.degraded or "")
     library.close()

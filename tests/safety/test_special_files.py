@@ -13,7 +13,7 @@ from running import complete_line, on_pipe
 from support import Builder, asked, kill_engine, said
 
 from kbtui.index import Index, IndexReader
-from kbtui.search import Question
+from kbtui.search import SearchRequest
 from kbtui.search.pipeline import search_index
 from kbtui.workspace import Settings
 
@@ -117,7 +117,7 @@ def test_a_subject_that_became_one_after_it_was_indexed_is_no_hit(
     index.close()
     reader = IndexReader(built.workspace.cache_dir)
     replace(built.root / "docs/notes/one.md", put)
-    found = search_index(built.workspace, reader, Question("harmless", mode="lexical"))
+    found = search_index(built.workspace, reader, SearchRequest("harmless", mode="lexical"))
     assert "one" not in {hit.slug for hit in found.hits} >= {"two", "three"}
     assert found.omitted == 1
     reader.close()
@@ -131,7 +131,7 @@ def test_a_hit_is_not_looked_for_outside_the_workspace(built: Builder, tmp_path:
     moved = built.root / "docs/notes/one.md"
     shutil.copy(moved, tmp_path / "elsewhere.md")
     replace(moved, lambda place: place.symlink_to(tmp_path / "elsewhere.md"))
-    found = search_index(built.workspace, reader, Question("otter", mode="lexical"))
+    found = search_index(built.workspace, reader, SearchRequest("otter", mode="lexical"))
     assert "one" not in {hit.slug for hit in found.hits}
     reader.close()
 

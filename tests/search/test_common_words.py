@@ -7,7 +7,7 @@ import pytest
 from support import Builder
 
 from kbtui.index import Index, IndexReader
-from kbtui.search import Question, lexical
+from kbtui.search import SearchRequest, lexical
 from kbtui.search.pipeline import search_index
 from kbtui.workspace import Settings
 
@@ -40,7 +40,7 @@ def large(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def ask(builder: Builder, reader: IndexReader, query: str) -> list[str | None]:
-    found = search_index(builder.workspace, reader, Question(query, mode="lexical", limit=100))
+    found = search_index(builder.workspace, reader, SearchRequest(query, mode="lexical", limit=100))
     return [hit.slug for hit in found.hits]
 
 

@@ -17,13 +17,13 @@ from kbtui.conversations.models import ConversationSummary
 from kbtui.conversations.repository import list_conversations
 from kbtui.index import Index, IndexReader
 from kbtui.knowledge import load_knowledge
-from kbtui.search import Question, filters, suggestions
-from kbtui.search.filters import Filter
+from kbtui.search import SearchRequest, filters, suggestions
+from kbtui.search.filters import FilterDefinition
 from kbtui.search.pipeline import search_index
 from kbtui.tui.library_pane import parse_library_filter
 from kbtui.workspace import Settings
 
-AREA = Filter(
+AREA = FilterDefinition(
     "area",
     "only this area",
     "term",
@@ -67,7 +67,7 @@ def test_a_new_row_is_a_filter_of_search_library_entries_options_and_completion(
         parser = Parser(prog="kbtui search")
         search.configure_search(parser)
         args = parser.parse_args(words)
-        question = Question(" ".join(args.query), mode="lexical", **parse_filter_options(args))
+        question = SearchRequest(" ".join(args.query), mode="lexical", **parse_filter_options(args))
         return {
             hit.ref.split(":")[0] for hit in search_index(built.workspace, reader, question).hits
         }

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support import Builder, asked, end_engine, said
 
-from kbtui import Library, Question, open_workspace
+from kbtui import Library, SearchRequest, open_workspace
 from kbtui.index import Index, IndexReader
 from kbtui.search.models import Ranking
 from kbtui.search.pipeline import search_index
@@ -63,7 +63,7 @@ def test_the_words_of_a_title_are_words_of_the_answer(library: Library) -> None:
 def test_a_search_with_a_filter_is_logged_with_it_and_is_no_gap(library: Library) -> None:
     library.search("wombat", types=["note", "conversation"])
     library.search("aardvark in:conversations -night")
-    library.search(Question("zymurgy", since=datetime(2026, 1, 1, tzinfo=UTC)))
+    library.search(SearchRequest("zymurgy", since=datetime(2026, 1, 1, tzinfo=UTC)))
     library.search('title:"nothing of it" zymurgy')
     assert gaps(library) == []
     logged = {
@@ -80,13 +80,13 @@ def test_a_search_with_a_filter_is_logged_with_it_and_is_no_gap(library: Library
 
 def test_what_widens_a_search_is_no_filter(library: Library) -> None:
     library.search(
-        Question("zymurgy", hidden=True, archived=True, exclude="jp-c17800000001", limit=3)
+        SearchRequest("zymurgy", hidden=True, archived=True, exclude="jp-c17800000001", limit=3)
     )
     assert gaps(library) == ["zymurgy"]
 
 
 def test_a_query_with_a_mistake_is_not_logged(library: Library) -> None:
-    assert library.search(Question("wombat after:soonish and more")).mistakes
+    assert library.search(SearchRequest("wombat after:soonish and more")).mistakes
     assert UserData(library.workspace).query_log.summarize_searches().total == 0
 
 
@@ -98,12 +98,12 @@ def test_a_hit_that_is_alike_fits_without_the_words(
     index.refresh()
     index.close()
     reader = IndexReader(built.workspace.cache_dir)
-    [burrows] = search_index(built.workspace, reader, Question("burrows")).hits
+    [burrows] = search_index(built.workspace, reader, SearchRequest("burrows")).hits
     chunks = reader.get_chunks(list(range(1000)))
     number = next(at for at, (chunk, _) in chunks.items() if chunk.id == burrows.chunk_id)
     ranking = Ranking([(number, similarity)])
     found = search_index(
-        built.workspace, reader, Question("anteater"), lambda _: lambda *_: ranking
+        built.workspace, reader, SearchRequest("anteater"), lambda _: lambda *_: ranking
     )
     reader.close()
     assert [hit.chunk_id for hit in found.hits] == [burrows.chunk_id]

@@ -7,7 +7,7 @@ import pytest
 from support import Builder, asked, called, said
 
 from kbtui.index import Index, IndexReader
-from kbtui.search import Answer, Question
+from kbtui.search import SearchAnswer, SearchRequest
 from kbtui.search.pipeline import search_index
 from kbtui.workspace import Settings
 
@@ -35,11 +35,13 @@ def reader(built: Builder) -> Iterator[IndexReader]:
     found.close()
 
 
-def ask(built: Builder, reader: IndexReader, query: str) -> Answer:
-    return search_index(built.workspace, reader, Question(query, mode="lexical", per_entry=100))
+def ask(built: Builder, reader: IndexReader, query: str) -> SearchAnswer:
+    return search_index(
+        built.workspace, reader, SearchRequest(query, mode="lexical", per_entry=100)
+    )
 
 
-def saying(answered: Answer, word: str) -> list[tuple[int | None, str]]:
+def saying(answered: SearchAnswer, word: str) -> list[tuple[int | None, str]]:
     """Return turn and freshness of the hits whose own text contains the word."""
     return [(hit.turn, hit.freshness) for hit in answered.hits if word in hit.text.lower()]
 

@@ -7,11 +7,11 @@ from support import Builder
 
 from kbtui.assistant.tools import format_search_text
 from kbtui.cli.search import format_answer, format_notices
-from kbtui.engine.search_service import answer_question
+from kbtui.engine.search_service import answer_search_request
 from kbtui.index import Index, IndexReader
 from kbtui.index.models import make_subject_id
 from kbtui.notices import Notice
-from kbtui.search import Answer, Question
+from kbtui.search import SearchAnswer, SearchRequest
 from kbtui.search.models import Mode, Ranking
 from kbtui.search.pipeline import search_index
 from kbtui.workspace import Settings
@@ -27,7 +27,7 @@ def test_nothing_found_is_said_once_and_briefly(workspace_root: Path) -> None:
     reader = IndexReader(builder.workspace.cache_dir)
 
     def said(query: str) -> list[str]:
-        question = Question(query, mode="lexical")
+        question = SearchRequest(query, mode="lexical")
         return format_notices(search_index(builder.workspace, reader, question).as_message(), query)
 
     assert said("otter") == []
@@ -51,8 +51,8 @@ def test_an_answer_says_that_its_hits_were_found_by_meaning_alone(workspace_root
             (chunk.number, 0.5) for chunk in reader.list_chunks(make_subject_id("notes", "one"))
         ]
 
-        def ask(query: str, mode: Mode = "hybrid") -> Answer:
-            question = Question(query, mode=mode)
+        def ask(query: str, mode: Mode = "hybrid") -> SearchAnswer:
+            question = SearchRequest(query, mode=mode)
             found = lambda _: lambda *_: Ranking(everything)  # noqa: E731
             return search_index(builder.workspace, reader, question, found)
 
@@ -78,8 +78,8 @@ def test_an_explanation_names_only_the_legs_of_the_mode(workspace_root: Path) ->
     index.refresh()
     index.close()
     with closing(IndexReader(builder.workspace.cache_dir)) as reader:
-        question = Question("otter", mode="lexical", explain=True)
-        found = answer_question(builder.workspace, reader, question)
+        question = SearchRequest("otter", mode="lexical", explain=True)
+        found = answer_search_request(builder.workspace, reader, question)
         text = format_answer(found.as_message(), plain=True)
     assert "keywords: rank 1" in text
     assert "meaning:" not in text

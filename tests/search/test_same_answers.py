@@ -20,7 +20,7 @@ from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.embedding_queue import EmbeddingQueue
 from kbtui.index.vectors import VectorStore, make_filter_sql, shift_towards
 from kbtui.library import Library
-from kbtui.search import Question
+from kbtui.search import SearchRequest
 from kbtui.search.models import Ranking
 from kbtui.search.pipeline import make_vector_filters, search_index
 from kbtui.workspace import Settings, load_settings
@@ -89,7 +89,7 @@ class Bed:
             search_index(
                 self._builder.workspace,
                 reader,
-                Question(query, mode=mode, hidden=hidden, limit=100),  # type: ignore[arg-type]
+                SearchRequest(query, mode=mode, hidden=hidden, limit=100),  # type: ignore[arg-type]
                 self._semantic,
             )
             for query in QUERIES
@@ -104,7 +104,7 @@ class Bed:
     def _semantic(self, text: str) -> Any:
         vector = WordVectors().encode([text])[0].tolist()
 
-        def ranked(question: Question, generation: str) -> Ranking:
+        def ranked(question: SearchRequest, generation: str) -> Ranking:
             towards = shift_towards(vector, self._store.get_vector(question.worded[:3]))
             where = make_filter_sql(**make_vector_filters(question))
             return Ranking(self._store.search(towards, where, question.depth, question.per_entry))
@@ -230,7 +230,7 @@ def test_a_large_index_is_compacted_when_nothing_changes_for_a_while(
         reader = IndexReader(cache)
         found = [
             search_index(
-                history.builder.workspace, reader, Question(query, mode="lexical", limit=100)
+                history.builder.workspace, reader, SearchRequest(query, mode="lexical", limit=100)
             )
             for query in QUERIES
         ]
@@ -264,7 +264,7 @@ def test_the_engine_answers_as_after_a_rebuild(
     def answers(**how: bool) -> list[Any]:
         with closing(library.connect_engine()) as engine:
             assert engine.request("refresh", wait=60, timeout=90, **how)["done"]
-        asked_for = [Question(query, mode="lexical", limit=100) for query in QUERIES]
+        asked_for = [SearchRequest(query, mode="lexical", limit=100) for query in QUERIES]
         return [[hit.chunk_id for hit in library.search(one).hits] for one in asked_for]
 
     try:

@@ -14,7 +14,7 @@ from support import Builder, asked, said
 from kbtui.cli.search import format_notices
 from kbtui.index import Index, IndexReader
 from kbtui.notices import NOTHING_INDEXED
-from kbtui.search import Answer, Question
+from kbtui.search import SearchAnswer, SearchRequest
 from kbtui.search.pipeline import search_index
 from kbtui.workspace import Settings
 
@@ -54,11 +54,11 @@ def reader(built: Builder) -> Iterator[IndexReader]:
     held.close()
 
 
-def ask(builder: Builder, reader: IndexReader, query: str, **options: object) -> Answer:
-    return search_index(builder.workspace, reader, Question(query, mode="lexical", **options))  # type: ignore[arg-type]
+def ask(builder: Builder, reader: IndexReader, query: str, **options: object) -> SearchAnswer:
+    return search_index(builder.workspace, reader, SearchRequest(query, mode="lexical", **options))  # type: ignore[arg-type]
 
 
-def slugs(answered: Answer) -> list[str | None]:
+def slugs(answered: SearchAnswer) -> list[str | None]:
     return [hit.slug or hit.conversation_id for hit in answered.hits]
 
 
@@ -219,7 +219,7 @@ def test_what_a_very_long_conversation_hides_is_found_behind_its_best(
     index.refresh()
     index.close()
     reader = IndexReader(builder.workspace.cache_dir)
-    question = Question("otter", mode="lexical", limit=15, depth=15)
+    question = SearchRequest("otter", mode="lexical", limit=15, depth=15)
 
     def refs() -> list[str]:
         return [hit.ref for hit in search_index(builder.workspace, reader, question).hits]

@@ -10,7 +10,7 @@ from support import Builder, asked, called, said
 from kbtui.index import Index, IndexReader
 from kbtui.knowledge import load_knowledge
 from kbtui.refs import parse_ref
-from kbtui.search import Answer, Question
+from kbtui.search import SearchAnswer, SearchRequest
 from kbtui.search.explain import Explainer
 from kbtui.search.models import Ranking
 from kbtui.search.more_like_this import find_similar
@@ -51,14 +51,14 @@ def held(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Builder, In
     reader.close()
 
 
-def ask(held: tuple[Builder, IndexReader], query: str, **options: object) -> Answer:
+def ask(held: tuple[Builder, IndexReader], query: str, **options: object) -> SearchAnswer:
     builder, reader = held
     return search_index(
-        builder.workspace, reader, Question(query, **{"mode": "lexical", **options})
+        builder.workspace, reader, SearchRequest(query, **{"mode": "lexical", **options})
     )  # type: ignore[arg-type]
 
 
-def refs(answered: Answer) -> set[str]:
+def refs(answered: SearchAnswer) -> set[str]:
     return {hit.ref for hit in answered.hits}
 
 
@@ -107,7 +107,7 @@ def test_filters_hold_for_the_semantic_leg_as_well(held: tuple[Builder, IndexRea
         return lambda question, generation: Ranking(everything)
 
     for filters in ("-type:decision,conversation -title:inner", '"compacts fragments"'):
-        question = Question(f"engine {filters}", mode="semantic")
+        question = SearchRequest(f"engine {filters}", mode="semantic")
         hits = search_index(builder.workspace, reader, question, semantic).hits
         assert {hit.ref for hit in hits} == {GUIDE}
 
@@ -118,7 +118,7 @@ def test_what_a_leg_still_has_of_something_hidden_since_is_not_shown(
     builder, reader = held
     everything = [(number, 1.0) for number in range(1, 20) if reader.get_chunks([number])]
     for hidden in (False, True):
-        question = Question("engine", mode="semantic", hidden=hidden)
+        question = SearchRequest("engine", mode="semantic", hidden=hidden)
         answered = search_index(
             builder.workspace, reader, question, lambda _: lambda *_: Ranking(everything)
         )
@@ -236,7 +236,9 @@ def test_nothing_hidden_or_within_a_phrase_is_completed(
 
 def test_a_hit_is_explained_by_rank_score_and_terms(held: tuple[Builder, IndexReader]) -> None:
     builder, reader = held
-    explainer = Explainer(builder.workspace, reader, Question("joins fragments", mode="lexical"))
+    explainer = Explainer(
+        builder.workspace, reader, SearchRequest("joins fragments", mode="lexical")
+    )
     first = explainer.explain_hits()[0]
     assert (first.ref, first.rank, first.lexical.rank) == (NOTE, 1, 1)
     assert first.score == pytest.approx(first.lexical.gives, abs=1e-6)
@@ -270,14 +272,14 @@ def test_what_was_not_found_says_what_kept_it_out(
 ) -> None:
     builder, reader = held
     explained = Explainer(
-        builder.workspace, reader, Question(query, mode="lexical")
+        builder.workspace, reader, SearchRequest(query, mode="lexical")
     ).explain_absence(parse_ref(ref))
     assert any(reason in one for one in explained.kept_out), explained.kept_out
 
 
 def test_what_stands_below_the_limit_says_where(held: tuple[Builder, IndexReader]) -> None:
     builder, reader = held
-    question = Question("fragments engine", mode="lexical", limit=1)
+    question = SearchRequest("fragments engine", mode="lexical", limit=1)
     explainer = Explainer(builder.workspace, reader, question)
     shown = explainer.answer.hits[0].ref
     other = GUIDE if shown != GUIDE else NOTE
@@ -311,7 +313,7 @@ def test_scores_do_not_move_when_hidden_subjects_say_the_same(tmp_path: Path) ->
         index.close()
         reader = IndexReader(tmp_path / "cache")
         query = "merger companyy title:one"
-        explainer = Explainer(builder.workspace, reader, Question(query, mode="lexical"))
+        explainer = Explainer(builder.workspace, reader, SearchRequest(query, mode="lexical"))
         found = [(one.ref, one.lexical.score or 0.0) for one in explainer.explain_hits()]
         reader.close()
         return found

@@ -12,7 +12,7 @@ from kbtui.sources.config import next_cron_time
 from kbtui.sources.runner import lock_source
 from kbtui.sources.schedule import find_due_time, list_due_sources
 from kbtui.userdata import UserData
-from kbtui.userdata.userdata import Run
+from kbtui.userdata.userdata import SourceRun
 
 HOUR, DAY = 3600.0, 86_400.0
 
@@ -22,7 +22,7 @@ def at(text: str) -> float:
 
 
 def record_run(project: SourceWorkspace, began: float) -> None:
-    UserData(project.builder.workspace).save_run(Run("docs", began, began + 1, "ok"))
+    UserData(project.builder.workspace).save_run(SourceRun("docs", began, began + 1, "ok"))
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from support import Builder
 from tui_support import running
 
 from kbtui.engine import protocol
-from kbtui.engine.client import get_socket_path
+from kbtui.engine.find_or_start import get_socket_path
 from kbtui.index.generations import compute_schema_mark
 from kbtui.library import Library
 from kbtui.version import __version__

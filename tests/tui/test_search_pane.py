@@ -7,7 +7,7 @@ import pytest
 from support import Builder, asked, called, said
 from tui_support import Tui, running
 
-from kbtui.search.models import Answer, Hit, Question
+from kbtui.search.models import Hit, SearchAnswer, SearchRequest
 
 
 def hits(tui: Tui) -> list[str]:
@@ -154,15 +154,17 @@ async def test_a_refined_answer_keeps_the_selected_row(book: Builder) -> None:
     async with running(book.root) as tui:
         await search(tui, "start")
         pane = tui.main.results_pane
-        pane.show_answer(Answer("start", "hybrid", [hit("a"), hit("b"), hit("c")]), True, False)
+        pane.show_answer(
+            SearchAnswer("start", "hybrid", [hit("a"), hit("b"), hit("c")]), True, False
+        )
         await tui.press("down")
         assert pane.list.selected
         assert pane.list.selected.key == "b"
         pane.show_answer(
-            Answer("start", "hybrid", [hit("x"), hit("c"), hit("a"), hit("b")]), False, True
+            SearchAnswer("start", "hybrid", [hit("x"), hit("c"), hit("a"), hit("b")]), False, True
         )
         assert pane.list.selected.key == "b"
-        pane.show_answer(Answer("start", "hybrid", [hit("x"), hit("c")]), False, True)
+        pane.show_answer(SearchAnswer("start", "hybrid", [hit("x"), hit("c")]), False, True)
         assert pane.list.selected is not None
 
 
@@ -177,9 +179,9 @@ async def test_a_refined_answer_begins_with_the_best_hit_where_nobody_selected_o
     async with running(book.root, size=(80, 24)) as tui:
         await search(tui, "start")
         pane = tui.main.results_pane
-        pane.show_answer(Answer("start", "hybrid", worded), True, False)
+        pane.show_answer(SearchAnswer("start", "hybrid", worded), True, False)
         await tui.pilot.pause()
-        pane.show_answer(Answer("start", "hybrid", [*meant, worded[0]]), False, True)
+        pane.show_answer(SearchAnswer("start", "hybrid", [*meant, worded[0]]), False, True)
         await tui.pilot.pause()
         assert pane.list.selected
         assert pane.list.selected.key == "m0"
@@ -207,7 +209,7 @@ async def test_more_hits_come_as_one_goes_down_until_all_are_there(book: Builder
         await tui.until(lambda: not tui.main.has_class("searching"))
         await tui.press("4")
         await tui.until("75 hits")
-        question = Question("platypus", limit=100)
+        question = SearchRequest("platypus", limit=100)
         assert hits(tui) == [found.ref for found in tui.app.library.search(question).hits]
         # Another query starts at its best hits again.
         await search(tui, "note platypus")
@@ -246,7 +248,7 @@ async def test_the_same_question_ranks_as_it_does_for_the_command(book: Builder)
     async with running(book.root) as tui:
         await search(tui, "make tests")
         await tui.until(lambda: not tui.main.search._full_worker.is_busy)
-        answer = tui.app.library.search(Question("make tests"))
+        answer = tui.app.library.search(SearchRequest("make tests"))
         assert hits(tui) == [found.ref for found in answer.hits]
         assert answer.hits
 
@@ -271,18 +273,18 @@ async def test_enter_before_the_hits_are_there_opens_the_first_of_them(book: Bui
     released = Event()
 
     class Slow(WithoutEngine):
-        def search_keywords(self, question: Question) -> Answer:
+        def search_keywords(self, question: SearchRequest) -> SearchAnswer:
             released.wait(30)
             return super().search_keywords(question)
 
         def search(
             self,
-            question: Question,
+            question: SearchRequest,
             wait: float = 10.0,
             *,
             origin: str | None = None,
             caller: str | None = None,
-        ) -> Answer:
+        ) -> SearchAnswer:
             return self.search_keywords(question)
 
     async with running(book.root, library=Slow(book.workspace, load_settings())) as tui:
@@ -336,12 +338,12 @@ async def test_a_failing_search_says_why_and_the_next_one_works(book: Builder) -
     class Broken(WithoutEngine):
         broken = True
 
-        def search_keywords(self, question: Question) -> Answer:
+        def search_keywords(self, question: SearchRequest) -> SearchAnswer:
             if self.broken:
                 raise IndexUnavailable("[/b] the disk is full", hint="make room")
             return super().search_keywords(question)
 
-        def search(self, question: Question, wait: float = 10.0, **more: Any) -> Answer:
+        def search(self, question: SearchRequest, wait: float = 10.0, **more: Any) -> SearchAnswer:
             return self.search_keywords(question)
 
     library = Broken(book.workspace, load_settings())

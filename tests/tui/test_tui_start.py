@@ -252,12 +252,12 @@ async def test_a_reference_is_opened_at_the_start(book: Builder) -> None:
 
 def test_open_resolves_chunks_to_where_they_are_from(book: Builder) -> None:
     from kbtui.errors import NothingFound
-    from kbtui.search.models import Question
+    from kbtui.search.models import SearchRequest
 
     library = WithoutEngine(book.workspace, load_settings())
     try:
         for query in ("program", "three times"):
-            hit = library.search_keywords(Question(query)).hits[0]
+            hit = library.search_keywords(SearchRequest(query)).hits[0]
             assert str(library.locate(f"chunk:{hit.chunk_id}")) == hit.ref
         with pytest.raises(NothingFound):
             library.locate("chunk:nosuchchunk")

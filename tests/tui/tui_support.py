@@ -13,7 +13,7 @@ from typing import Any
 from support import FIRST_ID, Builder, asked, called, said
 from textual.pilot import Pilot
 
-from kbtui.engine import NoEngine
+from kbtui.engine import EngineNotRunning
 from kbtui.errors import EngineUnavailable
 from kbtui.library import Library
 from kbtui.refs import Ref
@@ -36,7 +36,7 @@ class WithoutEngine(Library):
     """
 
     def connect_engine(self, *, start: bool = True) -> Any:
-        raise (EngineUnavailable if start else NoEngine)("not in this test")
+        raise (EngineUnavailable if start else EngineNotRunning)("not in this test")
 
 
 def with_keys(builder: Builder, keys: dict[str, Any]) -> WithoutEngine:

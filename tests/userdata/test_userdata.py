@@ -7,7 +7,7 @@ import pytest
 
 from kbtui.errors import WorkspaceError
 from kbtui.userdata import UserData
-from kbtui.userdata.userdata import Run
+from kbtui.userdata.userdata import SourceRun
 from kbtui.workspace import open_root
 
 
@@ -59,8 +59,8 @@ def test_approvals_are_by_hash_and_go_with_their_source(userdata: UserData) -> N
 
 
 def test_the_last_run_is_kept(userdata: UserData) -> None:
-    first = Run("docs", 100.0, 101.0, "error", "no such host")
-    last = Run("docs", 200.0, 209.0, "partial", "x", 7, 1, 2, 3, 4, ("x", "y: \ud800"))
+    first = SourceRun("docs", 100.0, 101.0, "error", "no such host")
+    last = SourceRun("docs", 200.0, 209.0, "partial", "x", 7, 1, 2, 3, 4, ("x", "y: \ud800"))
     userdata.save_run(first)
     userdata.save_run(last)
     assert userdata.load_last_runs() == {"docs": last}

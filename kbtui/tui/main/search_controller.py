@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from textual.widgets import Input
 
     from kbtui.library import Library
-    from kbtui.search.models import Answer, Explanation, Hit, Mode, Question
+    from kbtui.search.models import Explanation, Hit, Mode, SearchAnswer, SearchRequest
     from kbtui.search.suggestions import QuerySuggestion
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.main.document_navigator import MainScreenContext
@@ -55,7 +55,7 @@ class SearchController:
         self._pane = pane = main.panes.results
         self.query = ""
         self.mode: Mode = "hybrid"
-        self.question: Question | None = None
+        self.question: SearchRequest | None = None
         """What the hits on the screen answer; None if they answer no query."""
         self._keyword_worker = LatestOnlyWorker(pane, cancellation=Cancellation)
         self._full_worker = LatestOnlyWorker(pane, limit=3, cancellation=Cancellation)
@@ -67,7 +67,7 @@ class SearchController:
         """Whether to open the first hit as soon as there is one."""
         self._is_opening_hit = False
         self._log_worker = LatestOnlyWorker(pane)
-        self._unlogged: Answer | None = None
+        self._unlogged: SearchAnswer | None = None
         self._is_logged = False
         """Whether the query was logged; repeating it for a changed index is the same search."""
         self._recent_worker = LatestOnlyWorker(pane)
@@ -227,18 +227,20 @@ class SearchController:
         elif self._pane.answer is not None and not self._pane.answer.hits:
             self._pane.show_wait(describe_wait(has_answer=True))
 
-    def _make_question(self, *, mode: Mode, partial: bool) -> Question:
-        from kbtui.search.models import Question
+    def _make_question(self, *, mode: Mode, partial: bool) -> SearchRequest:
+        from kbtui.search.models import SearchRequest
 
         hidden = self._main.panes.library.state.hidden
-        return Question(self.query, mode=mode, hidden=hidden, limit=self._limit, partial=partial)
+        return SearchRequest(
+            self.query, mode=mode, hidden=hidden, limit=self._limit, partial=partial
+        )
 
     def _search_all(self) -> None:
         self._timer = None
         question = self._make_question(mode=self.mode, partial=False)
         unfinished = self._make_question(mode=self.mode, partial=True)
 
-        def search() -> Answer:
+        def search() -> SearchAnswer:
             # `origin=None`: not logged yet, see `log_query`.
             answer = self._library.search(question, origin=None)
             if answer.hits and not answer.has_notice("meaning_only"):
@@ -254,7 +256,7 @@ class SearchController:
 
         self._full_worker.submit(search, self._show_full_answer, self._report_search_failure)
 
-    def _show_full_answer(self, answer: Answer) -> None:
+    def _show_full_answer(self, answer: SearchAnswer) -> None:
         self._keyword_worker.discard_results()
         self._show_answer(answer, refining=False)
         self._unlogged = None if self._is_logged else answer
@@ -264,7 +266,7 @@ class SearchController:
             seconds, follow_up = REPEAT_SECONDS, self.repeat_search
         self._pane.set_timer(seconds, lambda: follow_up() if query == self.query else None)
 
-    def _show_answer(self, answer: Answer, *, refining: bool) -> None:
+    def _show_answer(self, answer: SearchAnswer, *, refining: bool) -> None:
         self._pane.show_answer(answer, refining, same_query=self._answered_query == self.query)
         if not answer.hits:
             self._pane.show_wait(self._main.status.describe_wait(has_answer=True))
@@ -361,16 +363,16 @@ class SearchController:
         if ref.kind == "topic":
             self._main.status.flash("Select a subject: topics cannot be compared.", "warning")
             return
-        from kbtui.search.models import MAX_HITS, Question
+        from kbtui.search.models import MAX_HITS, SearchRequest
 
-        question = Question("", per_entry=1, limit=MAX_HITS)
+        question = SearchRequest("", per_entry=1, limit=MAX_HITS)
         self._items.run_slow(
             f"looking for more like {reference} …",
             lambda: self._library.find_similar(ref, question),
             lambda answer: self._show_similar(reference, answer),
         )
 
-    def _show_similar(self, reference: str, answer: Answer) -> None:
+    def _show_similar(self, reference: str, answer: SearchAnswer) -> None:
         self._save_focus()
         self._full_worker.discard_results()
         self._keyword_worker.discard_results()
@@ -384,7 +386,7 @@ class SearchController:
     def explain_hit(self, hit: Hit) -> None:
         """Explain the rank of a hit."""
 
-        def find(answer: Answer) -> Explanation | None:
+        def find(answer: SearchAnswer) -> Explanation | None:
             for found, explanation in zip(answer.hits, answer.explanations, strict=False):
                 if found.chunk_id == hit.chunk_id:
                     return explanation
@@ -411,7 +413,7 @@ class SearchController:
         self._main.screen.app.push_screen(dialog, explain)
 
     def _show_explanation(
-        self, options: dict[str, Any], find: Callable[[Answer], Explanation | None]
+        self, options: dict[str, Any], find: Callable[[SearchAnswer], Explanation | None]
     ) -> None:
         """Repeat the search with more `options`, and show the explanation found in its answer."""
         question, status = self.question, self._main.status

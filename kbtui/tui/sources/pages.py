@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kbtui.sources.config import Source, SourceProgress
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.reader.document_blocks import DocumentBlock
-    from kbtui.userdata.userdata import Run
+    from kbtui.userdata.userdata import SourceRun
 
 STATUS_SIGNS = {"ok": ("✓", "inserted"), "partial": ("◐", "warning"), "error": ("!", "error")}
 PROGRESS_CELLS = 10
@@ -53,7 +53,7 @@ class SourceState:
 
     source: Source
     folder: str
-    run: Run | None
+    run: SourceRun | None
     approved: float | None
     due: float | None
 
@@ -124,7 +124,7 @@ def _to_local_time(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds).astimezone()
 
 
-def _format_last_run(run: Run, now: datetime) -> Spans:
+def _format_last_run(run: SourceRun, now: datetime) -> Spans:
     sign, role = STATUS_SIGNS[run.status]
     details = (
         f"  {format_time(_to_local_time(run.began), now)}, {format_count(run.entries, 'document')}"
@@ -181,7 +181,7 @@ def make_source_page(state: SourceState, now: datetime) -> Document:
     return Document(f"source:{source.name}", source.name, blocks)
 
 
-def _make_run_blocks(run: Run | None, now: datetime) -> list[DocumentBlock]:
+def _make_run_blocks(run: SourceRun | None, now: datetime) -> list[DocumentBlock]:
     if run is None:
         return [ParagraphBlock("none", [("Never run.", "dim")])]
     sign, role = STATUS_SIGNS[run.status]

@@ -26,7 +26,7 @@ from kbtui.tui.sources.pages import (
     make_source_rows,
     read_source_states,
 )
-from kbtui.userdata.userdata import Run
+from kbtui.userdata.userdata import SourceRun
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -165,7 +165,7 @@ class SourceRuns:
         owner: MessagePump,
         library: Library,
         on_progress: Callable[[], None],
-        on_end: Callable[[str, Run | Exception], None],
+        on_end: Callable[[str, SourceRun | Exception], None],
     ) -> None:
         self._owner, self._library = owner, library
         self._on_progress, self._on_end = on_progress, on_end
@@ -207,14 +207,14 @@ class SourceRuns:
             self._owner.call_later(self._on_progress)
 
         try:
-            outcome: Run | Exception = run_source(
+            outcome: SourceRun | Exception = run_source(
                 self._library.workspace, name, on_progress=report_progress, should_stop=run.stop.is_set
             )  # fmt: skip
         except Exception as error:
             outcome = error
         self._owner.call_later(self._end_run, name, outcome)
 
-    def _end_run(self, name: str, outcome: Run | Exception) -> None:
+    def _end_run(self, name: str, outcome: SourceRun | Exception) -> None:
         self._runs.pop(name, None)
         self._on_end(name, outcome)
 
@@ -359,8 +359,8 @@ class SourcesScreen(ListDetailScreen):
         if (state := self.selected) is not None and self.runs.stop(state.source.name):
             self.show_message(f"stopping {state.source.name} …", "dim")
 
-    def _on_run_end(self, name: str, outcome: Run | Exception) -> None:
-        if isinstance(outcome, Run):
+    def _on_run_end(self, name: str, outcome: SourceRun | Exception) -> None:
+        if isinstance(outcome, SourceRun):
             documents = format_count(outcome.entries, "document")
             error = f". {one_line(outcome.error)}" if outcome.error else ""
             text = f"{name}: {outcome.status}, {documents} ({outcome.counts}){error}"

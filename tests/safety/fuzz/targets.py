@@ -159,14 +159,14 @@ def globs(data: bytes) -> None:
 
 def query(data: bytes) -> None:
     """A question to the search, and its answer."""
-    from kbtui.search import Question
+    from kbtui.search import SearchRequest
     from kbtui.search.query_parser import parse_query
 
     text = _text(data)
     parse_query(text)
     parse_query(text, partial=True)
     with contextlib.suppress(KbtuiError):
-        _library().search_keywords(Question(text, mode="lexical"))
+        _library().search_keywords(SearchRequest(text, mode="lexical"))
 
 
 def reference(data: bytes) -> None:
@@ -184,7 +184,7 @@ def message(data: bytes) -> None:
     """A frame to the engine, and what it asks for."""
     from kbtui.engine import protocol
     from kbtui.engine.server import parse_timeout
-    from kbtui.search.models import parse_question
+    from kbtui.search.models import parse_search_request
 
     with contextlib.suppress(protocol.InvalidFrame, struct.error):
         protocol.parse_frame_length(data[:4], protocol.REQUEST_BYTES_MAX)
@@ -194,7 +194,7 @@ def message(data: bytes) -> None:
         parse_timeout(found.get("wait"), 1.0)
         if isinstance(question := found.get("question"), dict):
             with contextlib.suppress(ValueError, TypeError):
-                parse_question(question)
+                parse_search_request(question)
 
 
 def arguments(data: bytes) -> None:

@@ -1,0 +1,281 @@
+"""Finds the engine of a workspace, and starts it where none runs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kbtui.engine.client import EngineClient, OtherUsersEngine, UnresponsiveEngine
+from kbtui.errors import ConfigError, EngineUnavailable, WorkspaceError
+from kbtui.index.generations import compute_schema_mark
+from kbtui.version import __version__
+from kbtui.workspace import load_settings, paths
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kbtui.workspace import Workspace
+
+
+def get_lock_path(workspace: Workspace) -> Path:
+    """Return the path of the lock file, which the engine holds, in the index directory."""
+    return workspace.cache_dir / "engine.lock"
+
+
+def get_socket_path(workspace: Workspace) -> Path:
+    """Return the path of the socket of an engine that is started with this environment.
+
+    Creates its directory, for this user alone. Raises `WorkspaceError` if that fails.
+    """
+    paths.make_runtime_folder()
+    return Path(paths.socket_path(str(workspace.root)))
+
+
+def read_lock_file(workspace: Workspace) -> dict[str, Any] | None:
+    """Read `pid`, `version`, `host` and `socket` from the lock file; None if no engine wrote them.
+
+    This is how clients with another XDG_RUNTIME_DIR (ssh, cron) find the engine.
+    """
+    try:
+        found = json.loads(get_lock_path(workspace).read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    if not isinstance(found, dict) or not isinstance(found.get("socket"), str):
+        return None
+    return {**found, "socket": paths.path_from_utf8(found["socket"])}
+
+
+MOUNT_TABLE = Path("/proc/self/mountinfo")
+_NETWORK_FILE_SYSTEMS = frozenset({
+    "9p", "afs", "beegfs", "ceph", "cifs", "coda", "fuse.glusterfs", "fuse.s3fs", "fuse.sshfs", "gfs2",
+    "glusterfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "smb3", "smbfs",
+})  # fmt: skip
+
+
+def find_network_file_system(path: Path) -> str | None:
+    """Return the type of the network file system that contains `path`, such as `nfs4`.
+
+    None for a local file system, and always on systems other than Linux.
+    """
+    try:
+        lines = MOUNT_TABLE.read_text("utf-8", "surrogateescape").splitlines()
+    except OSError:
+        return None
+    place = f"{os.path.realpath(path)}/"
+    longest, kind = -1, ""
+    for line in lines:
+        fields, _, rest = line.partition(" - ")
+        if not rest:
+            continue
+        # The mount table escapes spaces and other special characters in octal.
+        mounted = os.fsdecode(
+            fields.split(" ")[4].encode().decode("unicode_escape").encode("latin-1")
+        )
+        if place.startswith(mounted.rstrip("/") + "/") and len(mounted) >= longest:
+            longest, kind = len(mounted), rest.split(" ")[0]
+    return kind if kind in _NETWORK_FILE_SYSTEMS else None
+
+
+START_SECONDS = 20.0
+"""How long a client waits for the first answer of an engine that it started."""
+SILENT_SECONDS = 5.0
+"""How long a client waits for an engine that listens and does not answer."""
+
+# The only environment variables that an engine inherits from the client that starts it.
+_KEPT_VARIABLES = ("HOME", "PATH", "LANG", "USER", "LOGNAME", "TMPDIR", "TZ", "SSL_CERT_FILE")
+_KEPT_PREFIXES = ("LC_", "XDG_", "JP_", "KBTUI_", "OMP_", "MKL_")
+
+
+class EngineNotRunning(EngineUnavailable):
+    """No engine is running, and the caller did not want to start one."""
+
+
+def connect_or_start(
+    workspace: Workspace,
+    *,
+    start: bool = True,
+    wait: float = START_SECONDS,
+    check: Callable[[], object] = lambda: None,
+) -> EngineClient:
+    """Connect to the workspace's engine, and start one first if none is running.
+
+    Waits at most `wait` seconds, and calls `check` repeatedly meanwhile, which may raise to cancel.
+    Raises `EngineNotRunning` if none is running and `start` is false, otherwise `EngineUnavailable` with
+    the reason.
+    """
+    client = _connect_running(workspace, min(wait, SILENT_SECONDS), check)
+    if client is not None and start and _is_outdated(client):
+        _stop_outdated(client)
+        client = None
+    if client is not None:
+        return client
+    if not start:
+        raise EngineNotRunning("no engine is running", hint="run `kbtui index` to start one")
+    started, is_killed = _start_engine(workspace), False
+    lost_at, patience = math.inf, 0.2
+    end = time.monotonic() + wait
+    pause = 0.02
+    while time.monotonic() < end:
+        time.sleep(pause)
+        check()
+        pause = min(pause * 1.3, 0.2)
+        client = _connect_running(workspace, end - time.monotonic(), check)
+        if client is not None:
+            return client
+        code = started.poll()
+        if code == 0:
+            # Another engine took the lock. Wait for that one, which may be about to end.
+            lost_at = min(lost_at, time.monotonic())
+            if time.monotonic() - lost_at > patience:
+                started, lost_at, patience = _start_engine(workspace), math.inf, patience * 2
+        elif code is not None and code < 0 and not is_killed:
+            started, is_killed = _start_engine(workspace), True
+        elif code is not None:
+            break
+    raise EngineUnavailable(
+        "the engine did not start",
+        where=str(workspace.log_file),
+        hint="the log says why; keyword search works without it",
+    )
+
+
+def _connect_running(
+    workspace: Workspace, wait: float, check: Callable[[], object]
+) -> EngineClient | None:
+    """Connect to a running engine as soon as it answers; None if none is running.
+
+    Raises `UnresponsiveEngine` if it does not answer in time: it hangs, is suspended or overloaded.
+    """
+    end = time.monotonic() + wait
+    while True:
+        try:
+            return _try_connect(workspace)
+        except UnresponsiveEngine as silent:
+            if time.monotonic() > end:
+                pid = (read_lock_file(workspace) or {}).get("pid")
+                raise UnresponsiveEngine(
+                    "an engine is running, but does not answer",
+                    where=f"process {pid}" if pid else silent.where,
+                    hint=f"end it with `kill -9 {pid or 'its process id'}`; the next search starts another",
+                ) from silent
+        check()
+        time.sleep(0.05)
+
+
+def _is_outdated(client: EngineClient) -> bool:
+    """Whether this client needs an engine with another index format or another model.
+
+    An engine notices changed settings itself, but not that a client's environment names another
+    model. That is ignored while other clients are connected, and for a client without a model.
+    """
+    if client.hello.get("schema") != compute_schema_mark():
+        return True
+    try:
+        model = load_settings().model
+    except ConfigError:
+        return False
+    is_its_model = model in {"off", client.hello.get("model", model)}
+    return not is_its_model and not client.hello.get("others")
+
+
+def _stop_outdated(client: EngineClient) -> None:
+    """Stop an engine that this client cannot use.
+
+    Raises `EngineUnavailable` if the engine's version is newer than this client's.
+    """
+    if _parse_version(str(client.hello.get("version"))) > _parse_version(__version__):
+        client.close()
+        raise EngineUnavailable(
+            f"the running engine has a newer version, {client.hello.get('version')}",
+            hint="run `kbtui engine stop` with that version",
+        )
+    client.stop_engine()
+
+
+def _parse_version(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdigit())
+
+
+def _try_connect(workspace: Workspace) -> EngineClient | None:
+    """Connect to the socket of the lock file or of this environment; None if nobody listens."""
+    found = read_lock_file(workspace)
+    places: list[str] = []
+    if found and found.get("host") == os.uname().nodename:
+        places.append(found["socket"])
+    with contextlib.suppress(Exception):
+        places.append(str(get_socket_path(workspace)))
+    for place in dict.fromkeys(places):
+        try:
+            client = EngineClient(place)
+        except (UnresponsiveEngine, OtherUsersEngine):
+            raise
+        except EngineUnavailable:
+            continue
+        # The lock file in a copied cache directory names the engine of the original.
+        cache = client.hello.get("cache")
+        if cache is None or cache == paths.path_to_utf8(os.path.realpath(workspace.cache_dir)):
+            return client
+        client.close()
+    return None
+
+
+def _start_engine(workspace: Workspace) -> Any:
+    """Start the engine's process; raises `EngineUnavailable`."""
+    import subprocess
+
+    from kbtui.workspace.paths import make_private_directory
+
+    if kind := find_network_file_system(workspace.cache_dir):
+        # Locks and shared memory are unreliable there: two engines could write one index.
+        raise EngineUnavailable(
+            f"the cache directory is on a network file system ({kind})",
+            where=str(workspace.cache_dir),
+            hint="set XDG_CACHE_HOME to a directory on a local disk",
+        )
+    try:
+        make_private_directory(workspace.cache_dir)
+        if not os.access(workspace.cache_dir, os.W_OK):
+            raise PermissionError(13, "Permission denied")
+        make_private_directory(workspace.log_file.parent)
+        get_socket_path(workspace)
+        log = _open_log(workspace.log_file)
+    except WorkspaceError as error:
+        raise EngineUnavailable(
+            f"the engine cannot be started: {error.message}", where=error.where, hint=error.hint
+        ) from error
+    except OSError as error:
+        raise EngineUnavailable(
+            f"the engine cannot be started: {error.strerror}",
+            where=str(error.filename or workspace.cache_dir),
+            hint="set XDG_CACHE_HOME and XDG_STATE_HOME to writable directories",
+        ) from error
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name in _KEPT_VARIABLES or name.startswith(_KEPT_PREFIXES)
+    }
+    with log:
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", "kbtui.engine", str(workspace.root)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd="/",
+            env=environment,
+            close_fds=True,
+            start_new_session=True,
+        )
+
+
+def _open_log(path: Path) -> Any:
+    """Open the engine's log for appending; rename it first if it is larger than a megabyte."""
+    with contextlib.suppress(FileNotFoundError):
+        if path.stat().st_size > 1 << 20:
+            path.replace(path.with_suffix(".old.log"))
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")
