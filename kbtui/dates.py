@@ -30,7 +30,7 @@ def parse_moment(
     the text the zone is `zone` (None: local time). An age is subtracted from `now` (aware). A
     weekday is the last one before today.
     """
-    moment = _parse_moment(text, now, zone)
+    moment = _parse_local_moment(text, now, zone)
     if moment is None or not to_end_of_day or not _DAY.fullmatch(text.strip().lower()):
         return moment
     try:
@@ -39,7 +39,7 @@ def parse_moment(
         return None
 
 
-def _parse_moment(text: str, now: datetime | None, zone: tzinfo | None) -> datetime | None:
+def _parse_local_moment(text: str, now: datetime | None, zone: tzinfo | None) -> datetime | None:
     now = now or datetime.now(UTC)
     text = text.strip().lower()
     try:

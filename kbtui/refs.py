@@ -93,7 +93,7 @@ def make_jp_conversation_id(digits: str) -> str:
     return f"jp-c{int(digits)}"
 
 
-def is_jp_id(number: int) -> bool:
+def is_jp_conversation_id(number: int) -> bool:
     """Return whether a number is in the range of JP's conversation ids."""
     return 0 <= number <= _LARGEST_JP_ID
 
@@ -129,7 +129,7 @@ def parse_conversation_ref(text: str, workspace: str | None = None) -> Ref:
             f"{text!r} is not a conversation's id",
             hint="write jp-c17457886043, 17457886043 or jp://jp-c17457886043",
         )
-    return drop_own_workspace(ref, workspace)
+    return drop_own_workspace_id(ref, workspace)
 
 
 def parse_ref(text: str, exists: Callable[[str, str], bool] | None = None) -> Ref:
@@ -165,7 +165,7 @@ def parse_ref(text: str, exists: Callable[[str, str], bool] | None = None) -> Re
     )
 
 
-def drop_own_workspace(ref: Ref, workspace: str | None) -> Ref:
+def drop_own_workspace_id(ref: Ref, workspace: str | None) -> Ref:
     """Return the reference without a workspace id, after comparing it with this workspace's.
 
     A workspace without an id (None) accepts any. Raises `NothingFound` for another workspace.

@@ -193,10 +193,10 @@ class Secret(NamedTuple):
 
 def mask(text: str) -> str:
     """Replace each secret of a text by `[masked: what it is]`."""
-    return mask_part(text, 0, len(text), find_secrets(text))
+    return mask_text_part(text, 0, len(text), find_secrets(text))
 
 
-def mask_part(text: str, start: int, end: int, found: Sequence[Secret]) -> str:
+def mask_text_part(text: str, start: int, end: int, found: Sequence[Secret]) -> str:
     """Return a part of a text, masked by the secrets `found` in the whole text.
 
     A line from the middle of a private key cannot be recognized alone.
@@ -218,7 +218,7 @@ def mask_excerpt(excerpt: str, source: str) -> str:
     at = "".join(source.split()).find(dense)
     if at < 0 or not dense:
         return mask(_PEM_LINES.sub("[masked: private key]", excerpt))
-    begin = _find_dense_offset(source, at)
+    begin = _find_offset_ignoring_spaces(source, at)
     start, end = max(0, begin - _AROUND), begin + len(excerpt) + _AROUND
     window = source[start:end]
     at -= len("".join(source[:start].split()))
@@ -229,15 +229,15 @@ def mask_excerpt(excerpt: str, source: str) -> str:
         if last > 0 and first < len(dense):
             found.append(
                 Secret(
-                    _find_dense_offset(excerpt, max(0, first)),
-                    _find_dense_offset(excerpt, min(last, len(dense)) - 1) + 1,
+                    _find_offset_ignoring_spaces(excerpt, max(0, first)),
+                    _find_offset_ignoring_spaces(excerpt, min(last, len(dense)) - 1) + 1,
                     secret.what,
                 )
             )
-    return mask_part(excerpt, 0, len(excerpt), found)
+    return mask_text_part(excerpt, 0, len(excerpt), found)
 
 
-def _find_dense_offset(text: str, count: int) -> int:
+def _find_offset_ignoring_spaces(text: str, count: int) -> int:
     """Return the offset of the character that has `count` characters, no spaces, before it."""
     for word in re.finditer(r"\S+", text):
         if count < len(word[0]):
@@ -246,7 +246,7 @@ def _find_dense_offset(text: str, count: int) -> int:
     return len(text)
 
 
-def mask_values(value: Any) -> Any:
+def mask_json_values(value: Any) -> Any:
     """Mask all strings in a JSON value, before JSON escapes them.
 
     A string with a secret name is a secret, as in `{"password": "…"}`.
@@ -288,7 +288,7 @@ def _mask_string(value: str, name: str) -> str:
             inner = json.loads(value)
         except (ValueError, RecursionError):
             return mask(value)
-        masked = mask_values(inner)
+        masked = mask_json_values(inner)
         if masked != inner:
             indent = 2 if "\n" in value else None
             return mask(json.dumps(masked, indent=indent, ensure_ascii=False))
@@ -307,7 +307,7 @@ def _mask_manifest_part(value: Any) -> Any:
     return "[masked: Kubernetes secret]"
 
 
-def list_secrets(text: str) -> list[tuple[int, str]]:
+def list_secret_kinds(text: str) -> list[tuple[int, str]]:
     """Return start (in characters) and kind of each secret, without the secret itself."""
     return [(secret.start, secret.what) for secret in find_secrets(text)]
 
@@ -334,15 +334,17 @@ def _find_candidates(text: str) -> Iterator[Secret]:
     yield from _find_discord_tokens(text)
     yield from _find_manifest_values(text)
     yield from _find_mnemonics(text)
-    for match in _match_at_offsets(_BEARER, text, _find_offsets(small, ("authorization",))):
+    for match in _match_at_offsets(_BEARER, text, _find_word_offsets(small, ("authorization",))):
         yield Secret(match.start("value"), match.end("value"), "credentials")
-    for match in _match_at_offsets(_BOOTSTRAP, text, _find_offsets(small, ("token", "kubeadm"))):
+    for match in _match_at_offsets(
+        _BOOTSTRAP, text, _find_word_offsets(small, ("token", "kubeadm"))
+    ):
         yield Secret(match.start("value"), match.end("value"), "Kubernetes token")
     for pattern, sign in ((_URL, "://"), (_USER, "curl")):
         if sign in text:
             for match in pattern.finditer(text):
                 yield Secret(match.start("value"), match.end("value"), "password")
-    for match in _match_at_offsets(_ASSIGNED, text, _find_name_offsets(small)):
+    for match in _match_at_offsets(_ASSIGNED, text, _find_assignment_offsets(small)):
         if _is_secret_assignment(match):
             yield Secret(match.start("value"), match.end("value"), "secret")
 
@@ -350,7 +352,7 @@ def _find_candidates(text: str) -> Iterator[Secret]:
 def _find_formatted_keys(text: str) -> Iterator[Secret]:
     """Yield the keys that a format recognizes."""
     end = looked = 0
-    for at in _find_offsets(text, _MARKERS):
+    for at in _find_word_offsets(text, _MARKERS):
         if at < end or not _is_word_start(text, at):
             continue
         if text.startswith("-----END ", at):
@@ -464,7 +466,7 @@ def _match_key_end(text: str, low: int, at: int) -> re.Match[str] | None:
     return _PEM_END.match(text, start) if start < at else None
 
 
-def _find_offsets(text: str, words: Iterable[str]) -> list[int]:
+def _find_word_offsets(text: str, words: Iterable[str]) -> list[int]:
     """Return the offsets of all words in order; many times as fast as one regular expression."""
     found: set[int] = set()
     for word in words:
@@ -487,10 +489,10 @@ def _match_at_offsets(
             yield match
 
 
-def _find_name_offsets(small: str) -> list[int]:
+def _find_assignment_offsets(small: str) -> list[int]:
     """Return the offsets at which `_ASSIGNED` may match."""
-    found = set(_find_offsets(small, _NAMES))
-    for at in _find_offsets(small, ("key",)):
+    found = set(_find_word_offsets(small, _NAMES))
+    for at in _find_word_offsets(small, ("key",)):
         before = _KEY_OF.search(small, max(0, at - 12), at)
         found.add(before.start() if before else at)
     return sorted(found)
@@ -498,7 +500,7 @@ def _find_name_offsets(small: str) -> list[int]:
 
 def describe_secrets(text: str) -> str | None:
     """Describe the secrets of a text by kind and line, for a warning; None without secrets."""
-    found = list_secrets(text)
+    found = list_secret_kinds(text)
     if not found:
         return None
     kinds = ", ".join(dict.fromkeys(what for _, what in found))

@@ -53,7 +53,7 @@ _POLICIES: tuple[Policy, ...] = ("strip", "visualize", "off")
 _current_policy: Policy = "strip"
 
 
-def set_policy(policy: str) -> None:
+def set_sanitize_policy(policy: str) -> None:
     """Set the policy of `sanitize` and `one_line` for this process; raises `ValueError`."""
     global _current_policy
     for known in _POLICIES:
@@ -77,16 +77,16 @@ def sanitize(text: str, policy: Policy | None = None) -> str:
         if not _CONTROLS.search(text):
             return text
     elif not re.search(_SUSPECT, text):
-        return _limit_marks(text)
+        return _limit_combining_marks(text)
     text = text.replace("\r\n", "\n")
     if policy == "visualize":
-        text = _CONTROLS.sub(_visualize_control, text)
+        text = _CONTROLS.sub(_visualize_control_character, text)
         text = re.sub(_INVISIBLE, lambda match: f"<U+{ord(match[0]):04X}>", text)
     else:
         text = re.sub(_SEQUENCES, "", text)
         text = _CONTROLS.sub("", text)
         text = re.sub(_INVISIBLE, "", text)
-    return re.sub(_SURROGATES, "\ufffd", _limit_marks(text))
+    return re.sub(_SURROGATES, "\ufffd", _limit_combining_marks(text))
 
 
 def strip_escape_sequences(text: str) -> str:
@@ -104,7 +104,9 @@ def strip_before_cutting(text: str) -> str:
     return strip_escape_sequences(text) if _current_policy == "strip" else text
 
 
-def sanitize_marked(text: str, marks: list[tuple[int, int]]) -> tuple[str, list[tuple[int, int]]]:
+def sanitize_with_marks(
+    text: str, marks: list[tuple[int, int]]
+) -> tuple[str, list[tuple[int, int]]]:
     """Sanitize a text, and move ranges of characters in it accordingly.
 
     Text that is shown in pieces is sanitized before it is cut: half a sequence looks like text.
@@ -116,11 +118,15 @@ def sanitize_marked(text: str, marks: list[tuple[int, int]]) -> tuple[str, list[
     return clean, [(start, min(end, len(clean))) for start, end in moved if start < end]
 
 
-def _limit_marks(text: str) -> str:
-    return re.sub(_MARK_RUN, _drop_excess_marks, text) if re.search(_MAY_HAVE_MARKS, text) else text
+def _limit_combining_marks(text: str) -> str:
+    return (
+        re.sub(_MARK_RUN, _drop_excess_combining_marks, text)
+        if re.search(_MAY_HAVE_MARKS, text)
+        else text
+    )
 
 
-def _drop_excess_marks(match: re.Match[str]) -> str:
+def _drop_excess_combining_marks(match: re.Match[str]) -> str:
     """Remove marks from a run of marks and symbols if one character has too many."""
     from unicodedata import category
 
@@ -141,7 +147,7 @@ def _drop_excess_marks(match: re.Match[str]) -> str:
 _MARK_CATEGORIES = frozenset({"Mn", "Me", "Mc"})
 
 
-def _visualize_control(match: re.Match[str]) -> str:
+def _visualize_control_character(match: re.Match[str]) -> str:
     code = ord(match[0])
     if code < 0x20:
         return chr(0x2400 + code)

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from kbtui.workspace import Workspace, open_root
+from kbtui.workspace import Workspace, open_workspace_root
 
 FIRST_ID = 17_800_000_000
 
@@ -25,11 +25,11 @@ def stamp(moment: datetime) -> str:
 
 def check_options(tool: str, options: dict[str, Any]) -> dict[str, Any]:
     """Check the arguments of a tool as a call does; keep the options that are no arguments."""
-    from kbtui.assistant.tools import TOOLS, check_arguments
+    from kbtui.assistant.tools import TOOLS, check_tool_arguments
 
     known = {one.name for one in TOOLS[tool].parameters}
     arguments = {name: value for name, value in options.items() if name in known}
-    return {**options, **check_arguments(TOOLS[tool], arguments)}
+    return {**options, **check_tool_arguments(TOOLS[tool], arguments)}
 
 
 def list_answer(workspace: Any, **options: Any) -> dict[str, Any]:
@@ -111,7 +111,7 @@ class Builder:
 
     @property
     def workspace(self) -> Workspace:
-        return open_root(self.root)
+        return open_workspace_root(self.root)
 
     def topics(self, **topics: Mapping[str, Any]) -> None:
         """Write kb.toml: id -> fields; `subjects` defaults to `docs/<id>`."""

@@ -70,13 +70,13 @@ class ConversationPage:
             "offset": self.offset,
             "count": self.count,
             "omitted": self.omitted,
-            "hint": _format_hint(self.notices),
+            "hint": _format_notices_hint(self.notices),
             "conversations": self.conversations,
         }
 
 
 @dataclass
-class ConversationHit:
+class GrepHit:
     """A matching line or a line of context; adjoining lines have the same `block`."""
 
     id: str
@@ -106,7 +106,7 @@ class GrepAnswer:
 
     total: int = 0
     count: int = 0
-    hits: list[ConversationHit] = field(default_factory=list)
+    hits: list[GrepHit] = field(default_factory=list)
     notices: list[ConversationNotice] = field(default_factory=list)
     is_bounded: bool = False
 
@@ -121,12 +121,14 @@ class GrepAnswer:
             "total": self.total,
             "count": self.count,
             "omitted": self.omitted,
-            "hint": _format_hint(self.notices, GREP_HINT_LENGTH if self.is_bounded else None),
+            "hint": _format_notices_hint(
+                self.notices, GREP_HINT_LENGTH if self.is_bounded else None
+            ),
             "hits": [hit.as_json() for hit in self.hits],
         }
 
 
-class EventValue(TypedDict, total=False):
+class EventJson(TypedDict, total=False):
     """An event as JSON; only `event_kind`, `timestamp` and `content` are in every event."""
 
     event_kind: Required[str]
@@ -140,11 +142,11 @@ class EventValue(TypedDict, total=False):
     content: Required[str | None]
 
 
-class TurnValue(TypedDict):
+class TurnJson(TypedDict):
     """A turn as JSON."""
 
     turn: int
-    events: list[EventValue]
+    events: list[EventJson]
 
 
 @dataclass
@@ -154,7 +156,7 @@ class ReadAnswer:
     id: str
     title: str | None
     turns_total: int
-    turns: list[TurnValue]
+    turns: list[TurnJson]
     notices: list[ConversationNotice] = field(default_factory=list)
 
     @property
@@ -170,12 +172,14 @@ class ReadAnswer:
             "turns_total": self.turns_total,
             "count": self.count,
             "omitted": self.turns_total - self.count,
-            "hint": _format_hint(self.notices, READ_HINT_LENGTH),
+            "hint": _format_notices_hint(self.notices, READ_HINT_LENGTH),
             "turns": self.turns,
         }
 
 
-def _format_hint(notices: list[ConversationNotice], length: int | None = None) -> str | None:
+def _format_notices_hint(
+    notices: list[ConversationNotice], length: int | None = None
+) -> str | None:
     """Join the notices for an assistant, cut to `length` characters; None without notices."""
     return "; ".join(map(word_notice, notices))[:length] or None
 
@@ -183,26 +187,26 @@ def _format_hint(notices: list[ConversationNotice], length: int | None = None) -
 # notices
 
 
-class MoreConversations(NamedTuple):
+class MoreConversationsNotice(NamedTuple):
     """The list continues at `offset` with `number` more."""
 
     number: int
     offset: int
 
 
-class OffsetTooLarge(NamedTuple):
+class OffsetTooLargeNotice(NamedTuple):
     """The list has only `total` conversations."""
 
     total: int
 
 
-class MoreMatches(NamedTuple):
+class MoreMatchesNotice(NamedTuple):
     """`number` matches are omitted because of the limit."""
 
     number: int
 
 
-class AnswerFull(NamedTuple):
+class AnswerFullNotice(NamedTuple):
     """`number` matches do not fit into the answer.
 
     They are in the conversations `ids` and in `more_ids` others.
@@ -213,33 +217,33 @@ class AnswerFull(NamedTuple):
     more_ids: int
 
 
-class CurrentLeftOut(NamedTuple):
+class CurrentLeftOutNotice(NamedTuple):
     """The requested conversation `id` is the current one and was left out."""
 
     id: str
 
 
-class NotSearched(NamedTuple):
+class NotSearchedNotice(NamedTuple):
     """Conversations could not be searched completely: pairs of id and reason, and `more` others."""
 
     problems: tuple[tuple[str, str], ...]
     more: int
 
 
-class SingleTurn(NamedTuple):
+class SingleTurnNotice(NamedTuple):
     """Only turn `turn` of `total` is returned."""
 
     turn: int
     total: int
 
 
-class EarlierTurns(NamedTuple):
+class EarlierTurnsNotice(NamedTuple):
     """Turns 1 to `last` are omitted."""
 
     last: int
 
 
-class TurnShortened(NamedTuple):
+class TurnShortenedNotice(NamedTuple):
     """Long texts of a turn are cut, and `left_out` of its `events` events are omitted."""
 
     turn: int
@@ -247,59 +251,59 @@ class TurnShortened(NamedTuple):
     events: int
 
 
-class DamagedConversation(NamedTuple):
+class DamagedConversationNotice(NamedTuple):
     """A part of the conversation cannot be read; there are `more` other problems."""
 
     problem: str
     more: int
 
 
-class NoTurns(NamedTuple):
+class NoTurnsNotice(NamedTuple):
     """The conversation has no turns."""
 
 
-class ExtraContent(NamedTuple):
+class UnknownContentNotice(NamedTuple):
     """What the conversation has besides the known kinds of event, one phrase each."""
 
     named: tuple[str, ...]
 
 
 ConversationNotice = (
-    MoreConversations
-    | OffsetTooLarge
-    | MoreMatches
-    | AnswerFull
-    | CurrentLeftOut
-    | NotSearched
-    | SingleTurn
-    | EarlierTurns
-    | TurnShortened
-    | DamagedConversation
-    | NoTurns
-    | ExtraContent
+    MoreConversationsNotice
+    | OffsetTooLargeNotice
+    | MoreMatchesNotice
+    | AnswerFullNotice
+    | CurrentLeftOutNotice
+    | NotSearchedNotice
+    | SingleTurnNotice
+    | EarlierTurnsNotice
+    | TurnShortenedNotice
+    | DamagedConversationNotice
+    | NoTurnsNotice
+    | UnknownContentNotice
 )
 
 
-class UnknownConversation(NamedTuple):
+class UnknownConversationRefusal(NamedTuple):
     """There is no conversation with this id."""
 
     id: str
 
 
-class WrongArchiveState(NamedTuple):
+class WrongArchiveStateRefusal(NamedTuple):
     """The conversation is archived and a live one was requested, or the reverse."""
 
     id: str
     is_archived: bool
 
 
-class CurrentConversation(NamedTuple):
+class CurrentConversationRefusal(NamedTuple):
     """The conversation to read is the current one."""
 
     id: str
 
 
-class TurnNamedTwice(NamedTuple):
+class TurnNamedTwiceRefusal(NamedTuple):
     """The id names a turn, and `argument` (`turn` or `last`) with `value` names other turns."""
 
     turn: int
@@ -307,11 +311,11 @@ class TurnNamedTwice(NamedTuple):
     value: int
 
 
-class TurnAndLast(NamedTuple):
+class TurnAndLastRefusal(NamedTuple):
     """Both `turn` and `last` are given."""
 
 
-class AnswerTooLong(NamedTuple):
+class TooLongRefusal(NamedTuple):
     """The answer would have `size` characters; `limit` are allowed. The last `fitting` turns fit."""
 
     id: str
@@ -322,16 +326,16 @@ class AnswerTooLong(NamedTuple):
 
 
 Refusal = (
-    UnknownConversation
-    | WrongArchiveState
-    | CurrentConversation
-    | TurnNamedTwice
-    | TurnAndLast
-    | AnswerTooLong
+    UnknownConversationRefusal
+    | WrongArchiveStateRefusal
+    | CurrentConversationRefusal
+    | TurnNamedTwiceRefusal
+    | TurnAndLastRefusal
+    | TooLongRefusal
 )
 
 
-class RefusedUsage(UsageError):
+class RefusedUsageError(UsageError):
     """A refusal because of the arguments, worded for assistants."""
 
     def __init__(self, refusal: Refusal, *, where: str | None = None) -> None:
@@ -340,7 +344,7 @@ class RefusedUsage(UsageError):
         self.refusal = refusal
 
 
-class RefusedMissing(NothingFound):
+class RefusedMissingError(NothingFound):
     """A refusal because a conversation does not exist, worded for assistants."""
 
     def __init__(self, refusal: Refusal, *, where: str | None = None) -> None:
@@ -351,35 +355,40 @@ class RefusedMissing(NothingFound):
 
 def get_refusal(error: KbtuiError) -> Refusal | None:
     """Return the refusal that an error carries, None for other errors."""
-    return error.refusal if isinstance(error, RefusedUsage | RefusedMissing) else None
+    return error.refusal if isinstance(error, RefusedUsageError | RefusedMissingError) else None
 
 
 def word_notice(notice: ConversationNotice) -> str:
     """Word a notice for an assistant, naming the tools' arguments."""
     match notice:
-        case MoreConversations():
+        case MoreConversationsNotice():
             return f"{notice.number} more: use offset={notice.offset}"
-        case OffsetTooLarge():
+        case OffsetTooLargeNotice():
             return f"there are only {notice.total} conversations: use a smaller offset"
-        case MoreMatches():
+        case MoreMatchesNotice():
             narrower = "a longer pattern, ids or scopes, or a larger limit"
             return f"{describe_match_count(notice.number)}: use {narrower}"
-        case AnswerFull():
+        case AnswerFullNotice():
             return f"{describe_match_count(notice.number)}: use {_word_next_request(notice)}"
-        case CurrentLeftOut():
+        case CurrentLeftOutNotice():
             return f"{notice.id} is the current conversation: use include_current=true"
-        case SingleTurn():
+        case SingleTurnNotice():
             return f"turn {notice.turn} of {notice.total}: use another turn, or last"
-        case EarlierTurns():
+        case EarlierTurnsNotice():
             return f"{describe_earlier_turns(notice)}: use turn, or a larger last"
-        case TurnShortened():
-            return f"{describe_shortened(notice)}: use include for fewer kinds of event"
-        case NotSearched() | DamagedConversation() | NoTurns() | ExtraContent():
+        case TurnShortenedNotice():
+            return f"{describe_shortened_turn(notice)}: use include for fewer kinds of event"
+        case (
+            NotSearchedNotice()
+            | DamagedConversationNotice()
+            | NoTurnsNotice()
+            | UnknownContentNotice()
+        ):
             return word_common_notice(notice)
     assert_never(notice)
 
 
-def _word_next_request(notice: AnswerFull) -> str:
+def _word_next_request(notice: AnswerFullNotice) -> str:
     """Say how to get the matches that did not fit."""
     narrower = "a longer pattern or scopes"
     if not notice.ids:
@@ -392,19 +401,21 @@ def _word_next_request(notice: AnswerFull) -> str:
 # words for assistants and people alike
 
 
-def word_common_notice(notice: NotSearched | DamagedConversation | NoTurns | ExtraContent) -> str:
+def word_common_notice(
+    notice: NotSearchedNotice | DamagedConversationNotice | NoTurnsNotice | UnknownContentNotice,
+) -> str:
     """Word a notice that names no arguments."""
     match notice:
-        case NotSearched():
+        case NotSearchedNotice():
             named = "; ".join(f"{one}: {problem}" for one, problem in notice.problems)
             more = f"; and {notice.more} more" if notice.more else ""
             return f"not searched completely: {named}{more}"
-        case DamagedConversation():
+        case DamagedConversationNotice():
             more = f" (and {notice.more} more problems)" if notice.more else ""
             return f"damaged: {notice.problem}{more}"
-        case NoTurns():
+        case NoTurnsNotice():
             return "it has no turns yet"
-        case ExtraContent():
+        case UnknownContentNotice():
             return f"it also has {' and '.join(notice.named)}"
     assert_never(notice)
 
@@ -414,12 +425,12 @@ def describe_match_count(count: int) -> str:
     return f"{count} more {'match' if count == 1 else 'matches'}"
 
 
-def describe_earlier_turns(notice: EarlierTurns) -> str:
+def describe_earlier_turns(notice: EarlierTurnsNotice) -> str:
     """Say which turns are omitted."""
     return f"turns 1 to {notice.last} are omitted"
 
 
-def describe_shortened(notice: TurnShortened) -> str:
+def describe_shortened_turn(notice: TurnShortenedNotice) -> str:
     """Say what of a turn was shortened."""
     text = f"turn {notice.turn} is shortened"
     if not notice.left_out:
@@ -427,7 +438,7 @@ def describe_shortened(notice: TurnShortened) -> str:
     return f"{text}: {notice.left_out} of its {notice.events} events in the middle are omitted"
 
 
-def describe_answer_too_long(refusal: AnswerTooLong) -> str:
+def describe_answer_too_long(refusal: TooLongRefusal) -> str:
     """Say how long the answer would be."""
     turns = "1 turn" if refusal.turns == 1 else f"{refusal.turns} turns"
     return (
@@ -439,24 +450,24 @@ def describe_answer_too_long(refusal: AnswerTooLong) -> str:
 def word_refusal(refusal: Refusal) -> tuple[str, str]:
     """Return message and hint of a refusal for an assistant."""
     match refusal:
-        case UnknownConversation():
+        case UnknownConversationRefusal():
             return f"there is no conversation {refusal.id}", "`conversation_list` gives the ids"
-        case WrongArchiveState():
+        case WrongArchiveStateRefusal():
             state = "archived" if refusal.is_archived else "not archived"
             hint = f"use archived={str(refusal.is_archived).lower()}"
             return f"{refusal.id} is {state}", hint
-        case CurrentConversation():
+        case CurrentConversationRefusal():
             return (
                 f"{refusal.id} is the current conversation, which you can already see",
                 "use include_current=true",
             )
-        case TurnNamedTwice():
+        case TurnNamedTwiceRefusal():
             other = f"{refusal.argument}={refusal.value}"
             message = f"the id already names turn {refusal.turn}, and {other} names other turns"
             return message, "give one of them"
-        case TurnAndLast():
+        case TurnAndLastRefusal():
             return "turn and last cannot be combined", "give one of them"
-        case AnswerTooLong():
+        case TooLongRefusal():
             if refusal.fitting:
                 one = f"ask for one turn with turn=1 to turn={refusal.turns}"
                 hint = f"last={refusal.fitting} fits; or {one}"
@@ -489,7 +500,7 @@ def _format_items_xml(
     lines = [f"<{tag}>"]
     for key, value in answer.items():
         if key != name:
-            lines += _make_field_lines(key, value, 2)
+            lines += _make_xml_field_lines(key, value, 2)
     items = [format_item(item) for item in answer[name]]
     lines += [f"  <{name}>", *items, f"  </{name}>"] if items else [f"  <{name}></{name}>"]
     return "\n".join([*lines, f"</{tag}>"])
@@ -505,11 +516,11 @@ def format_entry_xml(entry: Mapping[str, Any]) -> str:
     lines = ["    <conversation>"]
     for name, value in entry.items():
         if name != "labels":
-            lines += _make_field_lines(name, value, 6)
+            lines += _make_xml_field_lines(name, value, 6)
         elif entry["labels"]:
             lines.append("      <labels>")
             for key, text in entry["labels"].items():
-                lines += _make_field_lines("label", f"{key}={text}" if text else key, 8)
+                lines += _make_xml_field_lines("label", f"{key}={text}" if text else key, 8)
             lines.append("      </labels>")
     return "\n".join([*lines, "    </conversation>"])
 
@@ -518,13 +529,13 @@ def format_hit_xml(hit: dict[str, Any]) -> str:
     """Format one hit, indented."""
     lines = ["    <hit>"]
     for name, value in hit.items():
-        lines += _make_field_lines(name, value, 6)
+        lines += _make_xml_field_lines(name, value, 6)
     return "\n".join([*lines, "    </hit>"])
 
 
 def format_turn_xml(turn: Mapping[str, Any]) -> str:
     """Format one turn, indented."""
-    lines = ["    <turn>", *_make_field_lines("turn", turn["turn"], 6)]
+    lines = ["    <turn>", *_make_xml_field_lines("turn", turn["turn"], 6)]
     events = turn["events"]
     if not events:
         return "\n".join([*lines, "      <events></events>", "    </turn>"])
@@ -540,7 +551,7 @@ def format_event_xml(event: Mapping[str, Any]) -> str:
         if name == "arguments":
             lines.append(f"          <arguments>\n{fence_json(value)}\n          </arguments>")
         else:
-            lines += _make_field_lines(name, value, 10)
+            lines += _make_xml_field_lines(name, value, 10)
     return "\n".join([*lines, "        </event>"])
 
 
@@ -560,7 +571,7 @@ def escape_xml(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _make_field_lines(name: str, value: Any, indent: int) -> Iterator[str]:
+def _make_xml_field_lines(name: str, value: Any, indent: int) -> Iterator[str]:
     if value is None:
         return
     if isinstance(value, bool):

@@ -13,34 +13,34 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.assistant.conversation_answers import (
     READ_HINT_LENGTH,
-    AnswerFull,
-    AnswerTooLong,
+    AnswerFullNotice,
     ConversationEntry,
-    ConversationHit,
     ConversationNotice,
     ConversationPage,
-    CurrentConversation,
-    CurrentLeftOut,
-    DamagedConversation,
-    EarlierTurns,
-    EventValue,
-    ExtraContent,
+    CurrentConversationRefusal,
+    CurrentLeftOutNotice,
+    DamagedConversationNotice,
+    EarlierTurnsNotice,
+    EventJson,
     GrepAnswer,
-    MoreConversations,
-    MoreMatches,
-    NotSearched,
-    NoTurns,
-    OffsetTooLarge,
+    GrepHit,
+    MoreConversationsNotice,
+    MoreMatchesNotice,
+    NotSearchedNotice,
+    NoTurnsNotice,
+    OffsetTooLargeNotice,
     ReadAnswer,
-    RefusedMissing,
-    RefusedUsage,
-    SingleTurn,
-    TurnAndLast,
-    TurnNamedTwice,
-    TurnShortened,
-    TurnValue,
-    UnknownConversation,
-    WrongArchiveState,
+    RefusedMissingError,
+    RefusedUsageError,
+    SingleTurnNotice,
+    TooLongRefusal,
+    TurnAndLastRefusal,
+    TurnJson,
+    TurnNamedTwiceRefusal,
+    TurnShortenedNotice,
+    UnknownContentNotice,
+    UnknownConversationRefusal,
+    WrongArchiveStateRefusal,
     escape_xml,
     format_entry_xml,
     format_event_xml,
@@ -55,7 +55,7 @@ from kbtui.conversations.grep import (
     GrepQuery,
     LinePattern,
     cut_line,
-    resolve_scopes,
+    resolve_grep_scopes,
     search_turns,
 )
 from kbtui.conversations.repository import (
@@ -63,7 +63,7 @@ from kbtui.conversations.repository import (
     add_last_event,
     check_conversation,
     find_conversation,
-    get_format,
+    get_conversation_format,
     get_last_activity,
     list_conversations,
     load_conversation,
@@ -71,7 +71,7 @@ from kbtui.conversations.repository import (
 from kbtui.dates import format_timestamp
 from kbtui.errors import NothingFound, UsageError
 from kbtui.refs import parse_conversation_id, parse_conversation_ref
-from kbtui.secrets import mask, mask_values
+from kbtui.secrets import mask, mask_json_values
 from kbtui.text import format_json
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ _IDS_NAMED = 40
 _LABELS_SHOWN = 20
 
 
-def _check_least(name: str, value: int, least: int) -> None:
+def _check_minimum(name: str, value: int, least: int) -> None:
     if value < least:
         raise UsageError(f"it must be at least {least}, not {value}", where=name)
 
@@ -119,8 +119,8 @@ def answer_conversation_list(
     than `max_chars` characters. `masked` replaces secrets. Raises `UsageError` for a number that
     is too small.
     """
-    _check_least("limit", limit, 1)
-    _check_least("offset", offset, 0)
+    _check_minimum("limit", limit, 1)
+    _check_minimum("offset", offset, 0)
     infos = list_conversations(workspace, archived, counts=False)
     if title_contains:
         wanted = title_contains.casefold()
@@ -134,7 +134,9 @@ def answer_conversation_list(
     page = ConversationPage(len(infos), offset, [])
     room = None if max_chars is None else max_chars - _FRAME_LENGTH
     for info in infos[offset : offset + limit]:
-        entry = _make_entry(check_conversation(info), masked=masked, short=room is not None)
+        entry = _make_conversation_entry(
+            check_conversation(info), masked=masked, short=room is not None
+        )
         if room is not None:
             room -= len(format_entry_xml(entry)) + 1
             if room < 0 and page.conversations:
@@ -142,9 +144,9 @@ def answer_conversation_list(
         page.conversations.append(entry)
     page.omitted = max(0, len(infos) - offset - page.count)
     if page.omitted:
-        page.notices.append(MoreConversations(page.omitted, offset + page.count))
+        page.notices.append(MoreConversationsNotice(page.omitted, offset + page.count))
     elif infos and not page.count:
-        page.notices.append(OffsetTooLarge(len(infos)))
+        page.notices.append(OffsetTooLargeNotice(len(infos)))
     return page
 
 
@@ -158,7 +160,9 @@ def _get_title(info: ConversationInfo, *, masked: bool) -> str | None:
     return mask(info.title) if masked and info.title else info.title
 
 
-def _make_entry(info: ConversationInfo, *, masked: bool, short: bool) -> ConversationEntry:
+def _make_conversation_entry(
+    info: ConversationInfo, *, masked: bool, short: bool
+) -> ConversationEntry:
     """Return a conversation as JSON; `short` cuts long texts and omits labels after the first."""
     entry: Any = {
         "id": info.ref,
@@ -175,17 +179,17 @@ def _make_entry(info: ConversationInfo, *, masked: bool, short: bool) -> Convers
         "problem": info.problem,
     }
     if masked:
-        entry = mask_values(entry)
-    found: ConversationEntry = _shorten_values(entry) if short else entry
+        entry = mask_json_values(entry)
+    found: ConversationEntry = _shorten_strings(entry) if short else entry
     return found
 
 
-def _shorten_values(value: Any) -> Any:
+def _shorten_strings(value: Any) -> Any:
     if isinstance(value, str):
         return cut_line(value)
     if isinstance(value, dict):
         first = islice(value.items(), _LABELS_SHOWN)
-        return {_shorten_values(key): _shorten_values(item) for key, item in first}
+        return {_shorten_strings(key): _shorten_strings(item) for key, item in first}
     return value
 
 
@@ -213,10 +217,10 @@ def answer_conversation_grep(
     `UsageError` for an argument that is not valid, and `NothingFound` for an unknown id. An answer
     without matches is empty.
     """
-    _check_least("context", context, 0)
-    _check_least("limit", limit, 1)
+    _check_minimum("context", context, 0)
+    _check_minimum("limit", limit, 1)
     query = GrepQuery(
-        pattern, ignore_case, resolve_scopes(scopes or None), context, limit, masked=masked
+        pattern, ignore_case, resolve_grep_scopes(scopes or None), context, limit, masked=masked
     )
     if max_chars is not None:
         query = replace(query, limit=min(query.limit, max_chars // _HIT_LENGTH_LEAST))
@@ -237,7 +241,7 @@ def answer_conversation_grep(
                 break
             title = _get_title(result.info, masked=masked)
             block = (number << 32) + line.block
-            hit = ConversationHit(result.info.ref, cut_line(title) if title else title, line, block)
+            hit = GrepHit(result.info.ref, cut_line(title) if title else title, line, block)
             if room is not None and (room := room - len(format_hit_xml(hit.as_json())) - 1) < 0:
                 is_full = True
                 break
@@ -251,22 +255,22 @@ def answer_conversation_grep(
     matching = {hit.block for hit in answer.hits if hit.line.is_match}
     answer.hits = [hit for hit in answer.hits if hit.block in matching]
     if answer.omitted and room is not None and (room < 0 or query.limit < limit):
-        answer.notices.append(_make_full_notice(answer, unfinished))
+        answer.notices.append(_make_answer_full_notice(answer, unfinished))
     elif answer.omitted:
-        answer.notices.append(MoreMatches(answer.omitted))
+        answer.notices.append(MoreMatchesNotice(answer.omitted))
     if left_out is not None:
-        answer.notices.append(CurrentLeftOut(left_out))
-    answer.notices += _list_unsearched(results, masked=masked)
+        answer.notices.append(CurrentLeftOutNotice(left_out))
+    answer.notices += _make_not_searched_notices(results, masked=masked)
     return answer
 
 
-def _make_full_notice(answer: GrepAnswer, unfinished: list[str]) -> AnswerFull:
+def _make_answer_full_notice(answer: GrepAnswer, unfinished: list[str]) -> AnswerFullNotice:
     """Return the notice of a full answer, with the conversations to ask for next."""
     # Alone, a conversation that fills this answer would fill the next one, too.
     if answer.hits and unfinished[0] == answer.hits[0].id:
         unfinished = unfinished[1:]
     named = tuple(unfinished[:_IDS_NAMED])
-    return AnswerFull(answer.omitted, named, len(unfinished) - len(named))
+    return AnswerFullNotice(answer.omitted, named, len(unfinished) - len(named))
 
 
 def _select_conversations(
@@ -282,9 +286,9 @@ def _select_conversations(
         try:
             info = find_conversation(workspace, id)
         except ConversationNotFound:
-            raise RefusedMissing(UnknownConversation(id), where="ids") from None
+            raise RefusedMissingError(UnknownConversationRefusal(id), where="ids") from None
         if info.archived is not archived:
-            raise RefusedMissing(WrongArchiveState(id, info.archived), where="ids")
+            raise RefusedMissingError(WrongArchiveStateRefusal(id, info.archived), where="ids")
         if id != excluded:
             chosen.append(info)
     return chosen, excluded if excluded in wanted else None
@@ -311,10 +315,10 @@ def _search_conversations(
         if info.events_path is None:
             problem = info.problem
         elif query.scopes != {"title"}:
-            turns, last_event_at, problem = get_format(info).decode_turns(info)
+            turns, last_event_at, problem = get_conversation_format(info).decode_turns(info)
             events = search_turns(turns, query, pattern)
         if "title" in query.scopes:
-            titles = _match_title(info.title, pattern, masked=query.masked)
+            titles = _find_title_match(info.title, pattern, masked=query.masked)
         if titles or events.count or problem or info.events_path is None:
             info = add_last_event(info.copy_with_counts(None, last_event_at))
             results.append(_GrepResult(info, titles, events, problem))
@@ -325,7 +329,7 @@ def _search_conversations(
     return results
 
 
-def _match_title(title: str | None, pattern: LinePattern, *, masked: bool) -> list[GrepLine]:
+def _find_title_match(title: str | None, pattern: LinePattern, *, masked: bool) -> list[GrepLine]:
     if not title or not pattern.count_lines(title):
         return []
     title = mask(title) if masked else title
@@ -335,7 +339,9 @@ def _match_title(title: str | None, pattern: LinePattern, *, masked: bool) -> li
     ]
 
 
-def _list_unsearched(results: list[_GrepResult], *, masked: bool) -> list[ConversationNotice]:
+def _make_not_searched_notices(
+    results: list[_GrepResult], *, masked: bool
+) -> list[ConversationNotice]:
     """Return a notice of the conversations that could not be searched completely."""
     broken = [(result.info.ref, result.problem) for result in results if result.problem]
     if not broken:
@@ -343,7 +349,7 @@ def _list_unsearched(results: list[_GrepResult], *, masked: bool) -> list[Conver
     shown = tuple(
         (ref, mask(problem) if masked else problem) for ref, problem in broken[:_PROBLEMS_NAMED]
     )
-    return [NotSearched(shown, len(broken) - len(shown))]
+    return [NotSearchedNotice(shown, len(broken) - len(shown))]
 
 
 # read
@@ -372,11 +378,11 @@ def answer_conversation_read(
     turn = resolve_turn(ref, turn, last)
     kinds = resolve_included_kinds(include)
     if max_chars is not None:
-        _check_least("max_chars", max_chars, 1000)
+        _check_minimum("max_chars", max_chars, 1000)
     conversation_id = ref.conversation
     assert conversation_id is not None
     if conversation_id == current and not include_current:
-        raise RefusedUsage(CurrentConversation(conversation_id))
+        raise RefusedUsageError(CurrentConversationRefusal(conversation_id))
     conversation = load_conversation(find_conversation(workspace, conversation_id))
     turns = select_turns(conversation, turn, last)
     return _make_read_answer(
@@ -389,9 +395,9 @@ def resolve_turn(ref: Ref, turn: int | None, last: int | None) -> int | None:
     if ref.turn is None:
         return turn
     if last is not None:
-        raise RefusedUsage(TurnNamedTwice(ref.turn, "last", last))
+        raise RefusedUsageError(TurnNamedTwiceRefusal(ref.turn, "last", last))
     if turn is not None and turn != ref.turn:
-        raise RefusedUsage(TurnNamedTwice(ref.turn, "turn", turn))
+        raise RefusedUsageError(TurnNamedTwiceRefusal(ref.turn, "turn", turn))
     return ref.turn
 
 
@@ -418,10 +424,10 @@ def select_turns(conversation: Conversation, turn: int | None, last: int | None)
     turn.
     """
     if turn is not None and last is not None:
-        raise RefusedUsage(TurnAndLast())
+        raise RefusedUsageError(TurnAndLastRefusal())
     for name, value in (("turn", turn), ("last", last)):
         if value is not None:
-            _check_least(name, value, 1)
+            _check_minimum(name, value, 1)
     if turn is None:
         return conversation.turns if last is None else conversation.turns[-last:]
     found = conversation.turn(turn)
@@ -444,17 +450,17 @@ def _make_read_answer(
     masked: bool,
 ) -> ReadAnswer:
     total = len(conversation.turns)
-    title, turns = conversation.info.title, [_make_turn_value(turn, kinds) for turn in selected]
+    title, turns = conversation.info.title, [_make_turn_json(turn, kinds) for turn in selected]
     if masked:
-        title, turns = mask_values(title), mask_values(turns)
+        title, turns = mask_json_values(title), mask_json_values(turns)
     title = cut_line(title) if title and limit is not None else title
     answer = ReadAnswer(conversation.info.ref, title, total, turns)
     if len(selected) < total:
         first, last = selected[0].number, selected[-1].number
         answer.notices.append(
-            EarlierTurns(first - 1) if last == total else SingleTurn(first, total)
+            EarlierTurnsNotice(first - 1) if last == total else SingleTurnNotice(first, total)
         )
-    answer.notices += _list_remarks(conversation, masked=masked)
+    answer.notices += _list_conversation_notices(conversation, masked=masked)
     if limit is None:
         return answer
     shown = [format_turn_xml(turn) for turn in turns]
@@ -464,22 +470,26 @@ def _make_read_answer(
         room = limit - len(format_read_xml({**values, "hint": None}, [])) - READ_HINT_LENGTH
         if not is_single:
             fitting = _count_fitting_turns([len(turn) + 1 for turn in shown], room)
-            raise RefusedUsage(AnswerTooLong(answer.id, total, size, limit, fitting))
+            raise RefusedUsageError(TooLongRefusal(answer.id, total, size, limit, fitting))
         answer.turns[0], shortened = shorten_turn(turns[0], max(0, room))
         answer.notices.insert(0, shortened)
     return answer
 
 
-def _list_remarks(conversation: Conversation, *, masked: bool) -> list[ConversationNotice]:
+def _list_conversation_notices(
+    conversation: Conversation, *, masked: bool
+) -> list[ConversationNotice]:
     """Return notices of damage, of a conversation without turns, and of unknown events."""
     remarks: list[ConversationNotice] = []
     if problems := conversation.problems:
         problem = mask(problems[0]) if masked else problems[0]
-        remarks.append(DamagedConversation(problem, len(problems) - 1))
+        remarks.append(DamagedConversationNotice(problem, len(problems) - 1))
     elif not conversation.turns:
-        remarks.append(NoTurns())
-    if extras := conversation.describe_extras():
-        remarks.append(ExtraContent(tuple(mask(extra) if masked else extra for extra in extras)))
+        remarks.append(NoTurnsNotice())
+    if extras := conversation.describe_unknown_content():
+        remarks.append(
+            UnknownContentNotice(tuple(mask(extra) if masked else extra for extra in extras))
+        )
     return remarks
 
 
@@ -492,13 +502,13 @@ def _count_fitting_turns(sizes: list[int], room: int) -> int:
     return len(sizes)
 
 
-def _make_turn_value(turn: Turn, kinds: frozenset[str]) -> TurnValue:
+def _make_turn_json(turn: Turn, kinds: frozenset[str]) -> TurnJson:
     """Return a turn as JSON, with its events of these kinds."""
-    events = [_make_event_value(event) for event in turn.events if event.kind in kinds]
+    events = [_make_event_json(event) for event in turn.events if event.kind in kinds]
     return {"turn": turn.number, "events": events}
 
 
-def _make_event_value(event: Event) -> EventValue:
+def _make_event_json(event: Event) -> EventJson:
     """Return an event as JSON; which keys it has depends on its kind."""
     is_call = event.kind == "tool_call_request"
     value: Any = {"event_kind": event.kind, "timestamp": format_timestamp(event.timestamp)}
@@ -512,7 +522,7 @@ def _make_event_value(event: Event) -> EventValue:
     if event.problem is not None:
         value["problem"] = event.problem
     value["content"] = event.text or None if is_call else event.text
-    found: EventValue = value
+    found: EventJson = value
     return found
 
 
@@ -541,15 +551,15 @@ class _ShortenableText:
             return
         keep = min(size, len(self.text))
         while keep > 0:
-            shown = _cut_middle(self.text, keep)
+            shown = _cut_text_middle(self.text, keep)
             taken = self.measure_xml(shown)
             if taken <= size:
                 break
             keep = min(keep - 1, keep * size // taken)
-        self.replace(_cut_middle(self.text, max(0, keep)))
+        self.replace(_cut_text_middle(self.text, max(0, keep)))
 
 
-def shorten_turn(turn: TurnValue, size: int) -> tuple[TurnValue, TurnShortened]:
+def shorten_turn(turn: TurnJson, size: int) -> tuple[TurnJson, TurnShortenedNotice]:
     """Shorten a turn to `size` characters of XML; return it and what was shortened.
 
     Long texts lose their middle, the longest the most. If that is not enough, events in the middle
@@ -557,17 +567,17 @@ def shorten_turn(turn: TurnValue, size: int) -> tuple[TurnValue, TurnShortened]:
     """
     events = turn["events"]
     kept = _select_fitting_events(events, size)
-    shortened: TurnValue = {"turn": turn["turn"], "events": deepcopy(kept)}
-    texts = [text for event in shortened["events"] for text in _find_texts(event)]
+    shortened: TurnJson = {"turn": turn["turn"], "events": deepcopy(kept)}
+    texts = [text for event in shortened["events"] for text in _find_shortenable_texts(event)]
     fixed = len(format_turn_xml(shortened)) + 1 - sum(text.size for text in texts)
     limit = _find_text_limit([text.size for text in texts], size - fixed)
     for text in texts:
         text.shorten(limit)
     left_out = len(events) - len(kept)
-    return shortened, TurnShortened(turn["turn"], left_out, len(events))
+    return shortened, TurnShortenedNotice(turn["turn"], left_out, len(events))
 
 
-def _cut_middle(text: str, keep: int) -> str:
+def _cut_text_middle(text: str, keep: int) -> str:
     left = len(text) - keep
     if left <= 0:
         return text
@@ -588,11 +598,11 @@ def _find_text_limit(sizes: list[int], total: int) -> int:
     return max(sizes, default=0)
 
 
-def _select_fitting_events(events: list[EventValue], size: int) -> list[EventValue]:
+def _select_fitting_events(events: list[EventJson], size: int) -> list[EventJson]:
     """Return as many events from both ends as fit if their texts are cut to `_TEXT_LEAST`."""
     sizes = []
     for event in events:
-        spare = sum(max(0, text.size - _TEXT_LEAST) for text in _find_texts(event))
+        spare = sum(max(0, text.size - _TEXT_LEAST) for text in _find_shortenable_texts(event))
         sizes.append(len(format_event_xml(event)) + 1 - spare)
     first, last, used = 0, len(events), _TURN_FRAME
     while first < last:
@@ -607,24 +617,24 @@ def _select_fitting_events(events: list[EventValue], size: int) -> list[EventVal
     return events
 
 
-def _find_texts(event: EventValue) -> Iterator[_ShortenableText]:
+def _find_shortenable_texts(event: EventJson) -> Iterator[_ShortenableText]:
     if isinstance(content := event["content"], str):
-        yield _ShortenableText(content, _make_setter(event, "content"), is_json=False)
+        yield _ShortenableText(content, _make_text_setter(event, "content"), is_json=False)
     if "arguments" in event:
-        yield from _find_strings(event["arguments"])
+        yield from _find_shortenable_strings(event["arguments"])
 
 
-def _find_strings(value: Any) -> Iterator[_ShortenableText]:
+def _find_shortenable_strings(value: Any) -> Iterator[_ShortenableText]:
     """Yield the strings in a JSON value, at any depth."""
     pairs = value.items() if isinstance(value, dict) else enumerate(value)
     for key, item in pairs:
         if isinstance(item, str):
-            yield _ShortenableText(item, _make_setter(value, key), is_json=True)
+            yield _ShortenableText(item, _make_text_setter(value, key), is_json=True)
         elif isinstance(item, dict | list):
-            yield from _find_strings(item)
+            yield from _find_shortenable_strings(item)
 
 
-def _make_setter(container: Any, key: Any) -> Callable[[str], None]:
+def _make_text_setter(container: Any, key: Any) -> Callable[[str], None]:
     def replace_text(text: str) -> None:
         container[key] = text
 

@@ -152,7 +152,7 @@ def plan_install(workspace: Workspace, knowledge: Knowledge) -> list[FileChange]
             why = f"{defined[tool.name]} defines a tool with that name"
             changes.append(FileChange(path, "taken", why=why))
             continue
-        change = _plan_file(workspace, path, format_tool_toml(tool))
+        change = _plan_file_change(workspace, path, format_tool_toml(tool))
         changes.append(change)
         if change.action != "taken":
             usable.append(tool)
@@ -163,7 +163,7 @@ def plan_install(workspace: Workspace, knowledge: Knowledge) -> list[FileChange]
         if path not in names and path != SKILL_FILE
     ]
     if usable:
-        changes.append(_plan_file(workspace, SKILL_FILE, format_skill_toml(usable)))
+        changes.append(_plan_file_change(workspace, SKILL_FILE, format_skill_toml(usable)))
     return sorted(changes, key=lambda change: change.path)
 
 
@@ -181,7 +181,7 @@ def plan_uninstall(workspace: Workspace) -> list[FileChange]:
     return changes
 
 
-def apply_changes(workspace: Workspace, changes: Iterable[FileChange]) -> None:
+def apply_file_changes(workspace: Workspace, changes: Iterable[FileChange]) -> None:
     """Make the changes: all of them, or none if one fails.
 
     Raises `WorkspaceError`, also if a file has changed since the plan was made.
@@ -189,20 +189,20 @@ def apply_changes(workspace: Workspace, changes: Iterable[FileChange]) -> None:
     todo = [change for change in changes if change.action in ("write", "update", "remove")]
     folders: set[str] = set()
     for change in todo:
-        _check_inside(workspace, change.path)
+        _check_inside_workspace(workspace, change.path)
         if change.new is None:
             folders |= _parse_created_folders(change.old or b"")
     replace_files([FileReplacement(workspace.root / one.path, one.old, one.new) for one in todo])
     for folder in sorted(folders, key=len, reverse=True):
         # Only directories that were created for these files, and only if they are empty.
-        if _is_inside(workspace, folder):
+        if _is_inside_workspace(workspace, folder):
             try:
                 (workspace.root / folder).rmdir()
             except OSError:
                 continue
 
 
-def add_mark(body: str, folders: Iterable[str] = ()) -> bytes:
+def add_checksum_mark(body: str, folders: Iterable[str] = ()) -> bytes:
     """Return a file's content: a mark with a checksum, the created directories, the body."""
     folders = sorted(folders)
     if folders:
@@ -213,14 +213,16 @@ def add_mark(body: str, folders: Iterable[str] = ()) -> bytes:
     return mark.encode() + data
 
 
-def _plan_file(workspace: Workspace, path: str, body: str) -> FileChange:
+def _plan_file_change(workspace: Workspace, path: str, body: str) -> FileChange:
     """Plan the change from the present content of a file to the wanted one."""
-    _check_inside(workspace, path)
+    _check_inside_workspace(workspace, path)
     state, old = _read_file_state(workspace, path)
     if state == "absent":
-        return FileChange(path, "write", new=add_mark(body, _list_missing_folders(workspace, path)))
+        return FileChange(
+            path, "write", new=add_checksum_mark(body, _list_missing_folders(workspace, path))
+        )
     if state == "ours" and old is not None:
-        new = add_mark(body, _parse_created_folders(old))
+        new = add_checksum_mark(body, _parse_created_folders(old))
         same = new == old.replace(b"\r\n", b"\n")
         return FileChange(path, "keep" if same else "update", new=new, old=old)
     if state == "edited":
@@ -269,7 +271,7 @@ def _list_candidate_files(workspace: Workspace) -> list[str]:
     except OSError:
         names = []
     found = [f"{TOOLS_DIRECTORY}/{name}" for name in names if name.endswith(".toml")]
-    return [path for path in (SKILL_FILE, *found) if _is_inside(workspace, path)]
+    return [path for path in (SKILL_FILE, *found) if _is_inside_workspace(workspace, path)]
 
 
 def _find_our_files(workspace: Workspace) -> dict[str, bytes]:
@@ -284,7 +286,7 @@ def _list_missing_folders(workspace: Workspace, path: str) -> list[str]:
     return [folder for folder in folders if not (workspace.root / folder).exists()]
 
 
-def _is_inside(workspace: Workspace, path: str) -> bool:
+def _is_inside_workspace(workspace: Workspace, path: str) -> bool:
     """Return whether the directory of a path is in the workspace, links followed."""
     from pathlib import Path
 
@@ -295,8 +297,8 @@ def _is_inside(workspace: Workspace, path: str) -> bool:
     return real.is_relative_to(Path(os.path.realpath(workspace.root)))
 
 
-def _check_inside(workspace: Workspace, path: str) -> None:
-    if not _is_inside(workspace, path):
+def _check_inside_workspace(workspace: Workspace, path: str) -> None:
+    if not _is_inside_workspace(workspace, path):
         raise WorkspaceError(
             "a link on the path leaves the workspace",
             where=path,

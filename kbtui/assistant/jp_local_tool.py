@@ -23,8 +23,8 @@ def answer_jp_call(context_json: str, tool_json: str) -> dict[str, Any]:
     `context.conversation_id` if JP passes it. Never raises.
     """
     try:
-        context = _parse_object(context_json, "the context")
-        tool = _parse_object(tool_json, "the tool")
+        context = _parse_json_object(context_json, "the context")
+        tool = _parse_json_object(tool_json, "the tool")
         name = tool.get("name")
         arguments = tool.get("arguments")
         if not isinstance(name, str):
@@ -35,21 +35,21 @@ def answer_jp_call(context_json: str, tool_json: str) -> dict[str, Any]:
             raise UsageError("the tool's `arguments` is not an object")
         action = context.get("action", "run")
         if action == "format_arguments":
-            return {"type": "success", "content": format_call(name, arguments)}
+            return {"type": "success", "content": format_tool_call(name, arguments)}
         if action != "run":
             raise UsageError(f"unknown action {action!r}", hint="actions: run, format_arguments")
-        return _run_tool(context, name, arguments)
+        return _run_tool_call(context, name, arguments)
     except KbtuiError as error:
-        return _make_error(str(error))
+        return _make_error_outcome(str(error))
 
 
-def _run_tool(context: dict[str, Any], name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    from kbtui.assistant.tools import answer_call, should_mask
+def _run_tool_call(context: dict[str, Any], name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    from kbtui.assistant.tools import answer_tool_call, should_mask_secrets
 
     library = _open_library(context.get("root"))
     try:
-        masked = should_mask(library.settings, "jp")
-        reply = answer_call(
+        masked = should_mask_secrets(library.settings, "jp")
+        reply = answer_tool_call(
             name,
             arguments,
             library,
@@ -59,15 +59,15 @@ def _run_tool(context: dict[str, Any], name: str, arguments: dict[str, Any]) -> 
     finally:
         library.close()
     if reply.is_error:
-        return _make_error(reply.text)
+        return _make_error_outcome(reply.text)
     return {"type": "success", "content": reply.text}
 
 
-def _make_error(message: str) -> dict[str, Any]:
+def _make_error_outcome(message: str) -> dict[str, Any]:
     return {"type": "error", "message": message, "trace": [], "transient": False}
 
 
-def _parse_object(text: str, what: str) -> dict[str, Any]:
+def _parse_json_object(text: str, what: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -80,14 +80,14 @@ def _parse_object(text: str, what: str) -> dict[str, Any]:
 def _open_library(root: Any) -> Library:
     from kbtui.library import Library
     from kbtui.workspace import load_settings
-    from kbtui.workspace.workspace import open_root
+    from kbtui.workspace.workspace import open_workspace_root
 
     if not isinstance(root, str) or not root or "\0" in root:
         raise UsageError("the context's `root` is missing")
     path = Path(root)
     if not path.is_absolute() or not os.path.isdir(path / ".jp"):  # noqa: PTH112  (never raises)
         raise WorkspaceError("no JP workspace here", where=root)
-    return Library(open_root(path), load_settings())
+    return Library(open_workspace_root(path), load_settings())
 
 
 def _parse_current_conversation(context: dict[str, Any], workspace: str | None) -> str | None:
@@ -103,7 +103,7 @@ def _parse_current_conversation(context: dict[str, Any], workspace: str | None) 
         return None
 
 
-def format_call(name: str, arguments: dict[str, Any]) -> str:
+def format_tool_call(name: str, arguments: dict[str, Any]) -> str:
     """Format a call for JP's terminal: sanitized, on one line, with the given arguments."""
     from kbtui.text import cut_to_width, one_line
 

@@ -26,9 +26,9 @@ from kbtui.assistant.tools import (
     SURROGATES,
     ToolReply,
     UnknownTool,
-    answer_call,
+    answer_tool_call,
     list_offered_tools,
-    should_mask,
+    should_mask_secrets,
 )
 from kbtui.secrets import mask
 from kbtui.version import __version__
@@ -113,7 +113,7 @@ def serve(library: Library, current: str | None = None) -> int:
     `current` is the id of the calling conversation, None if it is not known. Raises `ConfigError`
     for an invalid setting.
     """
-    calls = _RequestHandler(library, current, masked=should_mask(library.settings, "mcp"))
+    calls = _RequestHandler(library, current, masked=should_mask_secrets(library.settings, "mcp"))
     server = Server(
         "kbtui",
         version=__version__,
@@ -197,7 +197,7 @@ class _RequestHandler:
         """Answer a call; only an unknown tool is a protocol error."""
 
         def run() -> ToolReply:
-            return answer_call(
+            return answer_tool_call(
                 params.name,
                 params.arguments or {},
                 self._library,

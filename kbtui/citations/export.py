@@ -41,7 +41,10 @@ def format_conversation_markdown(
     """
     shown = {turn.number for turn in turns}
     cited = [citation for citation in citations if citation.turn in shown]
-    blocks = [f"# {_escape_markdown(conversation.info.name)}", _format_facts(conversation)]
+    blocks = [
+        f"# {_escape_markdown(conversation.info.name)}",
+        _format_conversation_facts(conversation),
+    ]
     for turn in turns:
         time = format_timestamp(turn.started_at)
         blocks.append(f"## Turn {turn.number}{f' · {time}' if time else ''}")
@@ -52,13 +55,13 @@ def format_conversation_markdown(
         if used:
             blocks += [
                 "### Sources of this turn",
-                "\n".join(f"- {_format_source(cite)}" for cite in used),
+                "\n".join(f"- {_format_citation_line(cite)}" for cite in used),
             ]
-    blocks += ["## Sources", _format_sources(cited)]
+    blocks += ["## Sources", _format_source_list(cited)]
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
-def _format_facts(conversation: Conversation) -> str:
+def _format_conversation_facts(conversation: Conversation) -> str:
     info = conversation.info
     facts = {
         "Conversation": f"`{info.ref}`",
@@ -97,14 +100,14 @@ def _format_event(event: Event) -> Iterator[str]:
             yield text
 
 
-def _format_source(citation: Citation) -> str:
+def _format_citation_line(citation: Citation) -> str:
     """Return a citation as one line of Markdown."""
     call = f", call {citation.call}" if citation.call else ""
     gone = ", deleted since" if citation.gone else ""
-    return f"{_format_code_span(citation.target)}{_format_title(citation)} ({_METHOD_LABELS[citation.how]}{call}{gone})"
+    return f"{_format_code_span(citation.target)}{_format_citation_title(citation)} ({_METHOD_LABELS[citation.how]}{call}{gone})"
 
 
-def _format_sources(cited: list[Citation]) -> str:
+def _format_source_list(cited: list[Citation]) -> str:
     """Return a list of all sources, each with the turns that used it."""
     if not cited:
         return "No turn used a source."
@@ -114,13 +117,13 @@ def _format_sources(cited: list[Citation]) -> str:
         turns.setdefault(citation.target, {})[citation.turn] = None
         first.setdefault(citation.target, citation)
     return "\n".join(
-        f"- {_format_code_span(target)}{_format_title(first[target])}: turn{'s' if len(used) > 1 else ''} "
+        f"- {_format_code_span(target)}{_format_citation_title(first[target])}: turn{'s' if len(used) > 1 else ''} "
         + ", ".join(map(str, used))
         for target, used in turns.items()
     )
 
 
-def _format_title(citation: Citation) -> str:
+def _format_citation_title(citation: Citation) -> str:
     return (
         f" {_escape_markdown(citation.title)}"
         if citation.title not in (citation.target, "")
@@ -207,7 +210,7 @@ def format_citations_markdown(
     """Return both directions of citations as Markdown, numbered as in the citations pane."""
     parts = []
     if uses:
-        lines = [f"{number}. {_format_source(cite)}" for number, cite in enumerate(uses, 1)]
+        lines = [f"{number}. {_format_citation_line(cite)}" for number, cite in enumerate(uses, 1)]
         parts.append("\n".join([f"Sources of `{ref}`:", "", *lines]))
     if used_by:
         turns = {cite.source: cite for cite in reversed(used_by)}

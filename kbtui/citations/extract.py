@@ -25,7 +25,7 @@ class KnowledgeLookup(Protocol):
     def topics(self) -> Mapping[str, Topic]:
         """All topics by id, in the order of declaration."""
 
-    def subjects(self, topic: str, /) -> Iterable[Subject]:
+    def list_subjects(self, topic: str, /) -> Iterable[Subject]:
         """Return all subjects of a topic."""
 
     def find(self, topic: str, slug: str, /) -> Subject | None:
@@ -71,7 +71,7 @@ class CitationTargets:
     def list_subjects(self, topic: str) -> list[Subject]:
         """Return all subjects of a topic."""
         if topic not in self._subjects:
-            self._subjects[topic] = list(self.knowledge.subjects(topic))
+            self._subjects[topic] = list(self.knowledge.list_subjects(topic))
         return self._subjects[topic]
 
     def find_subject(self, topic: str, slug: str) -> Subject | None:
@@ -207,7 +207,7 @@ def _extract_turn_citations(
     for event in turn.events:
         if event.kind != "tool_call_request" or event.name is None or not _has_succeeded(event):
             continue
-        for target in _find_targets(event, targets, file_tools):
+        for target in _find_cited_targets(event, targets, file_tools):
             key = (target.target, target.chunk)
             if key in seen:
                 continue
@@ -226,24 +226,24 @@ def _has_succeeded(call: Event) -> bool:
     return call.result is not None and not call.result.is_error
 
 
-def _find_targets(
+def _find_cited_targets(
     call: Event, targets: CitationTargets, file_tools: Mapping[str, str]
 ) -> Iterator[_CitedTarget]:
     name = call.name or ""
     arguments = call.arguments or {}
     result = call.result.text if call.result else ""
     if name in file_tools:
-        yield from _find_read_file(arguments.get(file_tools[name]), targets)
+        yield from _find_cited_file(arguments.get(file_tools[name]), targets)
         return
     ours: ToolFamily | None = parse_tool_family(name)
     if ours == "learn":
         yield from _find_learned_subjects(arguments, result, targets)
     elif ours == "knowledge_search":
-        yield from _find_search_hits(result, targets)
+        yield from _find_cited_search_hits(result, targets)
     elif ours == "conversation_read":
-        yield from _find_read_conversation(arguments.get("id"), targets)
+        yield from _find_cited_conversation(arguments.get("id"), targets)
     elif ours == "conversation_grep":
-        yield from _find_grep_hits(result, targets)
+        yield from _find_cited_grep_hits(result, targets)
 
 
 def _find_learned_subjects(
@@ -275,14 +275,14 @@ def _find_learned_slugs(
     topic: str | None, patterns: list[str], result: str, targets: CitationTargets
 ) -> Iterator[str]:
     """Yield the slugs that were learned: exact patterns, and for globs the slugs in the result."""
-    from kbtui.knowledge.visibility import compile_pattern, is_glob
+    from kbtui.knowledge.visibility import compile_slug_pattern, is_glob
 
     def is_exact(pattern: str) -> bool:
         return not is_glob(pattern) or (
             topic is not None and targets.find_subject(topic, pattern) is not None
         )
 
-    def remove_lines(name: str) -> str:
+    def remove_line_range(name: str) -> str:
         """Return the slug without a range of lines."""
         if topic is not None and targets.find_subject(topic, name) is None:
             try:
@@ -293,7 +293,7 @@ def _find_learned_slugs(
 
     if len(patterns) == 1 and is_exact(patterns[0]):
         if not _NO_TEXT.match(result):
-            yield remove_lines(patterns[0])
+            yield remove_line_range(patterns[0])
         return
     blocks = list(_SUBJECT_TAG.finditer(result))
     shown = [
@@ -316,15 +316,17 @@ def _find_learned_slugs(
         if is_exact(pattern):
             # Among several patterns, one that matched nothing has no block in the result.
             if not shown or pattern in shown:
-                yield remove_lines(pattern)
+                yield remove_line_range(pattern)
         else:
-            matches = compile_pattern(pattern)
+            matches = compile_slug_pattern(pattern)
             yield from (
-                remove_lines(slug) for slug in shown or known if matches(remove_lines(slug))
+                remove_line_range(slug)
+                for slug in shown or known
+                if matches(remove_line_range(slug))
             )
 
 
-def _find_search_hits(result: str, targets: CitationTargets) -> Iterator[_CitedTarget]:
+def _find_cited_search_hits(result: str, targets: CitationTargets) -> Iterator[_CitedTarget]:
     """Yield the hits of a `knowledge_search` by their header lines."""
     headers = list(_SEARCH_HEADER.finditer(result))
     for number, header in enumerate(headers):
@@ -350,7 +352,7 @@ def _find_search_hits(result: str, targets: CitationTargets) -> Iterator[_CitedT
         )
 
 
-def _find_read_file(path: Any, targets: CitationTargets) -> Iterator[_CitedTarget]:
+def _find_cited_file(path: Any, targets: CitationTargets) -> Iterator[_CitedTarget]:
     if not isinstance(path, str) or not path.strip():
         return
     path = posixpath.normpath(path.strip().removeprefix("file://"))
@@ -361,7 +363,7 @@ def _find_read_file(path: Any, targets: CitationTargets) -> Iterator[_CitedTarge
         yield _CitedTarget("file", "file", path, path)
 
 
-def _find_read_conversation(name: Any, targets: CitationTargets) -> Iterator[_CitedTarget]:
+def _find_cited_conversation(name: Any, targets: CitationTargets) -> Iterator[_CitedTarget]:
     if isinstance(name, int) and not isinstance(name, bool):
         name = str(name)
     try:
@@ -372,7 +374,7 @@ def _find_read_conversation(name: Any, targets: CitationTargets) -> Iterator[_Ci
         yield _make_conversation_target("read", ref.conversation, targets)
 
 
-def _find_grep_hits(result: str, targets: CitationTargets) -> Iterator[_CitedTarget]:
+def _find_cited_grep_hits(result: str, targets: CitationTargets) -> Iterator[_CitedTarget]:
     """Yield the conversations with a matching line, from an answer in XML or JSON."""
     if result.lstrip().startswith("{"):
         try:

@@ -174,10 +174,10 @@ def complete_references(path: str | None, given: list[str], current: str) -> Pai
 
 def complete_conversations(path: str | None, given: list[str], current: str) -> Pairs:
     """List the ids of the live conversations, newest first."""
-    from kbtui.conversations.formats.jp import list_live_names
+    from kbtui.conversations.formats.jp import list_live_conversations
 
     form = "" if current.isdigit() else "jp-c"
-    found = sorted(list_live_names(path).items(), reverse=True)
+    found = sorted(list_live_conversations(path).items(), reverse=True)
     named = [(f"{form}{number}", name.replace("-", " ")) for number, name in found]
     return named if len(current) > len("jp-c") or current.isdigit() else named[:MAX_CONVERSATIONS]
 

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
     from kbtui.assistant.conversation_answers import (
         ConversationEntry,
-        ConversationHit,
         ConversationPage,
-        EventValue,
+        EventJson,
         GrepAnswer,
+        GrepHit,
         ReadAnswer,
     )
     from kbtui.library import Library
@@ -387,9 +387,7 @@ class ConversationWriter:
             conversation, previous = hit.id, hit.block
             yield self._format_match(hit, spans)
 
-    def _format_match(
-        self, hit: ConversationHit, spans: Callable[[str], list[tuple[int, int]]]
-    ) -> str:
+    def _format_match(self, hit: GrepHit, spans: Callable[[str], list[tuple[int, int]]]) -> str:
         line = hit.line
         turn = ".." if line.turn is None else str(line.turn)
         if not self.terminal:
@@ -438,7 +436,7 @@ class ConversationWriter:
                     text = self.clean(event["content"]).rstrip("\n")
                     yield self.paint(text, DIM) if event["event_kind"] == "reasoning" else text
 
-    def _format_event_heading(self, event: EventValue) -> str:
+    def _format_event_heading(self, event: EventJson) -> str:
         kind = EVENT_KINDS[event["event_kind"]]
         who, colour = kind.label, _COLOURS.get(kind.role, YELLOW)
         if event.get("author"):
@@ -494,22 +492,24 @@ _OPTIONS_BY_ARGUMENT = {
 def word_notice(notice: notices.ConversationNotice) -> str:
     """Word a notice with the command's options."""
     match notice:
-        case notices.MoreConversations():
+        case notices.MoreConversationsNotice():
             return f"{notice.number} more: --offset {notice.offset}"
-        case notices.OffsetTooLarge():
+        case notices.OffsetTooLargeNotice():
             return f"there are only {notice.total} conversations: give a smaller --offset"
-        case notices.MoreMatches() | notices.AnswerFull():
+        case notices.MoreMatchesNotice() | notices.AnswerFullNotice():
             more = notices.describe_match_count(notice.number)
             return f"{more}: a longer pattern, -i or -s narrows, --limit gives more"
-        case notices.CurrentLeftOut():
+        case notices.CurrentLeftOutNotice():
             return f"{notice.id} is the current conversation"
-        case notices.SingleTurn():
+        case notices.SingleTurnNotice():
             others = "--turn N gives another, --last N the last ones"
             return f"turn {notice.turn} of {notice.total}: {others}"
-        case notices.EarlierTurns():
+        case notices.EarlierTurnsNotice():
             return f"{notices.describe_earlier_turns(notice)}: --turn N gives one, a larger --last more"
-        case notices.TurnShortened():
-            return f"{notices.describe_shortened(notice)}: --include gives fewer kinds of event"
+        case notices.TurnShortenedNotice():
+            return (
+                f"{notices.describe_shortened_turn(notice)}: --include gives fewer kinds of event"
+            )
         case _:
             return notices.word_common_notice(notice)
 
@@ -522,16 +522,16 @@ def word_error(error: KbtuiError) -> KbtuiError:
         return error
     message, hint = error.message, error.hint
     match refusal:
-        case notices.UnknownConversation():
+        case notices.UnknownConversationRefusal():
             hint = "`kbtui conversation ls` lists them"
-        case notices.WrongArchiveState():
+        case notices.WrongArchiveStateRefusal():
             hint = "add --archived" if refusal.is_archived else "leave out --archived"
-        case notices.TurnNamedTwice():
+        case notices.TurnNamedTwiceRefusal():
             other = f"--{refusal.argument} {refusal.value}"
             message = f"the id already names turn {refusal.turn}, and {other} names other turns"
-        case notices.TurnAndLast():
+        case notices.TurnAndLastRefusal():
             message = "--turn and --last cannot be combined"
-        case notices.AnswerTooLong():
+        case notices.TooLongRefusal():
             hint = f"not even the last turn fits whole; --turn {refusal.turns} gives it shortened"
             if refusal.fitting:
                 one = f"give one turn with --turn 1 to --turn {refusal.turns}"
@@ -540,8 +540,8 @@ def word_error(error: KbtuiError) -> KbtuiError:
         case _:
             pass
     kind = type(error)
-    if isinstance(error, notices.RefusedUsage):
+    if isinstance(error, notices.RefusedUsageError):
         kind = UsageError
-    elif isinstance(error, notices.RefusedMissing):
+    elif isinstance(error, notices.RefusedMissingError):
         kind = NothingFound
     return kind(message, where=where, hint=hint)

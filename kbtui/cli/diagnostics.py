@@ -69,8 +69,8 @@ def run_paths(args: Namespace) -> int:
     from pathlib import Path
 
     from kbtui.workspace import find_workspace
-    from kbtui.workspace.paths import socket_path
-    from kbtui.workspace.settings import settings_path
+    from kbtui.workspace.paths import make_socket_path
+    from kbtui.workspace.settings import get_settings_path
 
     workspace = find_workspace(Path(args.workspace) if args.workspace else None)
     places = {
@@ -78,15 +78,15 @@ def run_paths(args: Namespace) -> int:
         "user_local": workspace.user_dir,
         "index": workspace.cache_dir,
         "journal": workspace.data_dir,
-        "settings": settings_path(),
+        "settings": get_settings_path(),
         "engine_log": workspace.log_file,
         "screen_log": workspace.log_file.with_name("tui.log"),
-        "engine_socket": Path(socket_path(str(workspace.root))),
+        "engine_socket": Path(make_socket_path(str(workspace.root))),
     }
     if args.looked:
-        from kbtui.workspace.jp_config import read_layers
+        from kbtui.workspace.jp_config import read_config_layers
 
-        looked = [settings_path(), *dict.fromkeys(read_layers(workspace).files)]
+        looked = [get_settings_path(), *dict.fromkeys(read_config_layers(workspace).files)]
         if args.json:
             emit_json([{"path": str(path), "exists": path.exists()} for path in looked])
         else:
@@ -355,13 +355,13 @@ def run_config(args: Namespace) -> int:
     from kbtui.workspace.settings import (
         SETTING_KEYS,
         explain_settings,
-        format_example,
+        format_example_settings,
         format_toml_value,
-        settings_path,
+        get_settings_path,
     )
 
     if args.example:
-        emit(format_example())
+        emit(format_example_settings())
         return 0
     known = [key.name for key in SETTING_KEYS]
     if args.key is not None and args.key not in known:
@@ -376,8 +376,8 @@ def run_config(args: Namespace) -> int:
     if args.json:
         emit_json(
             {
-                "file": str(settings_path()),
-                "exists": settings_path().exists(),
+                "file": str(get_settings_path()),
+                "exists": get_settings_path().exists(),
                 "keys": [
                     {
                         "key": one.key.name,
@@ -401,7 +401,7 @@ def run_config(args: Namespace) -> int:
             for one in found
         ]
         missing = (
-            "" if settings_path().exists() else "  (does not exist: every key has its default)"
+            "" if get_settings_path().exists() else "  (does not exist: every key has its default)"
         )
-        emit("\n".join([*lines, "", f"file: {settings_path()}{missing}"]) + "\n")
+        emit("\n".join([*lines, "", f"file: {get_settings_path()}{missing}"]) + "\n")
     return 0

@@ -33,7 +33,7 @@ def run_topics(args: Namespace) -> int:
         named = knowledge.topics.get(args.topic)
         topics, fragments = [named or knowledge.resolve_topic(args.topic)], []
     with ActivityLine("listing subjects"):
-        subjects = {topic.id: knowledge.subjects(topic.id) for topic in topics}
+        subjects = {topic.id: knowledge.list_subjects(topic.id) for topic in topics}
     if args.json:
         emit_json(_topics_as_json(knowledge, topics, subjects, fragments, hidden=args.hidden))
     else:
@@ -88,9 +88,9 @@ def _format_fragments(knowledge: Knowledge, fragments: list[PromptFragment]) -> 
 
 
 def _relative_path(knowledge: Knowledge, thing: Subject | PromptFragment) -> str:
-    from kbtui.workspace.paths import path_from_root
+    from kbtui.workspace.paths import format_path_from_root
 
-    return path_from_root(knowledge.workspace.root, thing.path)
+    return format_path_from_root(knowledge.workspace.root, thing.path)
 
 
 def _topics_as_json(

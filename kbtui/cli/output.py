@@ -59,11 +59,11 @@ def apply_text_policy() -> None:
     from kbtui.workspace.paths import config_home
 
     if os.path.isfile(config_home() + "/config.toml"):  # noqa: PTH113
-        from kbtui.text import set_policy
+        from kbtui.text import set_sanitize_policy
         from kbtui.workspace.settings import load_settings
 
         try:
-            set_policy(load_settings().terminal_text)
+            set_sanitize_policy(load_settings().terminal_text)
         except ConfigError:
             return
 
@@ -85,10 +85,10 @@ def write_output(workspace: Workspace, target: str, text: str) -> None:
     from pathlib import Path
 
     from kbtui.errors import KbtuiError, UsageError
-    from kbtui.workspace.workspace import write_export
+    from kbtui.workspace.workspace import write_export_file
 
     try:
-        write_export(workspace, Path(target), text)
+        write_export_file(workspace, Path(target), text)
     except KbtuiError as error:
         raise UsageError(error.message, where=target, hint=error.hint) from error
 

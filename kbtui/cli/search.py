@@ -8,7 +8,7 @@ import sys
 from kbtui.cli.output import emit_json, is_plain, note
 from kbtui.cli.parser import add_filter_options, parse_filter_options
 from kbtui.errors import UsageError
-from kbtui.text import cut_to_width, one_line, sanitize, sanitize_marked
+from kbtui.text import cut_to_width, one_line, sanitize, sanitize_with_marks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def _ask_running_engine(start: str | None, request: dict[str, Any]) -> dict[str,
         root = paths.find_root(os.path.realpath(start or os.getcwd()))  # noqa: PTH109
         if root is None or not os.access(f"{root}/.jp", os.R_OK | os.X_OK):
             return None
-        place = paths.socket_path(root)
+        place = paths.make_socket_path(root)
         folder = os.lstat(os.path.dirname(place))  # noqa: PTH120
     except (OSError, ValueError):
         return None
@@ -106,7 +106,7 @@ def _ask_running_engine(start: str | None, request: dict[str, Any]) -> dict[str,
     try:
         if client.hello.get("version") != __version__:
             return None
-        surroundings = paths.read_environment_state()
+        surroundings = paths.read_answer_environment()
         reply = client.request(
             "search", **protocol.make_search_arguments(**request, surroundings=surroundings)
         )
@@ -203,7 +203,9 @@ def format_notices(answer: dict[str, Any], query: str) -> list[str]:
 
 def format_hit(hit: dict[str, Any], *, plain: bool) -> str:
     """Format a hit: reference and title, then the text around its first match."""
-    text, matches = sanitize_marked(hit["text"], [(first, last) for first, last in hit["matches"]])
+    text, matches = sanitize_with_marks(
+        hit["text"], [(first, last) for first, last in hit["matches"]]
+    )
     bold, mark, dim, off = (
         ("", "", "", "") if plain else ("\x1b[1m", "\x1b[33m", "\x1b[2m", "\x1b[0m")
     )

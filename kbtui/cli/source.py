@@ -176,14 +176,19 @@ def _explain_cron(source: Source) -> None:
 
 
 def _approve_source(workspace: Workspace, userdata: UserData, args: Namespace) -> int:
-    from kbtui.sources.config import approve_source, find_approval_time, format_block, load_sources
+    from kbtui.sources.config import (
+        approve_source,
+        find_approval_time,
+        format_source_toml,
+        load_sources,
+    )
     from kbtui.text import sanitize
 
     source = load_sources(workspace).find(args.name)
     if find_approval_time(workspace, userdata, source) is not None:
         note("the source is already approved")
         return 0
-    sys.stderr.write(sanitize(format_block(source), "visualize"))
+    sys.stderr.write(sanitize(format_source_toml(source), "visualize"))
     if not args.yes and not confirm("run this, now and whenever it asks to?"):
         note("the source was not approved")
         return 1

@@ -100,7 +100,7 @@ _ACTION_LABELS = {
 def _install_tools(
     workspace: Workspace, changes: list[FileChange], *, yes: bool, as_json: bool
 ) -> int:
-    from kbtui.assistant.install import apply_changes
+    from kbtui.assistant.install import apply_file_changes
 
     todo = [change for change in changes if change.action in ("write", "update", "remove")]
     if not as_json:
@@ -109,7 +109,7 @@ def _install_tools(
         if not yes and not confirm(f"Write these {len(todo)} files?"):
             note("nothing was written")
             return 0
-        apply_changes(workspace, todo)
+        apply_file_changes(workspace, todo)
     if as_json:
         emit_json(_changes_as_json(changes))
     else:
@@ -119,10 +119,10 @@ def _install_tools(
 
 
 def _uninstall_tools(workspace: Workspace, *, as_json: bool) -> int:
-    from kbtui.assistant.install import apply_changes, plan_uninstall
+    from kbtui.assistant.install import apply_file_changes, plan_uninstall
 
     changes = plan_uninstall(workspace)
-    apply_changes(workspace, changes)
+    apply_file_changes(workspace, changes)
     if as_json:
         emit_json(_changes_as_json(changes))
     else:
@@ -167,9 +167,9 @@ def _explain_activation(workspace: Workspace, changes: list[FileChange]) -> None
     """Print what is still missing before JP offers the tools; kbtui edits no JP configuration."""
     import shutil
 
-    from kbtui.workspace.jp_config import read_layers
+    from kbtui.workspace.jp_config import read_config_layers
 
-    found = read_layers(workspace)
+    found = read_config_layers(workspace)
     read = {layer.path.resolve() for layer in found.layers}
     ours = [change for change in changes if "/mcp/tools/" in change.path]
     if any(

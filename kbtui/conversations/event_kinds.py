@@ -78,19 +78,19 @@ EVENT_KINDS: dict[str, EventKind] = {
 }
 
 
-def get_role(kind: str) -> str:
+def get_event_role(kind: str) -> str:
     """Return the role of a kind, which is also its scope in grep."""
     return EVENT_KINDS[kind].role
 
 
-def list_scopes() -> tuple[str, ...]:
+def list_grep_scopes() -> tuple[str, ...]:
     """Return the scopes of grep: the title, and every role."""
     return ("title", *dict.fromkeys(kind.role for kind in EVENT_KINDS.values()))
 
 
-def group_scopes() -> dict[str, tuple[str, ...]]:
+def group_grep_scopes() -> dict[str, tuple[str, ...]]:
     """Return the scopes of each group, such as `chat`."""
-    return _group_values((kind.scope_group, kind.role) for kind in EVENT_KINDS.values())
+    return _collect_group_values((kind.scope_group, kind.role) for kind in EVENT_KINDS.values())
 
 
 def list_search_roles() -> tuple[str, ...]:
@@ -100,17 +100,17 @@ def list_search_roles() -> tuple[str, ...]:
 
 def group_search_roles() -> dict[str, tuple[str, ...]]:
     """Return the roles of each group that `role:` accepts."""
-    return _group_values(
+    return _collect_group_values(
         (kind.role_group, kind.role) for kind in EVENT_KINDS.values() if kind.is_indexed
     )
 
 
 def group_included_kinds() -> dict[str, tuple[str, ...]]:
     """Return the kinds of each group of the argument `include`."""
-    return _group_values((kind.include, kind.name) for kind in EVENT_KINDS.values())
+    return _collect_group_values((kind.include, kind.name) for kind in EVENT_KINDS.values())
 
 
-def _group_values(pairs: Iterable[tuple[str | None, str]]) -> dict[str, tuple[str, ...]]:
+def _collect_group_values(pairs: Iterable[tuple[str | None, str]]) -> dict[str, tuple[str, ...]]:
     """Collect the distinct values of each group in order; pairs without a group are ignored."""
     groups: dict[str, tuple[str, ...]] = {}
     for group, value in pairs:

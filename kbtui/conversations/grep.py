@@ -44,7 +44,7 @@ class LinePattern:
         if ignore_case and pattern.isascii():
             flags = re.IGNORECASE | re.ASCII
         elif ignore_case:
-            flags, expression = re.IGNORECASE, "".join(map(_fold_letter, pattern))
+            flags, expression = re.IGNORECASE, "".join(map(_letter_to_regex, pattern))
         self._regex = re.compile(expression, flags)
         self._required = (
             _find_required_letters(pattern) if ignore_case and not pattern.isascii() else ()
@@ -85,7 +85,7 @@ class LinePattern:
         return [match.span() for match in self._regex.finditer(line)]
 
 
-def _fold_letter(letter: str) -> str:
+def _letter_to_regex(letter: str) -> str:
     """Return the regular expression for one letter, by Unicode's simple case folding.
 
     Python matches i, I, ı and İ with each other. Unicode folds only i and I.
@@ -102,7 +102,7 @@ def _find_required_letters(pattern: str) -> tuple[str, ...]:
     """
     letter = next(letter for letter in pattern if not letter.isascii())
     letters = "".join(map(chr, (*range(0xD800), *range(0xE000, 0x20000))))
-    return (letter, *set(re.findall(_fold_letter(letter), letters, re.IGNORECASE)))
+    return (letter, *set(re.findall(_letter_to_regex(letter), letters, re.IGNORECASE)))
 
 
 def cut_line(line: str, match: int | None = None, length: int = LINE_LENGTH) -> str:
@@ -117,14 +117,14 @@ def cut_line(line: str, match: int | None = None, length: int = LINE_LENGTH) -> 
     start = max(0, min(centre - length // 3, len(line) - length))
     end = start + length
     if start > 0:
-        start = _find_boundary(line, start + 1, 1)
+        start = _find_character_boundary(line, start + 1, 1)
     if end < len(line):
-        end = _find_boundary(line, end - 1, -1)
+        end = _find_character_boundary(line, end - 1, -1)
     head, tail = "…" if start > 0 else "", "…" if end < len(line) else ""
     return f"{head}{line[start:end]}{tail}"
 
 
-def _find_boundary(line: str, place: int, step: int) -> int:
+def _find_character_boundary(line: str, place: int, step: int) -> int:
     """Return the nearest start of a character at `place` or further in the direction of `step`."""
     from unicodedata import category
 
@@ -138,8 +138,8 @@ def _find_boundary(line: str, place: int, step: int) -> int:
     return place
 
 
-GROUPS = event_kinds.group_scopes()
-SCOPES = event_kinds.list_scopes()
+GROUPS = event_kinds.group_grep_scopes()
+SCOPES = event_kinds.list_grep_scopes()
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ class ConversationMatches:
     lines: list[GrepLine] = field(default_factory=list)
 
 
-def resolve_scopes(names: Iterable[str] | None) -> frozenset[str]:
+def resolve_grep_scopes(names: Iterable[str] | None) -> frozenset[str]:
     """Return the scopes behind `all`, names of groups and of scopes; raises `UsageError`."""
     if names is None:
         return frozenset(SCOPES)
@@ -214,7 +214,7 @@ def search_turns(
     found = ConversationMatches()
     for turn in turns:
         for event in turn.events:
-            if event_kinds.get_role(event.kind) in query.scopes and (
+            if event_kinds.get_event_role(event.kind) in query.scopes and (
                 text := get_searchable_text(event)
             ):
                 _search_event(turn, event, text, query, pattern, found)
@@ -240,9 +240,9 @@ def _search_event(
         return
     kept = spans[: query.limit - found.count]
     found.count += len(spans)
-    scope, time = event_kinds.get_role(event.kind), format_timestamp(event.timestamp)
+    scope, time = event_kinds.get_event_role(event.kind), format_timestamp(event.timestamp)
     block = found.lines[-1].block if found.lines else 0
-    for number, (line, match) in enumerate(_add_context(text, kept, query.context)):
+    for number, (line, match) in enumerate(_add_context_lines(text, kept, query.context)):
         if number == 0 or line is None:
             block += 1
         if line is not None:
@@ -253,15 +253,15 @@ def _search_event(
 
 def _mask_event_text(event: Event, text: str) -> str:
     """Mask the secrets in an event's text; in a tool call before JSON escapes its values."""
-    from kbtui.secrets import mask, mask_values
+    from kbtui.secrets import mask, mask_json_values
 
     if event.kind == "tool_call_request" and event.arguments and not event.text:
-        arguments = format_json(mask_values(event.arguments))
+        arguments = format_json(mask_json_values(event.arguments))
         return mask(f"{event.name}\n{arguments}" if event.name else arguments)
-    return str(mask_values(text))
+    return str(mask_json_values(text))
 
 
-def _add_context(
+def _add_context_lines(
     text: str, spans: Sequence[tuple[int, int, int]], context: int
 ) -> Iterator[tuple[str | None, int | None]]:
     """Yield lines with the offset of their match (None in context), and None between blocks."""
@@ -281,14 +281,14 @@ def _add_context(
         place = start
         matches[number] = match - start
     previous = -1
-    for number in _number_lines(matches, context, len(lines)):
+    for number in _iterate_shown_line_numbers(matches, context, len(lines)):
         if previous >= 0 and number > previous + 1:
             yield None, None
         previous = number
         yield lines[number].removesuffix("\r"), matches.get(number)
 
 
-def _number_lines(matches: Iterable[int], context: int, count: int) -> Iterator[int]:
+def _iterate_shown_line_numbers(matches: Iterable[int], context: int, count: int) -> Iterator[int]:
     """Yield the numbers of the lines to show, once each."""
     last = -1
     for number in matches:

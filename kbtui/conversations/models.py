@@ -11,7 +11,7 @@ Presence = Literal["projected", "user_local", "external"]
 PROBLEMS_NAMED = 10
 """Problems that `Conversation.describe_problems` names; it counts the others."""
 KINDS_NAMED = 5
-"""Unknown kinds of event that `Conversation.describe_extras` names."""
+"""Unknown kinds of event that `Conversation.describe_unknown_content` names."""
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ class Conversation:
             named.append(f"{left} more problems")
         return "; ".join(named) or None
 
-    def describe_extras(self) -> list[str]:
+    def describe_unknown_content(self) -> list[str]:
         """Count what the conversation has besides the known kinds of event, one phrase each."""
         extras = []
         if unknown := self.unknown_events:
@@ -184,7 +184,7 @@ class Conversation:
 
 
 @dataclass(frozen=True)
-class ConversationSummary:
+class ConversationUsage:
     """What was used in a conversation: names of tools and models, as the file has them.
 
     Models are those that answered; without any answer, the configured one. `turns` is the number
@@ -198,7 +198,7 @@ class ConversationSummary:
 
 
 @dataclass(frozen=True)
-class TurnMark:
+class TurnResumePoint:
     """The beginning of a turn, at which reading a conversation can resume.
 
     The turn begins at byte `offset`; `digest` is the SHA-256 (hex) of everything before it.
@@ -226,6 +226,6 @@ class ConversationPart:
     """
 
     conversation: Conversation
-    start: TurnMark | None
-    mark: TurnMark | None
+    start: TurnResumePoint | None
+    mark: TurnResumePoint | None
     is_last: bool

@@ -24,7 +24,7 @@ FORMATS: tuple[ConversationFormat, ...] = (jp,)
 """The known formats. A new one is a module that implements `ConversationFormat`."""
 
 
-def get_format(info: ConversationInfo) -> ConversationFormat:
+def get_conversation_format(info: ConversationInfo) -> ConversationFormat:
     """Return the format of a conversation."""
     return next(one for one in FORMATS if info.id.startswith(one.ID_PREFIX))
 
@@ -44,16 +44,16 @@ def list_conversations(
     not changed are returned again.
     """
     infos = [
-        _find_unchanged(location, known) or location.read_info()
+        _find_unchanged_info(location, known) or location.read_info()
         for location in _find_locations(workspace)
         if archived is None or location.is_archived is archived
     ]
     if counts:
-        infos = [get_format(info).add_event_count(info) for info in infos]
-    return sorted(infos, key=_get_activity_key, reverse=True)
+        infos = [get_conversation_format(info).add_event_count(info) for info in infos]
+    return sorted(infos, key=_get_activity_sort_key, reverse=True)
 
 
-def list_signatures(workspace: Workspace) -> dict[str, str]:
+def list_conversation_signatures(workspace: Workspace) -> dict[str, str]:
     """Return the signature of every conversation by id; no file is read."""
     return {location.id: location.signature for location in _find_locations(workspace)}
 
@@ -70,7 +70,7 @@ def find_conversation(
     """
     for location in _find_locations(workspace, id):
         info = location.read_info()
-        return get_format(info).add_event_count(info) if counts else info
+        return get_conversation_format(info).add_event_count(info) if counts else info
     raise ConversationNotFound(workspace, id)
 
 
@@ -80,7 +80,7 @@ class ConversationNotFound(NothingFound):
     def __init__(self, workspace: Workspace, id: str) -> None:  # noqa: A002
         from difflib import get_close_matches
 
-        similar = get_close_matches(id, list_signatures(workspace), n=1, cutoff=0.78)
+        similar = get_close_matches(id, list_conversation_signatures(workspace), n=1, cutoff=0.78)
         self.nearest = similar[0] if similar else None
         hint = f"did you mean {self.nearest}?" if similar else "`kbtui conversation ls` lists them"
         super().__init__(f"there is no conversation {id}", where=str(workspace.root), hint=hint)
@@ -93,7 +93,7 @@ def load_conversation(
 
     `progress` is called while a long one is read, with the conversation so far.
     """
-    return get_format(info).load_conversation(info, progress)
+    return get_conversation_format(info).load_conversation(info, progress)
 
 
 def check_conversation(info: ConversationInfo) -> ConversationInfo:
@@ -107,7 +107,7 @@ def check_conversation(info: ConversationInfo) -> ConversationInfo:
 
 def add_last_event(info: ConversationInfo) -> ConversationInfo:
     """Return `info` with `last_event_at`, reading as little as possible."""
-    return get_format(info).add_last_event(info)
+    return get_conversation_format(info).add_last_event(info)
 
 
 def find_unlisted_directories(workspace: Workspace) -> list[UnlistedDirectory]:
@@ -115,9 +115,13 @@ def find_unlisted_directories(workspace: Workspace) -> list[UnlistedDirectory]:
     return [directory for one in FORMATS for directory in one.find_locations(workspace)[1]]
 
 
-def find_trash(workspace: Workspace) -> dict[str, int]:
+def count_trashed_conversations(workspace: Workspace) -> dict[str, int]:
     """Return where agents put conversations that they could not read, and how many."""
-    return {path: count for one in FORMATS for path, count in one.find_trash(workspace).items()}
+    return {
+        path: count
+        for one in FORMATS
+        for path, count in one.count_trashed_conversations(workspace).items()
+    }
 
 
 def get_last_activity(info: ConversationInfo) -> datetime:
@@ -133,7 +137,7 @@ def _find_locations(
             yield from one.find_locations(workspace, only)[0]
 
 
-def _get_activity_key(info: ConversationInfo) -> tuple[datetime, datetime, str]:
+def _get_activity_sort_key(info: ConversationInfo) -> tuple[datetime, datetime, str]:
     return (
         info.last_event_at or info.last_activated_at or info.created_at,
         info.created_at,
@@ -141,7 +145,7 @@ def _get_activity_key(info: ConversationInfo) -> tuple[datetime, datetime, str]:
     )
 
 
-def _find_unchanged(
+def _find_unchanged_info(
     location: ConversationLocation, known: Mapping[str, ConversationInfo] | None
 ) -> ConversationInfo | None:
     """Return the known entry of a conversation without problems and with the same signature."""

@@ -23,7 +23,7 @@ from kbtui.engine.protocol import (
 )
 from kbtui.errors import EngineUnavailable
 from kbtui.version import __version__
-from kbtui.workspace.paths import is_same_user
+from kbtui.workspace.paths import is_peer_same_user
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class EngineClient:
         try:
             # The lock file has the path in UTF-8, whatever the locale of this process is.
             self._socket.connect(place.encode("utf-8", "surrogateescape"))
-            if not is_same_user(self._socket):
+            if not is_peer_same_user(self._socket):
                 raise OtherUsersEngine(
                     "a process of another user listens on the engine's socket",
                     where=place,

@@ -34,7 +34,7 @@ def get_socket_path(workspace: Workspace) -> Path:
     Creates its directory, for this user alone. Raises `WorkspaceError` if that fails.
     """
     paths.make_runtime_folder()
-    return Path(paths.socket_path(str(workspace.root)))
+    return Path(paths.make_socket_path(str(workspace.root)))
 
 
 def read_lock_file(workspace: Workspace) -> dict[str, Any] | None:

@@ -20,7 +20,7 @@ from kbtui.engine.find_or_start import get_lock_path, get_socket_path
 from kbtui.errors import KbtuiError
 from kbtui.text import sanitize
 from kbtui.version import __version__
-from kbtui.workspace import load_settings, open_root, paths
+from kbtui.workspace import load_settings, open_workspace_root, paths
 from kbtui.workspace.paths import make_private_directory
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def run_engine(root: Path) -> int:
     # Makes files that the index's libraries create private. What sources write into the
     # workspace gets the user's own umask.
     umask = os.umask(0o077)
-    workspace = open_root(root)
+    workspace = open_workspace_root(root)
     try:
         settings = load_settings()
         lock = _take_lock(workspace)

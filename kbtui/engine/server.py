@@ -18,11 +18,11 @@ from kbtui.engine.search_service import SearchService
 from kbtui.errors import ConfigError, KbtuiError
 from kbtui.index.generations import compute_schema_mark
 from kbtui.notices import get_keywords_only_reason
-from kbtui.sources.schedule import SCHEDULE_SECONDS, Schedule
+from kbtui.sources.schedule import SCHEDULE_SECONDS, SourceScheduler
 from kbtui.userdata import UserData
 from kbtui.version import __version__
 from kbtui.workspace import load_settings
-from kbtui.workspace.paths import is_same_user, path_to_utf8, read_environment_state
+from kbtui.workspace.paths import is_peer_same_user, path_to_utf8, read_answer_environment
 
 if TYPE_CHECKING:
     import socket
@@ -68,7 +68,7 @@ async def read_frame(reader: asyncio.StreamReader) -> dict[str, Any]:
 def is_from_same_user(writer: asyncio.StreamWriter) -> bool:
     """Whether the client is a process of this user."""
     peer = writer.get_extra_info("socket")
-    return peer is None or is_same_user(peer)
+    return peer is None or is_peer_same_user(peer)
 
 
 class ClientConnection:
@@ -153,7 +153,7 @@ class EngineServer:
         self._clients: set[ClientConnection] = set()
         self._ungreeted: list[ClientConnection] = []
         self._last_seen = time.monotonic()
-        self._environment = read_environment_state()
+        self._environment = read_answer_environment()
         """The state of the environment and settings file that the settings were read from."""
         self._broken_environment: str | None = None
         """A later such state whose settings have an error that was logged."""
@@ -186,7 +186,7 @@ class EngineServer:
         self._file_watcher = FileWatcher(
             self._workspace, self._index_worker.request_refresh, self._log
         )
-        self._schedule = Schedule(self._workspace, self._log, self._umask)
+        self._schedule = SourceScheduler(self._workspace, self._log, self._umask)
         self._index_worker.start()
         self._file_watcher.start()
         self._embedding_worker.start()
@@ -237,7 +237,7 @@ class EngineServer:
         """Return why this engine must end, None if it may continue; the next client starts another."""
         if not self._is_in_charge():
             return "the lock file or the socket was replaced"
-        now = read_environment_state()
+        now = read_answer_environment()
         if now == self._environment:
             return None
         try:

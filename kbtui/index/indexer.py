@@ -385,7 +385,7 @@ class Index:
         self, knowledge: Knowledge, retry: bool
     ) -> tuple[list[Subject], set[str], list[str]]:
         """Return changed subjects, ids of changed conversations, and ids of entries without a file."""
-        from kbtui.conversations.repository import list_signatures
+        from kbtui.conversations.repository import list_conversation_signatures
 
         again = self.catalog.list_unreadable_ids() if retry else frozenset()
         states = {
@@ -408,7 +408,7 @@ class Index:
         conversations = {
             identity
             for identity, state in self._iterate_until_stopped(
-                list_signatures(self.workspace).items()
+                list_conversation_signatures(self.workspace).items()
             )
             if differs(states.pop((identity, None), None), state)
         }

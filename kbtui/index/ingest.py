@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         Conversation,
         ConversationInfo,
         ConversationPart,
-        TurnMark,
+        TurnResumePoint,
     )
     from kbtui.index.catalog import Catalog
     from kbtui.knowledge.front_matter import SubjectText
@@ -235,7 +235,7 @@ def read_subject_batch(subject: Subject) -> IngestBatch:
 class _KnownPart:
     """What the catalog has of a conversation up to `mark`: number of chunks, and their latest time."""
 
-    mark: TurnMark
+    mark: TurnResumePoint
     chunks: int
     latest: float
 
@@ -247,10 +247,10 @@ def read_conversation_batches(
 
     Each batch must be written before the next one is requested.
     """
-    from kbtui.conversations.repository import get_format
+    from kbtui.conversations.repository import get_conversation_format
 
-    conversation_format = get_format(info)
-    if not conversation_format.has_parts(info):
+    conversation_format = get_conversation_format(info)
+    if not conversation_format.can_load_parts(info):
         yield _read_whole_conversation(info, embed_tool_results)
         return
     known = _find_known_part(catalog, make_conversation_entry(info))
@@ -259,7 +259,9 @@ def read_conversation_batches(
         entry = make_conversation_entry(info)
         with suppress(OSError):
             entry.stat = format_file_state(info.events_path.stat()) if info.events_path else ""
-        part = conversation_format.load_part(info, known.mark if known else None, max_bytes)
+        part = conversation_format.load_conversation_part(
+            info, known.mark if known else None, max_bytes
+        )
         if part is None:
             yield _read_whole_conversation(info, embed_tool_results)
             return
@@ -283,7 +285,7 @@ def _read_whole_conversation(info: ConversationInfo, embed_tool_results: bool) -
 
 def _find_known_part(catalog: Catalog, entry: Entry) -> _KnownPart | None:
     """Return what the catalog has, None if its chunks would be different today."""
-    from kbtui.conversations.models import TurnMark
+    from kbtui.conversations.models import TurnResumePoint
 
     kept, text = catalog.get_entry(entry.id), catalog.get_resume_mark(entry.id)
     if kept is None or text is None:
@@ -291,7 +293,9 @@ def _find_known_part(catalog: Catalog, entry: Entry) -> _KnownPart | None:
     if (kept.title, kept.archived) != (entry.title, entry.archived):
         return None
     facts, chunks, latest = json.loads(text)
-    return _KnownPart(TurnMark(**facts | {"waiting": tuple(facts["waiting"])}), chunks, latest)
+    return _KnownPart(
+        TurnResumePoint(**facts | {"waiting": tuple(facts["waiting"])}), chunks, latest
+    )
 
 
 def _make_batch(

@@ -128,15 +128,15 @@ def edit_draft(knowledge: Knowledge, topic: Topic, draft: Draft) -> Subject | No
         is_settled = True
         return found
     except (KbtuiError, OSError, ValueError) as error:
-        if _is_untouched(path, draft.document.encode()):
+        if _is_draft_untouched(path, draft.document.encode()):
             raise
         raise _add_draft_path(error, path) from error
     finally:
-        if is_settled or _is_untouched(path, draft.document.encode()):
+        if is_settled or _is_draft_untouched(path, draft.document.encode()):
             path.unlink(missing_ok=True)
 
 
-def _is_untouched(path: Path, before: bytes) -> bool:
+def _is_draft_untouched(path: Path, before: bytes) -> bool:
     """Return whether an edited file contains no text that the user typed."""
     try:
         return path.read_bytes() in {before, b""}
@@ -187,7 +187,7 @@ def _write_subject(knowledge: Knowledge, topic: Topic, slug: str, text: str) -> 
     from kbtui.knowledge.loader import load_knowledge
 
     known = load_knowledge(knowledge.workspace)
-    for subject in known.subjects(topic.id):
+    for subject in known.list_subjects(topic.id):
         if os.path.realpath(subject.path) == os.path.realpath(path):
             return subject
     raise NothingFound("was written, but the topic does not list it", where=str(path))
@@ -201,7 +201,7 @@ def edit_subject(subject: Subject) -> bool:
         try:
             run_editor([*find_editor(), str(path)])
         except KbtuiError as error:
-            if _is_untouched(path, before):
+            if _is_draft_untouched(path, before):
                 raise
             raise _add_draft_path(error, path) from error
         return path.read_bytes() != before
@@ -254,12 +254,12 @@ def find_editor() -> list[str]:
         except ValueError as error:
             raise UsageError(f"is not a command line: {error}", where=f"${variable}") from error
         if words:
-            _check_terminal(words[0])
+            _require_terminal(words[0])
             return words
     raise UsageError("no editor is set", hint="set $VISUAL or $EDITOR, such as EDITOR=nano")
 
 
-def _check_terminal(program: str) -> None:
+def _require_terminal(program: str) -> None:
     import shutil
 
     # `editor` may be a link to `vim.basic`.

@@ -74,7 +74,7 @@ def _parse_yaml(source: str) -> Any:
     """
     import yaml
 
-    class Loader(yaml.SafeLoader):
+    class AliasFreeLoader(yaml.SafeLoader):
         def compose_node(self, parent: Any, index: Any) -> Any:
             if self.check_event(yaml.AliasEvent):
                 raise ValueError("it has an alias, which is not supported")
@@ -83,7 +83,7 @@ def _parse_yaml(source: str) -> Any:
     if len(source) > MAX_CHARACTERS:
         raise ValueError(f"it has more than {MAX_CHARACTERS:,} characters")
     try:
-        return yaml.load(source, Loader)
+        return yaml.load(source, AliasFreeLoader)
     except (yaml.YAMLError, RecursionError) as error:
         raise ValueError(str(error)) from error
 

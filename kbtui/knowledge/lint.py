@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 from kbtui.errors import KbtuiError, NothingFound
-from kbtui.knowledge.discovery import is_hidden, split_name
 from kbtui.knowledge.loader import TOPIC_FIELDS
 from kbtui.knowledge.models import Problem
 from kbtui.knowledge.prompt import estimate_tokens
 from kbtui.knowledge.subject_files import read_subject_text
-from kbtui.knowledge.visibility import compile_pattern, has_unclosed_bracket, is_glob
+from kbtui.knowledge.topic_scan import is_hidden_path, split_file_extension
+from kbtui.knowledge.visibility import compile_slug_pattern, has_unclosed_bracket, is_glob
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,7 +61,7 @@ def find_near_duplicates(
         if first is not subject:
             problems.append(_make_duplicate_problem(subject, first, 1.0))
             continue
-        ordered = _sample_runs(words)
+        ordered = _sample_word_run_hashes(words)
         sample = frozenset(ordered)
         candidates = {
             position
@@ -80,7 +80,7 @@ def find_near_duplicates(
     return problems
 
 
-def _sample_runs(words: list[str]) -> list[int]:
+def _sample_word_run_hashes(words: list[str]) -> list[int]:
     """Return the smallest hashes of a text's runs of words; equal in every process."""
     runs = {
         crc32(" ".join(words[start : start + RUN_WORDS]).encode())
@@ -215,11 +215,11 @@ def lint_knowledge(knowledge: Knowledge) -> list[Problem]:
         if not topic.enable:
             continue
         resolved = knowledge.resolve(topic.id)
-        problems += _find_collisions(resolved)
+        problems += _find_slug_collisions(resolved)
         problems += _find_dead_patterns(resolved, "learned")
         problems += _find_dead_patterns(resolved, "disabled")
         problems += _find_empty_topic(knowledge, resolved)
-        for subject in knowledge.subjects(topic.id):
+        for subject in knowledge.list_subjects(topic.id):
             if subject.disabled:
                 continue
             subjects.append(subject)
@@ -264,7 +264,7 @@ def _find_title_clashes(knowledge: Knowledge) -> Iterator[Problem]:
         yield Problem(message, key=key, topic=topic.id, hint="choose another title")
 
 
-def _find_collisions(resolved: ResolvedTopic) -> Iterator[Problem]:
+def _find_slug_collisions(resolved: ResolvedTopic) -> Iterator[Problem]:
     scan = resolved.scan
     losers: dict[str, list[str]] = {}
     for name, slug in scan.shadowed.items():
@@ -288,7 +288,7 @@ def _find_dead_patterns(resolved: ResolvedTopic, field: str) -> Iterator[Problem
         if field == "learned":
             alive = bool(resolved.match([pattern]))
         else:
-            matches = compile_pattern(pattern)
+            matches = compile_slug_pattern(pattern)
             alive = pattern in scan or any(map(matches, scan.slugs))
         if not alive and scan.slugs:
             hint = explain_dead_pattern(resolved, pattern)
@@ -299,17 +299,17 @@ def _find_dead_patterns(resolved: ResolvedTopic, field: str) -> Iterator[Problem
 def explain_dead_pattern(resolved: ResolvedTopic, pattern: str) -> str | None:
     """Return why a pattern matches nothing, or what may have been meant; None if unknown."""
     scan = resolved.scan
-    matches = compile_pattern(pattern)
+    matches = compile_slug_pattern(pattern)
     reached = [slug for slug in scan.slugs if slug == pattern or matches(slug)]
     if any(slug in resolved.disabled for slug in reached):
         return "the subjects that it matches are disabled"
     if reached:
         return f"a glob does not match hidden subjects: write '{reached[0]}'"
     folder, slash, name = pattern.rpartition("/")
-    bare = folder + slash + split_name(name)[0]
-    if bare != pattern and (bare in scan or any(map(compile_pattern(bare), scan.slugs))):
+    bare = folder + slash + split_file_extension(name)[0]
+    if bare != pattern and (bare in scan or any(map(compile_slug_pattern(bare), scan.slugs))):
         return f"slugs have no extension: write '{bare}'"
-    if is_hidden(pattern):
+    if is_hidden_path(pattern):
         return "slugs have no leading dots"
     if has_unclosed_bracket(pattern):
         return "a [ without ] is literal"

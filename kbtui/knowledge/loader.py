@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import NothingFound, UsageError
-from kbtui.knowledge import learn, prompt
+from kbtui.knowledge import learn_answers, prompt
 from kbtui.knowledge.models import LearnResult, Problem, Subject, Topic
 from kbtui.knowledge.visibility import (
     ResolvedTopic,
+    apply_mark_to_topic,
     find_topic_directory,
-    mark_topic,
     resolve_topic_slugs,
 )
-from kbtui.workspace.paths import path_from_root
+from kbtui.workspace.paths import format_path_from_root
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -70,13 +70,13 @@ class TopicDeclarations:
         hint: str | None = None,
     ) -> None:
         """Record a mistake; with `topic`, that topic is broken."""
-        place = path_from_root(self.root, where) if where else None
+        place = format_path_from_root(self.root, where) if where else None
         self.problems.append(Problem(message, where=place, key=key, topic=topic, hint=hint))
         if topic is not None:
             self.broken.add(topic)
 
 
-def suggest_key(key: str, known: list[str]) -> str:
+def suggest_similar_key(key: str, known: list[str]) -> str:
     """Return a hint with the known key most similar to `key`, or with all known keys."""
     from difflib import get_close_matches
 
@@ -84,7 +84,7 @@ def suggest_key(key: str, known: list[str]) -> str:
     return f"did you mean {near[0]!r}?" if near else "known: " + ", ".join(known)
 
 
-def add_config_layer(declared: TopicDeclarations, layer: ConfigLayer) -> None:
+def merge_config_layer(declared: TopicDeclarations, layer: ConfigLayer) -> None:
     """Merge the `kb` table of a configuration layer."""
     kb = layer.data.get("kb")
     if kb is None:
@@ -103,10 +103,10 @@ def add_config_layer(declared: TopicDeclarations, layer: ConfigLayer) -> None:
         declared.add_problem("must be a table of topics", layer.path, "kb.topic")
         return
     for name, table in topics.items():
-        _add_topic_table(declared, layer.path, str(name), table)
+        _merge_topic_table(declared, layer.path, str(name), table)
 
 
-def _add_topic_table(declared: TopicDeclarations, where: Path, name: str, table: Any) -> None:
+def _merge_topic_table(declared: TopicDeclarations, where: Path, name: str, table: Any) -> None:
     key = f"kb.topic.{name}"
     values = declared.values.setdefault(name, {})
     declared.origins.setdefault(name, where)
@@ -119,23 +119,23 @@ def _add_topic_table(declared: TopicDeclarations, where: Path, name: str, table:
         return
     for entry, value in table.items():
         if entry not in TOPIC_FIELDS:
-            hint = suggest_key(str(entry), list(TOPIC_FIELDS))
+            hint = suggest_similar_key(str(entry), list(TOPIC_FIELDS))
             declared.add_problem(f"unknown key {entry!r}", where, f"{key}.{entry}", name, hint)
         elif value is None:
             values.pop(entry, None)  # null in JSON and YAML
-        elif not _has_type(TOPIC_FIELDS[entry], value):
+        elif not _has_value_type(TOPIC_FIELDS[entry], value):
             declared.add_problem(f"must be {TOPIC_FIELDS[entry]}", where, f"{key}.{entry}", name)
         else:
             values[entry] = value
 
 
-def _has_type(kind: str, value: Any) -> bool:
+def _has_value_type(kind: str, value: Any) -> bool:
     if kind == _LIST:
         return isinstance(value, list) and all(isinstance(item, str) for item in value)
     return isinstance(value, bool if kind == _FLAG else str)
 
 
-def apply_assignment(declared: TopicDeclarations, text: str) -> str | None:
+def apply_cfg_assignment(declared: TopicDeclarations, text: str) -> str | None:
     """Apply a `--cfg` assignment: `kb.topic.<id>.<key>` with `=`, `+=`, `:=` or `+:=`.
 
     The colon means that the value is JSON, the plus that it is appended. Returns the topic's
@@ -158,7 +158,9 @@ def apply_assignment(declared: TopicDeclarations, text: str) -> str | None:
         )
     if entry not in TOPIC_FIELDS:
         raise UsageError(
-            f"unknown key {entry!r}", where=where, hint=suggest_key(entry, list(TOPIC_FIELDS))
+            f"unknown key {entry!r}",
+            where=where,
+            hint=suggest_similar_key(entry, list(TOPIC_FIELDS)),
         )
     values = declared.values.setdefault(name, {})
     declared.origins.setdefault(name, None)
@@ -185,7 +187,7 @@ def _parse_assigned_value(kind: str, text: str, as_json: bool, where: str) -> An
         value = text == "true"
     if kind == _LIST and isinstance(value, str):
         value = [value]
-    if not _has_type(kind, value):
+    if not _has_value_type(kind, value):
         raise UsageError(f"must be {kind}", where=where)
     return value
 
@@ -196,7 +198,7 @@ def build_topics(declared: TopicDeclarations) -> dict[str, Topic]:
     for name, values in declared.values.items():
         key, where = f"kb.topic.{name}.subjects", declared.origins[name]
         if name not in declared.broken:
-            message, hint = _find_directory_problem(values.get("subjects"))
+            message, hint = _find_topic_directory_problem(values.get("subjects"))
             if message:
                 declared.add_problem(message, where, key, name, hint)
         if name in declared.broken:
@@ -215,7 +217,7 @@ def build_topics(declared: TopicDeclarations) -> dict[str, Topic]:
     return topics
 
 
-def _find_directory_problem(subjects: str | None) -> tuple[str | None, str | None]:
+def _find_topic_directory_problem(subjects: str | None) -> tuple[str | None, str | None]:
     """Return what is wrong with a `subjects` value and a hint, or two Nones."""
     if not subjects:
         return (
@@ -231,7 +233,7 @@ def _find_directory_problem(subjects: str | None) -> tuple[str | None, str | Non
     return None, None
 
 
-def apply_preload(topics: dict[str, Topic], value: str) -> None:
+def apply_preload_option(topics: dict[str, Topic], value: str) -> None:
     """Apply one `-k TOPIC/GLOB` value; raises `UsageError`."""
     name, slash, pattern = value.partition("/")
     where = f"-k {value}"
@@ -247,7 +249,7 @@ def apply_preload(topics: dict[str, Topic], value: str) -> None:
 def make_unknown_topic_error(topics: dict[str, Topic], name: str, where: str) -> UsageError:
     """Return the error for an unknown or disabled topic in an argument."""
     known = [topic.id for topic in topics.values() if topic.enable]
-    hint = suggest_key(name, known) if known else "no topics are configured"
+    hint = suggest_similar_key(name, known) if known else "no topics are configured"
     return UsageError(f"unknown topic {name!r}", where=where, hint=hint)
 
 
@@ -269,35 +271,35 @@ def load_knowledge(
     """
     from kbtui.workspace import jp_config
 
-    found = jp_config.read_layers(workspace, cwd)
+    found = jp_config.read_config_layers(workspace, cwd)
     declared = TopicDeclarations(workspace.root)
     for layer in found.layers:
-        add_config_layer(declared, layer)
+        merge_config_layer(declared, layer)
     problems = [_make_config_problem(workspace, error) for error in found.errors]
     assigned: dict[str, str] = {}
     for value in (*cfg, *assignments):
         if "=" in value:
-            name = apply_assignment(declared, value)
+            name = apply_cfg_assignment(declared, value)
             if name is not None:
                 assigned[name] = value
             continue
         done, failed = len(found.layers), len(found.errors)
-        jp_config.read_named_layers(workspace, found, value)
+        jp_config.read_named_config_layers(workspace, found, value)
         if len(found.errors) > failed:
             raise found.errors[failed]
         for layer in found.layers[done:]:
-            add_config_layer(declared, layer)
+            merge_config_layer(declared, layer)
     topics = build_topics(declared)
     for name, value in assigned.items():
         if name not in topics:
             raise make_unknown_topic_error(topics, name, f"--cfg {value}")
     for value in knowledge:
-        apply_preload(topics, value)
+        apply_preload_option(topics, value)
     return Knowledge(workspace, topics, problems + declared.problems, found.files)
 
 
 def _make_config_problem(workspace: Workspace, error: ConfigError) -> Problem:
-    where = path_from_root(workspace.root, Path(error.where)) if error.where else None
+    where = format_path_from_root(workspace.root, Path(error.where)) if error.where else None
     return Problem(error.message, where=where, hint=error.hint)
 
 
@@ -306,7 +308,7 @@ def resolve_ref(workspace: Workspace, text: str) -> Ref:
 
     Raises `UsageError`, and `NothingFound` for a conversation of another workspace.
     """
-    from kbtui.refs import drop_own_workspace, parse_ref
+    from kbtui.refs import drop_own_workspace_id, parse_ref
 
     knowledge: Knowledge | None = None
 
@@ -315,7 +317,7 @@ def resolve_ref(workspace: Workspace, text: str) -> Ref:
         knowledge = knowledge or load_knowledge(workspace)
         return knowledge.find(topic, slug) is not None
 
-    return drop_own_workspace(parse_ref(text, subject_exists), workspace.id)
+    return drop_own_workspace_id(parse_ref(text, subject_exists), workspace.id)
 
 
 class Knowledge:
@@ -344,9 +346,9 @@ class Knowledge:
         self._folder = Path(self._root)
         for topic in topics.values():
             if topic.enable:
-                self._check_directory(topic)
+                self._check_topic_directory(topic)
 
-    def subjects(self, topic: str) -> list[Subject]:
+    def list_subjects(self, topic: str) -> list[Subject]:
         """Return all subjects of a topic, sorted by slug, including hidden and disabled ones.
 
         The list is empty if the directory cannot be read, which is recorded as a problem.
@@ -356,19 +358,19 @@ class Knowledge:
 
     def iterate_subjects(self, topic: str) -> Iterator[Subject]:
         """Yield what `subjects` returns, for callers that may stop early. Raises `NothingFound`."""
-        return self._iterate_records(topic, self.resolve(topic).scan.slugs)
+        return self._iterate_subject_records(topic, self.resolve(topic).scan.slugs)
 
     def find(self, topic: str, slug: str) -> Subject | None:
         """Return the subject with exactly this slug, whatever its flags, or None."""
         if topic not in self.topics or slug not in self.resolve(topic).scan:
             return None
-        return next(self._iterate_records(topic, [slug]), None)
+        return next(self._iterate_subject_records(topic, [slug]), None)
 
     def match(self, topic: str, patterns: Iterable[str]) -> list[Subject]:
         """Return the subjects that patterns match, in the order of patterns, then of slugs."""
-        return list(self._iterate_records(topic, self.slugs(topic, patterns)))
+        return list(self._iterate_subject_records(topic, self.list_slugs(topic, patterns)))
 
-    def slugs(self, topic: str, patterns: Iterable[str] | None = None) -> list[str]:
+    def list_slugs(self, topic: str, patterns: Iterable[str] | None = None) -> list[str]:
         """Return the slugs that patterns match, or without patterns those of a listing.
 
         Does not access the files. Raises `NothingFound`.
@@ -378,7 +380,7 @@ class Knowledge:
 
     def resolve_topic(self, name: str) -> Topic:
         """Return the enabled topic with this id or title; raises `NothingFound`."""
-        return learn.find_topic(self.topics.values(), name)
+        return learn_answers.find_topic(self.topics.values(), name)
 
     def learn(
         self,
@@ -396,10 +398,10 @@ class Knowledge:
         says how to continue. With `masked` secrets are replaced. `topic` can also be a
         source of a search, `topic/slug:lines`.
         """
-        caller = learn.LearnCaller(has_prompt, max_chars, masked)
+        caller = learn_answers.LearnCaller(has_prompt, max_chars, masked)
         patterns = [subjects] if isinstance(subjects, str) else list(subjects or ())
         try:
-            found, patterns = self._find_source(topic, patterns)
+            found, patterns = self._find_learn_target(topic, patterns)
         except NothingFound as error:
             text = error.message
             if self.problems and not self.topics:
@@ -408,12 +410,12 @@ class Knowledge:
             return LearnResult(caller.mask_secrets(text), is_error=True)
         resolved = self.resolve(found.id)
         if not patterns:
-            return LearnResult(learn.format_listing(resolved, caller))
-        return learn.learn_subjects(
-            resolved, patterns, lambda slug: self._get_record(found.id, slug), caller
+            return LearnResult(learn_answers.format_subject_listing(resolved, caller))
+        return learn_answers.answer_learn_patterns(
+            resolved, patterns, lambda slug: self._get_subject_record(found.id, slug), caller
         )
 
-    def _find_source(self, topic: str, patterns: list[str]) -> tuple[Topic, list[str]]:
+    def _find_learn_target(self, topic: str, patterns: list[str]) -> tuple[Topic, list[str]]:
         """Return the topic and the patterns that `learn`'s arguments mean; raises `NothingFound`."""
         try:
             return self.resolve_topic(topic), patterns
@@ -429,7 +431,9 @@ class Knowledge:
 
     def prompt(self) -> str | None:
         """Return the `<knowledge>` section; None if there is nothing to list or pre-load."""
-        return prompt.format_knowledge_section(self._resolve_enabled(), self._get_record)
+        return prompt.format_knowledge_section(
+            self._resolve_enabled_topics(), self._get_subject_record
+        )
 
     def format_preloaded(self, topic: str) -> str | None:
         """Return a topic's part of the `<knowledge>` section; None if it pre-loads nothing.
@@ -439,11 +443,11 @@ class Knowledge:
         resolved = self.resolve(topic)
         if not resolved.topic.enable or not resolved.learned:
             return None
-        return prompt.format_topic_block(resolved, self._get_record)
+        return prompt.format_topic_block(resolved, self._get_subject_record)
 
     def tool_definition(self) -> dict[str, Any] | None:
         """Return the definition of the `learn` tool; None if there is nothing to learn."""
-        return prompt.define_learn_tool(self._resolve_enabled())
+        return prompt.define_learn_tool(self._resolve_enabled_topics())
 
     def read_fragments(self) -> list[PromptFragment]:
         """Return JP's own prompt fragments, which kbtui never writes."""
@@ -456,14 +460,14 @@ class Knowledge:
 
         Raises `NothingFound` or `UsageError` for a mark that cannot be applied.
         """
-        other = self._copy()
+        other = self._copy_knowledge()
         for mark in marks:
             if mark.topic not in other.topics:
                 raise NothingFound(
                     f"unknown topic {mark.topic!r}", hint=self._format_known_topics()
                 )
             other._replace_topic(
-                mark_topic(other.topics[mark.topic], other.resolve(mark.topic), mark)
+                apply_mark_to_topic(other.topics[mark.topic], other.resolve(mark.topic), mark)
             )
         return other
 
@@ -472,16 +476,16 @@ class Knowledge:
 
         Raises `UsageError`.
         """
-        other = self._copy()
+        other = self._copy_knowledge()
         topics = dict(self.topics)
         for value in values:
-            apply_preload(topics, value)
+            apply_preload_option(topics, value)
         for name, topic in topics.items():
             if topic is not self.topics[name]:
                 other._replace_topic(topic)
         return other
 
-    def _copy(self) -> Knowledge:
+    def _copy_knowledge(self) -> Knowledge:
         other = Knowledge(self.workspace, dict(self.topics), list(self.problems), self.files)
         other._resolved = dict(self._resolved)
         return other
@@ -506,10 +510,10 @@ class Knowledge:
     def _format_known_topics(self) -> str:
         return "topics: " + ", ".join(self.topics) if self.topics else "no topics are configured"
 
-    def _resolve_enabled(self) -> list[ResolvedTopic]:
+    def _resolve_enabled_topics(self) -> list[ResolvedTopic]:
         return [self.resolve(topic.id) for topic in self.topics.values() if topic.enable]
 
-    def _check_directory(self, topic: Topic) -> None:
+    def _check_topic_directory(self, topic: Topic) -> None:
         """Record a missing or misplaced directory before its subjects are requested."""
         _, problem = find_topic_directory(self._root, topic)
         if problem is not None:
@@ -518,16 +522,16 @@ class Knowledge:
     def _add_problems(self, problems: list[Problem]) -> None:
         self.problems += [problem for problem in problems if problem not in self.problems]
 
-    def _get_record(self, topic: str, slug: str) -> Subject:
+    def _get_subject_record(self, topic: str, slug: str) -> Subject:
         """Return the record of an existing slug, without a size if the file has vanished."""
-        for subject in self._iterate_records(topic, [slug]):
+        for subject in self._iterate_subject_records(topic, [slug]):
             return subject
         resolved = self.resolve(topic)
         relative = resolved.scan.relative_paths[slug]
         file = f"{resolved.folder}/{relative}"
         return Subject(topic, slug, file, relative, root=self._folder)
 
-    def _iterate_records(self, topic: str, slugs: Iterable[str]) -> Iterator[Subject]:
+    def _iterate_subject_records(self, topic: str, slugs: Iterable[str]) -> Iterator[Subject]:
         """Yield the records of slugs in their order; skip files that vanished since the walk."""
         resolved = self.resolve(topic)
         records = self._records.setdefault(topic, {})

@@ -6,9 +6,9 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import ConfigError, KbtuiError
-from kbtui.knowledge.learn import escape_quotes, wrap_subject
+from kbtui.knowledge.learn_answers import escape_quotes, wrap_subject_in_tags
 from kbtui.knowledge.models import PromptFragment
-from kbtui.knowledge.subject_files import format_skipped, read_subject
+from kbtui.knowledge.subject_files import format_skipped_subject, read_subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,8 +75,8 @@ def format_topic_block(resolved: ResolvedTopic, subject: Callable[[str, str], Su
         try:
             text = read_subject(subject(topic.id, slug))
         except KbtuiError as error:
-            text = format_skipped(error, slug)
-        blocks.append(wrap_subject(slug, text))
+            text = format_skipped_subject(error, slug)
+        blocks.append(wrap_subject_in_tags(slug, text))
     return "\n\n".join(blocks) + "\n</topic>"
 
 
@@ -132,7 +132,7 @@ def read_fragments(workspace: Workspace) -> list[PromptFragment]:
         paths = sorted(path for path in folder.iterdir() if path.suffix == ".toml")
     except OSError:
         return []
-    loaders = _find_loaders(workspace) if paths else {}
+    loaders = _find_loading_files(workspace) if paths else {}
     found = []
     for path in paths:
         try:
@@ -140,11 +140,14 @@ def read_fragments(workspace: Workspace) -> list[PromptFragment]:
         except ConfigError:
             continue
         loaded_by = tuple(loaders.get(os.path.realpath(path), ()))
-        found += [_parse_fragment(path, section, loaded_by) for section in _list_sections(data)]
+        found += [
+            _parse_prompt_fragment(path, section, loaded_by)
+            for section in _list_prompt_sections(data)
+        ]
     return found
 
 
-def _list_sections(data: dict[str, Any]) -> list[dict[str, Any]]:
+def _list_prompt_sections(data: dict[str, Any]) -> list[dict[str, Any]]:
     assistant = data.get("assistant")
     sections = assistant.get("system_prompt_sections") if isinstance(assistant, dict) else None
     if isinstance(sections, dict):  # {value = […], strategy = …}
@@ -154,7 +157,7 @@ def _list_sections(data: dict[str, Any]) -> list[dict[str, Any]]:
     return [section for section in sections if isinstance(section, dict)]
 
 
-def _parse_fragment(
+def _parse_prompt_fragment(
     path: Path, section: dict[str, Any], loaded_by: tuple[str, ...]
 ) -> PromptFragment:
     content = section.get("content", "")
@@ -175,10 +178,10 @@ def _string_or_none(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def _find_loaders(workspace: Workspace) -> dict[str, list[str]]:
+def _find_loading_files(workspace: Workspace) -> dict[str, list[str]]:
     """Return for every extended file the configuration files that extend it, directly or not."""
     from kbtui.workspace.jp_config import EXTENSIONS, find_extended_files
-    from kbtui.workspace.paths import path_from_root
+    from kbtui.workspace.paths import format_path_from_root
 
     candidates = [workspace.jp / f"config.{extension}" for extension in EXTENSIONS]
     for folder, folders, names in os.walk(workspace.jp / "config"):
@@ -189,5 +192,5 @@ def _find_loaders(workspace: Workspace) -> dict[str, list[str]]:
         if path.suffix[1:] not in EXTENSIONS or not path.is_file():
             continue
         for target in dict.fromkeys(os.path.realpath(other) for other in find_extended_files(path)):
-            loaders.setdefault(target, []).append(path_from_root(workspace.root, path))
+            loaders.setdefault(target, []).append(format_path_from_root(workspace.root, path))
     return loaders

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError, UsageError
 from kbtui.files import write_file
-from kbtui.knowledge.discovery import is_inside, split_name
+from kbtui.knowledge.topic_scan import is_inside_folder, split_file_extension
 
 if TYPE_CHECKING:
     from kbtui.knowledge.models import Subject, Topic
@@ -54,12 +54,12 @@ def read_subject(subject: Subject) -> str:
 
     Raises `UnreadableSubject`.
     """
-    return present_text(read_subject_text(subject), subject.relative)
+    return present_file_text(read_subject_text(subject), subject.relative)
 
 
-def present_text(text: str, relative: str) -> str:
+def present_file_text(text: str, relative: str) -> str:
     """Return a file's text in the form that its extension requires: plain or in a fence."""
-    ending = split_name(relative.rpartition("/")[2])[1][1:]
+    ending = split_file_extension(relative.rpartition("/")[2])[1][1:]
     kind = ending.lower()
     if kind in _PLAIN_EXTENSIONS:
         return text
@@ -101,7 +101,7 @@ def explain_excess_size(size: int) -> str | None:
     )
 
 
-def format_skipped(error: KbtuiError, slug: str) -> str:
+def format_skipped_subject(error: KbtuiError, slug: str) -> str:
     """Return the line that replaces the content of a subject that cannot be read."""
     return f'Skipped "{slug}": {error.message}.'
 
@@ -116,7 +116,7 @@ def _read_subject_bytes(subject: Subject) -> bytes:
     try:
         # Check again: a file may have become a link since it was listed.
         real = os.path.realpath(path, strict=True)
-        if not is_inside(real, root) and not is_inside(real, os.path.realpath(root)):
+        if not is_inside_folder(real, root) and not is_inside_folder(real, os.path.realpath(root)):
             raise _make_unreadable(subject, "it is outside the workspace")
         flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
         with os.fdopen(os.open(real, flags), "rb") as file:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbtui.errors import NothingFound, UsageError
-from kbtui.knowledge.discovery import TopicScan, is_inside, scan_topic
 from kbtui.knowledge.models import Problem
-from kbtui.workspace.paths import path_from_root
+from kbtui.knowledge.topic_scan import TopicScan, is_inside_folder, scan_topic
+from kbtui.workspace.paths import format_path_from_root
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -34,14 +34,14 @@ def has_unclosed_bracket(pattern: str) -> bool:
     """Return whether a `[` has no `]` and is therefore literal."""
     position = pattern.find("[")
     while position >= 0:
-        end = _find_class_end(pattern, position + 1)
+        end = _find_bracket_end(pattern, position + 1)
         if end is None:
             return True
         position = pattern.find("[", end)
     return False
 
 
-def compile_pattern(pattern: str) -> Callable[[str], object]:
+def compile_slug_pattern(pattern: str) -> Callable[[str], object]:
     """Return a function whose truth value is whether a slug matches the pattern.
 
     Matching is case-sensitive. `**` as a whole component matches any number of components (at
@@ -75,7 +75,7 @@ def _pattern_to_regex(pattern: str) -> str:
     blocks: list[list[str]] = [[]]
     for component in components:
         if component != "**":
-            blocks[-1].append(_component_to_regex(component))
+            blocks[-1].append(_path_component_to_regex(component))
         elif len(blocks) == 1 or blocks[-1]:
             blocks.append([])
     if len(blocks) == 1:
@@ -91,7 +91,7 @@ def _pattern_to_regex(pattern: str) -> str:
     return head + middle + "(?:[^/]+/)*" + "/".join(last)
 
 
-def _component_to_regex(text: str) -> str:
+def _path_component_to_regex(text: str) -> str:
     """Translate one component; the parts between `*` are atomic for the same reason as above."""
     pieces = [""]
     position = 0
@@ -103,8 +103,8 @@ def _component_to_regex(text: str) -> str:
                 pieces.append("")
         elif sign == "?":
             pieces[-1] += "[^/]"
-        elif sign == "[" and (end := _find_class_end(text, position)) is not None:
-            pieces[-1] += _class_to_regex(text[position:end])
+        elif sign == "[" and (end := _find_bracket_end(text, position)) is not None:
+            pieces[-1] += _bracket_to_regex(text[position:end])
             position = end + 1
         else:
             pieces[-1] += re.escape(sign)
@@ -114,7 +114,7 @@ def _component_to_regex(text: str) -> str:
     return f"{pieces[0]}{middle}[^/]*{pieces[-1]}"
 
 
-def _find_class_end(text: str, start: int) -> int | None:
+def _find_bracket_end(text: str, start: int) -> int | None:
     position = start
     if text[position : position + 1] in ("!", "^"):
         position += 1
@@ -124,7 +124,7 @@ def _find_class_end(text: str, start: int) -> int | None:
     return None if end < 0 else end
 
 
-def _class_to_regex(inner: str) -> str:
+def _bracket_to_regex(inner: str) -> str:
     negated = inner[:1] in ("!", "^")
     if negated:
         inner = inner[1:]
@@ -175,13 +175,13 @@ class ResolvedTopic:
         """
         found: dict[str, None] = {}
         for pattern in patterns:
-            if self.has_exact(pattern):
+            if self.is_enabled_slug(pattern):
                 found[pattern] = None
             else:
-                found.update(dict.fromkeys(filter(compile_pattern(pattern), self.visible)))
+                found.update(dict.fromkeys(filter(compile_slug_pattern(pattern), self.visible)))
         return list(found)
 
-    def has_exact(self, pattern: str) -> bool:
+    def is_enabled_slug(self, pattern: str) -> bool:
         """Return whether a pattern is the slug of a subject that is not disabled."""
         return pattern in self.scan and pattern not in self.disabled
 
@@ -193,7 +193,7 @@ class ResolvedTopic:
                 found.add(pattern)
                 found.update(name for name, slug in self.scan.shadowed.items() if slug == pattern)
             else:
-                matches = compile_pattern(pattern)
+                matches = compile_slug_pattern(pattern)
                 found.update(filter(matches, self.scan.slugs))
                 found.update(name for name, slug in self.scan.shadowed.items() if matches(slug))
         return found
@@ -204,12 +204,12 @@ def find_topic_directory(root: str, topic: Topic) -> tuple[str | None, Problem |
 
     def make_problem(message: str, hint: str | None = None) -> tuple[None, Problem]:
         key = f"kb.topic.{topic.id}.subjects"
-        where = path_from_root(Path(root), topic.origin) if topic.origin else None
+        where = format_path_from_root(Path(root), topic.origin) if topic.origin else None
         return None, Problem(message, where=where, key=key, topic=topic.id, hint=hint)
 
     try:
         real = os.path.realpath(Path(root, topic.subjects), strict=True)
-        if not is_inside(real, root):
+        if not is_inside_folder(real, root):
             return make_problem(f"{topic.subjects} is outside the workspace")
         if not Path(real).is_dir():
             return make_problem(f"{topic.subjects} is not a directory")
@@ -246,7 +246,7 @@ def resolve_topic_slugs(root: str, topic: Topic) -> tuple[ResolvedTopic, list[Pr
     return ResolvedTopic(topic, found, folder), mistakes
 
 
-def mark_topic(topic: Topic, resolved: ResolvedTopic, mark: SubjectMark) -> Topic:
+def apply_mark_to_topic(topic: Topic, resolved: ResolvedTopic, mark: SubjectMark) -> Topic:
     """Return a topic with a mark applied.
 
     Raises `NothingFound` for an unknown subject, and `UsageError` if a glob contradicts the
@@ -262,8 +262,8 @@ def mark_topic(topic: Topic, resolved: ResolvedTopic, mark: SubjectMark) -> Topi
     learned = tuple(pattern for pattern in topic.learned if pattern != slug)
     disabled = tuple(pattern for pattern in topic.disabled if pattern != slug)
     bare = replace(topic, learned=learned, disabled=disabled)
-    by_learned = _find_pattern(resolved, bare, "learned", slug)
-    by_disabled = _find_pattern(resolved, bare, "disabled", slug)
+    by_learned = _find_matching_pattern(resolved, bare, "learned", slug)
+    by_disabled = _find_matching_pattern(resolved, bare, "disabled", slug)
     if mark.state == "disabled":
         return bare if by_disabled else replace(bare, disabled=(*disabled, slug))
     if by_disabled:
@@ -278,7 +278,9 @@ def mark_topic(topic: Topic, resolved: ResolvedTopic, mark: SubjectMark) -> Topi
     return bare
 
 
-def _find_pattern(resolved: ResolvedTopic, topic: Topic, field: str, slug: str) -> str | None:
+def _find_matching_pattern(
+    resolved: ResolvedTopic, topic: Topic, field: str, slug: str
+) -> str | None:
     """Return the pattern of a field that matches a slug, or None."""
     for pattern in getattr(topic, field):
         alone = replace(topic, learned=(), disabled=(pattern,) if field == "disabled" else ())

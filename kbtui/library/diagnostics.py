@@ -74,10 +74,10 @@ def check_terminal(library: Library | None) -> Iterator[Finding]:
 
 def check_settings(library: Library | None) -> Iterator[Finding]:
     """Name the settings that differ from their defaults; raises `ConfigError` for a mistake in the file."""
-    from kbtui.workspace.settings import explain_settings, settings_path
+    from kbtui.workspace.settings import explain_settings, get_settings_path
 
     found = [one.key.name for one in explain_settings() if one.origin != "default"]
-    where = settings_path() if settings_path().exists() else "no file"
+    where = get_settings_path() if get_settings_path().exists() else "no file"
     named = f"changed: {', '.join(found)}" if found else "every key has its default"
     yield Finding("settings", "ok", f"{where}; {named}")
 
@@ -210,7 +210,7 @@ def _check_knowledge(library: Library) -> Iterator[Finding]:
     from kbtui.knowledge import lint
 
     knowledge = library.load_knowledge()
-    count = sum(len(knowledge.subjects(topic)) for topic in knowledge.topics)
+    count = sum(len(knowledge.list_subjects(topic)) for topic in knowledge.topics)
     topics = "1 topic" if len(knowledge.topics) == 1 else f"{len(knowledge.topics)} topics"
     subjects = "1 subject" if count == 1 else f"{count} subjects"
     yield Finding("knowledge", "ok", f"{topics}, {subjects}")
@@ -246,7 +246,7 @@ def _check_hard_links(knowledge: Knowledge) -> Iterator[Finding]:
     """Find subjects whose file has further hard links, perhaps outside of the workspace."""
     found = []
     for topic in knowledge.topics:
-        for subject in knowledge.subjects(topic):
+        for subject in knowledge.list_subjects(topic):
             try:
                 links = subject.path.stat().st_nlink
             except OSError:
@@ -271,7 +271,7 @@ def _describe_subject(knowledge: Knowledge, problem: Problem) -> str | None:
 
 def _check_conversations(library: Library) -> Iterator[Finding]:
     from kbtui.conversations.repository import (
-        find_trash,
+        count_trashed_conversations,
         find_unlisted_directories,
         load_conversation,
     )
@@ -291,7 +291,7 @@ def _check_conversations(library: Library) -> Iterator[Finding]:
             yield Finding("conversations", "wrong", f"{path}: unreadable: {reason}")
         else:
             yield Finding("conversations", "note", f"{path}: skipped: {reason}")
-    for place, count in find_trash(library.workspace).items():
+    for place, count in count_trashed_conversations(library.workspace).items():
         moved = "1 conversation" if count == 1 else f"{count} conversations"
         words = f"{place}: skipped: {moved} that JP could not read; TRASHED.md in each says why"
         yield Finding("conversations", "note", words)
@@ -299,7 +299,7 @@ def _check_conversations(library: Library) -> Iterator[Finding]:
         conversation = load_conversation(info)
         if problem := conversation.describe_problems():
             yield Finding("conversations", "wrong", f"{info.ref}: {problem}", info.ref)
-        if extras := conversation.describe_extras():
+        if extras := conversation.describe_unknown_content():
             words = f"{info.ref}: it also has {' and '.join(extras)}"
             yield Finding("conversations", "note", words, info.ref)
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
     from kbtui.citations.models import Citations
-    from kbtui.conversations.models import Conversation, ConversationInfo, ConversationSummary
+    from kbtui.conversations.models import Conversation, ConversationInfo, ConversationUsage
     from kbtui.engine.client import EngineClient
     from kbtui.index import IndexReader
     from kbtui.knowledge.models import Topic
@@ -110,11 +110,11 @@ class Library(ReferenceReader):
         infos = list_conversations(self.workspace, counts=False, known=known)
         return [add_last_event(info) for info in infos]
 
-    def summarize_conversation(self, info: ConversationInfo) -> ConversationSummary:
+    def read_conversation_usage(self, info: ConversationInfo) -> ConversationUsage:
         """Return the tools, models and turns of a conversation; parses its whole file."""
-        from kbtui.conversations.repository import get_format
+        from kbtui.conversations.repository import get_conversation_format
 
-        return get_format(info).summarize_conversation(info)
+        return get_conversation_format(info).read_conversation_usage(info)
 
     def find_conversation(self, conversation: str) -> ConversationInfo:
         """Return a conversation's metadata, without its events; raises `NothingFound`."""
@@ -124,9 +124,9 @@ class Library(ReferenceReader):
 
     def load_conversation_beginning(self, info: ConversationInfo) -> Conversation | None:
         """Load the first turns of a large conversation; None if that takes reading all of it."""
-        from kbtui.conversations.repository import get_format
+        from kbtui.conversations.repository import get_conversation_format
 
-        return get_format(info).load_beginning(info)
+        return get_conversation_format(info).load_conversation_beginning(info)
 
     # the index
 

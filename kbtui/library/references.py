@@ -388,7 +388,7 @@ def _suggest_subject(knowledge: Knowledge, ref: Ref) -> str | None:
         f"{topic.id}/{slug}"
         for topic in knowledge.topics.values()
         if topic.enable
-        for slug in knowledge.slugs(topic.id, ["**"])
+        for slug in knowledge.list_slugs(topic.id, ["**"])
     ]
     near = get_close_matches(f"{ref.topic}/{ref.slug}", known, n=1, cutoff=0.7)
     near += [name for name in known if name.endswith(f"/{ref.slug}")]

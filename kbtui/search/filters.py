@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from datetime import datetime, tzinfo
     from typing import Any, Literal
 
-    from kbtui.conversations.models import ConversationInfo, ConversationSummary
+    from kbtui.conversations.models import ConversationInfo, ConversationUsage
 
-    LibraryCondition = Callable[[ConversationInfo, ConversationSummary, Any], bool]
+    LibraryCondition = Callable[[ConversationInfo, ConversationUsage, Any], bool]
     """Whether a conversation matches a value: case-folded text, or a time for a date."""
     Surface = Literal["search", "library", "entries"]
     ValueKind = Literal["topic", "choice", "term", "title", "argument", "date", "text"]
@@ -119,22 +119,22 @@ class FilterDefinition:
         return FilterError(f"unknown {self.noun} {value!r}", hint)
 
 
-def _is_active_since(info: ConversationInfo, _: ConversationSummary, moment: datetime) -> bool:
+def _is_active_since(info: ConversationInfo, _: ConversationUsage, moment: datetime) -> bool:
     return (info.last_event_at or info.created_at) >= moment
 
 
-def _is_inactive_since(info: ConversationInfo, _: ConversationSummary, moment: datetime) -> bool:
+def _is_inactive_since(info: ConversationInfo, _: ConversationUsage, moment: datetime) -> bool:
     return (info.last_event_at or info.created_at) < moment
 
 
-def _has_label(info: ConversationInfo, _: ConversationSummary, wanted: str) -> bool:
+def _has_label(info: ConversationInfo, _: ConversationUsage, wanted: str) -> bool:
     return any(
         wanted in (key.casefold(), value.casefold(), f"{key}={value}".casefold())
         for key, value in info.labels.items()
     )
 
 
-def _has_state(info: ConversationInfo, _: ConversationSummary, state: str) -> bool:
+def _has_state(info: ConversationInfo, _: ConversationUsage, state: str) -> bool:
     return {
         "pinned": info.pinned_at is not None,
         "archived": info.archived,

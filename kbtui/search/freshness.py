@@ -108,12 +108,12 @@ class FreshnessChecker:
     def _read_subject(self, path: str) -> str | None:
         """Read a subject's text; None if the file is gone, too large, or a link out of the workspace."""
         from kbtui.files import read_regular_file
-        from kbtui.knowledge.discovery import is_inside
         from kbtui.knowledge.subject_files import explain_excess_size
+        from kbtui.knowledge.topic_scan import is_inside_folder
 
         try:
             real = os.path.realpath(path, strict=True)
-            if not is_inside(real, str(self._workspace.root)):
+            if not is_inside_folder(real, str(self._workspace.root)):
                 return None
             if explain_excess_size(os.stat(real).st_size):  # noqa: PTH116
                 return None

@@ -145,10 +145,10 @@ def main(root: str) -> int:
 
     from kbtui.library import Library
     from kbtui.tui.app import run_tui
-    from kbtui.workspace import load_settings, open_root
+    from kbtui.workspace import load_settings, open_workspace_root
 
     _quit_with_parent(os.getppid())
-    library = Library(open_root(Path(root)), load_settings())
+    library = Library(open_workspace_root(Path(root)), load_settings())
     try:
         return run_tui(library, None)
     finally:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kbtui.sources.config import Source, Sources, load_sources
     from kbtui.sources.runner import run_source
-    from kbtui.sources.schedule import Schedule
+    from kbtui.sources.schedule import SourceScheduler
 
-__all__ = ["Schedule", "Source", "Sources", "load_sources", "run_source"]
+__all__ = ["Source", "SourceScheduler", "Sources", "load_sources", "run_source"]
 
-_MODULES = {"Schedule": "schedule", "run_source": "runner"}
+_MODULES = {"SourceScheduler": "schedule", "run_source": "runner"}
 
 
 def __getattr__(name: str) -> Any:

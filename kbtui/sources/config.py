@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError
 from kbtui.files import parse_toml
-from kbtui.knowledge.editing import TomlChange, apply_change, read_toml_text
+from kbtui.knowledge.kb_toml_editing import TomlChange, apply_toml_change, read_toml_text
 from kbtui.knowledge.models import Problem
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ class Sources:
         )
 
 
-def sources_path(workspace: Workspace) -> Path:
+def get_sources_path(workspace: Workspace) -> Path:
     """Return the path of the file that declares the sources; kbtui owns and writes it."""
     return workspace.jp / "kb-sources.toml"
 
@@ -157,7 +157,7 @@ def load_sources(workspace: Workspace) -> Sources:
     from kbtui.workspace.jp_config import parse_config
 
     found = Sources()
-    path = sources_path(workspace)
+    path = get_sources_path(workspace)
     where = f".jp/{path.name}"
     if not path.is_symlink() and not path.exists():
         return found
@@ -185,7 +185,7 @@ def load_sources(workspace: Workspace) -> Sources:
 
 def parse_source(name: str, block: Any) -> Source:
     """Return the source that a table declares; raises `ConfigError` whose `where` is the key."""
-    from kbtui.knowledge.loader import suggest_key
+    from kbtui.knowledge.loader import suggest_similar_key
 
     if not SOURCE_NAME.fullmatch(name) or ".." in name:
         raise ConfigError(
@@ -199,8 +199,10 @@ def parse_source(name: str, block: Any) -> Source:
     known = _COMMON_KEYS | _KEYS_BY_KIND[kind]
     for key, value in block.items():
         if key not in known:
-            raise ConfigError(f"unknown key {key!r}", where=key, hint=suggest_key(key, list(known)))
-        if not _has_type(known[key], value):
+            raise ConfigError(
+                f"unknown key {key!r}", where=key, hint=suggest_similar_key(key, list(known))
+            )
+        if not _has_value_type(known[key], value):
             raise ConfigError(f"must be {known[key]}", where=key)
     for key in ("topic", MAIN_KEY[kind]):
         if not block.get(key):
@@ -215,7 +217,7 @@ def parse_source(name: str, block: Any) -> Source:
     return source
 
 
-def _has_type(kind: str, value: Any) -> bool:
+def _has_value_type(kind: str, value: Any) -> bool:
     if kind == _LIST:
         return isinstance(value, list) and all(isinstance(item, str) and item for item in value)
     if kind == _NUMBER:
@@ -302,7 +304,7 @@ def find_approval_time(workspace: Workspace, userdata: UserData, source: Source)
     return userdata.get_approval_time(hash_source(workspace, source))
 
 
-def format_block(source: Source) -> str:
+def format_source_toml(source: Source) -> str:
     """Return the source's table as TOML, to be shown before approval."""
     import tomli_w
 
@@ -316,7 +318,7 @@ def add_source(workspace: Workspace, name: str, block: dict[str, Any]) -> Source
             "the source exists already", where=name, hint="choose another name with --name"
         )
     source = _parse_named_source(name, block)
-    _write_block(workspace, name, block)
+    _write_source_table(workspace, name, block)
     return source
 
 
@@ -325,14 +327,14 @@ def edit_source(workspace: Workspace, name: str, changes: dict[str, Any]) -> Sou
     block = {**load_sources(workspace).find(name).block, **changes}
     block = {key: value for key, value in block.items() if value is not None}
     source = _parse_named_source(name, block)
-    _write_block(workspace, name, block)
+    _write_source_table(workspace, name, block)
     return source
 
 
 def remove_source(workspace: Workspace, name: str) -> None:
     """Remove a source from the file; raises `NothingFound` or `ConfigError`."""
     load_sources(workspace).find(name)
-    _write_block(workspace, name, None)
+    _write_source_table(workspace, name, None)
 
 
 def suggest_source_name(kind: str, what: str) -> str:
@@ -361,10 +363,10 @@ def _parse_named_source(name: str, block: dict[str, Any]) -> Source:
         raise ConfigError(error.message, where=where, hint=error.hint) from error
 
 
-def _write_block(workspace: Workspace, name: str, block: dict[str, Any] | None) -> None:
+def _write_source_table(workspace: Workspace, name: str, block: dict[str, Any] | None) -> None:
     import tomlkit
 
-    path = sources_path(workspace)
+    path = get_sources_path(workspace)
     old = read_toml_text(path)
     try:
         expected = parse_toml(old or "")
@@ -375,18 +377,18 @@ def _write_block(workspace: Workspace, name: str, block: dict[str, Any] | None) 
         ) from error
     unsafe = ConfigError("cannot be edited safely", where=str(path), hint="edit it by hand")
     try:
-        _set_block(expected, name, block, {})
-        _set_block(document, name, block, tomlkit.table(is_super_table=True))
+        _set_source_table(expected, name, block, {})
+        _set_source_table(document, name, block, tomlkit.table(is_super_table=True))
         new = tomlkit.dumps(document)
     except (AttributeError, TypeError, KeyError, tomlkit.exceptions.TOMLKitError) as error:
         raise unsafe from error
     # Parse the result to be sure that nothing else changed.
     if tomllib.loads(new) != expected:
         raise unsafe
-    apply_change(TomlChange(path, old, new))
+    apply_toml_change(TomlChange(path, old, new))
 
 
-def _set_block(document: Any, name: str, block: dict[str, Any] | None, fresh: Any) -> None:
+def _set_source_table(document: Any, name: str, block: dict[str, Any] | None, fresh: Any) -> None:
     """Set or remove a table of a parsed file, changing only the keys that differ."""
     if block is None:
         del document["source"][name]

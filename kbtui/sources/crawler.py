@@ -18,14 +18,14 @@ from kbtui.errors import KbtuiError
 from kbtui.sources.extraction import READABLE, ExtractionError
 from kbtui.sources.http_fetcher import AGENT, FetchError
 from kbtui.sources.source_directory import FetchedDocument, make_document_name
-from kbtui.sources.url_policy import CrawlBounds, normalize_url
+from kbtui.sources.url_policy import CrawlPrefixes, normalize_url
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
-    from kbtui.sources.extraction import Extractor
+    from kbtui.sources.extraction import ExtractorProcess
     from kbtui.sources.http_fetcher import FetchedResponse, HttpFetcher, SourceLimits
-    from kbtui.sources.source_directory import RunContext
+    from kbtui.sources.source_directory import SourceRunContext
 
 MAX_ROBOTS_BYTES = 512_000
 """How much of robots.txt is read (RFC 9309 requires at least 500 KiB)."""
@@ -47,11 +47,13 @@ _UNREADABLE_EXTENSION = re.compile(
 class Crawler:
     """One run of a crawl."""
 
-    def __init__(self, run: RunContext, fetcher: HttpFetcher, extractor: Extractor) -> None:
+    def __init__(
+        self, run: SourceRunContext, fetcher: HttpFetcher, extractor: ExtractorProcess
+    ) -> None:
         self._run, self._fetcher, self._extractor = run, fetcher, extractor
         self._limits: SourceLimits = fetcher.limits
         self._start = normalize_url(run.source.url or "") or ""
-        self._bounds = CrawlBounds(self._start, run.source.prefixes)
+        self._bounds = CrawlPrefixes(self._start, run.source.prefixes)
         self._queue: deque[tuple[str, int]] = deque()
         self._known: set[str] = set()
         self._robots: dict[str, Protego] = {}
@@ -62,7 +64,7 @@ class Crawler:
     async def run(self) -> None:
         """Fetch everything within bounds; raises `KbtuiError` if the first page cannot be fetched."""
         end = time.monotonic() + self._limits.run_seconds
-        self._enqueue([self._start], 0)
+        self._enqueue_urls([self._start], 0)
         while self._queue:
             if self._done >= self._limits.pages or time.monotonic() > end:
                 key = "source_pages" if self._done >= self._limits.pages else "source_seconds"
@@ -84,26 +86,28 @@ class Crawler:
                 await self._read_sitemaps()
 
     def _stop_early(self, reason: str) -> None:
-        self._run.record_failure(self._start, reason, permanent=False)
+        self._run.record_failed_document(self._start, reason, permanent=False)
 
-    def _enqueue(self, urls: Iterable[str], depth: int) -> None:
+    def _enqueue_urls(self, urls: Iterable[str], depth: int) -> None:
         for found in urls:
             url = normalize_url(found)
             if url is None or url in self._known or url not in self._bounds:
                 continue
             if named := _UNREADABLE_EXTENSION.search(urlsplit(url).path):
-                self._run.record_skip(url, f"is a {named[0].lower()} file, which is not supported")
+                self._run.record_skipped_document(
+                    url, f"is a {named[0].lower()} file, which is not supported"
+                )
                 continue
             self._known.add(url)
             self._queue.append((url, depth))
 
     async def _crawl_page(self, url: str, depth: int) -> None:
         try:
-            robots = await self._load_robots(url)
+            robots = await self._load_robots_txt(url)
             if not robots.can_fetch(url, AGENT):
                 if url == self._start:
                     raise KbtuiError(ROBOTS_REFUSAL, where=url)
-                self._run.record_skip(url, ROBOTS_REFUSAL)
+                self._run.record_skipped_document(url, ROBOTS_REFUSAL)
                 return
             found = await self._fetch_politely(url, robots)
             self._failures = 0
@@ -112,8 +116,8 @@ class Crawler:
                 if final in self._known and final != self._start:
                     return
                 self._known.add(final)
-                if not (await self._load_robots(final)).can_fetch(final, AGENT):
-                    self._run.record_skip(final, ROBOTS_REFUSAL)
+                if not (await self._load_robots_txt(final)).can_fetch(final, AGENT):
+                    self._run.record_skipped_document(final, ROBOTS_REFUSAL)
                     return
             await self._process_response(final, found, depth)
         except FetchError as error:
@@ -123,35 +127,35 @@ class Crawler:
             if error.is_gone:
                 self._run.directory.remove_document(url)
             if error.is_permanent:
-                self._run.record_skip(url, error.reason)
+                self._run.record_skipped_document(url, error.reason)
             else:
-                self._run.record_failure(url, error.reason, permanent=False)
+                self._run.record_failed_document(url, error.reason, permanent=False)
 
     async def _process_response(self, url: str, found: FetchedResponse, depth: int) -> None:
         if found.status == 304:
-            if not self._run.directory.is_current(url):
+            if not self._run.directory.has_unedited_document(url):
                 raise FetchError("unexpected answer 304: the request was not conditional")
-            self._run.keep_document(url)
-            self._add_links(self._run.memory.get(url, {}).get("links", []), depth)
+            self._run.keep_unchanged_document(url)
+            self._enqueue_links(self._run.memory.get(url, {}).get("links", []), depth)
             return
         if found.type in _XML:
-            self._enqueue(_find_locations(found.body.decode("utf-8", "replace")), depth)
+            self._enqueue_urls(_find_sitemap_urls(found.body.decode("utf-8", "replace")), depth)
             return
         try:
             facts = await self._extractor.extract(found.body, found.type, url, found.charset)
         except ExtractionError as error:
             if url == self._start:
                 raise KbtuiError(str(error), where=url) from error
-            self._run.record_failure(url, str(error))
+            self._run.record_failed_document(url, str(error))
             return
         links = [
             link
             for link in map(normalize_url, facts.get("links", []))
             if link and link in self._bounds
         ]
-        self._add_links(links, depth)
+        self._enqueue_links(links, depth)
         if facts.get("noindex"):
-            self._run.record_skip(url, "asks not to be indexed (noindex)")
+            self._run.record_skipped_document(url, "asks not to be indexed (noindex)")
         else:
             self._run.store_document(
                 self._make_document(url, facts), _make_crawl_memory(found, links)
@@ -162,20 +166,20 @@ class Crawler:
         title = facts["title"] or name.rpartition("/")[2].replace("-", " ")
         return FetchedDocument(url, name, title, facts["text"], tuple(facts["tags"]))
 
-    def _add_links(self, links: Iterable[str], depth: int) -> None:
+    def _enqueue_links(self, links: Iterable[str], depth: int) -> None:
         if depth < self._run.source.depth:
-            self._enqueue(links, depth + 1)
+            self._enqueue_urls(links, depth + 1)
 
     async def _fetch_politely(self, url: str, robots: Protego) -> FetchedResponse:
         """Fetch a URL after the host's delay; try once more if the host says when."""
         accept = (*READABLE, *_XML) if url == self._start else READABLE
         for again in (True, False):
             try:
-                async with self._wait_for_turn(url, robots):
+                async with self._wait_for_host_delay(url, robots):
                     return await self._fetcher.get(
                         url,
                         accept=accept,
-                        conditions=self._make_conditions,
+                        conditions=self._make_conditional_headers,
                         inside=lambda target: (normalize_url(target) or "") in self._bounds,
                     )
             except FetchError as error:
@@ -189,7 +193,7 @@ class Crawler:
         raise AssertionError
 
     @contextlib.asynccontextmanager
-    async def _wait_for_turn(self, url: str, robots: Protego | None) -> AsyncIterator[None]:
+    async def _wait_for_host_delay(self, url: str, robots: Protego | None) -> AsyncIterator[None]:
         """Allow one request to a host, no sooner than its delay after the end of the last one."""
         host = urlsplit(url).netloc
         delay = self._limits.delay
@@ -205,15 +209,15 @@ class Crawler:
         finally:
             self._last_requests[host] = time.monotonic()
 
-    def _make_conditions(self, url: str) -> dict[str, str]:
+    def _make_conditional_headers(self, url: str) -> dict[str, str]:
         known = normalize_url(url) or url
         facts = self._run.memory.get(known, {})
-        if not self._run.directory.is_current(known):
+        if not self._run.directory.has_unedited_document(known):
             return {}
         headers = {"If-None-Match": facts.get("etag"), "If-Modified-Since": facts.get("modified")}
         return {name: value for name, value in headers.items() if value}
 
-    async def _load_robots(self, url: str) -> Protego:
+    async def _load_robots_txt(self, url: str) -> Protego:
         """Return the host's robots.txt; if it cannot be fetched now, fetching is forbidden.
 
         That is RFC 9309, section 2.3.1.4.
@@ -223,7 +227,7 @@ class Crawler:
         if origin not in self._robots:
             text = ""
             try:
-                async with self._wait_for_turn(url, None):
+                async with self._wait_for_host_delay(url, None):
                     found = await self._fetcher.get(f"{origin}/robots.txt", most=MAX_ROBOTS_BYTES)
                 text = found.body.decode("utf-8", "replace")
             except FetchError as error:
@@ -236,7 +240,7 @@ class Crawler:
         """Add the URLs in the host's sitemaps as if the first page linked to them."""
         parts = urlsplit(self._start)
         usual = urlunsplit((parts.scheme, parts.netloc, "/sitemap.xml", "", ""))
-        robots = await self._load_robots(self._start)
+        robots = await self._load_robots_txt(self._start)
         listed = [url for url in map(normalize_url, robots.sitemaps) if url]
         todo = deque(dict.fromkeys([*listed, usual]))
         seen = set(todo)
@@ -245,26 +249,26 @@ class Crawler:
             if urlsplit(url).netloc != parts.netloc:
                 continue
             try:
-                async with self._wait_for_turn(url, robots):
+                async with self._wait_for_host_delay(url, robots):
                     found = await self._fetcher.get(
                         url, accept=(*_XML, *_GZIP, "text/plain"), most=MAX_SITEMAP_BYTES
                     )
             except FetchError as error:
                 # Most hosts have no sitemap. After a failure, unseen pages may still exist.
                 if not error.is_permanent:
-                    self._run.record_failure(url, error.reason, permanent=False)
+                    self._run.record_failed_document(url, error.reason, permanent=False)
                 continue
             text = _unpack_sitemap(found.body)
-            locations = [place for place in map(normalize_url, _find_locations(text)) if place]
+            locations = [place for place in map(normalize_url, _find_sitemap_urls(text)) if place]
             if "<sitemapindex" in text[:2000]:
                 fresh = [place for place in locations if place not in seen]
                 seen.update(fresh)
                 todo.extend(fresh)
             else:
-                self._enqueue(locations, 1)
+                self._enqueue_urls(locations, 1)
 
 
-def _find_locations(text: str) -> list[str]:
+def _find_sitemap_urls(text: str) -> list[str]:
     found = [
         html.unescape(match[1].strip().removesuffix("]]>").strip())
         for match in _SITEMAP_LOCATION.finditer(text)

@@ -82,7 +82,7 @@ def extract_page(text: str, url: str) -> dict[str, Any]:
         raise ExtractionError(f"it is not HTML: {error}") from error
     base = next((one.get("href") for one in tree.iter("base") if one.get("href")), None)
     # Links within the page are recognised by `#`, so drop them before links become absolute.
-    _drop_anchors(tree)
+    _drop_anchor_links(tree)
     if url or (base and "://" in base):
         tree.make_links_absolute(urljoin(url, base) if base else url, handle_failures="discard")
     robots = " ".join(
@@ -95,7 +95,7 @@ def extract_page(text: str, url: str) -> dict[str, Any]:
     about = trafilatura.extract_metadata(tree, default_url=url or None)
     heading = next((one.text_content() for one in tree.iter("title")), "")
     title = (about.title if about else None) or heading
-    _drop_furniture(tree)
+    _drop_menus_and_buttons(tree)
     codes = _cut_code_blocks(tree)
     main = _find_main_element(tree)
     body = _element_to_markdown(main) if main is not None else ""
@@ -120,7 +120,7 @@ def html_to_markdown(html: str) -> str:
     import lxml.html
 
     tree = lxml.html.document_fromstring(f"<body>{html}</body>")
-    _drop_furniture(tree)
+    _drop_menus_and_buttons(tree)
     codes = _cut_code_blocks(tree)
     return _restore_code_blocks(_element_to_markdown(tree), codes)
 
@@ -136,7 +136,7 @@ def _collect_links(tree: Any) -> list[str]:
     return list(found)
 
 
-def _drop_anchors(tree: Any) -> None:
+def _drop_anchor_links(tree: Any) -> None:
     """Remove links within the page that show only a sign such as `#` or `¶`."""
     for anchor in list(tree.iter("a")):
         if (anchor.get("href") or "#").startswith("#") and _ONLY_SIGNS.fullmatch(
@@ -145,7 +145,7 @@ def _drop_anchors(tree: Any) -> None:
             anchor.drop_tree()
 
 
-def _drop_furniture(tree: Any) -> None:
+def _drop_menus_and_buttons(tree: Any) -> None:
     """Remove what is not text: menus, buttons, line numbers.
 
     The state of task boxes and the titles of admonitions become text.
@@ -153,8 +153,8 @@ def _drop_furniture(tree: Any) -> None:
     for one in list(tree.iter()):
         if not isinstance(one.tag, str) or one.getparent() is None:
             continue
-        classes = _list_classes(one)
-        if one.tag == "input" and one.get("type") == "checkbox" and _is_task(one):
+        classes = _list_css_classes(one)
+        if one.tag == "input" and one.get("type") == "checkbox" and _is_task_checkbox(one):
             mark = "x" if one.get("checked") is not None else " "
             one.tail = f"[{mark}] {(one.tail or '').lstrip()}"
             one.drop_tree()
@@ -163,8 +163,8 @@ def _drop_furniture(tree: Any) -> None:
         elif (
             one.tag in _FURNITURE_TAGS
             or classes & _FURNITURE_CLASSES
-            or _is_hidden(one)
-            or _is_label(one)
+            or _is_hidden_element(one)
+            or _is_code_label(one)
         ):
             one.drop_tree()
         elif any(map(_ADMONITION_TITLE.fullmatch, classes)):
@@ -174,34 +174,36 @@ def _drop_furniture(tree: Any) -> None:
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 
 
-def _is_task(box: Any) -> bool:
-    return any("task" in name for one in (box, box.getparent()) for name in _list_classes(one))
+def _is_task_checkbox(box: Any) -> bool:
+    return any("task" in name for one in (box, box.getparent()) for name in _list_css_classes(one))
 
 
-def _is_hidden(one: Any) -> bool:
+def _is_hidden_element(one: Any) -> bool:
     """Return whether an element is never visible; the panels of tabs are visible one at a time."""
     if one.tag in ("body", "main", "article") or one.get("role") == "tabpanel":
         return False
     return one.get("hidden") is not None or one.get("aria-hidden") == "true"
 
 
-def _is_label(one: Any) -> bool:
+def _is_code_label(one: Any) -> bool:
     """Return whether an element is the name of a language or tab next to code."""
-    if one.tag == "span" and "lang" in _list_classes(one):
+    if one.tag == "span" and "lang" in _list_css_classes(one):
         return True
     return one.tag == "label" and any(
-        name.startswith("tab") for name in _list_classes(one.getparent())
+        name.startswith("tab") for name in _list_css_classes(one.getparent())
     )
 
 
-def _list_classes(one: Any) -> set[str]:
+def _list_css_classes(one: Any) -> set[str]:
     return set((one.get("class") or "").split())
 
 
 def _find_main_element(tree: Any) -> Any:
     """Return the element that contains only the text, or None if the page does not mark it."""
     named = [
-        one for one in tree.iter("div", "article", "main") if _list_classes(one) & _CONTENT_CLASSES
+        one
+        for one in tree.iter("div", "article", "main")
+        if _list_css_classes(one) & _CONTENT_CLASSES
     ]
     if named:
         # Several such elements are the posts of a thread.
@@ -256,8 +258,8 @@ def _cut_code_blocks(tree: Any) -> list[str]:
     codes: list[str] = []
     last = ("", "")
     # Detect all languages first, while neighbouring blocks are still in the tree.
-    for block, language in [(one, _detect_language(one)) for one in tree.iter("pre")]:
-        text = _read_code(block)
+    for block, language in [(one, _detect_code_language(one)) for one in tree.iter("pre")]:
+        text = _read_code_block(block)
         before = block.getprevious()
         if not text or (before is not None and (before.text, text) == last):
             # Empty, or a copy of the same block for the dark theme.
@@ -287,10 +289,10 @@ def _unwrap_code_table(table: Any) -> None:
         table.tag = "div"
 
 
-def _read_code(block: Any) -> str:
+def _read_code_block(block: Any) -> str:
     parts: list[str] = []
 
-    def collect_text(one: Any) -> None:
+    def collect_code_text(one: Any) -> None:
         if not isinstance(one.tag, str):
             return
         if one.tag == "br" or (one.tag == "div" and parts and not parts[-1].endswith("\n")):
@@ -298,16 +300,16 @@ def _read_code(block: Any) -> str:
         if one.text:
             parts.append(one.text)
         for child in one:
-            collect_text(child)
+            collect_code_text(child)
             if child.tail:
                 parts.append(child.tail)
 
-    collect_text(block)
+    collect_code_text(block)
     lines = "".join(parts).replace("\r\n", "\n").split("\n")
     return "\n".join(line.rstrip() for line in lines).strip("\n")
 
 
-def _detect_language(block: Any) -> str:
+def _detect_code_language(block: Any) -> str:
     """Return the language of a block from its attributes and classes and those of its wrappers."""
     around = [block, *block.iter("code")]
     for one in block.iterancestors():
@@ -319,15 +321,15 @@ def _detect_language(block: Any) -> str:
         words += [one.get("lang")] if one.tag in ("pre", "code") else []
         words += [
             found[1]
-            for name in sorted(_list_classes(one))
+            for name in sorted(_list_css_classes(one))
             if (found := _LANGUAGE_CLASS.fullmatch(name))
         ]
-        if language := next(filter(None, map(_normalize_language, filter(None, words))), ""):
+        if language := next(filter(None, map(_normalize_code_language, filter(None, words))), ""):
             return language
     return ""
 
 
-def _normalize_language(language: str) -> str:
+def _normalize_code_language(language: str) -> str:
     language = language.lower()
     return "" if language in _NO_LANGUAGE else _LANGUAGES.get(language, language)
 
@@ -483,7 +485,7 @@ def _extract_plain_text(text: str, *, markdown: bool) -> dict[str, Any]:
     }
 
 
-def _read_frame(stream: BinaryIO) -> bytes | None:
+def _read_message_frame(stream: BinaryIO) -> bytes | None:
     head = stream.read(FRAME_SIZE.size)
     if len(head) < FRAME_SIZE.size:
         return None
@@ -506,7 +508,10 @@ def main() -> None:
     # Converting HTML recurses several times per level of nesting.
     sys.setrecursionlimit(10_000)
     while True:
-        request, content = _read_frame(sys.stdin.buffer), _read_frame(sys.stdin.buffer)
+        request, content = (
+            _read_message_frame(sys.stdin.buffer),
+            _read_message_frame(sys.stdin.buffer),
+        )
         if request is None or content is None:
             return
         try:
@@ -530,7 +535,7 @@ EXTRACTION_SECONDS = 60.0
 MAX_ANSWER_BYTES = 64_000_000
 
 
-class Extractor:
+class ExtractorProcess:
     """Converts documents one after another in a child process; an asynchronous context manager.
 
     `seconds` limits the time for one document. The child starts on first use, and again after
@@ -541,7 +546,7 @@ class Extractor:
         self._seconds = seconds
         self._process: asyncio.subprocess.Process | None = None
 
-    async def __aenter__(self) -> Extractor:
+    async def __aenter__(self) -> ExtractorProcess:
         return self
 
     async def __aexit__(self, *args: object) -> None:
@@ -586,7 +591,7 @@ class Extractor:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.DEVNULL,
                 cwd="/",
-                env=_make_environment(),
+                env=_make_child_environment(),
             )  # fmt: skip
         pipe, answers = self._process.stdin, self._process.stdout
         if pipe is None or answers is None:
@@ -614,7 +619,7 @@ class Extractor:
             process.stdin.close()
 
 
-def _make_environment() -> dict[str, str]:
+def _make_child_environment() -> dict[str, str]:
     """Return the environment variables that the child needs to find modules, and no others."""
     kept = ("PATH", "PYTHONPATH", "LANG", "LC_ALL", "TMPDIR", "HOME")
     return {name: os.environ[name] for name in kept if name in os.environ}

@@ -54,7 +54,7 @@ class SourceLimits:
     delay: float = 0.5
     delay_most: float = 30.0
 
-    def format_too_many(self, count: int, what: str) -> str:
+    def format_too_many_documents(self, count: int, what: str) -> str:
         """Return the message that a run read only the first `files` of `count` documents."""
         return (
             f"only the first {self.files:,} of {count:,} {what} were read: "
@@ -62,7 +62,7 @@ class SourceLimits:
         )
 
 
-def make_limits(settings: Settings) -> SourceLimits:
+def make_source_limits(settings: Settings) -> SourceLimits:
     """Return the limits that the user's settings define."""
     return SourceLimits(
         pages=settings.source_pages,
@@ -73,7 +73,7 @@ def make_limits(settings: Settings) -> SourceLimits:
     )
 
 
-def format_too_large(most: int, size: int | None = None) -> str:
+def format_too_large_document(most: int, size: int | None = None) -> str:
     """Return why a document is not read: it has more bytes than the limit."""
     limit = f"more than the limit of {most:,} bytes (source_bytes in `kbtui config`)"
     return f"has {limit}" if size is None else f"has {size:,} bytes, {limit}"
@@ -123,7 +123,7 @@ class FetchedResponse:
         return None
 
 
-async def resolve_name(host: str, port: int) -> list[str]:
+async def resolve_host_name(host: str, port: int) -> list[str]:
     """Return the addresses that the system's resolver gives for a host."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(row[4][0]) for row in found))
@@ -135,7 +135,7 @@ class HttpFetcher:
 
     limits: SourceLimits
     allow_hosts: Collection[str] = ()
-    resolve: Resolve = resolve_name
+    resolve: Resolve = resolve_host_name
     _clients: dict[tuple[str, str, int], httpx.AsyncClient] = field(default_factory=dict)
     _context: ssl.SSLContext | None = None
 
@@ -231,9 +231,9 @@ class HttpFetcher:
                 raise FetchError(f"the name {host} cannot be resolved: {reason}") from error
         if not found:
             raise FetchError(f"the name {host} has no address")
-        if not url_policy.is_allowed_host(host, self.allow_hosts):
+        if not url_policy.is_allowed_private_host(host, self.allow_hosts):
             for text in found:
-                if not url_policy.is_public(ipaddress.ip_address(text.partition("%")[0])):
+                if not url_policy.is_public_address(ipaddress.ip_address(text.partition("%")[0])):
                     private = url_policy.make_private_host_error(
                         host, None if given is not None else text
                     )
@@ -271,8 +271,8 @@ class HttpFetcher:
         try:
             found = FetchedResponse(str(url), response.status_code, response.headers)
             if response.status_code == 200:
-                _check_headers(found, accept, most)
-                found.body = await _read_body(response, most)
+                _check_response_headers(found, accept, most)
+                found.body = await _read_response_body(response, most)
             elif response.status_code in (404, 410):
                 raise FetchError(f"the server answered {response.status_code}", gone=True)
             elif response.status_code not in (301, 302, 303, 304, 307, 308):
@@ -314,17 +314,17 @@ def _make_status_error(response: httpx.Response) -> FetchError:
     )
 
 
-def _check_headers(found: FetchedResponse, accept: Collection[str], most: int) -> None:
+def _check_response_headers(found: FetchedResponse, accept: Collection[str], most: int) -> None:
     if accept and found.type not in accept:
         raise FetchError(
             f"is {found.type or 'of unknown type'}, which is not supported", permanent=True
         )
     length = found.headers.get("content-length", "")
     if length.isdigit() and int(length) > most:
-        raise FetchError(format_too_large(most, int(length)), permanent=True)
+        raise FetchError(format_too_large_document(most, int(length)), permanent=True)
 
 
-async def _read_body(response: httpx.Response, most: int) -> bytes:
+async def _read_response_body(response: httpx.Response, most: int) -> bytes:
     """Return the unpacked body, at most `most` bytes.
 
     httpx would unpack without a limit, and a few bytes can unpack to gigabytes.
@@ -341,7 +341,7 @@ async def _read_body(response: httpx.Response, most: int) -> bytes:
             raise FetchError("the compressed data is damaged") from error
         size += len(part)
         if size > most:
-            raise FetchError(format_too_large(most), permanent=True)
+            raise FetchError(format_too_large_document(most), permanent=True)
         parts.append(part)
     if unpack and not unpack.eof:
         raise FetchError("the answer ended too early")

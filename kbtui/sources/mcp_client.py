@@ -17,7 +17,7 @@ from mcp.shared.exceptions import MCPError
 from kbtui.errors import KbtuiError
 from kbtui.knowledge.subject_files import make_file_name
 from kbtui.sources.extraction import HTML, MARKDOWN, PDF, PLAIN, ExtractionError
-from kbtui.sources.http_fetcher import format_too_large
+from kbtui.sources.http_fetcher import format_too_large_document
 from kbtui.sources.source_directory import FetchedDocument
 from kbtui.version import __version__
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from kbtui.sources.extraction import Extractor
+    from kbtui.sources.extraction import ExtractorProcess
     from kbtui.sources.http_fetcher import SourceLimits
-    from kbtui.sources.source_directory import RunContext
+    from kbtui.sources.source_directory import SourceRunContext
 
 MAX_TIMEOUTS = 3
 """After this many timeouts in a row the server counts as hanging."""
@@ -38,7 +38,7 @@ class SkippedResource(ExtractionError):
 
 
 async def fetch_resources(
-    run: RunContext, root: Path, extractor: Extractor, limits: SourceLimits
+    run: SourceRunContext, root: Path, extractor: ExtractorProcess, limits: SourceLimits
 ) -> None:
     """Start the server in the workspace's `root`, read the matching resources, and end it.
 
@@ -67,7 +67,7 @@ async def fetch_resources(
                     try:
                         with anyio.fail_after(max(limits.seconds, limits.connect_seconds)):
                             await session.initialize()
-                        await _fetch_matching(run, session, extractor, limits)
+                        await _fetch_matching_resources(run, session, extractor, limits)
                     except (MCPError, TimeoutError, RuntimeError, ValueError) as error:
                         # Raise it outside: task groups would wrap it in an ExceptionGroup.
                         failure = error
@@ -97,8 +97,8 @@ def _read_last_log_line(log: Any) -> str | None:
     return f"it wrote: {lines[-1][:300]}" if lines[-1] else None
 
 
-async def _fetch_matching(
-    run: RunContext, session: ClientSession, extractor: Extractor, limits: SourceLimits
+async def _fetch_matching_resources(
+    run: SourceRunContext, session: ClientSession, extractor: ExtractorProcess, limits: SourceLimits
 ) -> None:
     """Read every matching resource; `limits.seconds` applies to each one and to the listing."""
     seconds = limits.seconds
@@ -109,8 +109,10 @@ async def _fetch_matching(
             if run.source.pattern is None or fnmatchcase(one.uri, run.source.pattern)
         ]
     if len(wanted) > limits.files:
-        run.record_failure(
-            run.source.name, limits.format_too_many(len(wanted), "resources"), permanent=False
+        run.record_failed_document(
+            run.source.name,
+            limits.format_too_many_documents(len(wanted), "resources"),
+            permanent=False,
         )
     late = 0
     for done, resource in enumerate(wanted[: limits.files]):
@@ -120,7 +122,7 @@ async def _fetch_matching(
                 text = await _read_resource_text(session, resource, extractor, limits.bytes)
             late = 0
         except TimeoutError:
-            run.record_failure(
+            run.record_failed_document(
                 resource.uri, f"no complete answer after {seconds:g} s", permanent=False
             )
             late += 1
@@ -128,13 +130,13 @@ async def _fetch_matching(
                 raise
             continue
         except SkippedResource as error:
-            run.record_skip(resource.uri, str(error))
+            run.record_skipped_document(resource.uri, str(error))
             continue
         except ExtractionError as error:
-            run.record_failure(resource.uri, str(error))
+            run.record_failed_document(resource.uri, str(error))
             continue
         except MCPError as error:
-            run.record_failure(resource.uri, str(error), permanent=False)
+            run.record_failed_document(resource.uri, str(error), permanent=False)
             continue
         title = resource.title or resource.name or resource.uri
         run.store_document(
@@ -159,7 +161,7 @@ async def _list_resources(session: ClientSession, most: int) -> AsyncIterator[ty
 
 
 async def _read_resource_text(
-    session: ClientSession, resource: types.Resource, extractor: Extractor, most: int
+    session: ClientSession, resource: types.Resource, extractor: ExtractorProcess, most: int
 ) -> str:
     """Return a resource's parts as Markdown; raises `ExtractionError` if one cannot be read."""
     found = await session.read_resource(resource.uri)
@@ -176,7 +178,7 @@ async def _read_resource_text(
             except (binascii.Error, ValueError) as error:
                 raise ExtractionError("its content is not base64") from error
         if len(data) > most:
-            raise SkippedResource(format_too_large(most, len(data)))
+            raise SkippedResource(format_too_large_document(most, len(data)))
         if kind in (*HTML, *PDF, *MARKDOWN, *PLAIN):
             parts.append((await extractor.extract(data, kind, resource.uri, "utf-8"))["text"])
         elif isinstance(content, types.TextResourceContents):
@@ -188,11 +190,11 @@ async def _read_resource_text(
 
 def _fence_resource(text: str, kind: str) -> str:
     """Return a text that is not prose in a fence with its language."""
-    from kbtui.knowledge.subject_files import present_text
+    from kbtui.knowledge.subject_files import present_file_text
 
     if not kind or kind.startswith("text/"):
         return text
-    return present_text(text, f"x.{kind.rpartition('/')[2].rpartition('+')[2]}")
+    return present_file_text(text, f"x.{kind.rpartition('/')[2].rpartition('+')[2]}")
 
 
 def _make_document_name(uri: str) -> str:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import ConfigError, KbtuiError
 from kbtui.sources.config import find_approval_time, load_sources, remove_source
-from kbtui.sources.http_fetcher import HttpFetcher, make_limits, resolve_name
-from kbtui.sources.source_directory import MAX_NAMED_PROBLEMS, RunContext, SourceDirectory
+from kbtui.sources.http_fetcher import HttpFetcher, make_source_limits, resolve_host_name
+from kbtui.sources.source_directory import MAX_NAMED_PROBLEMS, SourceDirectory, SourceRunContext
 from kbtui.userdata import UserData
 from kbtui.userdata.userdata import SkippedDocument, SourceRun
 from kbtui.workspace.paths import make_private_directory
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 STOP_CHECK_SECONDS = 0.2
 
 
-class SourceBusy(KbtuiError):
+class SourceAlreadyRunning(KbtuiError):
     """Another run of the source has not ended yet."""
 
 
-class RunStopped(KbtuiError):
+class SourceRunStopped(KbtuiError):
     """The user stopped the run."""
 
 
@@ -52,7 +52,7 @@ def run_source(
     on_progress: Callable[[SourceProgress], None] = lambda progress: None,
     should_stop: Callable[[], bool] = lambda: False,
     limits: SourceLimits | None = None,
-    resolve: Resolve = resolve_name,
+    resolve: Resolve = resolve_host_name,
 ) -> SourceRun:
     """Run a source now and record the result in the user's data.
 
@@ -60,7 +60,7 @@ def run_source(
     run ends, keeps what was fetched and deletes nothing. The same happens on
     `KeyboardInterrupt`, which is raised again afterwards. Failures are in the result; raised
     are `NothingFound`, `ConfigError` for an invalid source, `SourceNotApproved` and
-    `SourceBusy`.
+    `SourceAlreadyRunning`.
     """
     source = load_sources(workspace).find(name)
     userdata = UserData(workspace)
@@ -74,22 +74,22 @@ def run_source(
         began = time.time()
         try:
             directory = open_source_directory(workspace, source)
-            context = RunContext(source, directory, userdata.load_fetched(name), on_progress)
-            limits = limits or make_limits(load_settings())
+            context = SourceRunContext(source, directory, userdata.load_fetched(name), on_progress)
+            limits = limits or make_source_limits(load_settings())
             fetching = _fetch_documents(workspace.root, context, limits, resolve)
             interrupted = _run_to_end(context, fetching, should_stop)
-            run = _make_run(context, began)
+            run = _make_run_record(context, began)
             userdata.save_fetched(name, context.new_memory)
         except (KbtuiError, OSError) as error:
             reason = str(error) if isinstance(error, KbtuiError) else error.strerror or str(error)
-            run, interrupted = _make_failed_run(userdata, name, began, reason), False
+            run, interrupted = _make_failed_run_record(userdata, name, began, reason), False
         userdata.save_run(run)
     if interrupted:
         raise KeyboardInterrupt
     return run
 
 
-def _make_failed_run(userdata: UserData, name: str, began: float, reason: str) -> SourceRun:
+def _make_failed_run_record(userdata: UserData, name: str, began: float, reason: str) -> SourceRun:
     before = userdata.load_last_runs().get(name)
     entries = before.entries if before else 0
     return SourceRun(name, began, time.time(), "error", reason, entries, problems=(reason,))
@@ -97,19 +97,19 @@ def _make_failed_run(userdata: UserData, name: str, began: float, reason: str) -
 
 @contextlib.contextmanager
 def lock_source(workspace: Workspace, name: str) -> Iterator[None]:
-    """Lock a source until the context or the process ends; raises `SourceBusy`."""
+    """Lock a source until the context or the process ends; raises `SourceAlreadyRunning`."""
     make_private_directory(workspace.data_dir)
     path = workspace.data_dir / f"source-{name}.lock"
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise SourceBusy("is running already", where=f"source {name}") from error
+            raise SourceAlreadyRunning("is running already", where=f"source {name}") from error
         yield
 
 
 def _run_to_end(
-    context: RunContext, fetching: Coroutine[Any, Any, None], should_stop: Callable[[], bool]
+    context: SourceRunContext, fetching: Coroutine[Any, Any, None], should_stop: Callable[[], bool]
 ) -> bool:
     """Run a source; return whether the run was interrupted."""
     interrupted = False
@@ -121,14 +121,14 @@ def _run_to_end(
         context.problems.insert(0, "interrupted" if interrupted else str(error))
         context.is_complete = False
     if context.is_complete:
-        context.directory.remove_unseen()
+        context.directory.remove_unseen_documents()
     else:
         # Documents that an incomplete run did not reach may still exist.
         context.new_memory = {**context.memory, **context.new_memory}
     return interrupted
 
 
-def _make_run(context: RunContext, began: float) -> SourceRun:
+def _make_run_record(context: SourceRunContext, began: float) -> SourceRun:
     """Return the result of a run that ended now."""
     directory, counts = context.directory, context.directory.counts
     problems = (*context.problems, *directory.problems)
@@ -172,7 +172,7 @@ def count_documents(workspace: Workspace, source: Source) -> int:
 def remove_source_and_documents(workspace: Workspace, name: str, *, keep: bool) -> list[str]:
     """Remove a source; with `keep` its documents become ordinary subjects, else they are deleted.
 
-    Returns what could not be done. Raises `SourceBusy`, `NothingFound` or `ConfigError`.
+    Returns what could not be done. Raises `SourceAlreadyRunning`, `NothingFound` or `ConfigError`.
     """
     source = load_sources(workspace).find(name)
     with lock_source(workspace, name):
@@ -184,9 +184,9 @@ def remove_source_and_documents(workspace: Workspace, name: str, *, keep: bool) 
             problems.append(f"its documents cannot be read and are left alone: {error}")
         remove_source(workspace, name)
         if directory is not None and keep:
-            directory.release_documents()
+            directory.detach_documents()
         elif directory is not None:
-            directory.remove_all()
+            directory.remove_all_documents()
         UserData(workspace).forget_source(name)
         return problems + (
             [*directory.problems, *directory.edited] if directory is not None else []
@@ -202,21 +202,21 @@ async def _run_until_stopped(
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
-            raise RunStopped("stopped; what was fetched is kept", where=name)
+            raise SourceRunStopped("stopped; what was fetched is kept", where=name)
         await asyncio.wait([task], timeout=STOP_CHECK_SECONDS)
     task.result()
 
 
 async def _fetch_documents(
-    root: Path, run: RunContext, limits: SourceLimits, resolve: Resolve
+    root: Path, run: SourceRunContext, limits: SourceLimits, resolve: Resolve
 ) -> None:
-    from kbtui.sources.extraction import Extractor
+    from kbtui.sources.extraction import ExtractorProcess
 
-    async with Extractor() as extractor:
+    async with ExtractorProcess() as extractor:
         if run.source.kind == "file_upload":
-            from kbtui.sources.file_upload import upload_files
+            from kbtui.sources.file_import import import_files
 
-            await upload_files(run, root, extractor, limits)
+            await import_files(run, root, extractor, limits)
         elif run.source.kind == "mcp":
             from kbtui.sources.mcp_client import fetch_resources
 
@@ -230,12 +230,12 @@ async def _fetch_documents(
 
 def main(words: list[str]) -> int:
     """Run the source `words[1]` of the workspace at `words[0]`; return the exit code."""
-    from kbtui.workspace import open_root
+    from kbtui.workspace import open_workspace_root
 
     with contextlib.suppress(OSError):
         os.nice(10)
     try:
-        run = run_source(open_root(Path(words[0])), words[1])
+        run = run_source(open_workspace_root(Path(words[0])), words[1])
     except KbtuiError as error:
         print(f"source {words[1]}: {error}", file=sys.stderr)
         return error.exit_code

@@ -56,7 +56,7 @@ def list_due_sources(
     return [name for _, name in sorted(waiting)]
 
 
-class Schedule:
+class SourceScheduler:
     """Runs the sources that are due, one at a time, each in a process with low priority.
 
     Call `tick` from one thread; it never waits for a run. `umask` is that of the runs, -1 for
@@ -77,11 +77,11 @@ class Schedule:
 
     def tick(self, now: float | None = None) -> None:
         """Check the present run, and start the next source that is due."""
-        self._check_process()
+        self._check_running_process()
         if self._process is None:
             for name in list_due_sources(self._workspace, now, self._started)[:1]:
                 self._started[name] = time.time() if now is None else now
-                self._start_run(name)
+                self._start_source_process(name)
 
     def stop(self) -> None:
         """End the present run; it is started again the next time the engine runs."""
@@ -95,7 +95,7 @@ class Schedule:
             process.kill()
             process.wait()
 
-    def _start_run(self, name: str) -> None:
+    def _start_source_process(self, name: str) -> None:
         self._log(f"source {name}: due, started")
         self._name, self._began = name, time.monotonic()
         self._process = subprocess.Popen(
@@ -113,7 +113,7 @@ class Schedule:
             umask=self._umask,
         )
 
-    def _check_process(self) -> None:
+    def _check_running_process(self) -> None:
         if self._process is None:
             return
         code = self._process.poll()

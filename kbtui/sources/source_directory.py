@@ -27,7 +27,7 @@ from kbtui.knowledge.subject_files import (
 )
 from kbtui.sources.config import SourceProgress
 from kbtui.sources.extraction import EXTRACTION_VERSION
-from kbtui.sources.url_policy import parse_origin
+from kbtui.sources.url_policy import parse_host_and_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -71,7 +71,7 @@ class StoredDocument:
 
 
 @dataclass
-class ChangeCounts:
+class DocumentChangeCounts:
     """How many documents a run changed."""
 
     added: int = 0
@@ -90,7 +90,7 @@ class SourceDirectory:
     def __init__(self, root: Path, folder: Path, source: Source) -> None:
         self._root, self._source = root, source
         self.folder = folder / source.name
-        self.counts = ChangeCounts()
+        self.counts = DocumentChangeCounts()
         self.problems: list[str] = []
         self.edited: list[str] = []
         """Messages about documents that the user edited."""
@@ -100,7 +100,7 @@ class SourceDirectory:
         if os.path.realpath(self.folder) != str(self.folder):
             raise KbtuiError("is a link; a source needs a directory", where=str(self.folder))
         for path in _list_files(self.folder):
-            self._names_in_use.add(self._relative_name(path))
+            self._names_in_use.add(self._get_relative_name(path))
             if path.suffix != ".md" or path.is_symlink():
                 continue
             stored = read_stored_document(path, source.name)
@@ -110,10 +110,10 @@ class SourceDirectory:
                 if other is None or (other.is_edited and not stored.is_edited):
                     self.documents[stored.url] = stored
 
-    def _relative_name(self, path: Path) -> str:
+    def _get_relative_name(self, path: Path) -> str:
         return str(path.relative_to(self.folder).with_suffix("")).casefold()
 
-    def is_current(self, url: str) -> bool:
+    def has_unedited_document(self, url: str) -> bool:
         """Return whether the stored file is unedited, so that a conditional request is enough."""
         stored = self.documents.get(url)
         return stored is not None and not stored.is_edited
@@ -151,14 +151,14 @@ class SourceDirectory:
             "source_url": document.url,
         }
         facts = {key: value for key, value in facts.items() if value}
-        digest = compute_digest(facts, text)
+        digest = compute_document_digest(facts, text)
         stored = self.documents.get(document.url)
         self._seen.add(document.url)
         if stored is not None and stored.digest == digest:
             self.counts.unchanged += 1
             return
         if stored is not None and stored.is_edited:
-            self._note_edited(stored, "changed at its source")
+            self._record_edited_document(stored, "changed at its source")
             return
         stamps = {"fetched_at": datetime.now(UTC).replace(microsecond=0), "digest": digest}
         content = join_front_matter({**facts, **stamps}, text)
@@ -169,7 +169,7 @@ class SourceDirectory:
             return
         path = self._make_path(document)
         write_new_file(path, content)
-        self._names_in_use.add(self._relative_name(path))
+        self._names_in_use.add(self._get_relative_name(path))
         self.documents[document.url] = StoredDocument(path, document.url, digest, is_edited=False)
         self.counts.added += 1
 
@@ -185,7 +185,7 @@ class SourceDirectory:
         if stored is None:
             return
         if stored.is_edited:
-            self._note_edited(stored, "deleted at its source")
+            self._record_edited_document(stored, "deleted at its source")
             return
         try:
             stored.path.unlink(missing_ok=True)
@@ -195,12 +195,12 @@ class SourceDirectory:
             return
         self.counts.removed += 1
 
-    def remove_unseen(self) -> None:
+    def remove_unseen_documents(self) -> None:
         """Remove the documents that a complete run did not find."""
         for url in [url for url in self.documents if url not in self._seen]:
             self.remove_document(url)
 
-    def _note_edited(self, stored: StoredDocument, why: str) -> None:
+    def _record_edited_document(self, stored: StoredDocument, why: str) -> None:
         name = stored.path.relative_to(self.folder)
         self.edited.append(f"{name}: {why}; left alone because you edited it")
 
@@ -213,7 +213,7 @@ class SourceDirectory:
                 return
             folder = folder.parent
 
-    def release_documents(self) -> int:
+    def detach_documents(self) -> int:
         """Make the documents ordinary subjects without a source; return how many."""
         count = 0
         for stored in self.documents.values():
@@ -228,7 +228,7 @@ class SourceDirectory:
             count += 1
         return count
 
-    def remove_all(self) -> None:
+    def remove_all_documents(self) -> None:
         """Remove every document that the user did not edit; `edited` and `problems` name the rest."""
         for url in list(self.documents):
             self.remove_document(url)
@@ -255,7 +255,9 @@ def read_stored_document(path: Path, source: str) -> StoredDocument | None:
         return None
     stored = str(digest or "")
     rest = {key: value for key, value in facts.items() if key not in _STAMP_KEYS}
-    return StoredDocument(path, url, stored, is_edited=compute_digest(rest, text) != stored)
+    return StoredDocument(
+        path, url, stored, is_edited=compute_document_digest(rest, text) != stored
+    )
 
 
 def _read_document_file(path: Path) -> tuple[dict[str, Any], str] | None:
@@ -267,7 +269,7 @@ def _read_document_file(path: Path) -> tuple[dict[str, Any], str] | None:
     return split.facts, split.body.strip("\n")
 
 
-def compute_digest(facts: dict[str, Any], text: str) -> str:
+def compute_document_digest(facts: dict[str, Any], text: str) -> str:
     """Return the digest of a document: 16 hex digits over its text and its front matter.
 
     The front matter is passed without the stamps (time of fetching and digest).
@@ -281,7 +283,7 @@ MAX_NAMED_PROBLEMS = 500
 
 
 @dataclass
-class RunContext:
+class SourceRunContext:
     """What a fetcher reports to.
 
     `memory` maps URLs to what the last run remembered about them (such as ETags), `new_memory`
@@ -311,24 +313,24 @@ class RunContext:
     def store_document(self, document: FetchedDocument, facts: dict[str, Any]) -> None:
         """Store a document; if it cannot be written, that is recorded as a failure."""
         if not document.text.strip():
-            self.record_skip(document.url, "it has no text")
+            self.record_skipped_document(document.url, "it has no text")
             return
         try:
             self.directory.write_document(document)
             self.new_memory[document.url] = {**facts, "reader": EXTRACTION_VERSION}
         except KbtuiError as error:
-            self.record_failure(document.url, str(error), permanent=False)
+            self.record_failed_document(document.url, str(error), permanent=False)
 
-    def keep_document(self, url: str) -> None:
+    def keep_unchanged_document(self, url: str) -> None:
         """Record that a document did not change."""
         self.directory.mark_unchanged(url)
         self.new_memory[url] = self.memory.get(url, {})
 
-    def record_skip(self, what: str, reason: str) -> None:
+    def record_skipped_document(self, what: str, reason: str) -> None:
         """Record that something is not fetched because it is not a document or does not exist."""
         self.skips.setdefault(what, reason)
 
-    def record_failure(self, what: str, reason: str, *, permanent: bool = True) -> None:
+    def record_failed_document(self, what: str, reason: str, *, permanent: bool = True) -> None:
         """Record a failure. After a temporary one the run is incomplete, so nothing counts as gone."""
         self.problems.append(f"{what}: {reason}")
         if not permanent:
@@ -345,7 +347,9 @@ def make_document_name(url: str, base: str) -> str:
     parts, start = urlsplit(url), urlsplit(base)
     path = unquote(parts.path, errors="replace")
     common = unquote(start.path, errors="replace").rpartition("/")[0] + "/"
-    names = [] if parse_origin(url) == parse_origin(base) else [parts.hostname or "host"]
+    names = (
+        [] if parse_host_and_port(url) == parse_host_and_port(base) else [parts.hostname or "host"]
+    )
     below = path.removeprefix(common) if not names else path
     pieces = [piece for piece in below.split("/") if piece.strip(". ")]
     if below.endswith("/") or not pieces:

@@ -41,7 +41,7 @@ _PORTS = {"http": 80, "https": 443}
 _LOCAL_NAMES = ("localhost", "local", "internal", "intranet", "lan", "home", "corp", "home.arpa")
 
 
-def is_public(address: Address) -> bool:
+def is_public_address(address: Address) -> bool:
     """Return whether an address is in the public internet.
 
     An IPv6 address that contains an IPv4 address counts as that address.
@@ -50,7 +50,7 @@ def is_public(address: Address) -> bool:
         return address.is_global and not any(address in network for network in _REFUSED_4)
     for network, at in _IPV4_CARRIERS:
         if address in network:
-            return is_public(ipaddress.IPv4Address(address.packed[at : at + 4]))
+            return is_public_address(ipaddress.IPv4Address(address.packed[at : at + 4]))
     return address.is_global and not any(address in network for network in _REFUSED_6)
 
 
@@ -77,7 +77,7 @@ def normalize_host(host: str) -> str:
     return host.casefold().strip("[]").rstrip(".")
 
 
-def is_allowed_host(host: str, hosts: Collection[str]) -> bool:
+def is_allowed_private_host(host: str, hosts: Collection[str]) -> bool:
     """Return whether the user allowed this host to be private."""
     return normalize_host(host) in {normalize_host(name) for name in hosts}
 
@@ -101,11 +101,11 @@ def check_url(url: str, allow_hosts: Collection[str]) -> None:
 
 def check_host(host: str, allow_hosts: Collection[str]) -> None:
     """Raise `ConfigError` for a host that is written as a private or loopback address or name."""
-    if is_allowed_host(host, allow_hosts):
+    if is_allowed_private_host(host, allow_hosts):
         return
     address, name = parse_ip_literal(host), normalize_host(host)
     if address is not None:
-        private = not is_public(address)
+        private = not is_public_address(address)
     else:
         private = any(name == local or name.endswith(f".{local}") for local in _LOCAL_NAMES)
     if private:
@@ -140,14 +140,14 @@ def normalize_url(url: str) -> str | None:
     return urlunsplit((scheme, place, parts.path or "/", parts.query, ""))
 
 
-def parse_origin(url: str) -> tuple[str, int | str]:
+def parse_host_and_port(url: str) -> tuple[str, int | str]:
     """Return host and port; the default ports count as one, so that http may redirect to https."""
     parts = urlsplit(url)
     port = parts.port or _PORTS.get(parts.scheme, 0)
     return (parts.hostname or "").rstrip("."), "web" if port in (80, 443) else port
 
 
-class CrawlBounds:
+class CrawlPrefixes:
     """The URLs that a crawl may fetch: those that begin with one of its prefixes.
 
     Without prefixes, that is the directory of the first URL.
@@ -157,23 +157,25 @@ class CrawlBounds:
         chosen = [normalize_url(prefix) or prefix for prefix in prefixes]
         first = normalize_url(url) or url
         chosen = chosen or [
-            first[: first.rindex("/") + 1] if "?" not in first else _parent_url(first)
+            first[: first.rindex("/") + 1] if "?" not in first else _get_parent_url(first)
         ]
         self._first = first
         self.description = " or ".join(chosen)
         """The prefixes, for messages."""
-        self._inside = [(parse_origin(prefix), urlsplit(prefix).path or "/") for prefix in chosen]
+        self._inside = [
+            (parse_host_and_port(prefix), urlsplit(prefix).path or "/") for prefix in chosen
+        ]
 
     def __contains__(self, url: str) -> bool:
         if url == self._first:
             return True
-        origin, path = parse_origin(url), urlsplit(url).path or "/"
+        origin, path = parse_host_and_port(url), urlsplit(url).path or "/"
         # `/docs/../private` is not below `/docs/`.
         if any(part in ("..", ".") for part in unquote(path).split("/")):
             return False
         return any(origin == wanted and path.startswith(start) for wanted, start in self._inside)
 
 
-def _parent_url(url: str) -> str:
+def _get_parent_url(url: str) -> str:
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc, parts.path.rpartition("/")[0] + "/", "", ""))

@@ -17,7 +17,7 @@ from textual.theme import BUILTIN_THEMES
 
 from kbtui.dates import get_local_time
 from kbtui.errors import KbtuiError
-from kbtui.text import cut_to_width, one_line, sanitize, set_policy
+from kbtui.text import cut_to_width, one_line, sanitize, set_sanitize_policy
 from kbtui.tui.framework.garbage_collection import IdleGarbageCollector, start_gc
 from kbtui.tui.framework.key_queue import KeyHandled, KeyQueue
 from kbtui.tui.framework.styled_widget import StyledScreen
@@ -252,7 +252,7 @@ def run_tui(
     """
     if library.settings.terminal_text != "strip":
         # "off" is for the output of commands; here, escape sequences in a file would break the screen.
-        set_policy("visualize")
+        set_sanitize_policy("visualize")
     start = start or TuiStartOptions()
     if not library.settings.theme:
         from kbtui.tui.terminal import detect_background

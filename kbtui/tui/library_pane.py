@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
-    from kbtui.conversations.models import ConversationInfo, ConversationSummary
+    from kbtui.conversations.models import ConversationInfo, ConversationUsage
     from kbtui.dates import Clock
     from kbtui.knowledge.models import Subject
     from kbtui.search.query_parser import FilterLikeWord, QueryFilter
@@ -50,7 +50,7 @@ class FilterCondition(NamedTuple):
     values: tuple[Any, ...]
     excluded: bool
 
-    def matches(self, info: ConversationInfo, summary: ConversationSummary | None) -> bool:
+    def matches(self, info: ConversationInfo, summary: ConversationUsage | None) -> bool:
         """Return whether a conversation matches; without a summary, no condition on tools or models does."""
         condition = self.filter.library
         if condition is None or (summary is None and self.filter.needs_summary):
@@ -86,7 +86,7 @@ class LibraryFilter(NamedTuple):
             word in folded for word in self.without
         )
 
-    def matches(self, info: ConversationInfo, summary: ConversationSummary | None) -> bool:
+    def matches(self, info: ConversationInfo, summary: ConversationUsage | None) -> bool:
         """Return whether a conversation matches; without its summary, not by tool or model."""
         return self.matches_title(info.name) and all(
             part.matches(info, summary) for part in self.parts

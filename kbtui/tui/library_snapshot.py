@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from kbtui.conversations.models import ConversationInfo, ConversationSummary
+    from kbtui.conversations.models import ConversationInfo, ConversationUsage
     from kbtui.knowledge import Knowledge
     from kbtui.knowledge.models import Problem, Subject, Topic
     from kbtui.library import Library
@@ -58,7 +58,7 @@ class LibrarySnapshot:
     problems: list[Problem] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     knowledge: Knowledge | None = None
-    summaries: Mapping[str, ConversationSummary] = field(default_factory=dict)
+    summaries: Mapping[str, ConversationUsage] = field(default_factory=dict)
     """Conversation id -> what it used, for those that were read."""
     unread: int = 0
     """How many conversations have no summary yet."""
@@ -89,7 +89,7 @@ class LibrarySnapshotReader:
 
     def __init__(self, library: Library) -> None:
         self._library = library
-        self._known: dict[str, tuple[str, ConversationSummary]] = {}
+        self._known: dict[str, tuple[str, ConversationUsage]] = {}
         self._infos: dict[str, ConversationInfo] = {}
 
     def read_snapshot(self) -> LibrarySnapshot:
@@ -100,7 +100,9 @@ class LibrarySnapshotReader:
         knowledge = None
         try:
             knowledge = self._library.load_knowledge()
-            read = [(topic, knowledge.subjects(topic.id)) for topic in knowledge.topics.values()]
+            read = [
+                (topic, knowledge.list_subjects(topic.id)) for topic in knowledge.topics.values()
+            ]
             for topic, subjects in read:
                 own = [problem for problem in knowledge.problems if problem.topic == topic.id]
                 listings.append(TopicListing(topic, subjects, own))
@@ -126,14 +128,14 @@ class LibrarySnapshotReader:
         for info in contents.conversations:
             known = self._known.get(info.id)
             if known is None or known[0] != info.signature:
-                self._known[info.id] = (info.signature, self._library.summarize_conversation(info))
+                self._known[info.id] = (info.signature, self._library.read_conversation_usage(info))
                 if monotonic() > end:
                     break
         return self._add_known_summaries(contents)
 
     def _add_known_summaries(self, contents: LibrarySnapshot) -> LibrarySnapshot:
         """Return the snapshot with the summaries that are known."""
-        summaries: dict[str, ConversationSummary] = {}
+        summaries: dict[str, ConversationUsage] = {}
         infos: list[ConversationInfo] = []
         for info in contents.conversations:
             known = self._known.get(info.id)

@@ -11,7 +11,7 @@ from textual.containers import Horizontal, Vertical
 from textual.message import Message
 
 from kbtui.notices import NOTHING_INDEXED, format_notice, format_notices
-from kbtui.text import one_line, sanitize_marked
+from kbtui.text import one_line, sanitize_with_marks
 from kbtui.tui.commands import find_key_label, make_scope_bindings
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_text import (
@@ -265,7 +265,7 @@ class ResultsPane(BorderOnlyPane, Vertical):
 
 def make_excerpt(hit: Hit, width: int, lines: int) -> list[Spans]:
     """Return the text around the first match: up to `lines` lines without Markdown, matches marked."""
-    text, matches = sanitize_marked(hit.text, sorted(hit.matches))
+    text, matches = sanitize_with_marks(hit.text, sorted(hit.matches))
     if hit.role not in ("tool-call", "tool-result"):
         # Converting a long text is slow, and only its beginning is shown.
         reach = min((end for _, end in matches), default=0) + width * (lines + 4) + 300

@@ -61,7 +61,7 @@ class ConfigLayers:
     budget: int = MAX_LAYERS
 
 
-def read_layers(workspace: Workspace, cwd: Path | None = None) -> ConfigLayers:
+def read_config_layers(workspace: Workspace, cwd: Path | None = None) -> ConfigLayers:
     """Return the workspace's layers: those of JP, then `.jp/kb.toml`.
 
     `cwd` is where the search for `.jp.{ext}` files ends, from the root down; by default the
@@ -72,17 +72,17 @@ def read_layers(workspace: Workspace, cwd: Path | None = None) -> ConfigLayers:
     for stem in _list_layer_stems(workspace, cwd):
         path = _find_layer_file(stem, found.files)
         if path is not None:
-            _load_layer(path, found)
+            _load_config_layer(path, found)
         if not found.inherit:
             break
     kb = workspace.jp / "kb.toml"
     found.files.append(kb)
     if _path_exists(kb):
-        _load_layer(kb, found)
+        _load_config_layer(kb, found)
     return found
 
 
-def read_named_layers(workspace: Workspace, found: ConfigLayers, name: str) -> None:
+def read_named_config_layers(workspace: Workspace, found: ConfigLayers, name: str) -> None:
     """Add the layers that `--cfg NAME` means to `found`; raises `UsageError` if there is none.
 
     NAME is the path of a file, or a file in one of `config_load_paths`. These are searched
@@ -92,7 +92,7 @@ def read_named_layers(workspace: Workspace, found: ConfigLayers, name: str) -> N
     direct = Path(name).absolute()
     if direct.suffix[1:] in EXTENSIONS and direct.is_file():
         found.files.append(direct)
-        _load_layer(direct, found)
+        _load_config_layer(direct, found)
         return
     if not Path(name).name:
         raise UsageError("the name is empty", where="--cfg")
@@ -113,13 +113,13 @@ def read_named_layers(workspace: Workspace, found: ConfigLayers, name: str) -> N
             f"no configuration named {name!r}", where="--cfg", hint=f"searched: {where}"
         )
     for path in matches:
-        _load_layer(path, found)
+        _load_config_layer(path, found)
 
 
 def find_extended_files(path: Path) -> list[Path]:
     """Return the readable files that a configuration file extends, directly or through others."""
     found = ConfigLayers()
-    _load_layer(path, found)
+    _load_config_layer(path, found)
     return [layer.path for layer in found.layers if layer.path != path]
 
 
@@ -184,13 +184,13 @@ def _list_layer_stems(workspace: Workspace, cwd: Path | None) -> Iterator[Path]:
     """Yield the paths of JP's layers without their extensions, in order."""
     yield Path(jp_config_home(), "config")
     yield workspace.jp / "config"
-    for folder in _list_directories(workspace.root, cwd):
+    for folder in _list_layer_directories(workspace.root, cwd):
         yield folder / ".jp"
     if workspace.user_dir is not None:
         yield workspace.user_dir / "config"
 
 
-def _list_directories(root: Path, cwd: Path | None) -> Iterator[Path]:
+def _list_layer_directories(root: Path, cwd: Path | None) -> Iterator[Path]:
     yield root
     try:
         parts = (cwd or Path.cwd()).resolve().relative_to(root).parts
@@ -224,7 +224,7 @@ def _path_exists(path: Path) -> bool:
         return False
 
 
-def _load_layer(path: Path, found: ConfigLayers, above: tuple[Path, ...] = ()) -> None:
+def _load_config_layer(path: Path, found: ConfigLayers, above: tuple[Path, ...] = ()) -> None:
     """Add a file and the files that it extends to the layers, in the order of merging."""
     if not above:
         found.budget = MAX_LAYERS
@@ -238,10 +238,10 @@ def _load_layer(path: Path, found: ConfigLayers, above: tuple[Path, ...] = ()) -
     except ConfigError as error:
         found.errors.append(error)
         return
-    before, after = _find_extended(path, data.get("extends"), found)
+    before, after = _resolve_extends_value(path, data.get("extends"), found)
     stack = (*above, Path(os.path.realpath(path)))
     for other in before:
-        _load_extended(other, path, found, stack)
+        _load_extended_file(other, path, found, stack)
     found.layers.append(ConfigLayer(path, data))
     if isinstance(data.get("inherit"), bool):
         found.inherit = data["inherit"]
@@ -250,18 +250,22 @@ def _load_layer(path: Path, found: ConfigLayers, above: tuple[Path, ...] = ()) -
         new = [item for item in load_paths if isinstance(item, str)]
         found.load_paths += [item for item in new if item not in found.load_paths]
     for other in after:
-        _load_extended(other, path, found, stack)
+        _load_extended_file(other, path, found, stack)
 
 
-def _load_extended(other: Path, path: Path, found: ConfigLayers, stack: tuple[Path, ...]) -> None:
+def _load_extended_file(
+    other: Path, path: Path, found: ConfigLayers, stack: tuple[Path, ...]
+) -> None:
     if Path(os.path.realpath(other)) in stack:
         message = f"extends {os.path.normpath(other)} in a cycle"
         found.errors.append(ConfigError(message, where=str(path), hint="remove one `extends`"))
         return
-    _load_layer(other, found, stack)
+    _load_config_layer(other, found, stack)
 
 
-def _find_extended(path: Path, value: Any, found: ConfigLayers) -> tuple[list[Path], list[Path]]:
+def _resolve_extends_value(
+    path: Path, value: Any, found: ConfigLayers
+) -> tuple[list[Path], list[Path]]:
     """Return the files to merge before and after this one."""
     before: list[Path] = []
     after: list[Path] = []
@@ -276,7 +280,7 @@ def _find_extended(path: Path, value: Any, found: ConfigLayers) -> tuple[list[Pa
             found.errors.append(ConfigError(message, where=str(path)))
             continue
         try:
-            files = list(_expand_extends(path, item, found))
+            files = list(_expand_extends_item(path, item, found))
         except ConfigError as error:
             found.errors.append(error)
             continue
@@ -284,7 +288,7 @@ def _find_extended(path: Path, value: Any, found: ConfigLayers) -> tuple[list[Pa
     return before, after
 
 
-def _expand_extends(path: Path, item: str, found: ConfigLayers) -> Iterable[Path]:
+def _expand_extends_item(path: Path, item: str, found: ConfigLayers) -> Iterable[Path]:
     if not item or "\0" in item or Path(item).is_absolute():
         message = f"`extends`: {item!r} is not a path relative to this file"
         raise ConfigError(message, where=str(path))

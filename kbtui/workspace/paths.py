@@ -84,7 +84,7 @@ def _jp_directory(variable: str, default: str) -> str:
     return xdg_directory(variable, default) + "/jp"
 
 
-def runtime_folder() -> str:
+def find_runtime_folder() -> str:
     """Return the directory of the engines' sockets: the first one whose path is short enough."""
     runtime, temporary = os.environ.get("XDG_RUNTIME_DIR", ""), os.environ.get("TMPDIR", "")
     for base, folder in (
@@ -97,13 +97,13 @@ def runtime_folder() -> str:
     return f"/tmp/kbtui-{os.getuid()}"
 
 
-def socket_path(root: str) -> str:
+def make_socket_path(root: str) -> str:
     """Return the socket path of the engine for the workspace at `root` and this cache directory."""
-    parts = "\0".join((workspace_key(root), _normalize_path(cache_home())))
-    return f"{runtime_folder()}/{_hash_text(parts)}.sock"
+    parts = "\0".join((make_workspace_key(root), _normalize_path(cache_home())))
+    return f"{find_runtime_folder()}/{_hash_text(parts)}.sock"
 
 
-def is_same_user(connection: socket | TransportSocket) -> bool:
+def is_peer_same_user(connection: socket | TransportSocket) -> bool:
     """Return whether the process at the other end of a Unix socket belongs to this user.
 
     Only Linux can tell. Elsewhere the mode of the socket's directory keeps other users out.
@@ -117,7 +117,7 @@ def is_same_user(connection: socket | TransportSocket) -> bool:
     return int.from_bytes(credentials[4:8], sys.byteorder) == os.getuid()
 
 
-def workspace_key(root: str) -> str:
+def make_workspace_key(root: str) -> str:
     """Return 16 hex digits that name the workspace at `root` in kbtui's own directories.
 
     They are a hash of the root and of JP's directories. The id in `.jp/.id` would not do:
@@ -168,7 +168,7 @@ def read_time_zone() -> str:
     return os.environ.get("TZ", "local")
 
 
-def read_environment_state() -> str:
+def read_answer_environment() -> str:
     """Return what determines an answer besides the query: directories, settings, zone, model.
 
     Two processes of one version with equal states give equal answers.
@@ -195,7 +195,7 @@ def make_private_directory(folder: Path) -> None:
         folder.mkdir(mode=0o700, exist_ok=True)
 
 
-def path_from_root(root: Path, path: Path) -> str:
+def format_path_from_root(root: Path, path: Path) -> str:
     """Return a path as messages show it: relative to the workspace `root` if it is inside."""
     normal = os.path.normpath(path)
     inside = str(root).rstrip("/") + "/"
@@ -211,7 +211,7 @@ def make_runtime_folder() -> Path:
 
     from kbtui.errors import WorkspaceError
 
-    path = Path(runtime_folder())
+    path = Path(find_runtime_folder())
     hint = "set XDG_RUNTIME_DIR to a directory of your own"
     try:
         path.mkdir(mode=0o700, exist_ok=True)

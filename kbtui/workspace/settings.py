@@ -128,7 +128,7 @@ TYPE_NAMES: dict[type, str] = {
 }
 
 
-def settings_path() -> Path:
+def get_settings_path() -> Path:
     """Return the path of the settings file, which may not exist."""
     return Path(config_home(), "config.toml")
 
@@ -144,28 +144,30 @@ def load_settings(path: Path | None = None) -> Settings:
 
 def explain_settings(path: Path | None = None) -> list[SettingValue]:
     """Return every setting with its value and origin; raises `ConfigError` as `load_settings` does."""
-    path = path or settings_path()
+    path = path or get_settings_path()
     text, values = _read_settings_file(path)
     for name in values:
         if name not in {key.name for key in SETTING_KEYS}:
             raise ConfigError(
                 f"unknown key {name!r}",
-                where=_locate_key(path, text, name),
-                hint=_suggest_key(name),
+                where=_locate_setting_line(path, text, name),
+                hint=_suggest_setting_key(name),
             )
     found = []
     for key in SETTING_KEYS:
         if given := key.variable and os.environ.get(key.variable):
-            found.append(SettingValue(key, _parse_variable(key, given), key.variable))
+            found.append(SettingValue(key, _parse_environment_variable(key, given), key.variable))
         elif key.name in values:
-            where = _locate_key(path, text, key.name)
-            found.append(SettingValue(key, _check_value(key, values[key.name], where), where))
+            where = _locate_setting_line(path, text, key.name)
+            found.append(
+                SettingValue(key, _check_setting_value(key, values[key.name], where), where)
+            )
         else:
             found.append(SettingValue(key, key.default, "default"))
     return found
 
 
-def format_example() -> str:
+def format_example_settings() -> str:
     """Return a settings file in which every key is commented out and has its default."""
     import textwrap
 
@@ -201,7 +203,7 @@ def format_toml_value(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _check_value(key: SettingKey, value: Any, where: str) -> Any:
+def _check_setting_value(key: SettingKey, value: Any, where: str) -> Any:
     if key.kind is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     if not isinstance(value, key.kind) or (key.kind is int and isinstance(value, bool)):
@@ -211,7 +213,7 @@ def _check_value(key: SettingKey, value: Any, where: str) -> Any:
     return value
 
 
-def _parse_variable(key: SettingKey, given: str) -> Any:
+def _parse_environment_variable(key: SettingKey, given: str) -> Any:
     if key.kind is str:
         return given
     try:
@@ -237,14 +239,14 @@ def _read_settings_file(path: Path) -> tuple[str, dict[str, Any]]:
         raise ConfigError(f"cannot be read: {error.strerror or error}", where=str(path)) from error
 
 
-def _locate_key(path: Path, text: str, name: str) -> str:
+def _locate_setting_line(path: Path, text: str, name: str) -> str:
     """Return the file and, if it can be found, the line of a key, as `path:line`."""
     pattern = rf"""^[ \t]*\[?[ \t]*["']?{re.escape(name)}["']?[ \t]*[\].=]"""
     match = re.search(pattern, text, re.MULTILINE)
     return f"{path}:{text.count(chr(10), 0, match.start()) + 1}" if match else str(path)
 
 
-def _suggest_key(name: str) -> str:
+def _suggest_setting_key(name: str) -> str:
     from difflib import get_close_matches
 
     known = [key.name for key in SETTING_KEYS]

@@ -50,7 +50,7 @@ class Workspace:
     @cached_property
     def key(self) -> str:
         """16 hex digits that name this workspace in the cache, data and runtime directories."""
-        return paths.workspace_key(str(self.root))
+        return paths.make_workspace_key(str(self.root))
 
     @property
     def cache_dir(self) -> Path:
@@ -68,7 +68,7 @@ class Workspace:
         return Path(paths.state_home(), f"engine-{self.key}.log")
 
 
-def open_root(root: Path) -> Workspace:
+def open_workspace_root(root: Path) -> Workspace:
     """Return the workspace whose `.jp` directory is in `root` itself."""
     return Workspace(root.resolve())
 
@@ -96,7 +96,7 @@ def find_workspace(start: Path | None = None) -> Workspace:
     )
 
 
-def write_export(workspace: Workspace, path: Path, text: str) -> None:
+def write_export_file(workspace: Workspace, path: Path, text: str) -> None:
     """Write a file that the user asked for; never one of JP's own files.
 
     Symbolic links are followed. A file with several hard links is replaced, so its other names
@@ -118,7 +118,7 @@ def write_export(workspace: Workspace, path: Path, text: str) -> None:
 
 
 def check_export_path(workspace: Workspace, path: Path) -> None:
-    """Raise `UsageError` for a path that `write_export` refuses."""
+    """Raise `UsageError` for a path that `write_export_file` refuses."""
     kept = [workspace.jp, Path(paths.jp_data_home())]
     real = Path(os.path.realpath(path))
     for folder in (real, *real.parents):

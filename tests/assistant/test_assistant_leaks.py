@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import Builder, asked, said
 
-from kbtui.assistant.tools import answer_call, list_offered_tools
+from kbtui.assistant.tools import answer_tool_call, list_offered_tools
 from kbtui.errors import EngineUnavailable
 from kbtui.index import Index
 from kbtui.knowledge import load_knowledge
@@ -151,7 +151,7 @@ def answers(builder: Builder) -> dict[str, Any]:
     library = Library(builder.workspace, Settings(model="off"))
     try:
         found: dict[str, Any] = {
-            f"{name} {arguments}": answer_call(name, arguments, library, format=form)
+            f"{name} {arguments}": answer_tool_call(name, arguments, library, format=form)
             for name, arguments in CALLS
             for form in (("xml", "json") if name == "knowledge_search" else ("xml",))
         }
@@ -211,8 +211,10 @@ def test_a_subject_disabled_since_the_index_was_made_is_not_served_or_counted() 
         (builder.root / ".jp/kb.toml").write_text(text.replace('"secret"', '"secret", "two"'))
         library = Library(builder.workspace, Settings(model="off"))
         question = {"query": "aardvark", "in": "subjects"}
-        reply = answer_call("knowledge_search", question, library)
-        shape = json.loads(answer_call("knowledge_search", question, library, format="json").text)
+        reply = answer_tool_call("knowledge_search", question, library)
+        shape = json.loads(
+            answer_tool_call("knowledge_search", question, library, format="json").text
+        )
         library.close()
         assert "notes/one" in reply.text
         assert "two" not in reply.text

@@ -14,7 +14,7 @@ from kbtui.assistant.tools import (
     TOOLS,
     ToolReply,
     UnknownTool,
-    answer_call,
+    answer_tool_call,
     escape_citation_headers,
     format_search_text,
 )
@@ -38,10 +38,12 @@ How to use it.
 - start
 
 Use the `learn` tool with the `subjects` argument to learn specific subjects."""
-    assert answer_call("learn", {"topic": "user guide"}, library) == ToolReply(listing)
+    assert answer_tool_call("learn", {"topic": "user guide"}, library) == ToolReply(listing)
     text = "# Getting started\n\nFeed the aardvark at dusk.\n"
-    assert answer_call("learn", {"topic": "guide", "subjects": "start"}, library) == ToolReply(text)
-    unknown = answer_call("learn", {"topic": "off"}, library)
+    assert answer_tool_call("learn", {"topic": "guide", "subjects": "start"}, library) == ToolReply(
+        text
+    )
+    unknown = answer_tool_call("learn", {"topic": "off"}, library)
     assert unknown == ToolReply(
         'Unknown topic "off".\n\nValid topics:\n\n- guide (User Guide)', is_error=True
     )
@@ -52,9 +54,9 @@ def test_learn_says_when_there_are_no_topics_because_their_file_has_a_mistake(
 ) -> None:
     (built.root / ".jp" / "kb.toml").write_text("")
     none = 'Unknown topic "guide". There are no topics.'
-    assert answer_call("learn", {"topic": "guide"}, library) == ToolReply(none, is_error=True)
+    assert answer_tool_call("learn", {"topic": "guide"}, library) == ToolReply(none, is_error=True)
     (built.root / ".jp" / "kb.toml").write_text("[[[ no TOML")
-    reply = answer_call("learn", {"topic": "guide"}, library)
+    reply = answer_tool_call("learn", {"topic": "guide"}, library)
     assert reply.is_error
     assert (
         reply.text
@@ -63,7 +65,7 @@ def test_learn_says_when_there_are_no_topics_because_their_file_has_a_mistake(
 
 
 def test_list_is_the_envelope_of_the_conversations_room(library: Library) -> None:
-    reply = answer_call("conversation_list", {"limit": 1, "sort": "created"}, library)
+    reply = answer_tool_call("conversation_list", {"limit": 1, "sort": "created"}, library)
     assert (
         without_lines(reply.text, ["<updated_at>"])
         == f"""\
@@ -89,7 +91,7 @@ def test_list_is_the_envelope_of_the_conversations_room(library: Library) -> Non
 def test_read_escapes_what_was_said(library: Library) -> None:
     arguments = {"id": f"jp-c{LIVE}", "turn": 2, "include": ["chat"]}
     assert (
-        answer_call("conversation_read", arguments, library).text
+        answer_tool_call("conversation_read", arguments, library).text
         == f"""\
 <conversation_read>
   <id>jp-c{LIVE}</id>
@@ -120,7 +122,7 @@ def test_read_escapes_what_was_said(library: Library) -> None:
 
 
 def test_json_has_the_same_names(library: Library) -> None:
-    reply = answer_call("conversation_grep", {"pattern": "SETT"}, library, format="json")
+    reply = answer_tool_call("conversation_grep", {"pattern": "SETT"}, library, format="json")
     assert json.loads(reply.text) == {
         "total": 1,
         "count": 1,
@@ -143,24 +145,24 @@ def test_json_has_the_same_names(library: Library) -> None:
 def test_the_conversation_that_asks_is_left_out_unless_asked_for(library: Library) -> None:
     assert (
         "badger"
-        in answer_call("conversation_grep", {"pattern": "badger"}, library, f"jp-c{LIVE}").text
+        in answer_tool_call("conversation_grep", {"pattern": "badger"}, library, f"jp-c{LIVE}").text
     )
     everything = {"pattern": "badger", "include_current": True}
     for arguments, expected in [({"pattern": "badger"}, False), (everything, True)]:
-        text = answer_call("conversation_grep", arguments, library, f"jp-c{LIVE}").text
+        text = answer_tool_call("conversation_grep", arguments, library, f"jp-c{LIVE}").text
         assert (f"jp-c{LIVE}<" in text) is expected
-    refused = answer_call("conversation_read", {"id": str(LIVE)}, library, f"jp-c{LIVE}")
+    refused = answer_tool_call("conversation_read", {"id": str(LIVE)}, library, f"jp-c{LIVE}")
     assert refused.is_error
     assert "include_current=true" in refused.text
     for extra, expected in [({}, False), ({"include_current": True}, True)]:
-        reply = answer_call(
+        reply = answer_tool_call(
             "knowledge_search", {"query": "badger", **extra}, library, f"jp-c{LIVE}"
         )
         assert (f"[entry jp-c{LIVE} " in reply.text) is expected
 
 
 def test_search_finds_subjects_and_live_conversations(library: Library) -> None:
-    text = answer_call("knowledge_search", {"query": "aardvark badger"}, library).text
+    text = answer_tool_call("knowledge_search", {"query": "aardvark badger"}, library).text
     refs = re.findall(r"Sources: (.*)", text)[0].split(", ")
     assert set(refs) == {
         "guide/start:1-3", "guide/basics:1-3", f"jp-c{LIVE}:1", f"jp-c{LIVE}:2", f"jp-c{LIVE + 1}:1",
@@ -171,34 +173,34 @@ def test_search_finds_subjects_and_live_conversations(library: Library) -> None:
     )
 
     only = {"query": "aardvark badger", "in": "conversations"}
-    assert "guide/" not in answer_call("knowledge_search", only, library).text
+    assert "guide/" not in answer_tool_call("knowledge_search", only, library).text
     only = {"query": "aardvark badger", "topics": ["USER GUIDE"], "limit": 1}
-    text = answer_call("knowledge_search", only, library).text
+    text = answer_tool_call("knowledge_search", only, library).text
     assert len(_SEARCH_HEADER.findall(text)) == 1
     assert "jp-c" not in text
-    assert "Old" not in answer_call("knowledge_search", {"query": "old"}, library).text
+    assert "Old" not in answer_tool_call("knowledge_search", {"query": "old"}, library).text
 
 
 def test_search_says_in_words_when_there_is_nothing_or_too_little_asked(library: Library) -> None:
-    nothing = answer_call("knowledge_search", {"query": "xyzzy\nplugh"}, library)
+    nothing = answer_tool_call("knowledge_search", {"query": "xyzzy\nplugh"}, library)
     assert nothing.text.endswith('\nNothing found for "xyzzy plugh".')
     assert not nothing.is_error
-    assert answer_call("knowledge_search", {"query": " "}, library) == ToolReply(
+    assert answer_tool_call("knowledge_search", {"query": " "}, library) == ToolReply(
         "`query` is empty", is_error=True
     )
     for topic in ("off", "nonsense"):
-        reply = answer_call("knowledge_search", {"query": "x", "topics": [topic]}, library)
+        reply = answer_tool_call("knowledge_search", {"query": "x", "topics": [topic]}, library)
         assert reply.is_error
         assert reply.text == f'Unknown topic "{topic}".\n\nValid topics:\n\n- guide (User Guide)'
 
 
 def test_a_filter_that_cannot_be_obeyed_is_an_error_in_words(library: Library) -> None:
-    reply = answer_call("knowledge_search", {"query": "aardvark topic:off"}, library)
+    reply = answer_tool_call("knowledge_search", {"query": "aardvark topic:off"}, library)
     assert reply.is_error
     assert "unknown topic 'off'" in reply.text
-    almost = answer_call("knowledge_search", {"query": "aardvark topc:guide"}, library)
+    almost = answer_tool_call("knowledge_search", {"query": "aardvark topc:guide"}, library)
     assert "Unknown filter topc:; did you mean topic:?" in almost.text.split("\n")[0]
-    narrowed = answer_call("knowledge_search", {"query": "badger title:more"}, library).text
+    narrowed = answer_tool_call("knowledge_search", {"query": "badger title:more"}, library).text
     assert narrowed.count("[entry ") == narrowed.count(f"[entry jp-c{LIVE + 1} ") > 0
 
 
@@ -206,7 +208,11 @@ def test_search_clamps_its_limit(library: Library) -> None:
     for limit, count in [(0, 1), (-5, 1), (10**9, 7)]:
         arguments = {"query": "aardvark badger", "limit": limit}
         assert (
-            len(_SEARCH_HEADER.findall(answer_call("knowledge_search", arguments, library).text))
+            len(
+                _SEARCH_HEADER.findall(
+                    answer_tool_call("knowledge_search", arguments, library).text
+                )
+            )
             == count
         )
 
@@ -295,7 +301,9 @@ def test_no_text_and_no_title_can_forge_a_citation(texts: list[str], title: str)
 
 
 def test_what_a_search_returns_is_cited_by_the_turn_that_searched(library: Library) -> None:
-    text = answer_call("knowledge_search", {"query": "badger", "in": "conversations"}, library).text
+    text = answer_tool_call(
+        "knowledge_search", {"query": "badger", "in": "conversations"}, library
+    ).text
     result = Event("tool_call_response", None, text, 1)
     call = Event(
         "tool_call_request",
@@ -320,15 +328,15 @@ def test_what_a_search_returns_is_cited_by_the_turn_that_searched(library: Libra
 
 def test_a_tool_that_does_not_exist_is_not_answered(library: Library) -> None:
     with pytest.raises(UnknownTool, match="no tool 'forget'"):
-        answer_call("forget", {}, library)
+        answer_tool_call("forget", {}, library)
 
 
 def test_a_mistake_is_answered_with_its_argument_and_no_path(library: Library) -> None:
-    reply = answer_call("conversation_grep", {"pattern": "x", "ids": ["jp-c1"]}, library)
+    reply = answer_tool_call("conversation_grep", {"pattern": "x", "ids": ["jp-c1"]}, library)
     assert reply == ToolReply(
         "`ids`: there is no conversation jp-c1 (`conversation_list` gives the ids)", is_error=True
     )
-    reply = answer_call("conversation_read", {"id": "jp-c1"}, library)
+    reply = answer_tool_call("conversation_read", {"id": "jp-c1"}, library)
     assert reply.is_error
     assert str(library.workspace.root) not in reply.text
 
@@ -341,7 +349,7 @@ def test_wrong_arguments_never_raise(name: str, data: st.DataObject) -> None:
     keys = st.sampled_from([one.name for one in TOOLS[name].parameters] + ["other"])
     arguments = data.draw(st.dictionaries(keys, values, max_size=4))
     arguments["other"] = 1  # wrong for certain, so that nothing is looked up
-    reply = answer_call(name, arguments, None)  # type: ignore[arg-type]
+    reply = answer_tool_call(name, arguments, None)  # type: ignore[arg-type]
     assert reply.is_error
     assert 'unknown argument "other"' in reply.text
 
@@ -353,7 +361,7 @@ def test_what_fails_inside_is_an_error_without_a_trace(
         raise RuntimeError("/secret/path")
 
     monkeypatch.setattr(library, "load_knowledge", broken)
-    assert answer_call("learn", {"topic": "guide"}, library) == ToolReply(
+    assert answer_tool_call("learn", {"topic": "guide"}, library) == ToolReply(
         "kbtui failed: RuntimeError", is_error=True
     )
     assert "/secret/path" in capfd.readouterr().err
@@ -363,7 +371,7 @@ def test_an_answer_can_always_be_encoded(built: Builder, library: Library) -> No
     events = built.root / ".jp" / "conversations" / str(LIVE) / "events.json"
     events.write_text(events.read_text().replace("In its sett.", "In its \\ud800sett."))
     for form in ("xml", "json"):
-        reply = answer_call("conversation_read", {"id": str(LIVE)}, library, format=form)  # type: ignore[arg-type]
+        reply = answer_tool_call("conversation_read", {"id": str(LIVE)}, library, format=form)  # type: ignore[arg-type]
         assert "In its \ufffdsett." in reply.text
         reply.text.encode("utf-8")
     # Errors repeat the request.
@@ -372,13 +380,14 @@ def test_an_answer_can_always_be_encoded(built: Builder, library: Library) -> No
         ("learn", {"topic": "guide", "\udfff": 1}),
         ("knowledge_search", {"query": "xyzzy \udc80"}),
     ]:
-        assert "\ufffd" in answer_call(name, arguments, library).text
+        assert "\ufffd" in answer_tool_call(name, arguments, library).text
 
 
 def test_secrets_are_masked_only_where_asked_for(built: Builder, library: Library) -> None:
     built.subject("guide/keys.md", "API_KEY=9f86d081884c7d65\n")
     arguments = {"topic": "guide", "subjects": "keys"}
-    assert answer_call("learn", arguments, library).text == "API_KEY=9f86d081884c7d65\n"
+    assert answer_tool_call("learn", arguments, library).text == "API_KEY=9f86d081884c7d65\n"
     assert (
-        answer_call("learn", arguments, library, masked=True).text == "API_KEY=[masked: secret]\n"
+        answer_tool_call("learn", arguments, library, masked=True).text
+        == "API_KEY=[masked: secret]\n"
     )

@@ -7,7 +7,7 @@ import pytest
 from assistant_support import LIVE
 from support import Builder, asked, said
 
-from kbtui.assistant.tools import ANSWER_LIMIT, answer_call
+from kbtui.assistant.tools import ANSWER_LIMIT, answer_tool_call
 from kbtui.cli.main import main
 from kbtui.library import Library
 
@@ -48,15 +48,17 @@ def test_an_answer_has_an_end_and_says_how_to_go_on(
     big: Builder, library: Library, name: str, arguments: dict[str, Any], how: str
 ) -> None:
     for masked in (False, True):
-        reply = answer_call(name, arguments, library, masked=masked)
+        reply = answer_tool_call(name, arguments, library, masked=masked)
         assert len(reply.text) <= ANSWER_LIMIT
         assert re.search(how, reply.text), reply.text[-500:]
         assert "kbtui conversation" not in reply.text
 
 
 def test_a_search_gives_the_best_passages_that_fit(big: Builder, library: Library) -> None:
-    few = answer_call("knowledge_search", {"query": "ermine stoat", "limit": 5}, library).text
-    many = answer_call("knowledge_search", {"query": "ermine stoat", "limit": 100}, library).text
+    few = answer_tool_call("knowledge_search", {"query": "ermine stoat", "limit": 5}, library).text
+    many = answer_tool_call(
+        "knowledge_search", {"query": "ermine stoat", "limit": 100}, library
+    ).text
     assert len(many) <= ANSWER_LIMIT
     assert many.count("\n[entry ") > 20
     assert few.split("\n[entry ")[1:3] == many.split("\n[entry ")[1:3]
@@ -70,7 +72,7 @@ def test_a_list_is_complete_page_by_page(big: Builder, library: Library) -> None
     found: list[str] = []
     arguments = {"limit": 1_000}
     for _ in range(40):
-        text = answer_call("conversation_list", arguments, library).text
+        text = answer_tool_call("conversation_list", arguments, library).text
         assert len(text) <= ANSWER_LIMIT
         found += re.findall(r"<id>(jp-c\d+)</id>", text)
         offset = re.search(r"use offset=(\d+)", text)
@@ -84,7 +86,7 @@ def test_grep_goes_on_with_the_conversations_that_it_names(big: Builder, library
     arguments: dict[str, Any] = {"pattern": "ermine", "limit": 10**6, "scopes": ["user"]}
     seen: set[str] = set()
     for _ in range(40):
-        text = answer_call("conversation_grep", arguments, library).text
+        text = answer_tool_call("conversation_grep", arguments, library).text
         seen |= set(re.findall(r"<id>(jp-c\d+)</id>", text))
         named = re.findall(r'"(jp-c\d+)"', text.partition("</hint>")[0])
         if not named:
@@ -104,7 +106,7 @@ def test_a_person_has_no_limit(big: Builder, capfd: pytest.CaptureFixture[str]) 
 def test_the_refusal_names_the_size_that_the_answer_would_have(
     big: Builder, library: Library, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    refused = answer_call("conversation_read", {"id": f"jp-c{LIVE + 30}"}, library)
+    refused = answer_tool_call("conversation_read", {"id": f"jp-c{LIVE + 30}"}, library)
     assert refused.is_error
     named = re.search(r"would have ([\d,]+) characters; the limit is 60,000", refused.text)
     assert named
@@ -117,12 +119,12 @@ def test_the_refusal_names_the_size_that_the_answer_would_have(
 
 
 def test_what_a_source_names_can_be_learned(built: Builder, library: Library) -> None:
-    found = answer_call("knowledge_search", {"query": "aardvark dusk"}, library).text
+    found = answer_tool_call("knowledge_search", {"query": "aardvark dusk"}, library).text
     source = re.findall(r"Sources: ([^,\n]+)", found)[0]
     assert source == "guide/start:1-3"
-    learned = answer_call("learn", {"topic": source}, library)
+    learned = answer_tool_call("learn", {"topic": source}, library)
     assert learned.text == "# Getting started\n\nFeed the aardvark at dusk.\n"
-    assert answer_call("learn", {"topic": "guide", "subjects": "start:3"}, library).text == (
+    assert answer_tool_call("learn", {"topic": "guide", "subjects": "start:3"}, library).text == (
         "Feed the aardvark at dusk.\n"
     )
 
@@ -136,39 +138,41 @@ def test_the_same_lines_come_on_the_command_line(
 
 
 def test_scope_all_is_accepted_and_is_the_default(built: Builder, library: Library) -> None:
-    everywhere = answer_call("conversation_grep", {"pattern": "badger"}, library)
-    named = answer_call("conversation_grep", {"pattern": "badger", "scopes": ["all"]}, library)
+    everywhere = answer_tool_call("conversation_grep", {"pattern": "badger"}, library)
+    named = answer_tool_call("conversation_grep", {"pattern": "badger", "scopes": ["all"]}, library)
     assert named == everywhere
     assert not named.is_error
 
 
 @pytest.mark.parametrize("other", [{"turn": 1}, {"last": 1}])
 def test_two_turns_at_once_are_refused(library: Library, other: dict[str, int]) -> None:
-    reply = answer_call("conversation_read", {"id": f"jp-c{LIVE}:2", **other}, library)
+    reply = answer_tool_call("conversation_read", {"id": f"jp-c{LIVE}:2", **other}, library)
     assert reply.is_error
     assert "the id already names turn 2" in reply.text
-    same = answer_call("conversation_read", {"id": f"jp-c{LIVE}:2", "turn": 2}, library)
+    same = answer_tool_call("conversation_read", {"id": f"jp-c{LIVE}:2", "turn": 2}, library)
     assert not same.is_error
 
 
 def test_a_wrong_type_is_answered_with_the_types_that_there_are(
     built: Builder, library: Library, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    reply = answer_call("knowledge_search", {"query": "badger", "types": ["subject"]}, library)
+    reply = answer_tool_call("knowledge_search", {"query": "badger", "types": ["subject"]}, library)
     assert reply.is_error
     assert "unknown type 'subject'" in reply.text
     assert "note" in reply.text
     assert "conversation" in reply.text
-    right = answer_call("knowledge_search", {"query": "badger", "types": ["conversation"]}, library)
+    right = answer_tool_call(
+        "knowledge_search", {"query": "badger", "types": ["conversation"]}, library
+    )
     assert not right.is_error
     one = {"query": "badger", "types": ["conversation", "recipe"]}
-    assert answer_call("knowledge_search", one, library).text == right.text, "types are open"
+    assert answer_tool_call("knowledge_search", one, library).text == right.text, "types are open"
     assert main(["-w", str(built.root), "search", "badger", "--type", "subject"]) == 2
     assert "unknown type 'subject'" in capfd.readouterr().err
 
 
 def test_a_hint_for_an_assistant_names_the_tool(library: Library) -> None:
-    reply = answer_call("conversation_read", {"id": "jp-c1"}, library)
+    reply = answer_tool_call("conversation_read", {"id": "jp-c1"}, library)
     assert reply.is_error
     assert "`conversation_list` gives the ids" in reply.text
     assert "kbtui" not in reply.text

@@ -11,7 +11,7 @@ from assistant_support import LIVE
 from support import Builder, tree_hash
 
 from kbtui.assistant.jp_local_tool import answer_jp_call
-from kbtui.assistant.tools import answer_call
+from kbtui.assistant.tools import answer_tool_call
 from kbtui.library import Library
 
 
@@ -36,7 +36,7 @@ def test_a_call_succeeds_with_the_text_that_every_face_gives(
     assert ended.stderr == ""
     assert json.loads(ended.stdout) == {
         "type": "success",
-        "content": answer_call("learn", {"topic": "guide"}, library).text,
+        "content": answer_tool_call("learn", {"topic": "guide"}, library).text,
     }
 
 

@@ -9,9 +9,9 @@ from assistant_support import CERTIFICATE, HEX, KEYS, MIXED, PHRASE, PRIVATE_KEY
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbtui.assistant.tools import should_mask
+from kbtui.assistant.tools import should_mask_secrets
 from kbtui.errors import ConfigError
-from kbtui.secrets import find_secrets, mask, mask_excerpt, mask_part, mask_values
+from kbtui.secrets import find_secrets, mask, mask_excerpt, mask_json_values, mask_text_part
 from kbtui.workspace import Settings
 
 
@@ -158,12 +158,12 @@ def test_a_long_hostile_text_is_masked_in_no_time(text: str) -> None:
 
 
 def test_the_setting_says_on_which_face() -> None:
-    assert should_mask(Settings(), "mcp")
-    assert not should_mask(Settings(), "jp")
-    assert should_mask(Settings(mask_secrets="always"), "jp")
-    assert not should_mask(Settings(mask_secrets="never"), "mcp")
+    assert should_mask_secrets(Settings(), "mcp")
+    assert not should_mask_secrets(Settings(), "jp")
+    assert should_mask_secrets(Settings(mask_secrets="always"), "jp")
+    assert not should_mask_secrets(Settings(mask_secrets="never"), "mcp")
     with pytest.raises(ConfigError, match="mask_secrets must be one of"):
-        should_mask(Settings(mask_secrets="sometimes"), "mcp")
+        should_mask_secrets(Settings(mask_secrets="sometimes"), "mcp")
 
 
 @pytest.mark.parametrize(("secret", "what"), KEYS)
@@ -196,7 +196,7 @@ def test_a_secret_within_json_at_any_depth_is_masked(
     value: Any = f"{before}\n{secret}\n{after}"
     for level in range(depth):
         value = {"rows": [value]} if level % 2 else json.dumps({"text": value})
-    for text in (json.dumps(mask_values(value)), mask(json.dumps(value))):
+    for text in (json.dumps(mask_json_values(value)), mask(json.dumps(value))):
         assert secret not in text
         assert secret[-30:] not in text
         for line in secret.splitlines()[1:-1]:
@@ -205,18 +205,22 @@ def test_a_secret_within_json_at_any_depth_is_masked(
 
 def test_values_are_masked_before_anything_escapes_them() -> None:
     odd = 'q7Rz"41k<P_&8Wm2T'
-    assert mask_values({"password": odd, "rows": [{"api_key": odd}], "n": 1, "x": None}) == {
+    assert mask_json_values({"password": odd, "rows": [{"api_key": odd}], "n": 1, "x": None}) == {
         "password": "[masked: secret]",
         "rows": [{"api_key": "[masked: secret]"}],
         "n": 1,
         "x": None,
     }
-    assert mask_values(["login", "--token", RANDOM]) == ["login", "--token", "[masked: secret]"]
-    assert mask_values({"tokens": 12, "token": "string", "passed": "true"}) == {
+    assert mask_json_values(["login", "--token", RANDOM]) == [
+        "login",
+        "--token",
+        "[masked: secret]",
+    ]
+    assert mask_json_values({"tokens": 12, "token": "string", "passed": "true"}) == {
         "tokens": 12, "token": "string", "passed": "true",
     }  # fmt: skip
     kept = {"text": "plain words", "rows": ["a", {"b": "c"}]}
-    assert mask_values(kept) == kept
+    assert mask_json_values(kept) == kept
 
 
 def test_each_part_of_a_private_key_is_masked_by_the_whole() -> None:
@@ -224,10 +228,10 @@ def test_each_part_of_a_private_key_is_masked_by_the_whole() -> None:
     found = find_secrets(text)
     assert [one.what for one in found] == ["private key"]
     for start in range(0, len(text), 37):
-        part = mask_part(text, start, start + 200, found)
+        part = mask_text_part(text, start, start + 200, found)
         assert MIXED[:20] not in part
-    assert mask_part(text, 0, 7, found) == "before\n"
-    assert mask_part(text, len(text) - 6, len(text), found) == "after\n"
+    assert mask_text_part(text, 0, 7, found) == "before\n"
+    assert mask_text_part(text, len(text) - 6, len(text), found) == "after\n"
 
 
 def test_a_passage_from_the_middle_of_a_private_key_is_masked() -> None:
@@ -274,7 +278,7 @@ data:
     assert masked.count("ConfigMap") == 2
     value = {"kind": "Secret", "data": {"a": "b"}, "metadata": {"name": "x"}}
     expected = {**value, "data": {"a": "[masked: Kubernetes secret]"}}
-    assert mask_values(value) == expected
+    assert mask_json_values(value) == expected
     for indent in (None, 2):
         assert '"a": "b"' not in mask(json.dumps(value, indent=indent))
     assert mask("kubeadm join --token abcdef.0123456789abcdef x") == (
@@ -296,4 +300,4 @@ def test_the_phrase_of_a_wallet_is_masked(between: str) -> None:
     assert "winner" not in mask(numbered)
     few = " ".join(PHRASE.split()[:11])
     assert mask(few) == few
-    assert mask_values(PHRASE.split()) == ["[masked: mnemonic]"]
+    assert mask_json_values(PHRASE.split()) == ["[masked: mnemonic]"]

@@ -26,11 +26,11 @@ from support import Builder, end_engine, tree_hash
 
 from kbtui.assistant import mcp_server as server
 from kbtui.assistant.jp_local_tool import answer_jp_call
-from kbtui.assistant.tools import TOOLS, answer_call, list_offered_tools
+from kbtui.assistant.tools import TOOLS, answer_tool_call, list_offered_tools
 from kbtui.engine.find_or_start import get_socket_path
 from kbtui.knowledge import load_knowledge
 from kbtui.library import Library
-from kbtui.workspace import open_root
+from kbtui.workspace import open_workspace_root
 
 COMMAND = [sys.executable, "-m", "kbtui.cli.main", "mcp", "-w"]
 
@@ -119,7 +119,11 @@ async def test_each_tool_answers_with_the_bytes_that_jp_gets(
             context = json.dumps({"action": "run", "root": str(built.root)})
             local = answer_jp_call(context, json.dumps({"name": name, "arguments": arguments}))
             assert not result.is_error
-            assert text_of(result) == local["content"] == answer_call(name, arguments, library).text
+            assert (
+                text_of(result)
+                == local["content"]
+                == answer_tool_call(name, arguments, library).text
+            )
     assert tree_hash(built.root) == before
 
 
@@ -292,7 +296,10 @@ def test_a_text_that_was_cut_in_the_middle_of_a_character_is_answered(wire: Wire
     wire.greet()
     wire.call(1, "learn", {"topic": "whole \U0001f9a6, half \ud83e"})
     wire.send({"id": 2, "method": "ping"})
-    answers = {answer_call["id"]: answer_call for answer_call in (wire.receive(), wire.receive())}
+    answers = {
+        answer_tool_call["id"]: answer_tool_call
+        for answer_tool_call in (wire.receive(), wire.receive())
+    }
     [content] = answers[1]["result"]["content"]
     assert 'Unknown topic "whole \U0001f9a6, half \ufffd"' in content["text"]
     wire.send('{"half": "\\ud83e"')
@@ -305,7 +312,7 @@ def test_a_text_that_was_cut_in_the_middle_of_a_character_is_answered(wire: Wire
 NOISY = """
     import os, subprocess, sys
     import kbtui.assistant.mcp_server as server
-    quiet = server.answer_call
+    quiet = server.answer_tool_call
 
     def noisy(*words, **more):
         print("stray print")
@@ -313,7 +320,7 @@ NOISY = """
         subprocess.run(["echo", "stray child"])
         return quiet(*words, **more)
 
-    server.answer_call = noisy
+    server.answer_tool_call = noisy
     from kbtui.cli.main import main
     sys.exit(main(["mcp", "-w", sys.argv[1]]))
 """
@@ -480,7 +487,7 @@ def test_the_demo_can_be_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         assert wire.end_of_input() == 0
     finally:
         stop(wire)
-    assert open_root(root).id is not None
+    assert open_workspace_root(root).id is not None
 
 
 def test_a_client_is_told_when_the_list_of_tools_changes(wire: Wire, built: Builder) -> None:

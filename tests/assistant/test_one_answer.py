@@ -9,7 +9,7 @@ from assistant_support import LIVE
 from support import Builder
 
 from kbtui.assistant.jp_local_tool import answer_jp_call
-from kbtui.assistant.tools import answer_call
+from kbtui.assistant.tools import answer_tool_call
 from kbtui.cli.main import main
 from kbtui.library import Library
 
@@ -50,7 +50,7 @@ def test_command_and_tool_say_the_same(
     root = str(library.workspace.root)
     main(["-w", root, *words])
     printed = capfdbinary.readouterr().out.decode()
-    reply = answer_call(name, arguments, library)
+    reply = answer_tool_call(name, arguments, library)
     assert printed.rstrip("\n") == reply.text.rstrip("\n")
     context = json.dumps({"action": "run", "root": root})
     local = answer_jp_call(context, json.dumps({"name": name, "arguments": arguments}))
@@ -73,7 +73,7 @@ def test_learn_says_the_same_when_the_topics_have_mistakes(
     main(["-w", str(built.root), "learn", *words])
     printed = capfdbinary.readouterr().out.decode()
     arguments = {"topic": words[0], "subjects": words[1:]}
-    reply = answer_call("learn", arguments, library)
+    reply = answer_tool_call("learn", arguments, library)
     context = json.dumps({"action": "run", "root": str(built.root)})
     local = answer_jp_call(context, json.dumps({"name": "learn", "arguments": arguments}))
     assert printed == reply.text == local.get("content", local.get("message"))
@@ -84,8 +84,10 @@ def test_search_ranks_the_same_for_people_and_for_assistants(
 ) -> None:
     main(["-w", str(built.root), "search", "aardvark", "badger", "--json"])
     printed = json.loads(capfd.readouterr().out)
-    found = answer_call("knowledge_search", {"query": "aardvark badger"}, library, format="json")
+    found = answer_tool_call(
+        "knowledge_search", {"query": "aardvark badger"}, library, format="json"
+    )
     assert json.loads(found.text)["hits"] == printed["hits"]
-    text = answer_call("knowledge_search", {"query": "aardvark badger"}, library).text
+    text = answer_tool_call("knowledge_search", {"query": "aardvark badger"}, library).text
     refs = re.findall(r"Sources: (.*)", text)[0].split(", ")
     assert refs == [hit["ref"] for hit in printed["hits"]]

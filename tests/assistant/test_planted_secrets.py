@@ -10,7 +10,7 @@ import pytest
 from assistant_support import KEYS, PHRASE, PRIVATE_KEY, RANDOM
 from support import FIRST_ID, Builder, asked, called, encoded, kill_engine, said, write_json
 
-from kbtui.assistant.tools import TOOLS, answer_call, list_offered_tools
+from kbtui.assistant.tools import TOOLS, answer_tool_call, list_offered_tools
 from kbtui.library import Library
 from kbtui.workspace import load_settings
 
@@ -141,7 +141,7 @@ def test_no_tool_gives_a_secret_from_any_field(planted: Builder) -> None:
     try:
         seen = set()
         for name, arguments in asking():
-            reply = answer_call(name, arguments, library, masked=True)
+            reply = answer_tool_call(name, arguments, library, masked=True)
             # Answers repeat the request.
             asked_for = json.dumps(arguments)
             found = [core for core in CORES if core in reply.text and core not in asked_for]
@@ -164,7 +164,7 @@ def test_a_secret_cannot_be_guessed_letter_by_letter(planted: Builder) -> None:
         for secret in (SECRETS[0], RANDOM, PRIVATE_KEY.splitlines()[3]):
             for length in (8, len(secret)):
                 arguments = {"pattern": secret[:length], "ignore_case": False}
-                reply = answer_call("conversation_grep", arguments, library, masked=True).text
+                reply = answer_tool_call("conversation_grep", arguments, library, masked=True).text
                 assert "<total>0</total>" in reply, (secret[:length], reply[:500])
     finally:
         library.close()

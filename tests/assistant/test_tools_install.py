@@ -344,7 +344,7 @@ def test_what_fails_half_way_is_undone(
     changes = install.plan_install(built.workspace, load_knowledge(built.workspace))
     assert sum(change.action in ("write", "update") for change in changes) == 2
     with pytest.raises(WorkspaceError, match="no space left on device; nothing was changed"):
-        install.apply_changes(built.workspace, changes)
+        install.apply_file_changes(built.workspace, changes)
     assert tree(built.root) == before
 
 
@@ -364,7 +364,7 @@ def test_a_failure_while_putting_files_in_place_is_undone_too(
 
     monkeypatch.setattr(os, "link", failing)
     with pytest.raises(WorkspaceError, match="input/output error; nothing was changed"):
-        install.apply_changes(built.workspace, changes)
+        install.apply_file_changes(built.workspace, changes)
     assert tree(built.root) == before
 
 
@@ -374,7 +374,7 @@ def test_a_file_that_appears_after_the_plan_is_kept(built: Builder) -> None:
     theirs.parent.mkdir(parents=True)
     theirs.write_text("# quick\n")
     with pytest.raises(WorkspaceError, match="file exists; nothing was changed"):
-        install.apply_changes(built.workspace, changes)
+        install.apply_file_changes(built.workspace, changes)
     assert theirs.read_text() == "# quick\n"
     assert not (built.root / FOLDER).exists()
 
@@ -386,7 +386,7 @@ def test_a_file_that_changes_after_the_plan_is_kept(built: Builder) -> None:
     edited.write_text(edited.read_text() + "# mine\n")
     before = tree(built.root)
     with pytest.raises(WorkspaceError, match="changed meanwhile"):
-        install.apply_changes(built.workspace, changes)
+        install.apply_file_changes(built.workspace, changes)
     assert tree(built.root) == before
 
 

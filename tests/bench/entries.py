@@ -24,11 +24,11 @@ def entries(base: Path, times: int) -> Iterator[Row]:
     from kbtui.index.entry_query import EntryFilter, describe_chunks, list_entries
     from kbtui.userdata import UserData
     from kbtui.userdata.insights import collect_insights
-    from kbtui.workspace import Settings, open_root
+    from kbtui.workspace import Settings, open_workspace_root
 
     root = base / "ws"
     workspaces.subjects(root, ENTRIES, 100, words=40)
-    workspace = open_root(root)
+    workspace = open_workspace_root(root)
     with closing(Index(workspace, Settings(model="off"))) as index:
         index.refresh()
         folder = index.folder
@@ -150,14 +150,14 @@ def screen(root: Path, times: int) -> Iterator[Row]:
     from kbtui.library import Library
     from kbtui.tui.app import KbtuiApp
     from kbtui.tui.entries.screen import EntriesScreen
-    from kbtui.workspace import Settings, open_root
+    from kbtui.workspace import Settings, open_workspace_root
 
     class Alone(Library):
         def connect_engine(self, *, start: bool = True) -> Any:
             raise EngineUnavailable("not in this measurement")
 
     async def moving() -> tuple[list[float], list[float], float, float]:
-        app = KbtuiApp(Alone(open_root(root), Settings(model="off")))
+        app = KbtuiApp(Alone(open_workspace_root(root), Settings(model="off")))
         app.animation_level = "none"
         async with app.run_test(size=(120, 40)) as pilot:
             page = EntriesScreen(app.library, app.clock)

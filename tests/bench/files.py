@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from kbtui.index import Index
 from kbtui.knowledge import load_knowledge
-from kbtui.workspace import Settings, open_root
+from kbtui.workspace import Settings, open_workspace_root
 from tests.bench import workspaces
 from tests.bench.measure import Row, side_by_side, timed
 
@@ -16,10 +16,10 @@ from tests.bench.measure import Row, side_by_side, timed
 def resolve(base: Path, times: int) -> Iterator[Row]:
     """`**` over 20,000 subjects in 2,000 directories against a bare walk."""
     workspaces.subjects(base, 20_000, 2_000, words=5)
-    workspace = open_root(base)
+    workspace = open_workspace_root(base)
 
     def ours() -> None:
-        found = load_knowledge(workspace).slugs("bulk", ["**"])
+        found = load_knowledge(workspace).list_slugs("bulk", ["**"])
         assert len(found) == 20_000
 
     ours_, walk = side_by_side(ours, lambda: bare_walk(base / "docs"), times)
@@ -44,7 +44,7 @@ def refresh(base: Path, times: int) -> Iterator[Row]:
     """Nothing changed in 5,000 subjects and 1,000 conversations; and the first index of them."""
     workspaces.subjects(base, 5_000, 500)
     workspaces.conversations(base, 1000, 50)
-    index = Index(open_root(base), Settings(model="off"))
+    index = Index(open_workspace_root(base), Settings(model="off"))
     index.refresh()
     ours, walk = side_by_side(
         index.refresh, lambda: (bare_walk(base / "docs"), bare_walk(base / ".jp")), times
@@ -81,7 +81,7 @@ def _first(base: Path, folder: Path) -> tuple[_Spent, _Spent]:
     an index each."""
     from kbtui.index.keyword_index import KeywordIndexWriter
 
-    index = Index(open_root(base), Settings(model="off"), cache_dir=folder / "ours")
+    index = Index(open_workspace_root(base), Settings(model="off"), cache_dir=folder / "ours")
     ours = _spent(index.refresh)
     held = [
         (entry, index.catalog.list_chunks(entry.id)) for entry in index.catalog.iterate_entries()

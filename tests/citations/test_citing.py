@@ -50,7 +50,7 @@ class Knowledge:
             hidden=name.startswith("."),
         )
 
-    def subjects(self, topic: str) -> list[Subject]:
+    def list_subjects(self, topic: str) -> list[Subject]:
         self.reads += 1
         return self._subjects[topic]
 

@@ -12,10 +12,10 @@ from kbtui.errors import ConfigError
 from kbtui.workspace.settings import (
     SETTING_KEYS,
     Settings,
-    format_example,
+    format_example_settings,
     format_toml_value,
+    get_settings_path,
     load_settings,
-    settings_path,
 )
 
 GUIDE = Path(__file__).parents[2] / "docs/guide/configuration.md"
@@ -23,8 +23,8 @@ GUIDE = Path(__file__).parents[2] / "docs/guide/configuration.md"
 
 @pytest.fixture
 def file() -> Path:
-    settings_path().parent.mkdir(parents=True, exist_ok=True)
-    return settings_path()
+    get_settings_path().parent.mkdir(parents=True, exist_ok=True)
+    return get_settings_path()
 
 
 def test_the_example_uncommented_gives_the_defaults(
@@ -32,11 +32,13 @@ def test_the_example_uncommented_gives_the_defaults(
 ) -> None:
     monkeypatch.delenv("KBTUI_ENGINE_IDLE")
     names = "|".join(key.name for key in SETTING_KEYS)
-    lines = re.sub(rf"^# (?=(?:{names}) = |\[keys\]$)", "", format_example(), flags=re.MULTILINE)
+    lines = re.sub(
+        rf"^# (?=(?:{names}) = |\[keys\]$)", "", format_example_settings(), flags=re.MULTILINE
+    )
     assert set(tomllib.loads(lines)) == {key.name for key in SETTING_KEYS}
     file.write_text(lines)
     assert load_settings() == Settings()
-    file.write_text(format_example())
+    file.write_text(format_example_settings())
     assert load_settings() == Settings()
 
 

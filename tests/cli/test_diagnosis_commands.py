@@ -18,7 +18,7 @@ from support import Builder, asked
 from kbtui.cli.diagnostics import LogRedactor
 from kbtui.cli.main import COMMANDS, main
 from kbtui.engine.lifecycle import write_log_record
-from kbtui.workspace.settings import SETTING_KEYS, settings_path
+from kbtui.workspace.settings import SETTING_KEYS, get_settings_path
 
 GUIDE = Path(__file__).parents[2] / "docs/guide"
 SECRET = "Kündigung-Meier"
@@ -66,10 +66,10 @@ def test_a_sound_workspace_has_nothing_wrong(
 def test_the_doctor_works_where_settings_are_broken(
     built: Builder, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    settings_path().parent.mkdir(parents=True, exist_ok=True)
-    settings_path().write_text("modle = 1\n")
+    get_settings_path().parent.mkdir(parents=True, exist_ok=True)
+    get_settings_path().write_text("modle = 1\n")
     told = found(capsys)
-    assert f"{settings_path()}:1: unknown key 'modle'" in told["settings", "wrong"]
+    assert f"{get_settings_path()}:1: unknown key 'modle'" in told["settings", "wrong"]
     assert "did you mean 'model'?" in told["settings", "wrong"]
     assert ("knowledge", "ok") in told
 
@@ -186,7 +186,7 @@ def test_paths_says_what_is_there_and_where_it_looked(
 ) -> None:
     assert main(["paths"]) == 0
     text = capsys.readouterr().out
-    assert f"{settings_path()}  (does not exist)" in text
+    assert f"{get_settings_path()}  (does not exist)" in text
     assert re.search(rf"^workspace +{re.escape(str(built.root))}$", text, re.MULTILINE)
     assert main(["paths", "--looked"]) == 0
     looked = capsys.readouterr().out.splitlines()

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from support import Builder, asked, called, said, write_json
 
 from kbtui.conversations.formats.jp import loader
-from kbtui.conversations.formats.jp.loader import load_part
-from kbtui.conversations.models import ConversationInfo, Event, Turn, TurnMark
+from kbtui.conversations.formats.jp.loader import load_conversation_part
+from kbtui.conversations.models import ConversationInfo, Event, Turn, TurnResumePoint
 from kbtui.conversations.repository import find_conversation, load_conversation
 
 ONE = {"timestamp": "2026-01-01 00:00:00.0"}
@@ -44,12 +44,15 @@ def bare(turns: list[Turn]) -> list[Any]:
 
 
 def in_parts(
-    info: ConversationInfo, mark: TurnMark | None, most: int, earlier: list[Any] | None = None
-) -> tuple[list[Any], TurnMark | None]:
+    info: ConversationInfo,
+    mark: TurnResumePoint | None,
+    most: int,
+    earlier: list[Any] | None = None,
+) -> tuple[list[Any], TurnResumePoint | None]:
     """Return `earlier` with the turns from the mark on, read part by part, and the last mark."""
     found = (earlier or [])[: mark.turns if mark else 0]
     while True:
-        part = load_part(info, mark, most)
+        part = load_conversation_part(info, mark, most)
         if part is None:
             return bare(load_conversation(info).turns), None
         if part.start is None:
@@ -82,7 +85,7 @@ def test_parts_make_up_the_whole(
     whole = bare(load_conversation(info).turns)
     turns, mark = in_parts(info, None, most)
     assert turns == whole
-    end = load_part(info, mark, 1 << 20)
+    end = load_conversation_part(info, mark, 1 << 20)
     assert not end or end.conversation.problems[:1] == load_conversation(info).problems[:1]
     info = write(builder, first + more)
     assert in_parts(info, mark, most, turns)[0] == bare(load_conversation(info).turns)
@@ -94,7 +97,7 @@ def test_what_was_appended_is_read_and_nothing_before_the_last_turn(workspace_ro
     mark = in_parts(write(builder, turn * 50), None, 1000)[1]
     assert mark is not None
     assert mark.turns == 49
-    part = load_part(write(builder, turn * 52), mark, 10_000)
+    part = load_conversation_part(write(builder, turn * 52), mark, 10_000)
     assert part is not None
     assert [turn.number for turn in part.conversation.turns] == [50, 51, 52]
 
@@ -104,7 +107,7 @@ def test_a_change_before_the_mark_means_the_beginning(workspace_root: Path) -> N
     turn = [{"type": "turn_start"}, asked("why"), said("because")]
     mark = in_parts(write(builder, turn * 9), None, 1000)[1]
     other = [{"type": "turn_start"}, asked("who"), said("because")]
-    part = load_part(write(builder, other + turn * 9), mark, 100_000)
+    part = load_conversation_part(write(builder, other + turn * 9), mark, 100_000)
     assert part is not None
     assert part.start is None
     assert len(part.conversation.turns) == 10
@@ -118,7 +121,7 @@ def test_an_answer_to_a_call_of_an_earlier_part_means_the_whole(workspace_root: 
     mark = in_parts(write(builder, first), None, 100_000)[1]
     assert mark is not None
     assert mark.waiting == ("a",)
-    assert load_part(write(builder, [*first, answer]), mark, 100_000) is None
+    assert load_conversation_part(write(builder, [*first, answer]), mark, 100_000) is None
 
 
 @pytest.mark.parametrize("how", ["compact", "damaged", "cut", "empty", "missing"])
@@ -141,7 +144,9 @@ def test_what_jp_would_not_write_so_is_left_to_be_read_whole(
         path.unlink()
     else:
         path.write_text(broken[how])
-    assert load_part(find_conversation(builder.workspace, info.id), None, 100_000) is None
+    assert (
+        load_conversation_part(find_conversation(builder.workspace, info.id), None, 100_000) is None
+    )
 
 
 def test_a_mark_survives_as_json(workspace_root: Path) -> None:
@@ -149,5 +154,5 @@ def test_a_mark_survives_as_json(workspace_root: Path) -> None:
     turn = [{"type": "turn_start"}, asked("why"), {"type": "tool_call_request"}]
     mark = in_parts(write(builder, turn * 3), None, 1000)[1]
     assert mark is not None
-    kept = TurnMark(*json.loads(json.dumps(astuple(mark))))
-    assert load_part(write(builder, turn * 4), kept, 1000) is not None
+    kept = TurnResumePoint(*json.loads(json.dumps(astuple(mark))))
+    assert load_conversation_part(write(builder, turn * 4), kept, 1000) is not None

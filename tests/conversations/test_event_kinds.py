@@ -21,9 +21,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from kbtui.conversations.repository import find_conversation, load_conversation
 from kbtui.tui.reader.conversation_document import build_conversation_document as conversation_document
-from kbtui.workspace import open_root
+from kbtui.workspace import open_workspace_root
 
-conversation = load_conversation(find_conversation(open_root(Path(sys.argv[1])), sys.argv[2]))
+conversation = load_conversation(find_conversation(open_workspace_root(Path(sys.argv[1])), sys.argv[2]))
 assert not conversation.problems, conversation.problems
 document = conversation_document(conversation, datetime.now(UTC))
 print("\\n".join(block.search_text() for block in document.blocks))
@@ -34,9 +34,9 @@ from pathlib import Path
 from kbtui.index import Index, IndexReader
 from kbtui.search.models import SearchRequest
 from kbtui.search.pipeline import search_index as answer
-from kbtui.workspace import Settings, open_root
+from kbtui.workspace import Settings, open_workspace_root
 
-workspace = open_root(Path(sys.argv[1]))
+workspace = open_workspace_root(Path(sys.argv[1]))
 index = Index(workspace, Settings())
 index.refresh()
 index.close()

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from jp_files import ID, Stream, dump, standard, url_safe, workspace_at, write
 from support import grep_answer
 
-from kbtui.conversations.event_kinds import get_role
+from kbtui.conversations.event_kinds import get_event_role
 from kbtui.conversations.formats.base import DecodedTurns
 from kbtui.conversations.formats.jp import decode_turns
 from kbtui.conversations.formats.jp.event_parser import EventParser
-from kbtui.conversations.formats.jp.json_reader import read_array
+from kbtui.conversations.formats.jp.json_reader import parse_array_batches
 from kbtui.conversations.grep import (
     SCOPES,
     GrepQuery,
@@ -73,14 +73,14 @@ def search_every_line(data: bytes, query: GrepQuery) -> list[tuple[str, int, str
     """Return every matching line, by decoding all events and testing each line alone."""
     needle = LinePattern(query.pattern, query.ignore_case)
     builder = EventParser()
-    for batch in read_array(data, []):
+    for batch in parse_array_batches(data, []):
         builder.add_elements(batch)
     builder.finish()
     return [
-        (get_role(event.kind), turn.number, line.removesuffix("\r"))
+        (get_event_role(event.kind), turn.number, line.removesuffix("\r"))
         for turn in builder.turns
         for event in turn.events
-        if get_role(event.kind) in query.scopes
+        if get_event_role(event.kind) in query.scopes
         for line in get_searchable_text(event).split("\n")
         if needle.find_spans(line)
     ]

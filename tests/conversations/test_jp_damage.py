@@ -24,7 +24,7 @@ from jp_files import (
 from support import grep_answer
 
 from kbtui.conversations.formats.jp import json_reader
-from kbtui.conversations.formats.jp.json_reader import DAMAGED, read_array
+from kbtui.conversations.formats.jp.json_reader import DAMAGED, parse_array_batches
 from kbtui.conversations.repository import list_conversations, load_conversation
 from kbtui.errors import WorkspaceError
 
@@ -438,7 +438,7 @@ def test_what_is_whole_survives_any_cut(
     text = json.dumps(elements, indent=indent)
     end = data.draw(st.integers(0, len(text)))
     problems: list[str] = []
-    saved = [item for batch in read_array(text[:end].encode(), problems) for item in batch]
+    saved = [item for batch in parse_array_batches(text[:end].encode(), problems) for item in batch]
     whole = [item for item in saved if item is not DAMAGED]
     assert _same(whole, elements[: len(whole)]) or _same(whole[:-1], elements[: len(whole) - 1]), (
         "only a number can be cut and still be one"
@@ -454,9 +454,9 @@ def _same(left: object, right: object) -> bool:
 @settings(max_examples=300)
 def test_no_bytes_at_all_raise(data: bytes) -> None:
     problems: list[str] = []
-    list(read_array(data, problems))
-    list(read_array(b"[" + data, problems))
-    list(read_array(b"[\n  {\n" + data + b"\n  }\n]\n", problems))
+    list(parse_array_batches(data, problems))
+    list(parse_array_batches(b"[" + data, problems))
+    list(parse_array_batches(b"[\n  {\n" + data + b"\n  }\n]\n", problems))
 
 
 @given(

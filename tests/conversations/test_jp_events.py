@@ -522,11 +522,11 @@ def test_a_big_file_is_read_in_batches_and_tells_how_far_it_is(jp: Path) -> None
         stream.turn().ask(f"question {number}").say("part one, ").say("x" * 4000)
     write(jp, dump(stream.elements))
     from kbtui.conversations.repository import find_conversation, load_conversation
-    from kbtui.workspace import open_root
+    from kbtui.workspace import open_workspace_root
 
     seen: list[int] = []
     conversation = load_conversation(
-        find_conversation(open_root(jp.parent), "jp-c17800836875"),
+        find_conversation(open_workspace_root(jp.parent), "jp-c17800836875"),
         progress=lambda so_far: seen.append(len(so_far.turns)),
     )
     assert len(seen) > 2

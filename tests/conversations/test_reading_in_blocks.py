@@ -33,7 +33,9 @@ def test_pieces_of_any_size_hold_the_elements_that_the_file_holds(
     before, json_reader._BLOCK_BYTES = json_reader._BLOCK_BYTES, piece
     problems: list[str] = []
     try:
-        read = [one for batch in json_reader.read_events(str(path), problems) for one in batch]
+        read = [
+            one for batch in json_reader.read_event_batches(str(path), problems) for one in batch
+        ]
     finally:
         json_reader._BLOCK_BYTES = before
     assert read == elements
@@ -49,7 +51,7 @@ def test_a_damaged_element_between_pieces_costs_nothing_else(
         json.dumps([{"n": number} for number in range(20)], indent=2).replace('"n": 7', '"n" 7')
     )
     problems: list[str] = []
-    read = [one for batch in json_reader.read_events(str(path), problems) for one in batch]
+    read = [one for batch in json_reader.read_event_batches(str(path), problems) for one in batch]
     assert [one["n"] for one in read if one is not json_reader.DAMAGED] == [
         *range(7),
         *range(8, 20),

@@ -12,14 +12,14 @@ from kbtui.conversations.models import Conversation
 from kbtui.conversations.repository import list_conversations, load_conversation
 from kbtui.index.models import make_subject_id
 from kbtui.knowledge import Knowledge, load_knowledge, read_subject
-from kbtui.workspace import Workspace, open_root
+from kbtui.workspace import Workspace, open_workspace_root
 
 
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     root = tmp_path_factory.mktemp("workspace") / "demo"
     shutil.copytree(DEMO, root)
-    return open_root(root)
+    return open_workspace_root(root)
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_every_subject_is_found_and_can_be_read(knowledge: Knowledge) -> None:
     found = {
         f"{topic}/{subject.slug}": subject
         for topic in knowledge.topics
-        for subject in knowledge.subjects(topic)
+        for subject in knowledge.list_subjects(topic)
     }
     assert list(knowledge.topics) == list(TOPICS)
     assert set(found) == set(subject_files())

@@ -13,14 +13,14 @@ from kbtui.engine import connect_or_start
 from kbtui.library import Library
 from kbtui.search import SearchRequest
 from kbtui.workspace import load_settings
-from kbtui.workspace.settings import settings_path
+from kbtui.workspace.settings import get_settings_path
 
 
 @pytest.fixture
 def empty(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Builder]:
     """A workspace with nothing to embed, so that the packaged model is not loaded."""
     monkeypatch.setenv("KBTUI_ENGINE_IDLE", "60")
-    settings_path().parent.mkdir(parents=True)
+    get_settings_path().parent.mkdir(parents=True)
     builder = Builder(workspace_root)
     builder.topics(guide={})
     yield builder
@@ -43,7 +43,7 @@ def test_the_engine_uses_the_model_that_is_set_now(
         (str(tmp_path / "none"), "no such model directory"),
         ("off", "the model is switched off"),
     ]:
-        settings_path().write_text(f'model = "{model}"\n')
+        get_settings_path().write_text(f'model = "{model}"\n')
         assert main(["-w", str(empty.root), "index"]) == 0
         said = capsys.readouterr().err
         assert (reason in said) if reason else ("keywords only" not in said), said
@@ -54,12 +54,12 @@ def test_whoever_is_connected_goes_on_with_the_changed_settings(
 ) -> None:
     empty.subject("guide/one.md", "# One\n\nThe badger is in its sett.\n")
     none = tmp_path / "none"
-    settings_path().write_text(f'model = "{none}"\n')
+    get_settings_path().write_text(f'model = "{none}"\n')
     library = Library(empty.workspace, load_settings())
     heard: list[dict[str, Any]] = []
     stop = library.listen(heard.append)
     until(lambda: any("no such model" in (event.get("reason") or "") for event in heard))
-    settings_path().write_text('model = "off"\n')
+    get_settings_path().write_text('model = "off"\n')
     # Without any request, the engine notices it.
     until(lambda: any("switched off" in (event.get("reason") or "") for event in heard))
     answer = library.search(SearchRequest("badger"), wait=30)
@@ -70,12 +70,12 @@ def test_whoever_is_connected_goes_on_with_the_changed_settings(
 
 
 def test_a_mistake_in_the_settings_does_not_end_the_engine(empty: Builder) -> None:
-    settings_path().write_text('model = "off"\n')
+    get_settings_path().write_text('model = "off"\n')
     engine = connect_or_start(empty.workspace)
-    settings_path().write_text("model = off\n")
+    get_settings_path().write_text("model = off\n")
     time.sleep(1.5)
     assert engine.request("refresh", wait=30)["done"]
-    settings_path().write_text('# The same, with a remark.\nmodel = "off"\n')
+    get_settings_path().write_text('# The same, with a remark.\nmodel = "off"\n')
     assert engine.request("refresh", wait=30)["done"]
     assert engine.request("status")["pid"] == engine.pid
     engine.close()

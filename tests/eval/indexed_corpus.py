@@ -20,7 +20,7 @@ from kbtui.index.models import hash_text
 from kbtui.index.vectors import LEAN_CANDIDATES, VectorStore, make_filter_sql, shift_towards
 from kbtui.search.models import Ranking
 from kbtui.search.pipeline import search_index
-from kbtui.workspace import Settings, Workspace, open_root
+from kbtui.workspace import Settings, Workspace, open_workspace_root
 
 if TYPE_CHECKING:
     from kbtui.search import SearchAnswer, SearchRequest
@@ -99,7 +99,7 @@ def index_corpus(root: Path, vectors: Vectors, settings: Settings | None = None)
     The index is new each time: in an updated one, deleted texts still affect how rare a word is,
     and the figures would differ between runs.
     """
-    workspace = open_root(root)
+    workspace = open_workspace_root(root)
     cache = cache_folder() / f"{root.name}-index"
     shutil.rmtree(cache, ignore_errors=True)
     index = Index(workspace, settings or Settings(), cache_dir=cache)

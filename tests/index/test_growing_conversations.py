@@ -262,7 +262,7 @@ import os, signal, sys
 from pathlib import Path
 from kbtui.conversations.formats.jp import loader as parts
 from kbtui.index import keyword_index as lexical; from kbtui.index import ingest as pieces; from kbtui.index import Index, catalog
-from kbtui.workspace import Settings, open_root
+from kbtui.workspace import Settings, open_workspace_root
 
 parts.PARTS_FROM, parts._READ_BYTES, pieces.BATCH_BYTES, pieces.WHOLE_BYTES_MAX = 0, 16, 1500, 3000
 left = {"count": int(sys.argv[3])}
@@ -285,7 +285,7 @@ catalog.Catalog.commit = dying("commit", catalog.Catalog.commit)
 catalog.Catalog.replace_citations = dying("cite", catalog.Catalog.replace_citations)
 lexical.KeywordIndexWriter.commit = dying("lexical", lexical.KeywordIndexWriter.commit)
 lexical.KeywordIndexWriter.update_chunks = dying("update", lexical.KeywordIndexWriter.update_chunks)
-Index(open_root(Path(sys.argv[1])), Settings()).refresh()
+Index(open_workspace_root(Path(sys.argv[1])), Settings()).refresh()
 """
 
 BOUNDARIES = [

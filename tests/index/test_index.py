@@ -248,7 +248,7 @@ import os, signal, sys
 from pathlib import Path
 from kbtui.index import Index
 from kbtui.index import keyword_index as lexical; from kbtui.index import catalog
-from kbtui.workspace import Settings, open_root
+from kbtui.workspace import Settings, open_workspace_root
 
 where, count = sys.argv[2], int(sys.argv[3])
 left = {"count": count}
@@ -272,7 +272,7 @@ catalog.Catalog.put_entry = dying("put", catalog.Catalog.put_entry)
 lexical.KeywordIndexWriter.commit = dying("lexical", lexical.KeywordIndexWriter.commit)
 lexical.KeywordIndexWriter.replace_entry = dying("replace", lexical.KeywordIndexWriter.replace_entry)
 lexical.KeywordIndexWriter.update_chunks = dying("replace", lexical.KeywordIndexWriter.update_chunks)
-Index(open_root(Path(sys.argv[1])), Settings()).refresh()
+Index(open_workspace_root(Path(sys.argv[1])), Settings()).refresh()
 print("survived")
 """
 

@@ -8,7 +8,7 @@ from kb_support import TOPICS, Build, write
 from kbtui.errors import ConfigError, NothingFound, UsageError
 from kbtui.knowledge import load_knowledge
 from kbtui.knowledge.models import Problem, Topic
-from kbtui.workspace import Workspace, open_root
+from kbtui.workspace import Workspace, open_workspace_root
 
 FILES = {"a/x.md": "x", "b/y.md": "y"}
 
@@ -98,7 +98,7 @@ def test_a_mistake_names_file_key_and_remedy_and_leaves_the_other_topics(
         f'[kb.topic.bad]\n{subjects}{table}\n[kb.topic.good]\nsubjects = "b"\n', FILES
     )
     assert list(knowledge.topics) == ["good"]
-    assert knowledge.slugs("good") == ["y"]
+    assert knowledge.list_slugs("good") == ["y"]
     (problem,) = knowledge.problems
     assert (problem.where, problem.key, problem.topic) == (".jp/kb.toml", key, "bad")
     assert says in problem.message
@@ -160,15 +160,15 @@ def test_a_directory_that_cannot_be_used_is_said_at_once(
     (problem,) = knowledge.problems
     assert says in problem.message
     assert (problem.where, problem.topic) == (".jp/kb.toml", "t")
-    assert knowledge.subjects("t") == []
+    assert knowledge.list_subjects("t") == []
     assert knowledge.learn("t").text == "# Topic: t\n\nNo subjects are available."
     assert len(knowledge.problems) == 1, "the same is not said twice"
-    assert knowledge.slugs("b") == ["y"]
+    assert knowledge.list_slugs("b") == ["y"]
 
 
 def test_the_workspace_itself_may_be_a_topic(build: Build) -> None:
     knowledge = build('[kb.topic.all]\nsubjects = "."\n', FILES)
-    assert knowledge.slugs("all") == ["a/x", "b/y"]
+    assert knowledge.list_slugs("all") == ["a/x", "b/y"]
     assert knowledge.find("all", "jp/kb") is not None, "hidden, but there"
 
 
@@ -178,7 +178,7 @@ def test_a_linked_topic_directory_inside_the_workspace_works(
     write(workspace.root, FILES)
     (workspace.root / "link").symlink_to("a")
     knowledge = build('[kb.topic.l]\nsubjects = "link"\n')
-    (subject,) = knowledge.subjects("l")
+    (subject,) = knowledge.list_subjects("l")
     assert subject.path == workspace.root / "link/x.md"
     assert knowledge.learn("l", "x").text == "x"
 
@@ -188,7 +188,7 @@ def test_unknown_topics_of_calls_are_errors_or_nothing(build: Build) -> None:
     assert knowledge.find("nope", "x") is None
     assert knowledge.find("a", "nope") is None
     with pytest.raises(NothingFound, match="topics: a"):
-        knowledge.subjects("nope")
+        knowledge.list_subjects("nope")
 
 
 # Flags.
@@ -298,7 +298,7 @@ def test_nothing_is_written_by_reading(two_topics: Build, workspace: Workspace) 
     knowledge = two_topics('learned = ["**"]')
     before = state()
     for topic in knowledge.topics:
-        knowledge.subjects(topic)
+        knowledge.list_subjects(topic)
         knowledge.learn(topic, "**")
     knowledge.prompt()
     knowledge.read_fragments()
@@ -346,4 +346,4 @@ def test_fragments_know_which_configuration_loads_them(build: Build, workspace: 
 
 def test_without_fragments_there_are_none(tmp_path: Path) -> None:
     (tmp_path / ".jp").mkdir()
-    assert load_knowledge(open_root(tmp_path)).read_fragments() == []
+    assert load_knowledge(open_workspace_root(tmp_path)).read_fragments() == []

@@ -9,7 +9,7 @@ from kb_support import Build, write
 
 from kbtui.errors import NothingFound
 from kbtui.knowledge import Knowledge, read_subject, read_subject_text
-from kbtui.workspace.settings import settings_path
+from kbtui.workspace.settings import get_settings_path
 
 
 def test_the_listing_of_a_topic_reads_as_in_the_rfd(two_topics: Build) -> None:
@@ -382,7 +382,7 @@ def test_unreadable_subjects_are_a_line_and_the_others_still_come(
             "t/gone.md": "soon",
         },
     )
-    assert len(knowledge.subjects("t")) == 6
+    assert len(knowledge.list_subjects("t")) == 6
     (workspace_root / "t/gone.md").unlink()
     plain_open = os.open
 
@@ -427,8 +427,8 @@ def test_a_setting_allows_larger_subjects(
     write(workspace_root, {"t/big.md": text})
     knowledge = build('[kb.topic.t]\nsubjects = "t"\n')
     assert "(setting subject_megabytes)" in knowledge.learn("t", "big").text
-    settings_path().parent.mkdir(parents=True, exist_ok=True)
-    settings_path().write_text(f"subject_megabytes = {megabytes}\n")
+    get_settings_path().parent.mkdir(parents=True, exist_ok=True)
+    get_settings_path().write_text(f"subject_megabytes = {megabytes}\n")
     learned = knowledge.learn("t", "big")
     assert not learned.is_error
     assert learned.text == text

@@ -167,15 +167,15 @@ def test_k_adds_to_learned_for_the_call(two_topics: Build) -> None:
 
 def test_trying_k_values_gives_what_giving_them_would(two_topics: Build) -> None:
     plain = two_topics()
-    plain.subjects("project")
+    plain.list_subjects("project")
     values = ["project/maintainers/*", "skills/ast-grep"]
     tried = plain.with_preloaded(values)
     assert tried.prompt() == two_topics(knowledge=values).prompt()
-    assert [s.slug for s in tried.subjects("project") if s.learned] == [
+    assert [s.slug for s in tried.list_subjects("project") if s.learned] == [
         "maintainers/jean",
         "maintainers/ryan",
     ]
-    assert not any(subject.learned for subject in plain.subjects("project"))
+    assert not any(subject.learned for subject in plain.list_subjects("project"))
 
 
 def schema(knowledge: Knowledge) -> str:

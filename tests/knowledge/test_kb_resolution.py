@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from kb_support import Build, write
 
 from kbtui.knowledge import Knowledge, load_knowledge
-from kbtui.knowledge.discovery import scan_topic
-from kbtui.knowledge.visibility import compile_pattern, has_unclosed_bracket
-from kbtui.workspace import open_root
+from kbtui.knowledge.topic_scan import scan_topic
+from kbtui.knowledge.visibility import compile_slug_pattern, has_unclosed_bracket
+from kbtui.workspace import open_workspace_root
 
 # The model.
 
@@ -149,7 +149,7 @@ def write_tree(folder: Path, tree: list[str], **fields: list[str]) -> Knowledge:
     lines = [f"{name} = {quoted(value)}" for name, value in fields.items()]
     write(root, {".jp/kb.toml": "\n".join(['[kb.topic.t]\nsubjects = "t"', *lines])})
     (root / "t").mkdir(exist_ok=True)
-    return load_knowledge(open_root(root))
+    return load_knowledge(open_workspace_root(root))
 
 
 many = settings(
@@ -167,12 +167,12 @@ def test_patterns_match_as_in_a_plain_reading_of_the_rfd(
 ) -> None:
     knowledge = write_tree(folder, tree, disabled=disabled)
     model = Model(tree, disabled)
-    subjects = {subject.slug: subject for subject in knowledge.subjects("t")}
+    subjects = {subject.slug: subject for subject in knowledge.list_subjects("t")}
     assert list(subjects) == sorted([*model.file, *model.loser])
     assert {name for name in subjects if subjects[name].disabled} == model.disabled
     assert {name for name in subjects if subjects[name].shadowed} == set(model.loser)
-    assert knowledge.slugs("t") == model.visible()
-    assert knowledge.slugs("t", asked) == model.match(asked)
+    assert knowledge.list_slugs("t") == model.visible()
+    assert knowledge.list_slugs("t", asked) == model.match(asked)
     assert [subject.slug for subject in knowledge.match("t", asked)] == model.match(asked)
 
 
@@ -180,7 +180,7 @@ def test_patterns_match_as_in_a_plain_reading_of_the_rfd(
 @given(tree=trees.map(drop_conflicts), asked=globs)
 def test_no_glob_ever_reaches_a_hidden_subject(folder: Path, tree: list[str], asked: str) -> None:
     knowledge = write_tree(folder, tree)
-    names = {subject.slug for subject in knowledge.subjects("t")}
+    names = {subject.slug for subject in knowledge.list_subjects("t")}
     if asked not in names:
         assert not any(subject.hidden for subject in knowledge.match("t", [asked]))
 
@@ -191,8 +191,8 @@ def test_a_disabled_subject_never_comes(
     folder: Path, tree: list[str], disabled: list[str], learned: list[str], asked: list[str]
 ) -> None:
     knowledge = write_tree(folder, tree, disabled=disabled, learned=learned)
-    gone = {subject.slug for subject in knowledge.subjects("t") if subject.disabled}
-    assert not gone & set(knowledge.slugs("t", [*asked, *sorted(gone)]))
+    gone = {subject.slug for subject in knowledge.list_subjects("t") if subject.disabled}
+    assert not gone & set(knowledge.list_slugs("t", [*asked, *sorted(gone)]))
     for text in (knowledge.prompt() or "", knowledge.learn("t", [*asked, *sorted(gone)]).text):
         assert not any(f'<subject "{slug}">' in text for slug in gone)
 
@@ -202,7 +202,7 @@ def test_a_disabled_subject_never_comes(
 def test_every_file_is_reached_by_exactly_one_slug(folder: Path, tree: list[str]) -> None:
     knowledge = write_tree(folder, tree)
     reached = [
-        knowledge.match("t", [subject.slug])[0].relative for subject in knowledge.subjects("t")
+        knowledge.match("t", [subject.slug])[0].relative for subject in knowledge.list_subjects("t")
     ]
     assert sorted(reached) == sorted(tree)
 
@@ -213,8 +213,8 @@ def test_what_is_learned_is_in_the_prompt_and_never_comes_again(
     folder: Path, tree: list[str], learned: list[str]
 ) -> None:
     knowledge = write_tree(folder, tree, learned=learned)
-    slugs = [subject.slug for subject in knowledge.subjects("t") if subject.learned]
-    assert sorted(knowledge.slugs("t", learned)) == slugs
+    slugs = [subject.slug for subject in knowledge.list_subjects("t") if subject.learned]
+    assert sorted(knowledge.list_slugs("t", learned)) == slugs
     listing = knowledge.learn("t", has_prompt=True).text.partition("## Already learned")[0]
     for slug in slugs:
         assert f'<subject "{slug}">' in (knowledge.prompt() or "")
@@ -230,7 +230,7 @@ def test_what_is_learned_is_in_the_prompt_and_never_comes_again(
     ),
 )
 def test_globs_mean_what_the_model_means(pattern: str, slug: str) -> None:
-    assert bool(compile_pattern(pattern)(slug)) == matches(pattern, slug)
+    assert bool(compile_slug_pattern(pattern)(slug)) == matches(pattern, slug)
 
 
 # Tables written by hand.
@@ -239,7 +239,7 @@ def test_globs_mean_what_the_model_means(pattern: str, slug: str) -> None:
 def test_slugs_and_hidden_of_the_layout_example(two_topics: Build) -> None:
     knowledge = two_topics()
     found = {
-        topic: [(subject.slug, subject.hidden) for subject in knowledge.subjects(topic)]
+        topic: [(subject.slug, subject.hidden) for subject in knowledge.list_subjects(topic)]
         for topic in knowledge.topics
     }
     assert found == {
@@ -272,7 +272,7 @@ def test_slugs_and_hidden_of_the_layout_example(two_topics: Build) -> None:
     ],
 )
 def test_slug_and_hidden_of_a_path(build: Build, path: str, slug: str, hidden: bool) -> None:
-    (subject,) = build('[kb.topic.t]\nsubjects = "t"\n', {f"t/{path}": "x"}).subjects("t")
+    (subject,) = build('[kb.topic.t]\nsubjects = "t"\n', {f"t/{path}": "x"}).list_subjects("t")
     assert (subject.slug, subject.hidden, subject.relative) == (slug, hidden, path)
 
 
@@ -303,15 +303,17 @@ def test_slug_and_hidden_of_a_path(build: Build, path: str, slug: str, hidden: b
 )
 def test_the_glob_table(two_topics: Build, pattern: str, slugs: list[str]) -> None:
     write(two_topics().workspace.root, {".jp/kb/project/maintainers/deep/er.md": "x"})
-    assert two_topics().slugs("project", [pattern]) == slugs
+    assert two_topics().list_slugs("project", [pattern]) == slugs
 
 
 def test_equality_with_a_slug_wins_over_a_glob(build: Build) -> None:
     files = {"t/a[1].md": "literal\n", "t/a1.md": "other\n", "t/b*.md": "star\n", "t/bc.md": ""}
     knowledge = build('[kb.topic.t]\nsubjects = "t"\n', files)
-    assert knowledge.slugs("t", ["a[1]"]) == ["a[1]"]
+    assert knowledge.list_slugs("t", ["a[1]"]) == ["a[1]"]
     assert knowledge.learn("t", "b*").text == "star\n"
-    assert build('[kb.topic.t]\nsubjects = "t"\ndisabled = ["b*"]\n').slugs("t", ["b*"]) == ["bc"]
+    assert build('[kb.topic.t]\nsubjects = "t"\ndisabled = ["b*"]\n').list_slugs("t", ["b*"]) == [
+        "bc"
+    ]
 
 
 def test_a_contested_slug_goes_by_the_order_of_extensions(build: Build) -> None:
@@ -321,7 +323,7 @@ def test_a_contested_slug_goes_by_the_order_of_extensions(build: Build) -> None:
         files = {f"t/{name}": name for name in names}
         knowledge = build('[kb.topic.t]\nsubjects = "t"\n', files)
         assert knowledge.learn("t", "s").text.startswith(names[-1])
-        assert knowledge.slugs("t", ["**"]) == ["s"]
+        assert knowledge.list_slugs("t", ["**"]) == ["s"]
         assert knowledge.learn("t", "s.aaa").text == "```aaa\ns.aaa\n```"
     assert knowledge.learn("t", "./s").text == "s"
 
@@ -329,7 +331,7 @@ def test_a_contested_slug_goes_by_the_order_of_extensions(build: Build) -> None:
 def test_a_visible_file_beats_a_hidden_one(build: Build) -> None:
     files = {"t/.a.md": "hidden", "t/a.zzz": "seen", "t/.d/b.md": "hidden", "t/d/b.txt": "seen"}
     knowledge = build('[kb.topic.t]\nsubjects = "t"\n', files)
-    assert knowledge.slugs("t", ["**"]) == ["a", "d/b"]
+    assert knowledge.list_slugs("t", ["**"]) == ["a", "d/b"]
     assert knowledge.learn("t", "d/b").text == "seen"
     assert knowledge.learn("t", ".a.md").text == "hidden"
     assert knowledge.learn("t", ".d/b.md").text == "hidden"
@@ -340,9 +342,9 @@ def test_a_visible_file_beats_a_hidden_one(build: Build) -> None:
 
 def test_a_hostile_pattern_takes_no_time() -> None:
     slug = "/".join(["a" * 200] * 20)
-    assert not compile_pattern("*a" * 60 + "b")(slug)
-    assert not compile_pattern("**/*a*a*a*a*a*a*a/" * 10 + "b")(slug)
-    assert not compile_pattern("x" * 100_000)("x")
+    assert not compile_slug_pattern("*a" * 60 + "b")(slug)
+    assert not compile_slug_pattern("**/*a*a*a*a*a*a*a/" * 10 + "b")(slug)
+    assert not compile_slug_pattern("x" * 100_000)("x")
 
 
 def test_unclosed_brackets_are_known() -> None:
@@ -412,7 +414,7 @@ def test_names_that_are_no_text_are_left_out_with_a_message(
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(b"x")
     knowledge = build('[kb.topic.t]\nsubjects = "t"\n')
-    assert [subject.slug for subject in knowledge.subjects("t")] == ["good", "sub/fine"]
+    assert [subject.slug for subject in knowledge.list_subjects("t")] == ["good", "sub/fine"]
     said = sorted((problem.where, problem.message) for problem in knowledge.problems)
     assert said == [
         (r"t/\udcfedir", "the name is not UTF-8"),
@@ -423,7 +425,7 @@ def test_names_that_are_no_text_are_left_out_with_a_message(
 
 def test_a_subject_that_became_a_link_out_is_not_read(build: Build, tmp_path: Path) -> None:
     knowledge = build('[kb.topic.t]\nsubjects = "t"\n', {"t/a.md": "mine\n"})
-    (subject,) = knowledge.subjects("t")
+    (subject,) = knowledge.list_subjects("t")
     tree(tmp_path, ["secret.md"])
     subject.path.unlink()
     subject.path.symlink_to(tmp_path / "secret.md")
@@ -434,7 +436,7 @@ def test_pipes_and_sockets_are_no_subjects(build: Build, workspace_root: Path) -
     tree(workspace_root, ["t/a.md"])
     os.mkfifo(workspace_root / "t/pipe.md")
     knowledge = build('[kb.topic.t]\nsubjects = "t"\n')
-    assert knowledge.slugs("t") == ["a"]
+    assert knowledge.list_slugs("t") == ["a"]
     (workspace_root / "t/a.md").unlink()
     os.mkfifo(workspace_root / "t/a.md")
     assert knowledge.learn("t", "a").text == 'Skipped "a": it is not a regular file.'

@@ -15,7 +15,7 @@ import kbtui
 from kbtui.citations.extract import _SEARCH_HEADER
 from kbtui.errors import UsageError
 from kbtui.search import SearchRequest
-from kbtui.workspace import open_root
+from kbtui.workspace import open_workspace_root
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tui"))
 from tui_support import Tui, running
@@ -169,4 +169,6 @@ async def test_the_client_of_the_documents_example(
             await memory.knowledge.search("burrow", types="rule")
     from kbtui.userdata import UserData
 
-    assert UserData(open_root(zoo.root)).query_log.summarize_searches().by_origin == {"sdk": 4}
+    assert UserData(open_workspace_root(zoo.root)).query_log.summarize_searches().by_origin == {
+        "sdk": 4
+    }

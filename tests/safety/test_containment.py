@@ -10,7 +10,7 @@ import pytest
 from running import on_pipe
 from support import Builder, asked, kill_engine, said
 
-from kbtui.assistant.tools import answer_call
+from kbtui.assistant.tools import answer_tool_call
 from kbtui.index import Index, generations
 from kbtui.library import Library
 from kbtui.workspace import Settings
@@ -135,7 +135,7 @@ def test_no_assistant_is_given_it_and_no_index_has_it(built: Builder) -> None:
     ]
     try:
         for name, arguments in calls:
-            assert OUTSIDE not in answer_call(name, arguments, library).text, (name, arguments)  # type: ignore[arg-type]
+            assert OUTSIDE not in answer_tool_call(name, arguments, library).text, (name, arguments)  # type: ignore[arg-type]
     finally:
         library.close()
 

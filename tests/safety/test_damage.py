@@ -181,12 +181,12 @@ FULL = """
 import errno, os, resource, signal, sys
 from pathlib import Path
 from kbtui.index import Index
-from kbtui.workspace import Settings, open_root
+from kbtui.workspace import Settings, open_workspace_root
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]),) * 2)
 try:
-    index = Index(open_root(Path(sys.argv[1])), Settings())
+    index = Index(open_workspace_root(Path(sys.argv[1])), Settings())
     index.refresh()
     print("survived")
 except Exception as error:

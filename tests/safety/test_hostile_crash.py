@@ -8,7 +8,7 @@ import pytest
 from support import Builder
 from terminal_grammar import parse
 
-from kbtui.assistant.tools import answer_call
+from kbtui.assistant.tools import answer_tool_call
 from kbtui.library import Library
 from kbtui.workspace import Settings
 
@@ -52,5 +52,5 @@ def test_a_crash_within_a_call_is_told_safely(
         raise RuntimeError(QUOTED)
 
     monkeypatch.setattr(library, "load_knowledge", broken)
-    assert "K4N4RY" not in answer_call("learn", {"topic": "guide"}, library).text
+    assert "K4N4RY" not in answer_tool_call("learn", {"topic": "guide"}, library).text
     assert "RuntimeError: what a file said" in said_safely(capfdbinary.readouterr().err)

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import Builder, asked, called, said
 
-from kbtui.assistant.tools import should_mask
+from kbtui.assistant.tools import should_mask_secrets
 from kbtui.conversations.repository import find_conversation, load_conversation
 from kbtui.knowledge import load_knowledge, read_subject_text
-from kbtui.secrets import describe_secrets, list_secrets, mask
+from kbtui.secrets import describe_secrets, list_secret_kinds, mask
 from kbtui.tui.reader.conversation_document import build_conversation_document
 from kbtui.tui.reader.subject_document import build_subject_document
 from kbtui.workspace import Settings
@@ -38,8 +38,10 @@ def test_the_reader_says_kind_and_line_and_never_the_secret(secret: str) -> None
 )
 def test_what_is_flagged_is_what_is_masked(parts: list[str]) -> None:
     text = "\n".join(parts)
-    assert bool(list_secrets(text)) == (mask(text) != text)
-    assert [at for at, _ in list_secrets(text)] == sorted(at for at, _ in list_secrets(text))
+    assert bool(list_secret_kinds(text)) == (mask(text) != text)
+    assert [at for at, _ in list_secret_kinds(text)] == sorted(
+        at for at, _ in list_secret_kinds(text)
+    )
 
 
 def test_subjects_and_conversations_carry_the_remark(workspace_root: Path) -> None:
@@ -69,4 +71,4 @@ def test_subjects_and_conversations_carry_the_remark(workspace_root: Path) -> No
     shown = build_conversation_document(conversation, datetime.now(UTC))
     lines = [line.plain for block in shown.blocks for line in block.make_lines(100)]
     assert [line for line in lines if "looks like a secret: GitHub token (line 2)" in line]
-    assert should_mask(Settings(), "mcp")
+    assert should_mask_secrets(Settings(), "mcp")

@@ -8,12 +8,12 @@ import pytest
 from support import Builder, tree_hash
 from web_support import FAST, Site, SourceWorkspace
 
-from kbtui.sources import Schedule, load_sources
+from kbtui.sources import SourceScheduler, load_sources
 from kbtui.sources.config import approve_source, edit_source, find_approval_time
 from kbtui.sources.runner import SourceNotApproved, run_source
 from kbtui.sources.schedule import list_due_sources
 from kbtui.userdata import UserData
-from kbtui.workspace import open_root
+from kbtui.workspace import open_workspace_root
 
 
 def hostile(root: Path, site: Site, marker: Path) -> Builder:
@@ -54,7 +54,7 @@ def test_opening_a_hostile_clone_runs_nothing(tmp_path: Path, site: Site) -> Non
     for name in load_sources(workspace).sources:
         with pytest.raises(SourceNotApproved, match="is not approved"):
             run_source(workspace, name, limits=FAST)
-    schedule = Schedule(workspace, print)
+    schedule = SourceScheduler(workspace, print)
     for later in (0.0, 120.0, 1e9):
         assert list_due_sources(workspace, 2e9 + later) == []
         schedule.tick(2e9 + later)
@@ -70,7 +70,7 @@ def test_opening_a_hostile_clone_runs_nothing(tmp_path: Path, site: Site) -> Non
 def test_an_approval_of_one_clone_is_none_of_another(tmp_path: Path, site: Site) -> None:
     first = hostile(tmp_path / "first", site, tmp_path / "ran").workspace
     shutil.copytree(first.root, tmp_path / "second")
-    second = open_root(tmp_path / "second")
+    second = open_workspace_root(tmp_path / "second")
     source = load_sources(first).find("beacon")
     approve_source(first, UserData(first), source)
     assert find_approval_time(first, UserData(first), source)

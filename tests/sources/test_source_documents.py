@@ -11,7 +11,7 @@ from web_support import SourceWorkspace
 
 from kbtui.errors import KbtuiError
 from kbtui.sources.config import Source
-from kbtui.sources.runner import SourceBusy, lock_source, run_source
+from kbtui.sources.runner import SourceAlreadyRunning, lock_source, run_source
 from kbtui.sources.source_directory import FetchedDocument, SourceDirectory, read_stored_document
 
 SOURCE = Source("docs", "file_upload", "guide", file="x")
@@ -39,7 +39,7 @@ def test_the_same_again_touches_nothing(root: Path) -> None:
     write_documents(root, "a", "b/c")
     files = {path: path.stat().st_mtime_ns for path in (root / "topic").rglob("*.md")}
     again = write_documents(root, "a", "b/c")
-    again.remove_unseen()
+    again.remove_unseen_documents()
     assert again.counts.unchanged == 2
     assert {path: path.stat().st_mtime_ns for path in (root / "topic").rglob("*.md")} == files
 
@@ -51,11 +51,11 @@ def test_what_a_person_changed_is_left_alone_and_said(root: Path) -> None:
         path.write_text(path.read_text() + change)
     # Unchanged at the source: no message.
     same = write_documents(root, "a", "b", "c")
-    same.remove_unseen()
+    same.remove_unseen_documents()
     assert (same.problems, same.edited) == ([], [])
     # Changed or deleted at the source: kept here, with a message.
     found = write_documents(root, "a", text="other text")
-    found.remove_unseen()
+    found.remove_unseen_documents()
     assert found.problems == []
     assert sorted(found.edited) == [
         "a.md: changed at its source; left alone because you edited it",
@@ -93,14 +93,14 @@ def test_files_of_others_in_the_directory_are_never_touched(root: Path) -> None:
     names = sorted(path.name for path in folder.iterdir())
     assert len(names) == 6
     gone = open_directory(root)
-    gone.remove_unseen()
+    gone.remove_unseen_documents()
     assert sorted(path.name for path in folder.iterdir()) == ["a.md", "b.txt", "c.md"]
     assert (folder / "a.md").read_text() == "# Mine\n"
 
 
 def test_empty_directories_go_with_their_last_document(root: Path) -> None:
     write_documents(root, "deep/er/a", "b")
-    write_documents(root, "b").remove_unseen()
+    write_documents(root, "b").remove_unseen_documents()
     assert sorted(path.name for path in (root / "topic/docs").iterdir()) == ["b.md"]
 
 
@@ -149,7 +149,7 @@ def test_a_full_disk_leaves_what_was_there(root: Path, monkeypatch: pytest.Monke
 
 def test_letting_go_makes_documents_ordinary_subjects(root: Path) -> None:
     found = write_documents(root, "a")
-    assert found.release_documents() == 1
+    assert found.detach_documents() == 1
     text = (root / "topic/docs/a.md").read_text()
     assert "source_url: x/a" in text
     assert "type: reference" in text
@@ -163,7 +163,7 @@ def test_removing_all_keeps_what_a_person_changed(root: Path) -> None:
     path = root / "topic/docs/a.md"
     path.write_text(path.read_text() + "mine\n")
     found = open_directory(root)
-    found.remove_all()
+    found.remove_all_documents()
     assert [item.name for item in (root / "topic/docs").iterdir()] == ["a.md"]
     assert len(found.edited) == 1
 
@@ -192,7 +192,10 @@ def test_two_runs_at_once_are_one(project: SourceWorkspace) -> None:
     (project.root / "x.md").write_text("# X\n\ntext\n")
     project.add(kind="file_upload", file="x.md")
     workspace = project.builder.workspace
-    with lock_source(workspace, "docs"), pytest.raises(SourceBusy, match="running already"):
+    with (
+        lock_source(workspace, "docs"),
+        pytest.raises(SourceAlreadyRunning, match="running already"),
+    ):
         run_source(workspace, "docs")
     assert project.run().status == "ok"
     outcomes: list[str] = []
@@ -200,7 +203,7 @@ def test_two_runs_at_once_are_one(project: SourceWorkspace) -> None:
     def go() -> None:
         try:
             outcomes.append(project.run().status)
-        except SourceBusy:
+        except SourceAlreadyRunning:
             outcomes.append("busy")
 
     threads = [threading.Thread(target=go) for _ in range(3)]

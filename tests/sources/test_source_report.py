@@ -13,7 +13,7 @@ from web_support import FAST, Site, SourceWorkspace, page_with_links
 
 from kbtui.sources.http_fetcher import SourceLimits
 from kbtui.userdata import UserData
-from kbtui.workspace.settings import settings_path
+from kbtui.workspace.settings import get_settings_path
 
 
 def skips(run: object) -> dict[str, str]:
@@ -140,8 +140,8 @@ def test_limits_are_settings_and_a_run_that_meets_one_names_it(
         **{name: page_with_links(name) for name in names},
     }
     project.crawl(site.url())
-    settings_path().parent.mkdir(parents=True, exist_ok=True)
-    settings_path().write_text(f"{key} = {value}\nsource_delay = 0.0\n")
+    get_settings_path().parent.mkdir(parents=True, exist_ok=True)
+    get_settings_path().write_text(f"{key} = {value}\nsource_delay = 0.0\n")
     done = command(project, "run", "docs")
     assert done.returncode == 1
     assert key in done.stderr

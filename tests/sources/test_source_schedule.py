@@ -7,7 +7,7 @@ from datetime import datetime
 import pytest
 from web_support import SourceWorkspace
 
-from kbtui.sources import Schedule
+from kbtui.sources import SourceScheduler
 from kbtui.sources.config import next_cron_time
 from kbtui.sources.runner import lock_source
 from kbtui.sources.schedule import find_due_time, list_due_sources
@@ -122,7 +122,7 @@ def test_summer_time_neither_skips_a_day_nor_runs_backwards(
         time.tzset()
 
 
-def wait_for_end(schedule: Schedule) -> None:
+def wait_for_end(schedule: SourceScheduler) -> None:
     end = time.monotonic() + 30
     while schedule.running_source is not None:
         assert time.monotonic() < end, "the run does not end"
@@ -132,7 +132,7 @@ def wait_for_end(schedule: Schedule) -> None:
 
 def test_the_engine_runs_what_is_due_in_a_process_of_its_own(hourly: SourceWorkspace) -> None:
     lines: list[str] = []
-    schedule = Schedule(hourly.builder.workspace, lines.append)
+    schedule = SourceScheduler(hourly.builder.workspace, lines.append)
     schedule.tick(find_first_time(hourly) - 1)
     assert schedule.running_source is None
     schedule.tick(find_first_time(hourly))
@@ -146,7 +146,7 @@ def test_the_engine_runs_what_is_due_in_a_process_of_its_own(hourly: SourceWorks
 def test_a_scheduled_run_writes_with_the_umask_of_the_user(hourly: SourceWorkspace) -> None:
     before = os.umask(0o077)  # as the engine has it
     try:
-        schedule = Schedule(hourly.builder.workspace, print, 0o022)
+        schedule = SourceScheduler(hourly.builder.workspace, print, 0o022)
         schedule.tick(find_first_time(hourly))
         wait_for_end(schedule)
     finally:
@@ -158,7 +158,7 @@ def test_a_scheduled_run_writes_with_the_umask_of_the_user(hourly: SourceWorkspa
 def test_a_run_that_notes_nothing_is_not_started_again_and_again(hourly: SourceWorkspace) -> None:
     workspace = hourly.builder.workspace
     lines: list[str] = []
-    schedule = Schedule(workspace, lines.append)
+    schedule = SourceScheduler(workspace, lines.append)
     now = find_first_time(hourly)
     with lock_source(workspace, "docs"):
         schedule.tick(now)

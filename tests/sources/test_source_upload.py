@@ -8,7 +8,7 @@ import pytest
 from web_support import SourceWorkspace, page_with_links
 
 from kbtui.knowledge.front_matter import join_front_matter
-from kbtui.sources.source_directory import compute_digest
+from kbtui.sources.source_directory import compute_document_digest
 from kbtui.userdata import UserData
 
 
@@ -282,7 +282,7 @@ def test_documents_that_carry_a_path_from_before_keep_their_files(project: Sourc
     path = project.root / "docs/guide/docs/a.md"
     facts = {"title": "A", "type": "file_upload", "source": "docs", "source_url": str(project.root / "inbox/a.md")}  # fmt: skip
     written = join_front_matter(
-        {**facts, "digest": compute_digest(facts, "# A\n\ntext")}, "# A\n\ntext"
+        {**facts, "digest": compute_document_digest(facts, "# A\n\ntext")}, "# A\n\ntext"
     )
     path.write_text(written)
     UserData(project.builder.workspace).save_fetched("docs", {facts["source_url"]: {"stat": "1:1"}})

@@ -16,9 +16,9 @@ from kbtui.errors import KbtuiError, UsageError
 from kbtui.index.models import make_subject_id
 from kbtui.knowledge import Knowledge, authoring, load_knowledge
 from kbtui.knowledge.authoring import Draft, MissingTitle
-from kbtui.knowledge.discovery import split_name
 from kbtui.knowledge.front_matter import join_front_matter, split_front_matter
 from kbtui.knowledge.subject_files import make_file_name
+from kbtui.knowledge.topic_scan import split_file_extension
 
 
 @pytest.fixture
@@ -267,7 +267,7 @@ def test_any_text_makes_a_name_that_is_plain_and_keeps_its_slug(text: str) -> No
     assert "/" not in name
     assert not name.startswith((".", "-"))
     assert len(name.encode()) <= 90
-    assert split_name(f"{name}.md") == (name, ".md")
+    assert split_file_extension(f"{name}.md") == (name, ".md")
     assert make_file_name(name) == name or name.endswith("-1")
 
 

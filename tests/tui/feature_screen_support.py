@@ -13,7 +13,7 @@ from tui_support import Tui, WithoutEngine, clock, running
 
 from kbtui.index import Index
 from kbtui.tui.app import KbtuiApp
-from kbtui.workspace import Settings, open_root
+from kbtui.workspace import Settings, open_workspace_root
 
 NOW = clock().timestamp()
 
@@ -22,7 +22,7 @@ class Indexed(WithoutEngine):
     """A library without an engine; `refresh()` updates its index in this process."""
 
     def __init__(self, root: Path) -> None:
-        super().__init__(open_root(root), Settings(model="off"))
+        super().__init__(open_workspace_root(root), Settings(model="off"))
         self._index = Index(self.workspace, self.settings)
         self.refresh()
 

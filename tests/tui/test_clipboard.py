@@ -6,7 +6,7 @@ import pytest
 from support import Builder
 from tui_support import running
 
-from kbtui.text import set_policy
+from kbtui.text import set_sanitize_policy
 
 
 @pytest.mark.parametrize("policy", ["strip", "visualize"])
@@ -20,7 +20,7 @@ async def test_references_and_texts_are_copied_without_hidden_characters(
     builder.subject(
         "guide/in\u200bvisible.md", "# One\n\nIt \x1b]0;commands\x07 and \u202ehides.\n"
     )
-    set_policy(policy)
+    set_sanitize_policy(policy)
     try:
         async with running(builder.root) as tui:
             await tui.press("j", "y")
@@ -32,4 +32,4 @@ async def test_references_and_texts_are_copied_without_hidden_characters(
             await tui.press("a")
             await tui.until(lambda: tui.app.clipboard == "# One\n\nIt  and hides.\n")
     finally:
-        set_policy("strip")
+        set_sanitize_policy("strip")

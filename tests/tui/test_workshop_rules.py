@@ -28,7 +28,7 @@ from kbtui.tui.prompt_workshop.subject_tree import (
     make_folder_key,
     make_rows,
 )
-from kbtui.workspace import open_root
+from kbtui.workspace import open_workspace_root
 
 FILES = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None
@@ -67,7 +67,7 @@ def test_growth_has_one_sign_unless_letters_and_tokens_differ() -> None:
 
 
 def test_counting_is_exact_and_reads_again_only_what_changed(book: Builder) -> None:
-    knowledge = load_knowledge(open_root(book.root))
+    knowledge = load_knowledge(open_workspace_root(book.root))
     costs = SubjectCosts()
     todo = next(iter(costs.count_all(knowledge, lambda: True)))
     assert todo == 6
@@ -75,7 +75,7 @@ def test_counting_is_exact_and_reads_again_only_what_changed(book: Builder) -> N
     for topic, slug in (("project", "start"), ("snippets", "retry")):
         assert costs.get(topic, slug) == measure_cost(knowledge.learn(topic, slug).text)
     book.subject("project/start.md", "shorter\n")
-    again = load_knowledge(open_root(book.root))
+    again = load_knowledge(open_workspace_root(book.root))
     assert next(iter(costs.count_all(again, lambda: True))) == 1
     assert list(costs.count_all(again, lambda: True))
     assert costs.get("project", "start") == PromptCost(8, 2)
@@ -98,7 +98,7 @@ def test_every_subject_is_listed_once_when_all_is_open(
 
     class Files:
         def load_knowledge(self) -> Knowledge:
-            return load_knowledge(open_root(book.root))
+            return load_knowledge(open_workspace_root(book.root))
 
     prompt_state = read_prompt_state(Files())  # type: ignore[arg-type]
     parts = [slug.split("/") for slug in found]
@@ -119,7 +119,7 @@ def test_every_subject_is_listed_once_when_all_is_open(
         # A slug that is written like that glob wins over it.
         pattern = f"{escape_glob(row.data.name)}**"
         if row.data.kind == "folder" and pattern not in found:
-            reached = prompt_state.written.slugs("t", [pattern])
+            reached = prompt_state.written.list_slugs("t", [pattern])
             assert reached == [slug for slug in found if slug.startswith(row.data.name)]
 
 
@@ -137,7 +137,7 @@ MARKS = st.lists(
 def test_any_keys_end_in_what_the_marks_alone_would_give(
     book: Builder, presses: list[tuple[str, str]]
 ) -> None:
-    knowledge = load_knowledge(open_root(book.root))
+    knowledge = load_knowledge(open_workspace_root(book.root))
     marks = PendingMarks()
 
     class Files:
@@ -178,7 +178,7 @@ def test_any_keys_end_in_what_the_marks_alone_would_give(
     )
 )  # fmt: skip
 def test_whatever_one_types_is_understood_or_pointed_at(book: Builder, typed: str) -> None:
-    knowledge = load_knowledge(open_root(book.root))
+    knowledge = load_knowledge(open_workspace_root(book.root))
     trial = try_pattern(typed, knowledge, SubjectCosts(), "project")
     if trial.remark is not None:
         assert 0 <= trial.remark.at <= max(0, len(typed) - 1)
@@ -188,7 +188,7 @@ def test_whatever_one_types_is_understood_or_pointed_at(book: Builder, typed: st
         after = {(t, s) for t in tried.topics for s in tried.resolve(t).learned}
         assert set(trial.matches) == after - before
     elif trial.topic is not None:
-        wanted = knowledge.slugs(trial.topic, trial.patterns or None)
+        wanted = knowledge.list_slugs(trial.topic, trial.patterns or None)
         assert list(trial.matches) == [(trial.topic, slug) for slug in wanted]
     elif typed.strip():
         assert trial.remark is not None
@@ -210,5 +210,5 @@ def test_whatever_one_types_is_understood_or_pointed_at(book: Builder, typed: st
 def test_what_is_typed_is_the_command_that_gives_the_same(
     book: Builder, typed: str, call: str
 ) -> None:
-    knowledge = load_knowledge(open_root(book.root))
+    knowledge = load_knowledge(open_workspace_root(book.root))
     assert try_pattern(typed, knowledge, SubjectCosts(), "project").command == call

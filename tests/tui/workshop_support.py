@@ -8,7 +8,7 @@ from tui_support import Tui, running
 
 from kbtui.knowledge import Knowledge, load_knowledge
 from kbtui.tui.prompt_workshop.screen import PromptWorkshopScreen
-from kbtui.workspace import open_root
+from kbtui.workspace import open_workspace_root
 
 
 class Shop:
@@ -107,4 +107,4 @@ async def workshop(
 
 def knowledge_of(root: Path, **options: list[str]) -> Knowledge:
     """Return the knowledge as the files declare it, read without the screen."""
-    return load_knowledge(open_root(root), **options)
+    return load_knowledge(open_workspace_root(root), **options)

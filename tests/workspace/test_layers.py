@@ -7,19 +7,19 @@ from typing import Any
 import pytest
 
 from kbtui.errors import UsageError
-from kbtui.workspace import Workspace, open_root
+from kbtui.workspace import Workspace, open_workspace_root
 from kbtui.workspace.jp_config import (
     ConfigLayers,
     find_extended_files,
-    read_layers,
-    read_named_layers,
+    read_config_layers,
+    read_named_config_layers,
 )
 
 
 @pytest.fixture
 def workspace(workspace_root: Path) -> Workspace:
     (workspace_root / ".jp/.id").write_text("preamble\nabc12\n")
-    return open_root(workspace_root)
+    return open_workspace_root(workspace_root)
 
 
 def write(path: Path, text: str) -> None:
@@ -41,11 +41,19 @@ def test_layers_come_in_jps_order_and_kb_toml_last(workspace: Workspace, home: P
     write(root / "a/b/.jp.json", '{"name": "b"}')
     write(home / "jp/workspace/ws-abc12/config.toml", 'name = "local"')
     write(root / ".jp/kb.toml", 'name = "kb"')
-    below = read_layers(workspace, cwd=root / "a/b")
+    below = read_config_layers(workspace, cwd=root / "a/b")
     assert names(below) == ["global", "workspace", "root", "a", "b", "local", "kb"]
     assert below.errors == []
-    assert names(read_layers(workspace, cwd=root)) == ["global", "workspace", "root", "local", "kb"]
-    assert names(read_layers(workspace, cwd=home)) == names(read_layers(workspace, cwd=root))
+    assert names(read_config_layers(workspace, cwd=root)) == [
+        "global",
+        "workspace",
+        "root",
+        "local",
+        "kb",
+    ]
+    assert names(read_config_layers(workspace, cwd=home)) == names(
+        read_config_layers(workspace, cwd=root)
+    )
 
 
 @pytest.mark.parametrize(
@@ -60,7 +68,7 @@ def test_layers_come_in_jps_order_and_kb_toml_last(workspace: Workspace, home: P
 )
 def test_every_format_is_read(workspace: Workspace, extension: str, text: str) -> None:
     write(workspace.jp / f"config.{extension}", text)
-    assert names(read_layers(workspace)) == ["x"]
+    assert names(read_config_layers(workspace)) == ["x"]
 
 
 def test_the_first_extension_wins(workspace: Workspace) -> None:
@@ -70,14 +78,14 @@ def test_the_first_extension_wins(workspace: Workspace) -> None:
         "toml": 'name = "t"',
     }.items():
         write(workspace.jp / f"config.{extension}", text)
-        assert names(read_layers(workspace)) == [text.split()[-1].strip('"{}') or None]
+        assert names(read_config_layers(workspace)) == [text.split()[-1].strip('"{}') or None]
 
 
 def test_inherit_false_stops_the_file_layers_after_it_but_not_kb_toml(workspace: Workspace) -> None:
     write(workspace.jp / "config.toml", 'name = "workspace"\ninherit = false')
     write(workspace.root / ".jp.toml", 'name = "root"')
     write(workspace.jp / "kb.toml", 'name = "kb"')
-    assert names(read_layers(workspace)) == ["workspace", "kb"]
+    assert names(read_config_layers(workspace)) == ["workspace", "kb"]
 
 
 def test_extends_is_relative_to_its_file_and_comes_before_or_after_it(workspace: Workspace) -> None:
@@ -91,7 +99,7 @@ def test_extends_is_relative_to_its_file_and_comes_before_or_after_it(workspace:
     write(workspace.jp / "parts/deep/inner.toml", 'name = "inner"')
     write(workspace.jp / "parts/two.toml", 'name = "two"')
     write(workspace.jp / "parts/last.toml", 'name = "last"')
-    assert names(read_layers(workspace)) == ["inner", "one", "two", "top", "last"]
+    assert names(read_config_layers(workspace)) == ["inner", "one", "two", "top", "last"]
 
 
 def test_extends_takes_globs_in_sorted_order_and_configuration_files_only(
@@ -101,7 +109,7 @@ def test_extends_takes_globs_in_sorted_order_and_configuration_files_only(
     for name in ("b.toml", "a/z.toml", ".c.toml"):
         write(workspace.jp / "config.d" / name, f'name = "{name}"')
     write(workspace.jp / "config.d/readme.md", "# no configuration")
-    found = read_layers(workspace)
+    found = read_config_layers(workspace)
     assert names(found) == [".c.toml", "a/z.toml", "b.toml", "top"]
     assert found.errors == []
     assert workspace.jp / "config.d" in found.files, "a new file there must be noticed"
@@ -110,7 +118,7 @@ def test_extends_takes_globs_in_sorted_order_and_configuration_files_only(
 def test_a_cycle_is_reported_and_cut(workspace: Workspace) -> None:
     write(workspace.jp / "config.toml", 'name = "a"\nextends = ["b.toml"]')
     write(workspace.jp / "b.toml", 'name = "b"\nextends = ["./../.jp/config.toml"]')
-    found = read_layers(workspace)
+    found = read_config_layers(workspace)
     assert names(found) == ["b", "a"]
     (error,) = found.errors
     assert error.where == str(workspace.jp / "b.toml")
@@ -122,7 +130,7 @@ def test_a_file_extended_twice_is_no_cycle(workspace: Workspace) -> None:
     write(workspace.jp / "a.toml", 'name = "a"\nextends = ["base.toml"]')
     write(workspace.jp / "b.toml", 'name = "b"\nextends = ["base.toml"]')
     write(workspace.jp / "base.toml", 'name = "base"')
-    found = read_layers(workspace)
+    found = read_config_layers(workspace)
     assert names(found) == ["base", "a", "base", "b", "top"]
     assert found.errors == []
 
@@ -134,7 +142,7 @@ def test_a_tower_of_extends_ends(workspace: Workspace) -> None:
     write(workspace.jp / "l30.toml", "")
     write(workspace.jp / "config.toml", 'extends = ["l0.toml"]')
     write(workspace.jp / "kb.toml", 'name = "kb"')
-    found = read_layers(workspace)
+    found = read_config_layers(workspace)
     assert len(found.layers) <= 1001
     assert names(found)[-1] == "kb"
     assert [error.message for error in found.errors] == ["extends too many files"]
@@ -144,7 +152,7 @@ def test_a_long_chain_of_extends_ends(workspace: Workspace) -> None:
     for level in range(600):
         write(workspace.jp / f"l{level}.toml", f'extends = ["l{level + 1}.toml"]')
     write(workspace.jp / "config.toml", 'name = "top"\nextends = ["l0.toml"]')
-    found = read_layers(workspace)
+    found = read_config_layers(workspace)
     assert names(found)[-1] == "top"
     assert [error.message for error in found.errors] == ["extends too many files"]
 
@@ -165,7 +173,7 @@ def test_a_wrong_extends_is_said_and_the_file_still_counts(
     workspace: Workspace, extends: str, says: str
 ) -> None:
     write(workspace.jp / "config.toml", f'name = "top"\nextends = {extends}')
-    found = read_layers(workspace)
+    found = read_config_layers(workspace)
     assert names(found) == ["top"]
     (error,) = found.errors
     assert says in error.message
@@ -191,7 +199,7 @@ def test_a_broken_file_is_said_and_the_others_count(
 ) -> None:
     (workspace.jp / name).write_bytes(content)
     write(workspace.jp / "kb.toml", 'name = "kb"')
-    found = read_layers(workspace)
+    found = read_config_layers(workspace)
     assert names(found) == ["kb"]
     (error,) = found.errors
     assert says in error.message
@@ -200,13 +208,13 @@ def test_a_broken_file_is_said_and_the_others_count(
 
 def test_a_toml_mistake_names_its_line(workspace: Workspace) -> None:
     write(workspace.jp / "kb.toml", "[kb]\n\nx = = 1\n")
-    (error,) = read_layers(workspace).errors
+    (error,) = read_config_layers(workspace).errors
     assert "line 3" in error.message
 
 
 def test_an_empty_yaml_file_is_an_empty_layer(workspace: Workspace) -> None:
     write(workspace.jp / "config.yaml", "# nothing yet\n")
-    found = read_layers(workspace)
+    found = read_config_layers(workspace)
     assert (names(found), found.errors) == ([None], [])
 
 
@@ -215,7 +223,7 @@ def test_pipes_huge_files_and_broken_links_do_not_hang(workspace: Workspace) -> 
     write(workspace.root / ".jp.toml", "")
     os.truncate(workspace.root / ".jp.toml", 5_000_000)
     (workspace.jp / "kb.toml").symlink_to("nowhere")
-    messages = [error.message for error in read_layers(workspace).errors]
+    messages = [error.message for error in read_config_layers(workspace).errors]
     assert messages == [
         "cannot be read: not a regular file",
         "cannot be read: larger than 500,000 bytes",
@@ -228,10 +236,10 @@ def test_what_would_be_read_for_many_seconds_is_said_and_not_read(
     workspace: Workspace, name: str
 ) -> None:
     write(workspace.jp / name, "{x: [" + "'a'," * 50_000 + "]}")
-    (error,) = read_layers(workspace).errors
+    (error,) = read_config_layers(workspace).errors
     assert "is read up to 100,000" in error.message
     write(workspace.jp / name, "{x: ['a']}")
-    assert read_layers(workspace).errors == []
+    assert read_config_layers(workspace).errors == []
 
 
 @pytest.mark.parametrize(
@@ -246,14 +254,14 @@ def test_what_would_be_read_for_many_seconds_is_said_and_not_read(
 )
 def test_a_key_of_very_many_parts_is_refused_at_once(workspace: Workspace, text: str) -> None:
     write(workspace.jp / "config.toml", text)
-    (error,) = read_layers(workspace).errors
+    (error,) = read_config_layers(workspace).errors
     assert "is not valid TOML" in error.message
     write(workspace.jp / "config.toml", "a.b.'c d'.e = '1.2.3.4.5'\n[" + ".".join("x" * 99) + "]\n")
-    assert read_layers(workspace).errors == []
+    assert read_config_layers(workspace).errors == []
 
 
 def test_files_that_are_not_there_are_known_too(workspace: Workspace, home: Path) -> None:
-    files = read_layers(workspace).files
+    files = read_config_layers(workspace).files
     for path in ("config/jp/config.yml",):
         assert home / path in files
     for path in (".jp/config.toml", ".jp/config.json5", ".jp.toml", ".jp/kb.toml"):
@@ -261,9 +269,9 @@ def test_files_that_are_not_there_are_known_too(workspace: Workspace, home: Path
 
 
 def named(workspace: Workspace, name: str) -> ConfigLayers:
-    found = read_layers(workspace)
+    found = read_config_layers(workspace)
     done = len(found.layers)
-    read_named_layers(workspace, found, name)
+    read_named_config_layers(workspace, found, name)
     del found.layers[:done]
     return found
 
@@ -275,7 +283,7 @@ def test_a_name_is_looked_up_in_the_load_paths_of_all_three_roots(
     write(home / "config/jp/config/.jp/config/kb/m.toml", 'name = "global"')
     write(workspace.jp / "config.d/kb/m.toml", 'name = "second"')
     write(home / "jp/workspace/ws-abc12/config/.jp/config/kb/m.yaml", "name: local")
-    read = read_layers(workspace)
+    read = read_config_layers(workspace)
     assert read.load_paths == [".jp/config", ".jp/config.d"]
     assert names(named(workspace, "kb/m")) == ["global", "second", "local"]
     write(workspace.jp / "config/kb/m.toml", 'name = "first"')
@@ -286,7 +294,7 @@ def test_a_name_is_looked_up_in_the_load_paths_of_all_three_roots(
 def test_load_paths_of_several_layers_add_up(workspace: Workspace, home: Path) -> None:
     write(home / "config/jp/config.toml", 'config_load_paths = ["a", "b"]')
     write(workspace.jp / "config.toml", 'config_load_paths = ["b", "c"]')
-    assert read_layers(workspace).load_paths == ["a", "b", "c"]
+    assert read_config_layers(workspace).load_paths == ["a", "b", "c"]
 
 
 def test_a_path_of_a_file_is_that_file(workspace: Workspace, tmp_path: Path) -> None:

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
         Conversation,
         ConversationInfo,
         ConversationPart,
-        ConversationSummary,
+        ConversationUsage,
         Turn,
-        TurnMark,
+        TurnResumePoint,
     )
     from kbtui.workspace import Workspace
 
@@ -79,7 +79,7 @@ class ConversationFormat(Protocol):
     ) -> tuple[Sequence[ConversationLocation], list[UnlistedDirectory]]:
         """Find every conversation of a workspace, or the one with the id `only`."""
 
-    def find_trash(self, workspace: Workspace) -> dict[str, int]:
+    def count_trashed_conversations(self, workspace: Workspace) -> dict[str, int]:
         """Return where the agent put conversations that it could not read, and how many."""
 
     def add_last_event(self, info: ConversationInfo) -> ConversationInfo:
@@ -96,19 +96,19 @@ class ConversationFormat(Protocol):
         `progress` is called while a long one is read, with the conversation so far.
         """
 
-    def load_beginning(self, info: ConversationInfo) -> Conversation | None:
+    def load_conversation_beginning(self, info: ConversationInfo) -> Conversation | None:
         """Load the first turns of a long conversation; None if it must be loaded whole."""
 
-    def has_parts(self, info: ConversationInfo) -> bool:
-        """Return whether a conversation is long enough for `load_part`."""
+    def can_load_parts(self, info: ConversationInfo) -> bool:
+        """Return whether a conversation is long enough for `load_conversation_part`."""
 
-    def load_part(
-        self, info: ConversationInfo, mark: TurnMark | None, size: int
+    def load_conversation_part(
+        self, info: ConversationInfo, mark: TurnResumePoint | None, size: int
     ) -> ConversationPart | None:
         """Load at least one turn from `mark` on, about `size` bytes; None if it must be whole."""
 
     def decode_turns(self, info: ConversationInfo) -> DecodedTurns:
         """Decode all turns for searching, without metadata and configuration. Never raises."""
 
-    def summarize_conversation(self, info: ConversationInfo) -> ConversationSummary:
+    def read_conversation_usage(self, info: ConversationInfo) -> ConversationUsage:
         """Return what was used in a conversation, without decoding its texts. Never raises."""

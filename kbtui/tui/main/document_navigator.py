@@ -331,7 +331,7 @@ def _make_topic_document(library: Library, name: str) -> Document:
     if topic is None:
         raise NothingFound(f"there is no topic {name!r}")
     problems = [problem for problem in knowledge.problems if problem.topic == name]
-    listing = TopicListing(topic, knowledge.subjects(name), problems)
+    listing = TopicListing(topic, knowledge.list_subjects(name), problems)
     return build_topic_document(listing, knowledge.learn(name).text)
 
 

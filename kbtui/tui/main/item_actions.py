@@ -23,7 +23,7 @@ from kbtui.tui.reader.document_blocks import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kbtui.knowledge.editing import TomlChange
+    from kbtui.knowledge.kb_toml_editing import TomlChange
     from kbtui.library import Library
     from kbtui.tui.framework.dialogs import FormValues
     from kbtui.tui.main.document_navigator import MainScreenContext
@@ -295,7 +295,7 @@ class SelectedItemActions:
     def export_conversation(self) -> None:
         """Ask for a file, and write the conversation being read to it as Markdown."""
         from kbtui.tui.framework.dialogs import ConfirmDialog, FormDialog, FormField
-        from kbtui.workspace.workspace import write_export
+        from kbtui.workspace.workspace import write_export_file
 
         main = self._main
         app, library = main.screen.app, main.library
@@ -320,7 +320,7 @@ class SelectedItemActions:
         def write(path: Path, text: str) -> None:
             self.run_slow(
                 "exporting …",
-                lambda: write_export(library.workspace, path, text),
+                lambda: write_export_file(library.workspace, path, text),
                 lambda _: main.status.flash(f"written: {path}"),
             )
 
@@ -413,14 +413,14 @@ class FirstTopicProposal(NamedTuple):
 
     def write(self) -> None:
         """Create the directory if it is missing, and write the change; raises `KbtuiError`."""
-        from kbtui.knowledge.editing import apply_change
+        from kbtui.knowledge.kb_toml_editing import apply_toml_change
 
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             reason = f"cannot be created: {error.strerror}"
             raise KbtuiError(reason, where=str(self.directory)) from error
-        apply_change(self.change)
+        apply_toml_change(self.change)
 
 
 def propose_first_topic(library: Library) -> FirstTopicProposal:
@@ -428,7 +428,7 @@ def propose_first_topic(library: Library) -> FirstTopicProposal:
 
     Writes nothing. Raises `KbtuiError` if the configuration cannot be read.
     """
-    from kbtui.knowledge.editing import propose_topic
+    from kbtui.knowledge.kb_toml_editing import propose_new_topic
     from kbtui.knowledge.models import Topic
 
     root = library.workspace.root
@@ -440,7 +440,9 @@ def propose_first_topic(library: Library) -> FirstTopicProposal:
         title="Project Knowledge",
         introduction="what everybody here should know",
     )
-    return FirstTopicProposal(propose_topic(library.load_knowledge(), topic), directory, text_files)
+    return FirstTopicProposal(
+        propose_new_topic(library.load_knowledge(), topic), directory, text_files
+    )
 
 
 def _find_text_directories(root: Path) -> list[tuple[Path, int]]:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from kbtui.dates import Clock
-    from kbtui.knowledge.editing import TomlChange
+    from kbtui.knowledge.kb_toml_editing import TomlChange
     from kbtui.library import Library
     from kbtui.refs import Ref
     from kbtui.tui.commands import Scope

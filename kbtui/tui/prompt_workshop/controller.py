@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
-from kbtui.knowledge import editing
+from kbtui.knowledge import kb_toml_editing
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.garbage_collection import freeze_if_grown
 from kbtui.tui.prompt_workshop.pattern_bar import PatternMatchResult, try_pattern
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from textual.message_pump import MessagePump
 
     from kbtui.knowledge import Knowledge
-    from kbtui.knowledge.editing import TomlChange
+    from kbtui.knowledge.kb_toml_editing import TomlChange
     from kbtui.knowledge.models import SubjectMark
     from kbtui.library import Library
     from kbtui.tui.framework.row_list import ListRow
@@ -68,7 +68,9 @@ class KbTomlWriter:
         """Work out what the marks would change in the file."""
         if not self.is_writing:
             self._worker.submit(
-                lambda: editing.propose_marks(knowledge, marks), self._set_proposed, self._on_error
+                lambda: kb_toml_editing.propose_subject_marks(knowledge, marks),
+                self._set_proposed,
+                self._on_error,
             )
 
     def _set_proposed(self, change: TomlChange) -> None:
@@ -85,13 +87,18 @@ class KbTomlWriter:
         """Write the shown change."""
         change, self.shown = self.shown, None
         if change is not None:
-            self._change_file(change, editing.apply_change, self.written.append, self._on_written)
+            self._change_file(
+                change, kb_toml_editing.apply_toml_change, self.written.append, self._on_written
+            )
 
     def undo_change(self) -> None:
         """Undo the newest written change."""
         if self.written:
             self._change_file(
-                self.written[-1], editing.undo_change, self.written.remove, self._on_undone
+                self.written[-1],
+                kb_toml_editing.undo_toml_change,
+                self.written.remove,
+                self._on_undone,
             )
 
     def _change_file(

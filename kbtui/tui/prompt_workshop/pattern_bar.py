@@ -141,7 +141,7 @@ def _try_learn(
         return PatternMatchResult(text)
     name, patterns = _find_topic(words, knowledge, selected)
     globs = tuple(word.text for word in patterns)
-    slugs = knowledge.slugs(name, list(globs) or None)
+    slugs = knowledge.list_slugs(name, list(globs) or None)
     return PatternMatchResult(
         text,
         topic=name,
@@ -199,7 +199,7 @@ def _try_preloads(
         learned = knowledge.resolve(name).learned_set
         slugs = [
             slug
-            for slug in knowledge.slugs(name, [pattern])
+            for slug in knowledge.list_slugs(name, [pattern])
             if slug not in learned and (name, slug) not in matches
         ]
         matches.update(((name, slug), None) for slug in slugs)
@@ -245,7 +245,7 @@ def _check_patterns(
         at = word.at + max(0, pattern.find("[")) if is_unclosed else word.at
         if not resolved.match([pattern]):
             return PatternProblem("nothing matches", at, explain_dead_pattern(resolved, pattern))
-        if is_unclosed and not resolved.has_exact(pattern):
+        if is_unclosed and not resolved.is_enabled_slug(pattern):
             return PatternProblem("unclosed [ is taken literally", at, is_error=False)
     return None
 

@@ -8,7 +8,7 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError
-from kbtui.knowledge.learn import escape_quotes
+from kbtui.knowledge.learn_answers import escape_quotes
 from kbtui.text import one_line
 from kbtui.tui.prompt_workshop.prompt_state import PromptCost, measure_cost
 from kbtui.tui.reader.document import Document
@@ -23,7 +23,7 @@ from kbtui.tui.reader.subject_document import build_text_document
 
 if TYPE_CHECKING:
     from kbtui.knowledge import Knowledge
-    from kbtui.knowledge.editing import TomlChange
+    from kbtui.knowledge.kb_toml_editing import TomlChange
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.prompt_workshop.pattern_bar import PatternMatchResult
     from kbtui.tui.prompt_workshop.prompt_state import PromptState

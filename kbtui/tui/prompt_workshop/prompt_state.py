@@ -120,7 +120,7 @@ class SubjectCosts:
         todo: list[Subject] = []
         copied = knowledge.with_marks(())  # a copy, so that the original does not keep all subjects
         for topic in copied.topics:
-            for subject in copied.subjects(topic):
+            for subject in copied.list_subjects(topic):
                 key = (topic, subject.slug)
                 if self._versions.get(key) != (subject.size, subject.mtime_ns):
                     self._costs[key] = PromptCost(

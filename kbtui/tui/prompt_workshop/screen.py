@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from textual.timer import Timer
     from textual.widget import Widget
 
-    from kbtui.knowledge.editing import TomlChange
+    from kbtui.knowledge.kb_toml_editing import TomlChange
     from kbtui.library import Library
     from kbtui.tui.framework.row_list import ListRow
     from kbtui.tui.framework.styled_text import Spans

@@ -207,7 +207,7 @@ def list_conversation_facts(
     size = f"{format_size(info.size, ' ')}B"
     facts.append(("size", f"{turns}{events}, {size}"))
     facts.append(("stored", PRESENCE_LABELS[info.presence]))
-    if extras := conversation.describe_extras():
+    if extras := conversation.describe_unknown_content():
         facts.append(("other files", ", ".join(extras)))
     if not brief or conversation.problems or info.problem:
         facts.append(("directory", str(info.directory)))

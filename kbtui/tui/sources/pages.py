@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from kbtui.dates import format_time
-from kbtui.sources.config import find_approval_time, format_block, load_sources
+from kbtui.sources.config import find_approval_time, format_source_toml, load_sources
 from kbtui.sources.schedule import find_due_time
 from kbtui.text import one_line
 from kbtui.tui.framework.row_list import ListRow
@@ -213,7 +213,9 @@ def _make_toml_blocks(source: Source) -> list[DocumentBlock]:
     heading, file = [("Declaration", "h2")], [(".jp/kb-sources.toml", "dim")]
     return [
         HeadingBlock("block", heading, file, above=1),
-        SourceTextBlock("toml", format_block(source), language="toml", panel=True, first_line=1),
+        SourceTextBlock(
+            "toml", format_source_toml(source), language="toml", panel=True, first_line=1
+        ),
     ]
 
 
@@ -236,7 +238,7 @@ def describe_actions(state: SourceState) -> list[str]:
     """Describe everything that a run of a source does, one line for each action."""
     import shlex
 
-    from kbtui.sources.url_policy import CrawlBounds
+    from kbtui.sources.url_policy import CrawlPrefixes
 
     source = state.source
     lines: list[str] = []
@@ -244,7 +246,7 @@ def describe_actions(state: SourceState) -> list[str]:
         lines.append(f"fetch {one_line(source.url or '')}")
         if source.depth:
             links = "link" if source.depth == 1 else "links"
-            inside = CrawlBounds(source.url or "", source.prefixes).description
+            inside = CrawlPrefixes(source.url or "", source.prefixes).description
             lines.append(f"fetch linked pages up to {source.depth} {links} away, below {inside}")
         lines += [
             f"even if {one_line(host)} is in a private network" for host in source.allow_hosts

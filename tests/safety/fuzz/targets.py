@@ -29,7 +29,7 @@ ID = 17_800_000_001
 @cache
 def workspace() -> Workspace:
     """A workspace of this process, whose files the targets write."""
-    from kbtui.workspace import open_root
+    from kbtui.workspace import open_workspace_root
 
     root = Path(tempfile.mkdtemp(prefix="kb-fuzz-"))
     (root / f".jp/conversations/{ID}").mkdir(parents=True)
@@ -39,7 +39,7 @@ def workspace() -> Workspace:
     _conversation(root, "events.json", b"[]")
     _conversation(root, "metadata.json", b"{}")
     _conversation(root, "base_config.json", b"{}")
-    return open_root(root)
+    return open_workspace_root(root)
 
 
 def _conversation(root: Path, name: str, data: bytes) -> None:
@@ -127,7 +127,7 @@ def toml(data: bytes) -> None:
         knowledge.prompt()
         knowledge.tool_definition()
         for topic in knowledge.topics:
-            knowledge.subjects(topic)
+            knowledge.list_subjects(topic)
             knowledge.learn(topic, "**")
         with contextlib.suppress(KbtuiError):
             load_sources(workspace())
@@ -148,11 +148,11 @@ def settings(data: bytes) -> None:
 
 def globs(data: bytes) -> None:
     """A pattern over slugs; the first line is the pattern, the rest a slug."""
-    from kbtui.knowledge.visibility import compile_pattern, is_glob
+    from kbtui.knowledge.visibility import compile_slug_pattern, is_glob
 
     pattern, _, slug = _text(data).partition("\n")
     is_glob(pattern)
-    matches = compile_pattern(pattern)
+    matches = compile_slug_pattern(pattern)
     for name in (slug, "a" * 200, "a/" * 100, "one/two/three.four"):
         matches(name)
 
@@ -199,8 +199,8 @@ def message(data: bytes) -> None:
 
 def arguments(data: bytes) -> None:
     """A tool call: `NAME` on the first line, its arguments as JSON on the others."""
-    from kbtui.assistant.jp_local_tool import format_call
-    from kbtui.assistant.tools import UnknownTool, answer_call
+    from kbtui.assistant.jp_local_tool import format_tool_call
+    from kbtui.assistant.tools import UnknownTool, answer_tool_call
 
     name, _, rest = _text(data).partition("\n")
     try:
@@ -209,11 +209,11 @@ def arguments(data: bytes) -> None:
         given = {"query": rest, "topic": rest, "pattern": rest, "id": rest, "subjects": [rest]}
     if not isinstance(given, dict):
         given = {"query": given, "topic": given, "pattern": given, "id": given}
-    format_call(name, given)
+    format_tool_call(name, given)
     with contextlib.suppress(UnknownTool):
-        answer_call(name, given, _library()).text.encode()
+        answer_tool_call(name, given, _library()).text.encode()
     for known in ("learn", "knowledge_search", "conversation_grep", "conversation_read"):
-        reply = answer_call(known, given, _library(), masked=True)
+        reply = answer_tool_call(known, given, _library(), masked=True)
         reply.text.encode()
         assert not reply.text.startswith("kbtui failed"), reply.text
 

@@ -7,36 +7,36 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.conversations.formats.jp.locations import (
     ID_PREFIX,
+    count_trashed_conversations,
     find_locations,
-    find_trash,
-    list_live_names,
+    list_live_conversations,
 )
 
 if TYPE_CHECKING:
     from kbtui.conversations.formats.jp.loader import (
         add_event_count,
         add_last_event,
+        can_load_parts,
         decode_turns,
-        has_parts,
-        load_beginning,
         load_conversation,
-        load_part,
-        summarize_conversation,
+        load_conversation_beginning,
+        load_conversation_part,
+        read_conversation_usage,
     )
 
 __all__ = [
     "ID_PREFIX",
     "add_event_count",
     "add_last_event",
+    "can_load_parts",
+    "count_trashed_conversations",
     "decode_turns",
     "find_locations",
-    "find_trash",
-    "has_parts",
-    "list_live_names",
-    "load_beginning",
+    "list_live_conversations",
     "load_conversation",
-    "load_part",
-    "summarize_conversation",
+    "load_conversation_beginning",
+    "load_conversation_part",
+    "read_conversation_usage",
 ]
 
 

@@ -41,7 +41,7 @@ class ConfigState:
             if isinstance(name := assistant.get("name"), str):
                 self.assistant = name
             if isinstance(model := assistant.get("model"), dict):
-                self.model = _parse_model(model.get("id")) or self.model
+                self.model = _parse_model_name(model.get("id")) or self.model
         conversation = config.get("conversation")
         if isinstance(conversation, dict):
             self._update_attachments(conversation.get("attachments"))
@@ -59,7 +59,7 @@ class ConfigState:
         self.attachments = list(dict.fromkeys([*kept, *named]))
 
 
-def _parse_model(value: Any) -> str | None:
+def _parse_model_name(value: Any) -> str | None:
     """Return an alias unchanged, or `provider/name`."""
     if isinstance(value, str):
         return value or None
@@ -150,7 +150,7 @@ class EventParser:
             self._open_message.text = "".join((self._open_message.text, *self._message_texts))
             self._message_texts.clear()
 
-    def find_unanswered(self) -> set[str]:
+    def find_unanswered_ids(self) -> set[str]:
         """Return the ids of calls and questions without a response so far."""
         return {*self._open_calls, *self._open_questions}
 
@@ -214,7 +214,7 @@ class EventParser:
         elif "reasoning" in element:
             kind = "reasoning"
         else:
-            self._parse_structured(index, element)
+            self._parse_structured_answer(index, element)
             return
         text, run = element[kind], self._open_message
         if run is not None and run.kind == kind and type(text) is str:
@@ -227,7 +227,7 @@ class EventParser:
         if event.problem is None:
             self._open_message = event
 
-    def _parse_structured(self, index: int, element: _Element) -> None:
+    def _parse_structured_answer(self, index: int, element: _Element) -> None:
         if "data" in element:
             data = element["data"]
             text = data if type(data) is str else format_json(data)
@@ -249,7 +249,7 @@ class EventParser:
             self._report_event_problem(event, "it has no name")
         if type(arguments) is dict:
             try:
-                event.arguments = decode_value(arguments)
+                event.arguments = decode_json_strings(arguments)
             except RecursionError:
                 event.arguments = {}
                 self._report_event_problem(event, "its arguments are nested too deeply")
@@ -362,7 +362,7 @@ class EventParser:
     def _decode_non_string(self, event: Event, element: _Element, value: Any, field: str) -> None:
         """Set the text of an event from typed content, or from a value of the wrong type."""
         try:
-            text = format_content(value)
+            text = format_typed_content(value)
         except RecursionError:
             text = None
         if text is None:
@@ -451,7 +451,7 @@ _PARSERS: dict[str, Callable[[EventParser, int, _Element], None]] = {
 _NOT_EVENTS = frozenset({"turn_start", "config_delta", "compaction"})
 
 
-def is_event(element_type: str) -> bool:
+def is_known_event_type(element_type: str) -> bool:
     """Return whether elements of this type are events of a known kind."""
     if element_type in _PARSERS:
         return element_type not in _NOT_EVENTS
@@ -528,7 +528,7 @@ def decode_content(text: str) -> str:
     return decode_text(decoded) if _ENCODED.fullmatch(decoded) else decoded
 
 
-def decode_value(value: Any) -> Any:
+def decode_json_strings(value: Any) -> Any:
     """Return a JSON value with all its strings decoded, keys excepted.
 
     Raises `RecursionError` for a value that is nested too deeply.
@@ -538,10 +538,10 @@ def decode_value(value: Any) -> Any:
     if type(value) is dict:
         decoded = {}
         for key, item in value.items():
-            decoded[key] = decode_text(item) if type(item) is str else decode_value(item)
+            decoded[key] = decode_text(item) if type(item) is str else decode_json_strings(item)
         return decoded
     if type(value) is list:
-        return [decode_value(item) for item in value]
+        return [decode_json_strings(item) for item in value]
     return value
 
 
@@ -552,7 +552,7 @@ def _decode_metadata_values(metadata: dict[str, Any]) -> dict[str, Any]:
     are large and never text.
     """
     decoded: dict[str, Any] = {
-        key: value if key.endswith("_signature") else decode_value(value)
+        key: value if key.endswith("_signature") else decode_json_strings(value)
         for key, value in metadata.items()
     }
     rendered = decoded.get("rendered_arguments")
@@ -565,7 +565,7 @@ _NAME_KEYS = ("uri", "url", "path", "name")
 _MEDIA_KEYS = ("mimeType", "mime_type")
 
 
-def format_content(value: Any) -> str | None:
+def format_typed_content(value: Any) -> str | None:
     """Return the text of typed content, None for any other value.
 
     Typed content is an object with a `type`, a reference to content that is stored elsewhere
@@ -574,11 +574,11 @@ def format_content(value: Any) -> str | None:
     blocks = value if type(value) is list else [value]
     if not all(type(block) is dict and _is_typed_block(block) for block in blocks):
         return None
-    return "\n".join(map(_format_block, blocks))
+    return "\n".join(map(_format_typed_block, blocks))
 
 
 def format_resources(value: Any) -> tuple[int, str]:
-    """Return the number of resources of a request, and their text. Raises as `format_content`."""
+    """Return the number of resources of a request, and their text. Raises as `format_typed_content`."""
     resources = value if type(value) is list else [value]
     return len(resources), "\n".join(map(_format_resource, resources))
 
@@ -587,7 +587,7 @@ def _is_typed_block(block: dict[str, Any]) -> bool:
     return type(block.get("type")) is str or "$blob" in block
 
 
-def _format_block(block: dict[str, Any]) -> str:
+def _format_typed_block(block: dict[str, Any]) -> str:
     kind = block.get("type")
     if "$blob" in block:
         size = block.get("size")
@@ -599,32 +599,32 @@ def _format_block(block: dict[str, Any]) -> str:
     if kind in ("resource", "resource_link"):
         return _format_resource(block.get("resource", block))
     if kind in ("image", "audio") and type(data := block.get("data")) is str:
-        return _format_label(kind, _find_text(block, _MEDIA_KEYS), _format_size(data))
-    return f"[{kind}]\n{format_json(decode_value(block))}"
+        return _format_label(kind, _find_block_text(block, _MEDIA_KEYS), _format_base64_size(data))
+    return f"[{kind}]\n{format_json(decode_json_strings(block))}"
 
 
 def _format_resource(resource: Any) -> str:
     """Return a resource's name and media type, then its text or its other values."""
     if type(resource) is str:
         return _format_label("resource", resource)
-    name = _find_text(resource, _NAME_KEYS) if type(resource) is dict else None
+    name = _find_block_text(resource, _NAME_KEYS) if type(resource) is dict else None
     if name is None:
-        return f"[resource]\n{format_json(decode_value(resource))}"
+        return f"[resource]\n{format_json(decode_json_strings(resource))}"
     data = resource.get("blob")
-    size = _format_size(data) if type(data) is str else None
-    shown = _format_label("resource", name, _find_text(resource, _MEDIA_KEYS), size)
+    size = _format_base64_size(data) if type(data) is str else None
+    shown = _format_label("resource", name, _find_block_text(resource, _MEDIA_KEYS), size)
     known = {"type", *_NAME_KEYS, *_MEDIA_KEYS, *(["blob"] if size else [])}
     rest = {key: value for key, value in resource.items() if key not in known}
     if rest.keys() == {"text"} and type(rest["text"]) is str:
         return f"{shown}\n{decode_content(rest['text'])}"
-    return f"{shown}\n{format_json(decode_value(rest))}" if rest else shown
+    return f"{shown}\n{format_json(decode_json_strings(rest))}" if rest else shown
 
 
-def _find_text(block: dict[str, Any], keys: tuple[str, ...]) -> str | None:
+def _find_block_text(block: dict[str, Any], keys: tuple[str, ...]) -> str | None:
     return next((block[key] for key in keys if type(block.get(key)) is str), None)
 
 
-def _format_size(data: str) -> str:
+def _format_base64_size(data: str) -> str:
     """Return the size of base64 data."""
     return f"{len(data.rstrip('=')) * 3 // 4:,} bytes"
 

@@ -65,7 +65,7 @@ def _read_all(file: int, size: int, largest: int) -> bytes:
     return b"".join(parts)
 
 
-def read_head(path: str, length: int) -> bytes:
+def read_file_head(path: str, length: int) -> bytes:
     """Read the first `length` bytes of a regular file, or fewer; raises `WorkspaceError`."""
     with OpenedFile(path) as (file, _):
         return os.read(file, length)
@@ -80,7 +80,7 @@ def take_whole_elements(data: bytes) -> bytes:
     return data[:end] + b"\n  }\n]" if data.startswith(b"[\n  {") and end > 0 else b""
 
 
-def read_tail(path: str, length: int) -> bytes:
+def read_file_tail(path: str, length: int) -> bytes:
     """Read the last `length` bytes of a regular file, or fewer; raises `WorkspaceError`."""
     with OpenedFile(path) as (file, size):
         os.lseek(file, max(0, size - length), os.SEEK_SET)
@@ -145,7 +145,7 @@ class OpenedFile:
         raise WorkspaceError((error.strerror or str(error)).lower(), where=self._path) from error
 
 
-def read_object(data: bytes, problems: list[str]) -> dict[str, Any]:
+def parse_json_object(data: bytes, problems: list[str]) -> dict[str, Any]:
     """Parse one JSON object; append the problems that lost no data to `problems`.
 
     Raises `ValueError` with a message for anything else.
@@ -162,8 +162,8 @@ def read_object(data: bytes, problems: list[str]) -> dict[str, Any]:
     return value
 
 
-def read_events(path: str, problems: list[str]) -> Iterator[list[Any]]:
-    """Yield the elements of an `events.json` in batches, as `read_array` does.
+def read_event_batches(path: str, problems: list[str]) -> Iterator[list[Any]]:
+    """Yield the elements of an `events.json` in batches, as `parse_array_batches` does.
 
     A large file is never in memory as a whole if it is written as JP writes it. Raises
     `WorkspaceError`.
@@ -174,14 +174,14 @@ def read_events(path: str, problems: list[str]) -> Iterator[list[Any]]:
             return os.pread(file, length, start)
 
         _check_size(size, LARGEST, path)
-        if _can_split(read_range, size):
+        if _can_split_array(read_range, size):
             yield from _split_array(read_range, size, problems)
             return
         data = _read_all(file, size, LARGEST)
-    yield from read_array(data, problems)
+    yield from parse_array_batches(data, problems)
 
 
-def read_array(data: bytes, problems: list[str]) -> Iterator[list[Any]]:
+def parse_array_batches(data: bytes, problems: list[str]) -> Iterator[list[Any]]:
     """Yield the elements of `events.json` in batches; append what is wrong to `problems`.
 
     Batches of a large file are about a megabyte, so that its JSON values are never in memory as a
@@ -194,7 +194,7 @@ def read_array(data: bytes, problems: list[str]) -> Iterator[list[Any]]:
     def read_range(start: int, length: int) -> bytes:
         return data[start : start + length]
 
-    if _can_split(read_range, len(data)):
+    if _can_split_array(read_range, len(data)):
         yield from _split_array(read_range, len(data), problems)
         return
     try:
@@ -213,7 +213,7 @@ def has_jp_ending(data: bytes) -> bool:
     return data.endswith((_END, _END[:-1]))
 
 
-def _can_split(read_range: _ReadRange, size: int) -> bool:
+def _can_split_array(read_range: _ReadRange, size: int) -> bool:
     """Return whether an array is large, and written as JP writes it, so that it can be split."""
     return (
         size > _SPLIT_FROM
@@ -236,17 +236,19 @@ def _split_array(read_range: _ReadRange, size: int, problems: list[str]) -> Iter
         cut = pending.rfind(SEPARATOR)
         if cut >= 0:
             cut += len(b"\n  }")
-            elements = _parse_block(b"[%b]" % pending[:cut], problems, count, more=True)
+            elements = _parse_element_block(b"[%b]" % pending[:cut], problems, count, more=True)
             count += len(elements)
             yield elements
             pending = pending[cut + 1 :]
     if pending:
-        yield _parse_block(
+        yield _parse_element_block(
             b"[%b]" % pending.removesuffix(b"\n").removesuffix(b"]"), problems, count
         )
 
 
-def _parse_block(block: bytes, problems: list[str], first: int, more: bool = False) -> list[Any]:
+def _parse_element_block(
+    block: bytes, problems: list[str], first: int, more: bool = False
+) -> list[Any]:
     """Parse the elements of one block; `first` is the index of its first element."""
     try:
         value: list[Any] = orjson.loads(block)

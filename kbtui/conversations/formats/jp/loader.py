@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 
 from kbtui.conversations.formats.base import DecodedTurns
-from kbtui.conversations.formats.jp.event_parser import ConfigState, EventParser, is_event
+from kbtui.conversations.formats.jp.event_parser import (
+    ConfigState,
+    EventParser,
+    is_known_event_type,
+)
 from kbtui.conversations.formats.jp.json_reader import (
     LARGEST,
     LARGEST_CONFIG,
@@ -18,12 +22,12 @@ from kbtui.conversations.formats.jp.json_reader import (
     OpenedFile,
     RecoveredProblem,
     has_jp_ending,
-    read_array,
-    read_events,
+    parse_array_batches,
+    parse_json_object,
+    read_event_batches,
     read_file,
-    read_head,
-    read_object,
-    read_tail,
+    read_file_head,
+    read_file_tail,
     take_whole_elements,
 )
 from kbtui.conversations.formats.jp.locations import BASE_CONFIG, EVENTS
@@ -31,8 +35,8 @@ from kbtui.conversations.models import (
     Conversation,
     ConversationInfo,
     ConversationPart,
-    ConversationSummary,
-    TurnMark,
+    ConversationUsage,
+    TurnResumePoint,
 )
 from kbtui.dates import parse_timestamp
 from kbtui.errors import WorkspaceError
@@ -71,11 +75,11 @@ def load_conversation(
         return conversation
     damage: list[str] = []
     try:
-        for batch in read_events(str(info.events_path), damage):
+        for batch in read_event_batches(str(info.events_path), damage):
             parser.add_elements(batch)
             if progress is not None:
                 parser.finish()
-                _copy_totals(parser, conversation)
+                _copy_parser_totals(parser, conversation)
                 progress(conversation)
         parser.finish()
         conversation.info = info.copy_with_counts(parser.count, parser.last_time)
@@ -86,11 +90,13 @@ def load_conversation(
     problems += [f"{EVENTS}: {text}" for text in (*damage, *parser.problems)]
     if parser.more_problems:
         problems.append(f"{EVENTS}: {parser.more_problems} more damaged elements")
-    _copy_totals(parser, conversation)
+    _copy_parser_totals(parser, conversation)
     return conversation
 
 
-def load_beginning(info: ConversationInfo, size: int = _BEGINNING_BYTES) -> Conversation | None:
+def load_conversation_beginning(
+    info: ConversationInfo, size: int = _BEGINNING_BYTES
+) -> Conversation | None:
     """Load the turns in the first `size` bytes, to show a long conversation before it is read.
 
     None if the file is shorter, or if its beginning cannot be read alone.
@@ -102,8 +108,8 @@ def load_beginning(info: ConversationInfo, size: int = _BEGINNING_BYTES) -> Conv
     try:
         if info.base_config_path is not None:
             _apply_base_config(info, config)
-        data = take_whole_elements(read_head(str(info.events_path), size))
-        for batch in read_array(data, []) if data else ():
+        data = take_whole_elements(read_file_head(str(info.events_path), size))
+        for batch in parse_array_batches(data, []) if data else ():
             parser.add_elements(batch)
     except WorkspaceError:
         return None
@@ -111,7 +117,7 @@ def load_beginning(info: ConversationInfo, size: int = _BEGINNING_BYTES) -> Conv
     if not parser.turns:
         return None
     conversation = _make_conversation(info, parser)
-    _copy_totals(parser, conversation)
+    _copy_parser_totals(parser, conversation)
     return conversation
 
 
@@ -122,7 +128,7 @@ def decode_turns(info: ConversationInfo) -> DecodedTurns:
     problems: list[str] = []
     parser = EventParser()
     try:
-        for batch in read_events(str(info.events_path), problems):
+        for batch in read_event_batches(str(info.events_path), problems):
             parser.add_elements(batch)
     except WorkspaceError as error:
         return DecodedTurns([], problem=error.message)
@@ -135,7 +141,7 @@ def _make_conversation(info: ConversationInfo, parser: EventParser) -> Conversat
     return Conversation(info, parser.turns, compactions=parser.compactions, leading=parser.leading)
 
 
-def _copy_totals(parser: EventParser, conversation: Conversation) -> None:
+def _copy_parser_totals(parser: EventParser, conversation: Conversation) -> None:
     conversation.assistant = parser.config.assistant
     conversation.model = parser.config.model
     conversation.attachments = parser.config.attachments
@@ -148,7 +154,7 @@ def _apply_base_config(info: ConversationInfo, config: ConfigState) -> list[str]
     problems: list[str] = []
     try:
         data = read_file(str(info.base_config_path), LARGEST_CONFIG)
-        config.apply_config(read_object(data, problems))
+        config.apply_config(parse_json_object(data, problems))
     except (WorkspaceError, ValueError) as error:
         problems.append(getattr(error, "message", str(error)))
     return [f"{BASE_CONFIG}: {problem}" for problem in problems]
@@ -177,7 +183,7 @@ def add_event_count(info: ConversationInfo) -> ConversationInfo:
     problems: list[str] = []
     count, last = 0, None
     try:
-        for batch in read_events(str(info.events_path), problems):
+        for batch in read_event_batches(str(info.events_path), problems):
             count += len(batch)
             last = batch[-1] if batch else last
     except WorkspaceError as error:
@@ -193,7 +199,7 @@ def _add_problem(info: ConversationInfo, problem: str) -> ConversationInfo:
 
 def _read_last_element(path: str) -> dict[str, Any] | None:
     """Return the last element of an array that is written as JP writes it, None for any other."""
-    tail = read_tail(path, _TAIL_BYTES).rstrip()
+    tail = read_file_tail(path, _TAIL_BYTES).rstrip()
     start = tail.rfind(b"\n  {")
     if start < 0 or not tail.endswith(b"\n  }\n]"):
         return None
@@ -207,7 +213,7 @@ def _read_last_element(path: str) -> dict[str, Any] | None:
 # a summary
 
 
-def summarize_conversation(info: ConversationInfo) -> ConversationSummary:
+def read_conversation_usage(info: ConversationInfo) -> ConversationUsage:
     """Return what was used in a conversation, without decoding its texts. Never raises."""
     config = ConfigState()
     if info.base_config_path is not None:
@@ -217,7 +223,7 @@ def summarize_conversation(info: ConversationInfo) -> ConversationSummary:
     models: set[str] = set()
     turns, has_started = 0, False
     problems: list[str] = []
-    for element in _iterate_objects(info, problems):
+    for element in _iterate_object_elements(info, problems):
         kind = element.get("type")
         if kind == "turn_start":
             # The first mark starts turn 1, unless an event has done so.
@@ -225,7 +231,7 @@ def summarize_conversation(info: ConversationInfo) -> ConversationSummary:
             has_started = True
         elif kind == "config_delta":
             config.apply_config(element.get("delta", element))
-        elif type(kind) is str and is_event(kind):
+        elif type(kind) is str and is_known_event_type(kind):
             turns, has_started = turns or 1, True
             if kind == "tool_call_request" and type(name := element.get("name")) is str:
                 tools.add(name)
@@ -233,15 +239,17 @@ def summarize_conversation(info: ConversationInfo) -> ConversationSummary:
                 models.add(config.model)
     used = models or ({config.model} if config.model else set())
     problem = f"{EVENTS}: {'; '.join(problems)}" if problems else None
-    return ConversationSummary(frozenset(tools), frozenset(used), turns, problem)
+    return ConversationUsage(frozenset(tools), frozenset(used), turns, problem)
 
 
-def _iterate_objects(info: ConversationInfo, problems: list[str]) -> Iterator[dict[str, Any]]:
+def _iterate_object_elements(
+    info: ConversationInfo, problems: list[str]
+) -> Iterator[dict[str, Any]]:
     """Yield the elements that are JSON objects; append what is wrong to `problems`."""
     if info.events_path is None:
         return
     try:
-        for batch in read_events(str(info.events_path), problems):
+        for batch in read_event_batches(str(info.events_path), problems):
             yield from (element for element in batch if type(element) is dict)
     except WorkspaceError as error:
         problems.append(error.message)
@@ -250,19 +258,21 @@ def _iterate_objects(info: ConversationInfo, problems: list[str]) -> Iterator[di
 # parts
 
 
-def has_parts(info: ConversationInfo) -> bool:
-    """Return whether a conversation is long enough for `load_part`."""
+def can_load_parts(info: ConversationInfo) -> bool:
+    """Return whether a conversation is long enough for `load_conversation_part`."""
     return info.events_path is not None and PARTS_FROM <= info.size <= LARGEST
 
 
-def load_part(info: ConversationInfo, mark: TurnMark | None, size: int) -> ConversationPart | None:
+def load_conversation_part(
+    info: ConversationInfo, mark: TurnResumePoint | None, size: int
+) -> ConversationPart | None:
     """Load at least one turn from `mark` on, about `size` bytes of the file.
 
     The part starts at the beginning of the file if what is before the mark has changed. None if
     the conversation is short or damaged, or if a result belongs to a call before the mark: it must
     then be loaded whole.
     """
-    if info.events_path is None or not has_parts(info):
+    if info.events_path is None or not can_load_parts(info):
         return None
     try:
         with OpenedFile(str(info.events_path)) as (file, file_size):
@@ -276,10 +286,10 @@ def load_part(info: ConversationInfo, mark: TurnMark | None, size: int) -> Conve
     except WorkspaceError:
         return None
     span, is_last = found
-    return _decode_part(info, mark, digest, span, is_last) if span else None
+    return _decode_conversation_part(info, mark, digest, span, is_last) if span else None
 
 
-def _hash_until_mark(file: int, mark: TurnMark | None) -> Any:
+def _hash_until_mark(file: int, mark: TurnResumePoint | None) -> Any:
     """Return the SHA-256 of the file up to the mark; None if it differs from the mark's digest."""
     if mark is None:
         return None
@@ -354,11 +364,15 @@ def _read_range(file: int, start: int, length: int) -> bytes:
     return blocks[0] if len(blocks) == 1 else b"".join(blocks)
 
 
-def _decode_part(
-    info: ConversationInfo, start: TurnMark | None, digest: Any, span: _ElementSpan, is_last: bool
+def _decode_conversation_part(
+    info: ConversationInfo,
+    start: TurnResumePoint | None,
+    digest: Any,
+    span: _ElementSpan,
+    is_last: bool,
 ) -> ConversationPart | None:
     """Decode the turns of a span. None if one of its results belongs to a call before it."""
-    before = start or TurnMark(1, "", 0, 0)
+    before = start or TurnResumePoint(1, "", 0, 0)
     waiting = set(before.waiting)
     if waiting and any(
         type(element) is dict
@@ -376,14 +390,14 @@ def _decode_part(
     if cut:
         end = span.starts[cut] if is_last else len(span.data)
         digest.update(span.data[:end])
-        mark = TurnMark(
+        mark = TurnResumePoint(
             before.offset + end,
             digest.hexdigest(),
             parser.turns_before + len(parser.turns),
             parser.count,
             before.configured if start else parser.is_configured,
             before.problem or next(iter(parser.problems), None),
-            tuple(sorted(waiting | parser.find_unanswered())),
+            tuple(sorted(waiting | parser.find_unanswered_ids())),
         )
     parser.add_elements(span.elements[cut:])
     parser.finish()

@@ -15,7 +15,7 @@ from kbtui.dates import parse_timestamp
 from kbtui.errors import UsageError, WorkspaceError
 from kbtui.refs import (
     get_jp_creation_time,
-    is_jp_id,
+    is_jp_conversation_id,
     make_jp_conversation_id,
     parse_conversation_id,
 )
@@ -154,18 +154,20 @@ class JpLocation:
 
 def _read_metadata(copy: ConversationCopy) -> tuple[dict[str, Any], list[str]]:
     """Read `metadata.json`; an empty object if that fails. Return it and its problems."""
-    from kbtui.conversations.formats.jp.json_reader import read_file, read_object
+    from kbtui.conversations.formats.jp.json_reader import parse_json_object, read_file
 
     problems: list[str] = []
     try:
-        metadata = read_object(read_file(f"{copy.path}/{METADATA}", _METADATA_BYTES), problems)
+        metadata = parse_json_object(
+            read_file(f"{copy.path}/{METADATA}", _METADATA_BYTES), problems
+        )
     except (WorkspaceError, ValueError) as error:
         problems.append(getattr(error, "message", str(error)))
         return {}, problems
-    return metadata, problems + _find_wrong_values(metadata)
+    return metadata, problems + _find_wrong_metadata_values(metadata)
 
 
-def _find_wrong_values(metadata: dict[str, Any]) -> list[str]:
+def _find_wrong_metadata_values(metadata: dict[str, Any]) -> list[str]:
     """Return what JP would refuse or miss in the metadata, one phrase each."""
     wrong = []
     if not isinstance(metadata.get("title"), str | None):
@@ -210,7 +212,7 @@ def find_locations(
     """
     copies: dict[str, list[ConversationCopy]] = {}
     unlisted: list[UnlistedDirectory] = []
-    for root, is_local in _list_roots(workspace):
+    for root, is_local in _list_conversation_roots(workspace):
         for is_archived in (False, True):
             folder = f"{root}/{_ARCHIVE}" if is_archived else root
             names = _list_directories(workspace, folder, unlisted)
@@ -226,7 +228,7 @@ def find_locations(
                 if only is None or only == id:
                     copy = _stat_copy(path, is_local, is_archived, parent)
                     copies.setdefault(id, []).append(copy)
-                found += [(nested, id) for nested in _find_nested(path)]
+                found += [(nested, id) for nested in _find_nested_conversations(path)]
     locations = []
     for id, found_copies in copies.items():  # noqa: A001
         live = [copy for copy in found_copies if not copy.is_archived]
@@ -235,7 +237,7 @@ def find_locations(
     return locations, unlisted
 
 
-def _list_roots(workspace: Workspace) -> Iterator[tuple[str, bool]]:
+def _list_conversation_roots(workspace: Workspace) -> Iterator[tuple[str, bool]]:
     """Yield the directories of conversations, and whether it is the user's own.
 
     JP's `storage` link in the user's directory leads back to the first root and is ignored.
@@ -245,10 +247,10 @@ def _list_roots(workspace: Workspace) -> Iterator[tuple[str, bool]]:
         yield f"{workspace.user_dir}/conversations", True
 
 
-def find_trash(workspace: Workspace) -> dict[str, int]:
+def count_trashed_conversations(workspace: Workspace) -> dict[str, int]:
     """Return where JP moved conversations that it could not read, and how many are there."""
     counts = {}
-    for root, _ in _list_roots(workspace):
+    for root, _ in _list_conversation_roots(workspace):
         try:
             with os.scandir(f"{root}/{_TRASH}") as entries:
                 counts[f"{root}/{_TRASH}"] = sum(entry.is_dir() for entry in entries)
@@ -315,10 +317,10 @@ def _parse_directory_name(name: str) -> str | None:
     digits = name.partition("-")[0]
     if not (digits.isascii() and digits.isdigit()) or len(digits) > 12:
         return None
-    return make_jp_conversation_id(digits) if is_jp_id(int(digits)) else None
+    return make_jp_conversation_id(digits) if is_jp_conversation_id(int(digits)) else None
 
 
-def _find_nested(path: str) -> list[str]:
+def _find_nested_conversations(path: str) -> list[str]:
     """Return the conversations in a conversation's own directory, as later versions of JP write."""
     try:
         # A directory with two links has no subdirectories: most file systems count them, the
@@ -360,7 +362,7 @@ def _stat_copy(
     return copy
 
 
-def list_live_names(path: str | None) -> dict[int, str]:
+def list_live_conversations(path: str | None) -> dict[int, str]:
     """Return the live conversations of the workspace at or above `path` (default: here) for completion.
 
     Keys are ids without prefix, values what the directory's name has after the id. No file is
@@ -374,7 +376,7 @@ def list_live_names(path: str | None) -> dict[int, str]:
     if os.path.isdir(paths.jp_data_home() + "/workspace"):  # noqa: PTH112
         from kbtui.workspace import Workspace
 
-        folders = [folder for folder, _ in _list_roots(Workspace(Path(root)))]
+        folders = [folder for folder, _ in _list_conversation_roots(Workspace(Path(root)))]
     found: dict[int, str] = {}
     for folder in folders:
         try:

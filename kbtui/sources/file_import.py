@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import KbtuiError
-from kbtui.knowledge.subject_files import BINARY_BYTES, make_file_name, present_text
+from kbtui.knowledge.subject_files import BINARY_BYTES, make_file_name, present_file_text
 from kbtui.sources.extraction import CODE, DOCX, HTML, MARKDOWN, PDF, PLAIN, ExtractionError
-from kbtui.sources.http_fetcher import format_too_large
+from kbtui.sources.http_fetcher import format_too_large_document
 from kbtui.sources.source_directory import FetchedDocument
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kbtui.sources.extraction import Extractor
+    from kbtui.sources.extraction import ExtractorProcess
     from kbtui.sources.http_fetcher import SourceLimits
-    from kbtui.sources.source_directory import RunContext
+    from kbtui.sources.source_directory import SourceRunContext
 
 _KINDS_BY_EXTENSION = {
     **dict.fromkeys((".md", ".markdown"), MARKDOWN[0]),
@@ -38,8 +38,8 @@ class _SkippedFile(Exception):
     """A file that is not a document of the source; the message says why."""
 
 
-async def upload_files(
-    run: RunContext, root: Path, extractor: Extractor, limits: SourceLimits
+async def import_files(
+    run: SourceRunContext, root: Path, extractor: ExtractorProcess, limits: SourceLimits
 ) -> None:
     """Read what `file` names, relative to the workspace's `root`; raises `KbtuiError`."""
     base = root / Path(run.source.file or "").expanduser()
@@ -47,19 +47,21 @@ async def upload_files(
         raise KbtuiError("the file does not exist", where=str(base))
     if not base.is_file() and not base.is_dir():
         raise KbtuiError("is neither a file nor a directory", where=str(base))
-    named = _make_public_address(run.source.file or "", base, root)
-    found = [(base, "")] if base.is_file() else list(_list_files(run, base, named))
+    named = _make_document_url(run.source.file or "", base, root)
+    found = [(base, "")] if base.is_file() else list(_list_document_files(run, base, named))
     if len(found) > limits.files:
-        run.record_failure(named, limits.format_too_many(len(found), "files"), permanent=False)
+        run.record_failed_document(
+            named, limits.format_too_many_documents(len(found), "files"), permanent=False
+        )
     for done, (path, relative) in enumerate(found[: limits.files]):
         below = f"/{relative}" if relative else ""
         # Versions up to 0.1 identified documents by absolute paths.
         run.directory.rename_document(f"{run.source.file}{below}", named + below)
         run.report_progress(done, len(found), named + below)
-        await _upload_file(run, path, relative, named + below, extractor, limits.bytes)
+        await _import_file(run, path, relative, named + below, extractor, limits.bytes)
 
 
-def _make_public_address(file: str, base: Path, root: Path) -> str:
+def _make_document_url(file: str, base: Path, root: Path) -> str:
     """Return the name that identifies documents.
 
     It is written into files that other people get, so it never contains the user's own
@@ -72,54 +74,63 @@ def _make_public_address(file: str, base: Path, root: Path) -> str:
     return real.relative_to(top).as_posix() if real.is_relative_to(top) else base.name
 
 
-def _list_files(run: RunContext, base: Path, named: str) -> Iterator[tuple[Path, str]]:
+def _list_document_files(
+    run: SourceRunContext, base: Path, named: str
+) -> Iterator[tuple[Path, str]]:
     """Yield the files of a directory and their relative paths; skip hidden files and links."""
     for folder, folders, names in os.walk(base):
         for name in sorted([*folders, *names]):
             path = Path(folder, name)
             relative = path.relative_to(base).as_posix()
             if name.startswith("."):
-                run.record_skip(f"{named}/{relative}", "is hidden")
+                run.record_skipped_document(f"{named}/{relative}", "is hidden")
             elif path.is_symlink():
-                run.record_skip(f"{named}/{relative}", "is a link, which is not followed")
+                run.record_skipped_document(
+                    f"{named}/{relative}", "is a link, which is not followed"
+                )
             elif name in names:
                 yield path, relative
         folders[:] = sorted(name for name in folders if not name.startswith("."))
 
 
-async def _upload_file(
-    run: RunContext, path: Path, relative: str, url: str, extractor: Extractor, most: int
+async def _import_file(
+    run: SourceRunContext,
+    path: Path,
+    relative: str,
+    url: str,
+    extractor: ExtractorProcess,
+    most: int,
 ) -> None:
     try:
-        content, mark = _open_file(path, most)
-        if run.memory.get(url, {}).get("stat") == mark and run.directory.is_current(url):
-            run.keep_document(url)
+        content, mark = _open_document_file(path, most)
+        if run.memory.get(url, {}).get("stat") == mark and run.directory.has_unedited_document(url):
+            run.keep_unchanged_document(url)
             return
-        kind = _KINDS_BY_EXTENSION.get(path.suffix.lower()) or _detect_kind(path)
+        kind = _KINDS_BY_EXTENSION.get(path.suffix.lower()) or _detect_content_type(path)
         # Without a URL, links between the files stay relative.
         facts = await extractor.extract(content(), kind, "")
     except _SkippedFile as error:
-        run.record_skip(url, str(error))
+        run.record_skipped_document(url, str(error))
     except OSError as error:
         reason = error.strerror or str(error)
-        run.record_failure(url, f"cannot be read: {reason}", permanent=False)
+        run.record_failed_document(url, f"cannot be read: {reason}", permanent=False)
     except ExtractionError as error:
-        run.record_failure(url, str(error))
+        run.record_failed_document(url, str(error))
     else:
         run.store_document(_make_document(path, relative, url, kind, facts), {"stat": mark})
 
 
-def _open_file(path: Path, most: int) -> tuple[Any, str]:
+def _open_document_file(path: Path, most: int) -> tuple[Any, str]:
     """Return a function that reads a file, and the file's state; raises `OSError`, `_SkippedFile`."""
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
         raise _SkippedFile("is not a regular file")
     if status.st_size > most:
-        raise _SkippedFile(format_too_large(most, status.st_size))
+        raise _SkippedFile(format_too_large_document(most, status.st_size))
     return path.read_bytes, f"{status.st_size}:{status.st_mtime_ns}"
 
 
-def _detect_kind(path: Path) -> str:
+def _detect_content_type(path: Path) -> str:
     """Return the content type of a file with an unknown extension.
 
     Raises `OSError`, and `_SkippedFile` if it is not text.
@@ -139,7 +150,7 @@ def _make_document(
     text, parts = facts["text"], Path(relative or path.name).parts
     if kind in CODE:
         language = path.suffix[1:] or _detect_script_language(path.name, text)
-        text = present_text(text, f"x.{language}") if language and text.strip() else text
+        text = present_file_text(text, f"x.{language}") if language and text.strip() else text
     else:
         parts = (*parts[:-1], path.stem)
     title = facts["title"] or parts[-1]

@@ -10,8 +10,8 @@ from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.knowledge.models import LearnResult
 from kbtui.knowledge.subject_files import (
     end_last_line,
-    format_skipped,
-    present_text,
+    format_skipped_subject,
+    present_file_text,
     read_subject_text,
 )
 from kbtui.refs import make_subject_ref, split_line_range
@@ -46,11 +46,11 @@ class LearnCaller(NamedTuple):
     max_chars: int | None = None
     masked: bool = False
 
-    def list_given(self, resolved: ResolvedTopic) -> frozenset[str]:
+    def list_already_given(self, resolved: ResolvedTopic) -> frozenset[str]:
         """Return the subjects that the caller already has."""
         return resolved.learned_set if self.has_prompt else frozenset()
 
-    def list_available(self, resolved: ResolvedTopic) -> list[str]:
+    def list_offered_subjects(self, resolved: ResolvedTopic) -> list[str]:
         """Return the subjects that a listing offers."""
         if self.has_prompt or not resolved.learned:
             return resolved.available
@@ -65,7 +65,7 @@ class LearnCaller(NamedTuple):
         return secrets.mask(text)
 
 
-class SubjectPart(NamedTuple):
+class SubjectRange(NamedTuple):
     """A subject, or a range of its lines."""
 
     slug: str
@@ -96,13 +96,16 @@ def find_topic(topics: Iterable[Topic], name: str) -> Topic:
     raise NothingFound(f'Unknown topic "{shorten_argument(name)}".\n\nValid topics:\n\n{listed}')
 
 
-def format_listing(resolved: ResolvedTopic, caller: LearnCaller) -> str:
+def format_subject_listing(resolved: ResolvedTopic, caller: LearnCaller) -> str:
     """Return the answer of `learn` to a call without subjects."""
     topic = resolved.topic
     blocks = [f"# Topic: {topic.name}"]
     if topic.description and topic.description.strip():
         blocks.append(topic.description.rstrip())
-    available, given = caller.list_available(resolved), sorted(caller.list_given(resolved))
+    available, given = (
+        caller.list_offered_subjects(resolved),
+        sorted(caller.list_already_given(resolved)),
+    )
     if available:
         blocks += [_AVAILABLE, _format_slug_list(available, caller), _USE]
     elif not given:
@@ -112,7 +115,7 @@ def format_listing(resolved: ResolvedTopic, caller: LearnCaller) -> str:
     return caller.mask_secrets("\n\n".join(blocks))
 
 
-def learn_subjects(
+def answer_learn_patterns(
     resolved: ResolvedTopic,
     patterns: list[str],
     subject: Callable[[str], Subject],
@@ -123,9 +126,9 @@ def learn_subjects(
     A pattern can also be a slug with lines, `slug:first-last`, as in the results of
     `knowledge_search`.
     """
-    given = caller.list_given(resolved)
+    given = caller.list_already_given(resolved)
     try:
-        exact = {pattern: _parse_exact(resolved, pattern) for pattern in patterns}
+        exact = {pattern: _parse_exact_pattern(resolved, pattern) for pattern in patterns}
     except UsageError as error:
         return LearnResult(
             f'"{shorten_argument(error.where or "")}": {error.message}.', is_error=True
@@ -134,11 +137,13 @@ def learn_subjects(
         if one.slug in given:
             return LearnResult(_format_already_learned(one.slug))
         try:
-            return LearnResult(_format_part(subject(one.slug), one, caller, caller.max_chars))
+            return LearnResult(
+                _format_subject_range(subject(one.slug), one, caller, caller.max_chars)
+            )
         except KbtuiError as error:
-            return LearnResult(format_skipped(error, one.slug), is_error=True)
+            return LearnResult(format_skipped_subject(error, one.slug), is_error=True)
     # A slug named exactly that is in the prompt already gets a line; a glob skips it.
-    wanted: dict[SubjectPart, None] = {}
+    wanted: dict[SubjectRange, None] = {}
     missing, exhausted = [], []
     for pattern in patterns:
         if (one := exact[pattern]) is not None:
@@ -149,8 +154,8 @@ def learn_subjects(
             missing.append(pattern)
         elif given.issuperset(matches):
             exhausted.append(pattern)
-        wanted.update(dict.fromkeys(SubjectPart(slug) for slug in matches if slug not in given))
-    blocks, left, failed = _format_blocks(list(wanted), given, subject, caller)
+        wanted.update(dict.fromkeys(SubjectRange(slug) for slug in matches if slug not in given))
+    blocks, left, failed = _format_subject_blocks(list(wanted), given, subject, caller)
     blocks += [
         f'Everything that matches "{shorten_argument(pattern)}" is already in the system prompt.'
         for pattern in exhausted
@@ -160,16 +165,16 @@ def learn_subjects(
     blocks += [f'Nothing matches "{shorten_argument(pattern)}".' for pattern in missing]
     failure = failed == len(blocks)
     if left:
-        blocks.append(_format_left_out([str(part) for part in left], caller))
+        blocks.append(_format_omitted_subjects([str(part) for part in left], caller))
     return LearnResult("\n\n".join(blocks), is_error=failure)
 
 
-def _format_blocks(
-    wanted: list[SubjectPart],
+def _format_subject_blocks(
+    wanted: list[SubjectRange],
     given: frozenset[str],
     subject: Callable[[str], Subject],
     caller: LearnCaller,
-) -> tuple[list[str], list[SubjectPart], int]:
+) -> tuple[list[str], list[SubjectRange], int]:
     """Return the subjects in their tags, the parts that do not fit, and how many cannot be read."""
     room = None if caller.max_chars is None else caller.max_chars - MAX_NAMES_CHARACTERS
     blocks: list[str] = []
@@ -179,11 +184,13 @@ def _format_blocks(
             text = _format_already_learned(part.slug)
         else:
             try:
-                text = _format_part(subject(part.slug), part, caller, None if blocks else room)
+                text = _format_subject_range(
+                    subject(part.slug), part, caller, None if blocks else room
+                )
             except KbtuiError as error:
-                text = format_skipped(error, part.slug)
+                text = format_skipped_subject(error, part.slug)
                 failed += 1
-        block = wrap_subject(str(part), text)
+        block = wrap_subject_in_tags(str(part), text)
         if room is not None:
             # The first one is always included, cut if necessary.
             if blocks and len(block) > room:
@@ -193,20 +200,22 @@ def _format_blocks(
     return blocks, [], failed
 
 
-def _parse_exact(resolved: ResolvedTopic, pattern: str) -> SubjectPart | None:
+def _parse_exact_pattern(resolved: ResolvedTopic, pattern: str) -> SubjectRange | None:
     """Return the subject, or lines of one, that a pattern names exactly, or None.
 
     Raises `UsageError` for an invalid range of lines.
     """
-    if resolved.has_exact(pattern):
-        return SubjectPart(pattern)
+    if resolved.is_enabled_slug(pattern):
+        return SubjectRange(pattern)
     slug, _, _ = pattern.rpartition(":")
-    if not slug or not resolved.has_exact(slug):
+    if not slug or not resolved.is_enabled_slug(slug):
         return None
-    return SubjectPart(*split_line_range(pattern))
+    return SubjectRange(*split_line_range(pattern))
 
 
-def _format_part(subject: Subject, part: SubjectPart, caller: LearnCaller, room: int | None) -> str:
+def _format_subject_range(
+    subject: Subject, part: SubjectRange, caller: LearnCaller, room: int | None
+) -> str:
     """Return a subject or some of its lines as `learn` shows them, in at most `room` characters.
 
     A note says which lines are missing. Raises `KbtuiError` if the subject cannot be read.
@@ -227,7 +236,7 @@ def _format_part(subject: Subject, part: SubjectPart, caller: LearnCaller, room:
 
     def present_lines(final: int, end: int | None = None) -> str:
         start, end = starts[first - 1], starts[final] if end is None else end
-        return present_text(secrets.mask_part(text, start, end, hidden), subject.relative)
+        return present_file_text(secrets.mask_text_part(text, start, end, hidden), subject.relative)
 
     shown = present_lines(last)
     if room is None or len(shown) <= room:
@@ -246,12 +255,12 @@ def _format_part(subject: Subject, part: SubjectPart, caller: LearnCaller, room:
             keep -= max(1, len(shown) - room)
         said = f"Line {first:,} of {count:,}, cut after {keep:,} of its {whole:,} characters."
     if final < last:
-        rest = SubjectPart(part.slug, (final + 1, last))
+        rest = SubjectRange(part.slug, (final + 1, last))
         said += f' Continue with `learn`: topic "{shorten_argument(subject.topic)}", subjects "{shorten_argument(str(rest))}".'
     return f"{end_last_line(shown)}\n[{said}]\n"
 
 
-def wrap_subject(slug: str, text: str) -> str:
+def wrap_subject_in_tags(slug: str, text: str) -> str:
     """Return a subject's content in its tags."""
     return f'<subject "{escape_quotes(slug)}">\n{end_last_line(text)}</subject>'
 
@@ -278,7 +287,7 @@ def _format_no_match(resolved: ResolvedTopic, patterns: list[str], caller: Learn
     """Return the error for patterns that match nothing, with the available subjects."""
     named = ", ".join(f'"{shorten_argument(pattern)}"' for pattern in patterns[:_MAX_PATTERNS])
     blocks = [f'Nothing in topic "{resolved.topic.name}" matches {named}.']
-    available = caller.list_available(resolved)
+    available = caller.list_offered_subjects(resolved)
     if available:
         blocks += [_AVAILABLE, _format_slug_list(available, caller)]
     else:
@@ -306,7 +315,7 @@ def _format_slug_list(slugs: list[str], caller: LearnCaller) -> str:
     return "\n".join(lines)
 
 
-def _format_left_out(parts: list[str], caller: LearnCaller) -> str:
+def _format_omitted_subjects(parts: list[str], caller: LearnCaller) -> str:
     """Return the note that lists the subjects that did not fit."""
     lines: list[str] = []
     room = MAX_NAMES_CHARACTERS - 2 * _NOTE_CHARACTERS

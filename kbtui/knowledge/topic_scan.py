@@ -55,7 +55,7 @@ class TopicScan:
         """Compute the slugs after the walk."""
         text = _join_slugs(folders)
         if not text.isprintable():
-            folders = [folder.without_bad_names(self.mistakes) for folder in folders]
+            folders = [folder.without_unshowable_names(self.mistakes) for folder in folders]
             text = _join_slugs(folders)
         self._folders = folders
         self.slugs = sorted(text.split("//")) if text else []
@@ -64,7 +64,7 @@ class TopicScan:
                 self.hidden.update(slug for slug, _ in _iterate_slugs([folder]))
             elif folder.dotted:
                 self.hidden.update(
-                    slug for slug, path in _iterate_slugs([folder]) if is_hidden(path)
+                    slug for slug, path in _iterate_slugs([folder]) if is_hidden_path(path)
                 )
         if any(map(eq, self.slugs, self.slugs[1:])):
             self._resolve_collisions()
@@ -80,12 +80,12 @@ class TopicScan:
             claims.setdefault(slug, []).append(path)
         self._relative_paths = {}
         for slug, rivals in claims.items():
-            first, *losers = sorted(rivals, key=_rank_collision)
+            first, *losers = sorted(rivals, key=_get_collision_rank)
             self._relative_paths[slug] = first
             for path in losers:
                 self.shadowed[f"./{path}" if path in claims else path] = slug
         self._relative_paths.update((name, name.removeprefix("./")) for name in self.shadowed)
-        self.hidden = {slug for slug, path in self._relative_paths.items() if is_hidden(path)}
+        self.hidden = {slug for slug, path in self._relative_paths.items() if is_hidden_path(path)}
         self.slugs = sorted(self._relative_paths)
 
 
@@ -101,11 +101,11 @@ class _ScannedFolder:
         self.names = names
         self.dotted = False
 
-    def without_bad_names(self, mistakes: list[tuple[str, str]]) -> _ScannedFolder:
+    def without_unshowable_names(self, mistakes: list[tuple[str, str]]) -> _ScannedFolder:
         """Return the folder without names that cannot be shown; add these to `mistakes`."""
         good = []
         for name in self.names:
-            wrong = None if name.isprintable() else find_name_problem(name)
+            wrong = None if name.isprintable() else find_file_name_problem(name)
             if wrong:
                 mistakes.append((wrong, self.path + name))
             else:
@@ -126,7 +126,7 @@ def _join_slugs(folders: list[_ScannedFolder]) -> str:
         ended = "/".join(names) + "/"
         if ended[0] == "." or "/." in ended:
             folder.dotted = True
-            stems = "/".join([_strip_leading_dots(split_name(name)[0]) for name in names])
+            stems = "/".join([_strip_leading_dots(split_file_extension(name)[0]) for name in names])
         elif ended.count(".md/") == len(names):
             stems = ended.replace(".md/", "/")[:-1]
         else:
@@ -140,22 +140,22 @@ def _iterate_slugs(folders: list[_ScannedFolder]) -> Iterator[tuple[str, str]]:
     for folder in folders:
         slug, path = folder.slug, folder.path
         for name in folder.names:
-            # Fast path of `split_name` for names without a leading dot.
+            # Fast path of `split_file_extension` for names without a leading dot.
             stem = (
-                _strip_leading_dots(split_name(name)[0])
+                _strip_leading_dots(split_file_extension(name)[0])
                 if name[0] == "."
                 else name.rpartition(".")[0] or name
             )
             yield slug + stem, path + name
 
 
-def split_name(name: str) -> tuple[str, str]:
+def split_file_extension(name: str) -> tuple[str, str]:
     """Split a file name into stem and last extension; leading dots do not start an extension."""
     stem, dot, ending = name.rpartition(".")
     return (stem, dot + ending) if stem.strip(".") else (name, "")
 
 
-def is_hidden(relative: str) -> bool:
+def is_hidden_path(relative: str) -> bool:
     """Return whether a component of the path starts with a dot."""
     return relative.startswith(".") or "/." in relative
 
@@ -164,7 +164,7 @@ def _strip_leading_dots(component: str) -> str:
     return component.lstrip(".") or component
 
 
-def is_inside(path: str, folder: str) -> bool:
+def is_inside_folder(path: str, folder: str) -> bool:
     """Return whether a real path is the folder or is below it."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
@@ -192,12 +192,12 @@ def scan_topic(root: str, base: str) -> TopicScan:
                     elif entry.is_dir(follow_symlinks=False):
                         chain = None if above is None else (*above, real)
                         below.append((entry.name, entry.path, chain))
-                    elif entry.is_symlink() and (target := _resolve_link(entry)):
-                        if not is_inside(target, root):
+                    elif entry.is_symlink() and (target := _resolve_symlink(entry)):
+                        if not is_inside_folder(target, root):
                             message = "the link leads out of the workspace"
                             found.mistakes.append((message, path + entry.name))
                         elif os.path.isdir(target):
-                            parents = _list_parents(base, real) if above is None else above
+                            parents = _list_parent_folders(base, real) if above is None else above
                             below.append((entry.name, target, (*parents, real)))
                         elif os.path.isfile(target):
                             names.append(entry.name)
@@ -215,7 +215,7 @@ def scan_topic(root: str, base: str) -> TopicScan:
                     continue
                 if linked > MAX_LINKED_DIRECTORIES:
                     continue
-            if not name.isprintable() and (wrong := find_name_problem(name)):
+            if not name.isprintable() and (wrong := find_file_name_problem(name)):
                 found.mistakes.append((wrong, path + name))
             elif name[0] == ".":
                 todo.append(
@@ -231,7 +231,7 @@ def scan_topic(root: str, base: str) -> TopicScan:
     return found
 
 
-def find_name_problem(name: str) -> str | None:
+def find_file_name_problem(name: str) -> str | None:
     """Return why a file's name cannot be a slug, or None.
 
     Bytes that are not UTF-8 cannot be sent as JSON, and a line break would forge lines in a
@@ -246,7 +246,7 @@ def find_name_problem(name: str) -> str | None:
     return None
 
 
-def _resolve_link(link: os.DirEntry[str]) -> str | None:
+def _resolve_symlink(link: os.DirEntry[str]) -> str | None:
     """Return the real path of a link's target, or None if it is broken or circular.
 
     Editors use such links as locks, so they are no mistake.
@@ -257,7 +257,7 @@ def _resolve_link(link: os.DirEntry[str]) -> str | None:
         return None
 
 
-def _list_parents(base: str, real: str) -> tuple[str, ...]:
+def _list_parent_folders(base: str, real: str) -> tuple[str, ...]:
     """Return the directories from just above `real` up to `base`."""
     chain = []
     while real != base:
@@ -266,7 +266,7 @@ def _list_parents(base: str, real: str) -> tuple[str, ...]:
     return tuple(chain)
 
 
-def _rank_collision(path: str) -> tuple[bool, int, str]:
+def _get_collision_rank(path: str) -> tuple[bool, int, str]:
     """Return the sort key of a path among those with the same slug; the first gets the slug."""
-    ending = split_name(path.rpartition("/")[2])[1]
-    return (is_hidden(path), _EXTENSION_RANKS.get(ending.lower(), len(_EXTENSION_RANKS)), path)
+    ending = split_file_extension(path.rpartition("/")[2])[1]
+    return (is_hidden_path(path), _EXTENSION_RANKS.get(ending.lower(), len(_EXTENSION_RANKS)), path)

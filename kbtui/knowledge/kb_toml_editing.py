@@ -45,25 +45,27 @@ def set_toml_values(old: str | None, edits: dict[str, dict[str, Any]], path: Pat
         raise unsafe from None
     for careful in (True, False):
         try:
-            new = _edit_document(old, edits, careful=careful)
+            new = _edit_toml_document(old, edits, careful=careful)
         except (tomlkit.exceptions.TOMLKitError, ValueError):
             continue
-        if _is_lossless(old, new, expected):
+        if _is_lossless_edit(old, new, expected):
             return new
     raise unsafe
 
 
-def _is_lossless(old: str, new: str, expected: dict[str, Any]) -> bool:
+def _is_lossless_edit(old: str, new: str, expected: dict[str, Any]) -> bool:
     """Return whether the new text parses to the expected values and keeps every comment."""
     import tomllib
 
     try:
-        return tomllib.loads(new) == expected and not _count_comments(old) - _count_comments(new)
+        return tomllib.loads(new) == expected and not _count_toml_comments(
+            old
+        ) - _count_toml_comments(new)
     except ValueError:
         return False
 
 
-def _edit_document(old: str, edits: dict[str, dict[str, Any]], *, careful: bool) -> str:
+def _edit_toml_document(old: str, edits: dict[str, dict[str, Any]], *, careful: bool) -> str:
     """Return the text with values set and everything around them unchanged.
 
     Without `careful` arrays are rewritten with their comments in front, for layouts that
@@ -72,27 +74,27 @@ def _edit_document(old: str, edits: dict[str, dict[str, Any]], *, careful: bool)
     import tomlkit
 
     document = tomlkit.parse(old)
-    topics = _get_table(_get_table(document, "kb", parent=True), "topic", parent=True)
+    topics = _get_or_add_table(_get_or_add_table(document, "kb", parent=True), "topic", parent=True)
     for name, values in edits.items():
-        table = _get_table(topics, name)
+        table = _get_or_add_table(topics, name)
         for key, value in values.items():
             current = table.get(key)
             if isinstance(value, list) and isinstance(current, tomlkit.items.Array):
                 if careful:
-                    _edit_array(current, value)
+                    _edit_toml_array(current, value)
                 else:
-                    table[key] = _rebuild_array(current, value)
+                    table[key] = _rebuild_toml_array(current, value)
             elif current is not None:
                 table[key] = value
             else:
-                _insert_key(table, key, value)
+                _insert_toml_key(table, key, value)
     new = tomlkit.dumps(document)
     if "\r\n" in old and "\n" not in old.replace("\r\n", ""):
         new = new.replace("\r\n", "\n").replace("\n", "\r\n")
     return new
 
 
-def _get_table(holder: Any, name: str, *, parent: bool = False) -> Any:
+def _get_or_add_table(holder: Any, name: str, *, parent: bool = False) -> Any:
     """Return the table with this name, created if missing; a `parent` gets no header of its own."""
     import tomlkit
 
@@ -101,7 +103,7 @@ def _get_table(holder: Any, name: str, *, parent: bool = False) -> Any:
     return holder[name]
 
 
-def _insert_key(table: Any, key: str, value: Any) -> None:
+def _insert_toml_key(table: Any, key: str, value: Any) -> None:
     """Insert a key after the table's last key, before comments that belong to the next table."""
     import tomlkit
     from tomlkit.items import InlineTable, Table
@@ -115,12 +117,12 @@ def _insert_key(table: Any, key: str, value: Any) -> None:
         table[key] = value
 
 
-def _edit_array(array: Any, wanted: list[str]) -> None:
+def _edit_toml_array(array: Any, wanted: list[str]) -> None:
     """Make an array contain the wanted strings, changing as few items as possible.
 
     The comment of a removed item is kept on a line of its own.
     """
-    before = _count_comments(array.as_string())
+    before = _count_toml_comments(array.as_string())
     for position in range(len(array) - 1, -1, -1):
         if array[position] not in wanted:
             del array[position]
@@ -131,17 +133,17 @@ def _edit_array(array: Any, wanted: list[str]) -> None:
     else:
         array.clear()
         array.extend(wanted)
-    lost = before - _count_comments(array.as_string())
+    lost = before - _count_toml_comments(array.as_string())
     for comment in lost.elements():
         array.add_line(indent="  ", comment=comment.lstrip("# "))
 
 
-def _rebuild_array(array: Any, wanted: list[str]) -> Any:
+def _rebuild_toml_array(array: Any, wanted: list[str]) -> Any:
     """Return an array of the wanted strings, one per line, below the comments of the old array."""
     import tomlkit
 
     found = tomlkit.array()
-    for comment in _count_comments(array.as_string()).elements():
+    for comment in _count_toml_comments(array.as_string()).elements():
         found.add_line(indent="  ", comment=comment.lstrip("# "))
     for value in wanted:
         found.add_line(value, indent="  ")
@@ -155,7 +157,7 @@ _COMMENT = re.compile(
 )
 
 
-def _count_comments(text: str) -> Counter[str]:
+def _count_toml_comments(text: str) -> Counter[str]:
     """Count the comments in a piece of TOML by their text."""
     found = (match[1] for match in _COMMENT.finditer(text) if match[1])
     return Counter(f"# {comment.lstrip('# ').rstrip()}" for comment in found)
@@ -175,7 +177,7 @@ _TOPIC_FIELDS = (
 
 @dataclass(frozen=True)
 class TomlChange:
-    """A change that `apply_change` makes to a file: its text before and after, None for no file."""
+    """A change that `apply_toml_change` makes to a file: its text before and after, None for no file."""
 
     path: Path
     old: str | None
@@ -203,7 +205,7 @@ class TomlChange:
         )
 
 
-def propose_marks(knowledge: Knowledge, marks: Iterable[SubjectMark]) -> TomlChange:
+def propose_subject_marks(knowledge: Knowledge, marks: Iterable[SubjectMark]) -> TomlChange:
     """Return the change of `.jp/kb.toml` that applies marks, without writing it.
 
     It is based on the files as they are now, without `-k` and `--cfg`. Raises `NothingFound` or
@@ -217,13 +219,13 @@ def propose_marks(knowledge: Knowledge, marks: Iterable[SubjectMark]) -> TomlCha
             value = getattr(topic, field)
             if value != getattr(base.topics[name], field):
                 edits.setdefault(name, {})[field] = _to_toml_value(value)
-    return _make_change(base.workspace.jp / "kb.toml", edits)
+    return _make_toml_change(base.workspace.jp / "kb.toml", edits)
 
 
-def propose_topic(knowledge: Knowledge, topic: Topic) -> TomlChange:
+def propose_new_topic(knowledge: Knowledge, topic: Topic) -> TomlChange:
     """Return the change of `.jp/kb.toml` that declares a new topic, without writing it.
 
-    Raises `UsageError` if the id is taken, `ConfigError` as `propose_marks` does.
+    Raises `UsageError` if the id is taken, `ConfigError` as `propose_subject_marks` does.
     """
     if topic.id in load_knowledge(knowledge.workspace).topics:
         raise UsageError("the topic exists already", where=topic.id)
@@ -234,19 +236,19 @@ def propose_topic(knowledge: Knowledge, topic: Topic) -> TomlChange:
         for field, value in values.items()
         if value != getattr(default, field)
     }
-    return _make_change(knowledge.workspace.jp / "kb.toml", {topic.id: written})
+    return _make_toml_change(knowledge.workspace.jp / "kb.toml", {topic.id: written})
 
 
 def _to_toml_value(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _make_change(path: Path, edits: dict[str, dict[str, Any]]) -> TomlChange:
+def _make_toml_change(path: Path, edits: dict[str, dict[str, Any]]) -> TomlChange:
     old = read_toml_text(path)
     return TomlChange(path, old, set_toml_values(old, edits, path) if edits else old)
 
 
-def apply_change(change: TomlChange) -> None:
+def apply_toml_change(change: TomlChange) -> None:
     """Write a change in one step.
 
     Raises `KbtuiError`, and leaves the file alone, if it changed since the change was proposed
@@ -270,9 +272,9 @@ def apply_change(change: TomlChange) -> None:
         raise KbtuiError(f"cannot be written: {reason}", where=str(change.path)) from error
 
 
-def undo_change(change: TomlChange) -> None:
-    """Undo an applied change; raises `KbtuiError` as `apply_change` does."""
-    apply_change(TomlChange(change.path, change.new, change.old))
+def undo_toml_change(change: TomlChange) -> None:
+    """Undo an applied change; raises `KbtuiError` as `apply_toml_change` does."""
+    apply_toml_change(TomlChange(change.path, change.new, change.old))
 
 
 def read_toml_text(path: Path) -> str | None:

@@ -11,12 +11,12 @@ from kb_support import Build, write
 
 from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError
 from kbtui.knowledge import Knowledge, load_knowledge
-from kbtui.knowledge.editing import (
+from kbtui.knowledge.kb_toml_editing import (
     TomlChange,
-    apply_change,
-    propose_marks,
-    propose_topic,
-    undo_change,
+    apply_toml_change,
+    propose_new_topic,
+    propose_subject_marks,
+    undo_toml_change,
 )
 from kbtui.knowledge.models import SubjectMark, Topic
 from kbtui.workspace import Workspace
@@ -55,13 +55,15 @@ def text(knowledge: Knowledge) -> str:
 def test_a_file_with_a_byte_order_mark_is_edited(knowledge: Knowledge) -> None:
     path = knowledge.workspace.jp / "kb.toml"
     path.write_bytes(b"\xef\xbb\xbf" + WRITTEN.encode())
-    apply_change(propose_marks(knowledge, [SubjectMark("skills", "ast-grep", "learned")]))
+    apply_toml_change(
+        propose_subject_marks(knowledge, [SubjectMark("skills", "ast-grep", "learned")])
+    )
     assert load_knowledge(knowledge.workspace).topics["skills"].learned == ("ast-grep",)
     assert "# people first" in text(knowledge)
 
 
 def test_a_change_is_shown_as_a_diff_before_anything_is_written(knowledge: Knowledge) -> None:
-    change = propose_marks(knowledge, [SubjectMark("skills", "ast-grep", "learned")])
+    change = propose_subject_marks(knowledge, [SubjectMark("skills", "ast-grep", "learned")])
     assert text(knowledge) == WRITTEN
     assert change.diff == (
         "--- .jp/kb.toml\n"
@@ -85,8 +87,8 @@ def test_applying_writes_only_what_was_marked_and_undoing_takes_it_back(
         SubjectMark("project", "internal-notes", "learned"),
         SubjectMark("skills", None, "off"),
     ]
-    change = propose_marks(knowledge, marks)
-    apply_change(change)
+    change = propose_subject_marks(knowledge, marks)
+    apply_toml_change(change)
     assert text(knowledge) == (
         "# My topics. Keep this comment.\n"
         "\n"
@@ -112,7 +114,7 @@ def test_applying_writes_only_what_was_marked_and_undoing_takes_it_back(
     again = load_knowledge(knowledge.workspace)
     assert again.topics == knowledge.with_marks(marks).topics
     assert not again.topics["skills"].enable
-    undo_change(change)
+    undo_toml_change(change)
     assert text(knowledge) == WRITTEN
 
 
@@ -122,26 +124,26 @@ def test_without_a_file_one_is_made_and_undoing_removes_it(
     write(
         workspace.root, {"docs/a.md": "a", ".jp/config.toml": '[kb.topic.d]\nsubjects = "docs"\n'}
     )
-    change = propose_marks(build(), [SubjectMark("d", "a", "learned")])
+    change = propose_subject_marks(build(), [SubjectMark("d", "a", "learned")])
     assert change.old is None
     assert "--- /dev/null\n+++ .jp/kb.toml\n" in change.diff
-    apply_change(change)
+    apply_toml_change(change)
     path = workspace.jp / "kb.toml"
     assert path.read_text() == '[kb.topic.d]\nlearned = [\n    "a",\n]\n'
-    assert build().subjects("d")[0].learned
-    undo_change(change)
+    assert build().list_subjects("d")[0].learned
+    undo_toml_change(change)
     assert not path.exists()
 
 
 def test_a_first_topic_can_be_declared(build: Build, workspace: Workspace) -> None:
     knowledge = build(files={"docs/a.md": "a"})
-    change = propose_topic(knowledge, Topic("docs", "docs", title='The "docs"', learned=("a",)))
-    apply_change(change)
+    change = propose_new_topic(knowledge, Topic("docs", "docs", title='The "docs"', learned=("a",)))
+    apply_toml_change(change)
     assert build().topics["docs"] == Topic(
         "docs", "docs", title='The "docs"', learned=("a",), origin=workspace.jp / "kb.toml"
     )
     with pytest.raises(UsageError, match="the topic exists already"):
-        propose_topic(knowledge, Topic("docs", "docs"))
+        propose_new_topic(knowledge, Topic("docs", "docs"))
 
 
 def test_marks_that_change_nothing_write_nothing(knowledge: Knowledge) -> None:
@@ -151,11 +153,11 @@ def test_marks_that_change_nothing_write_nothing(knowledge: Knowledge) -> None:
         SubjectMark("skills", "ast-grep", "plain"),
         SubjectMark("skills", None, "on"),
     ]
-    change = propose_marks(knowledge, marks)
+    change = propose_subject_marks(knowledge, marks)
     assert change.is_empty
     assert change.diff == ""
     before = (knowledge.workspace.jp / "kb.toml").stat().st_mtime_ns
-    apply_change(change)
+    apply_toml_change(change)
     assert (knowledge.workspace.jp / "kb.toml").stat().st_mtime_ns == before
 
 
@@ -173,67 +175,71 @@ def test_the_preview_shows_the_prompt_as_it_would_be(knowledge: Knowledge) -> No
         in preview.learn("skills", has_prompt=True).text
     )
     assert '<subject "ast-grep">' not in (knowledge.prompt() or ""), "the original is as it was"
-    apply_change(propose_marks(knowledge, marks))
+    apply_toml_change(propose_subject_marks(knowledge, marks))
     assert load_knowledge(knowledge.workspace).prompt() == prompt
 
 
 def test_a_glob_that_says_otherwise_is_the_persons_to_change(knowledge: Knowledge) -> None:
     with pytest.raises(UsageError, match=r"learned by the pattern 'maintainers/\*'"):
-        propose_marks(knowledge, [SubjectMark("project", "maintainers/jean", "plain")])
-    change = propose_marks(knowledge, [SubjectMark("project", "maintainers/jean", "disabled")])
-    apply_change(change)
+        propose_subject_marks(knowledge, [SubjectMark("project", "maintainers/jean", "plain")])
+    change = propose_subject_marks(
+        knowledge, [SubjectMark("project", "maintainers/jean", "disabled")]
+    )
+    apply_toml_change(change)
     jean = load_knowledge(knowledge.workspace).find("project", "maintainers/jean")
     assert jean is not None
     assert (jean.disabled, jean.learned) == (True, False)
     write(knowledge.workspace.root, {".jp/kb.toml": WRITTEN.replace("learned", "disabled")})
     for state in ("plain", "learned"):
         with pytest.raises(UsageError, match=r"disabled by the pattern 'maintainers/\*'"):
-            propose_marks(knowledge, [SubjectMark("project", "maintainers/jean", state)])  # type: ignore[arg-type]
+            propose_subject_marks(knowledge, [SubjectMark("project", "maintainers/jean", state)])  # type: ignore[arg-type]
 
 
 def test_marks_of_unknown_things_are_refused(knowledge: Knowledge) -> None:
     with pytest.raises(NothingFound, match="unknown subject"):
-        propose_marks(knowledge, [SubjectMark("project", "nope", "learned")])
+        propose_subject_marks(knowledge, [SubjectMark("project", "nope", "learned")])
     with pytest.raises(NothingFound, match="unknown topic 'nope'"):
-        propose_marks(knowledge, [SubjectMark("nope", None, "off")])
+        propose_subject_marks(knowledge, [SubjectMark("nope", None, "off")])
     with pytest.raises(UsageError, match="cannot be marked"):
-        propose_marks(knowledge, [SubjectMark("project", None, "learned")])
+        propose_subject_marks(knowledge, [SubjectMark("project", None, "learned")])
 
 
 def test_what_flags_added_is_not_written(two_topics: Build, build: Build) -> None:
     two_topics()
     knowledge = build(WRITTEN, knowledge=["skills/*"])
-    change = propose_marks(knowledge, [SubjectMark("project", "internal-notes", "disabled")])
+    change = propose_subject_marks(
+        knowledge, [SubjectMark("project", "internal-notes", "disabled")]
+    )
     assert "skills" not in "".join(
         line for line in change.diff.splitlines() if line.startswith("+")
     )
 
 
 def test_a_file_that_changed_meanwhile_is_not_overwritten(knowledge: Knowledge) -> None:
-    change = propose_marks(knowledge, [SubjectMark("skills", "ast-grep", "learned")])
+    change = propose_subject_marks(knowledge, [SubjectMark("skills", "ast-grep", "learned")])
     path = knowledge.workspace.jp / "kb.toml"
     path.write_text(WRITTEN + "# mine\n")
     with pytest.raises(KbtuiError, match="changed by another program"):
-        apply_change(change)
+        apply_toml_change(change)
     with pytest.raises(KbtuiError, match="changed by another program"):
-        undo_change(change)
+        undo_toml_change(change)
     path.unlink()
     with pytest.raises(KbtuiError, match="changed by another program"):
-        apply_change(change)
+        apply_toml_change(change)
     assert not path.exists()
 
 
 def test_a_failing_write_leaves_the_file_and_no_litter(
     knowledge: Knowledge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    change = propose_marks(knowledge, [SubjectMark("skills", "ast-grep", "learned")])
+    change = propose_subject_marks(knowledge, [SubjectMark("skills", "ast-grep", "learned")])
 
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(KbtuiError, match="No space left on device"):
-        apply_change(change)
+        apply_toml_change(change)
     assert text(knowledge) == WRITTEN
     assert {path.name for path in knowledge.workspace.jp.iterdir()} == {"kb", "kb.toml"}
 
@@ -242,35 +248,37 @@ def test_mode_is_kept_and_links_are_refused(knowledge: Knowledge, tmp_path: Path
     path = knowledge.workspace.jp / "kb.toml"
     path.chmod(0o640)
     marks = [SubjectMark("skills", "ast-grep", "learned")]
-    apply_change(propose_marks(knowledge, marks))
+    apply_toml_change(propose_subject_marks(knowledge, marks))
     assert path.stat().st_mode & 0o777 == 0o640
     path.rename(tmp_path / "elsewhere.toml")
     path.symlink_to(tmp_path / "elsewhere.toml")
     with pytest.raises(ConfigError, match="is a symbolic link"):
-        propose_marks(knowledge, marks)
+        propose_subject_marks(knowledge, marks)
 
 
 def test_a_file_that_is_no_toml_is_not_touched(knowledge: Knowledge) -> None:
     path = knowledge.workspace.jp / "kb.toml"
     write(knowledge.workspace.root, {".jp/config.toml": WRITTEN, ".jp/kb.toml": "[kb\n"})
     with pytest.raises(ConfigError, match="not valid TOML"):
-        propose_marks(knowledge, [SubjectMark("skills", "ast-grep", "learned")])
+        propose_subject_marks(knowledge, [SubjectMark("skills", "ast-grep", "learned")])
     path.write_bytes(b"\xff")
     with pytest.raises(ConfigError, match="not UTF-8"):
-        propose_marks(knowledge, [SubjectMark("skills", "ast-grep", "learned")])
+        propose_subject_marks(knowledge, [SubjectMark("skills", "ast-grep", "learned")])
 
 
 def test_a_misshapen_table_is_not_touched(knowledge: Knowledge) -> None:
     for kb in ("kb = 1\n", "[kb]\ntopic = []\n"):
         write(knowledge.workspace.root, {".jp/config.toml": WRITTEN, ".jp/kb.toml": kb})
         with pytest.raises(ConfigError, match="cannot be edited safely"):
-            propose_marks(knowledge, [SubjectMark("skills", "ast-grep", "learned")])
+            propose_subject_marks(knowledge, [SubjectMark("skills", "ast-grep", "learned")])
 
 
 def test_dos_line_ends_stay(knowledge: Knowledge) -> None:
     path = knowledge.workspace.jp / "kb.toml"
     path.write_bytes(WRITTEN.replace("\n", "\r\n").encode())
-    apply_change(propose_marks(knowledge, [SubjectMark("skills", "ast-grep", "learned")]))
+    apply_toml_change(
+        propose_subject_marks(knowledge, [SubjectMark("skills", "ast-grep", "learned")])
+    )
     data = path.read_bytes()
     assert data.count(b"\n") == data.count(b"\r\n") == len(WRITTEN.splitlines()) + 1
 
@@ -328,10 +336,10 @@ def test_no_comment_and_no_value_is_ever_lost(
     base = load_knowledge(knowledge.workspace)
     assert base.problems == []
     try:
-        change = propose_marks(base, wanted)
+        change = propose_subject_marks(base, wanted)
     except UsageError:
         return  # a glob says otherwise
-    apply_change(change)
+    apply_toml_change(change)
     after = load_knowledge(knowledge.workspace)
     assert after.topics == base.with_marks(wanted).topics
     for number in range(1, 6):
@@ -342,7 +350,7 @@ def test_no_comment_and_no_value_is_ever_lost(
             for field in ("learned", "disabled", "enable"):
                 topic.pop(field, None)
     assert old == new
-    undo_change(change)
+    undo_toml_change(change)
     assert path.read_text() == shape
 
 
