@@ -18,12 +18,12 @@ from textual.theme import BUILTIN_THEMES
 from kbtui.dates import get_local_time
 from kbtui.errors import KbtuiError
 from kbtui.text import cut_to_width, one_line, sanitize, set_sanitize_policy
-from kbtui.tui.framework.garbage_collection import IdleGarbageCollector, start_gc
+from kbtui.tui.framework.garbage_collection import IdleGarbageCollector, configure_garbage_collector
 from kbtui.tui.framework.key_queue import KeyHandled, KeyQueue
 from kbtui.tui.framework.styled_widget import StyledScreen
 from kbtui.tui.main.screen import MainScreen
 from kbtui.tui.terminal import StderrRedirect, exit_on_hangup, exit_on_sigterm
-from kbtui.tui.theme import DARK, LIGHT, THEMES, derive_colors, get_counterpart
+from kbtui.tui.theme import DARK, LIGHT, THEMES, derive_colors, get_counterpart_theme
 from kbtui.workspace.paths import config_home
 
 if TYPE_CHECKING:
@@ -94,11 +94,11 @@ class KbtuiApp(App[None]):
         self._open_ref = open_ref
         self._last_quit = 0.0
         self.keys: dict[str, str] = {}
-        self._apply_own_keys()
+        self._apply_user_keymap()
         if self.plain:
             self.animation_level = "none"
 
-    def _apply_own_keys(self) -> None:
+    def _apply_user_keymap(self) -> None:
         """Use the keys of the settings, except those with mistakes."""
         if table := self.library.settings.keys:
             from kbtui.tui.commands import read_keymap
@@ -164,12 +164,12 @@ class KbtuiApp(App[None]):
     async def on_event(self, event: events.Event) -> None:
         """Handle an event, or hold it back: keys are delivered one after another (`KeyQueue`)."""
         if isinstance(event, InputEvent):
-            self._idle_collector.note_activity()
-            event = self._convert_line_feed(event)
-        if not self._key_queue.try_hold(event):
+            self._idle_collector.record_user_activity()
+            event = self._convert_line_feed_to_enter(event)
+        if not self._key_queue.hold_key_if_busy(event):
             await super().on_event(event)
 
-    def _convert_line_feed(self, event: InputEvent) -> InputEvent:
+    def _convert_line_feed_to_enter(self, event: InputEvent) -> InputEvent:
         """Return Enter for a line feed, which is what Enter gave before the TUI took the terminal.
 
         So `ctrl+j` is Enter, as in a shell, unless the settings assign it to a command.
@@ -191,7 +191,7 @@ class KbtuiApp(App[None]):
 
     def on_ready(self) -> None:
         """Deliver what was typed before the TUI took the terminal."""
-        start_gc()
+        configure_garbage_collector()
         exit_on_sigterm(lambda: self.exit(return_code=128 + signal.SIGTERM))
         if self.start.typed:
             from textual._xterm_parser import XTermParser
@@ -216,11 +216,11 @@ class KbtuiApp(App[None]):
         self._last_quit = monotonic()
         main = next((one for one in self.screen_stack if isinstance(one, MainScreen)), None)
         if main is not None:
-            main.status.flash("Nothing selected. Ctrl+C again quits (or q).")
+            main.status.flash_message("Nothing selected. Ctrl+C again quits (or q).")
 
     def action_theme(self) -> None:
         """Switch between the dark and the light theme."""
-        self.theme = get_counterpart(self.theme, self.current_theme.dark)
+        self.theme = get_counterpart_theme(self.theme, self.current_theme.dark)
 
     def _fatal_error(self) -> None:
         """End after a bug; the log gets the stack without local variables, which contain texts."""

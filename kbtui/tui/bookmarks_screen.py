@@ -62,10 +62,10 @@ class BookmarksScreen(StyledScreen):
         """Read the bookmarks."""
         self.list.focus()
         self.list.set_rows([], [("Reading …", "dim")])
-        self._update_hints()
+        self._update_key_hints()
         self._worker.submit(self._userdata.list_bookmarks, self._show_bookmarks, self._show_error)
 
-    def _update_hints(self) -> None:
+    def _update_key_hints(self) -> None:
         pairs = [("Enter", "open"), ("e", "note"), ("d", "remove"), ("Esc", "back")]
         if self._removed:
             pairs.insert(0, ("u", f"undo: {self._removed.ref} removed"))
@@ -102,36 +102,36 @@ class BookmarksScreen(StyledScreen):
         if row := self.list.selected:
             mark: Bookmark = row.data
 
-            def save(note: str | None) -> None:
+            def save_note(note: str | None) -> None:
                 if note is not None:
                     self._change_bookmarks(
                         lambda: self._userdata.save_bookmark(mark.ref, mark.title, note)
                     )
 
-            self.app.push_screen(TextInputDialog(f"Note on {mark.ref}", mark.note), save)
+            self.app.push_screen(TextInputDialog(f"Note on {mark.ref}", mark.note), save_note)
 
     def action_remove(self) -> None:
         """Remove the selected bookmark."""
         if row := self.list.selected:
             self._removed = row.data
-            self._update_hints()
+            self._update_key_hints()
             self._change_bookmarks(lambda: self._userdata.remove_bookmark(row.data.ref))
 
     def action_undo(self) -> None:
         """Restore the bookmark that was removed last."""
         mark, self._removed = self._removed, None
         if mark is not None:
-            self._update_hints()
+            self._update_key_hints()
             self._change_bookmarks(
                 lambda: self._userdata.save_bookmark(mark.ref, mark.title, mark.note)
             )
 
     def _change_bookmarks(self, change: Callable[[], object]) -> None:
-        def change_and_read() -> list[Bookmark]:
+        def change_and_read_bookmarks() -> list[Bookmark]:
             change()
             return self._userdata.list_bookmarks()
 
-        self._worker.submit(change_and_read, self._show_bookmarks, self._show_error)
+        self._worker.submit(change_and_read_bookmarks, self._show_bookmarks, self._show_error)
 
 
 def _make_bookmark_row(mark: Bookmark) -> ListRow:

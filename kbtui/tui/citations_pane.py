@@ -109,9 +109,12 @@ class CitationsPane(BorderOnlyPane, Vertical):
         rows: list[ListRow] = []
         if shown.used is not None:
             rows.append(_make_citations_heading("used", f"TURN {shown.turn} USED"))
-            rows += [self._make_used_row(number, cite) for number, cite in enumerate(shown.used, 1)]
+            rows += [
+                self._make_cited_passage_row(number, cite)
+                for number, cite in enumerate(shown.used, 1)
+            ]
             if not shown.used:
-                rows += self._make_reason_rows("used", shown.why_not_using)
+                rows += self._make_explanation_rows("used", shown.why_not_using)
         if shown.using is not None:
             if rows:
                 rows.append(ListRow("blank", [], selectable=False))
@@ -120,27 +123,28 @@ class CitationsPane(BorderOnlyPane, Vertical):
                 turns.setdefault(cite.source, []).append(cite)
             rows.append(_make_citations_heading("using", "USED BY", str(len(turns) or "")))
             rows += [
-                self._make_using_row(number, cites) for number, cites in enumerate(turns.values())
+                self._make_citing_turn_row(number, cites)
+                for number, cites in enumerate(turns.values())
             ]
             if not shown.using:
-                rows += self._make_reason_rows("using", shown.why_not_used)
+                rows += self._make_explanation_rows("using", shown.why_not_used)
         self.list.set_rows(rows, [(shown.reason, "dim")])
 
-    def _make_reason_rows(self, key: str, text: str) -> list[ListRow]:
+    def _make_explanation_rows(self, key: str, text: str) -> list[ListRow]:
         width = max(12, self.list.scrollable_content_region.width - 2)
         lines = wrap_spans([(text, "dim")], width)
         return [
             ListRow(f"note:{key}:{n}", line.spans, selectable=False) for n, line in enumerate(lines)
         ]
 
-    def _make_used_row(self, number: int, cite: Citation) -> ListRow:
+    def _make_cited_passage_row(self, number: int, cite: Citation) -> ListRow:
         # Other files than subjects are shown in the tool call that read them, even if deleted.
-        place = _get_target(cite)
+        place = _get_citation_target(cite)
         if cite.kind == "file" or (place is None and not cite.gone):
             place = make_target(make_conversation_ref(cite.conversation, cite.turn, cite.call))
         if place is not None and cite.quote:
             # Go to the passage itself, because its chunk may no longer exist.
-            place = place._replace(text=cite.quote, words=_find_phrase(cite.quote))
+            place = place._replace(text=cite.quote, words=_find_quoted_phrase(cite.quote))
         name: Spans = [(one_line(cite.title or cite.target), "dim struck" if cite.gone else "")]
         how = USE_NAMES.get(cite.how, cite.how)
         below: Spans = [("    ", "")]
@@ -152,7 +156,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         key = f"used:{cite.target}:{cite.how}:{cite.call}:{cite.chunk}"
         return ListRow(key, [(f"[{number}] ", "note"), *name], below=[below], data=place)
 
-    def _make_using_row(self, number: int, cites: list[Citation]) -> ListRow:
+    def _make_citing_turn_row(self, number: int, cites: list[Citation]) -> ListRow:
         """Return the row of a turn that used what is being read, possibly in several ways."""
         cite = cites[0]
         ref = parse_ref(cite.source)
@@ -192,7 +196,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
             self.post_message(self.OpenRequested(row.data))
 
 
-def _find_phrase(quote: str) -> tuple[str, ...]:
+def _find_quoted_phrase(quote: str) -> tuple[str, ...]:
     """Return a phrase of a passage without Markdown, to find and highlight it in the document."""
     for pattern in (r"\w+(?: \w+){2,7}", r"\w{5,20}"):
         for line in quote.split("\n"):
@@ -202,7 +206,7 @@ def _find_phrase(quote: str) -> tuple[str, ...]:
     return ()
 
 
-def _get_target(cite: Citation) -> NavigationTarget | None:
+def _get_citation_target(cite: Citation) -> NavigationTarget | None:
     """Return the target of a citation, None if it was deleted or cannot be opened by itself."""
     if cite.gone or cite.kind == "file":
         return None
@@ -279,22 +283,24 @@ class CitationsController:
             return
         if self._conversation is not None and self._conversation is not known:
             self._used_worker.submit(
-                lambda: self._library.extract_citations(record), self._receive_used, self._fail_used
+                lambda: self._library.extract_citations(record),
+                self._receive_used_citations,
+                self._report_used_failure,
             )
-        self.load_using()
+        self.load_citing_turns()
         self._update_pane()
 
-    def load_using(self) -> None:
+    def load_citing_turns(self) -> None:
         """Look up in the index which turns used what is being read."""
         target = self._target
         if target is not None:
             self._using_worker.submit(
                 lambda: self._library.find_citing_turns(target),
-                self._receive_using,
-                self._fail_using,
+                self._receive_citing_turns,
+                self._report_citing_failure,
             )
 
-    def follow_cursor(self) -> None:
+    def show_citations_at_cursor(self) -> None:
         """Show the citations of the turn at the cursor, after a short delay."""
         if self._turn_timer is not None:
             self._turn_timer.stop()
@@ -302,22 +308,22 @@ class CitationsController:
         if self._reader.viewport.current_turn != self._turn:
             self._turn_timer = self._pane.set_timer(TURN_DELAY_SECONDS, self._update_pane)
 
-    def _receive_used(self, citations: list[Citation]) -> None:
+    def _receive_used_citations(self, citations: list[Citation]) -> None:
         self._used = {}
         for cite in citations:
             self._used.setdefault(cite.turn, []).append(cite)
         self._update_pane()
 
-    def _fail_used(self, error: Exception) -> None:
+    def _report_used_failure(self, error: Exception) -> None:
         self._used = {}
         self._update_pane()
 
-    def _receive_using(self, citations: list[Citation]) -> None:
+    def _receive_citing_turns(self, citations: list[Citation]) -> None:
         self._using = citations
         self._why_not_used = "Not used by any turn yet."
         self._update_pane()
 
-    def _fail_using(self, error: Exception) -> None:
+    def _report_citing_failure(self, error: Exception) -> None:
         self._why_not_used = f"Could not look this up: {error}"
         self._update_pane()
 
@@ -335,7 +341,7 @@ class CitationsController:
             return
         turn = self._turn or (1 if self._conversation.turns else 0)
         used = (self._used or {}).get(turn, [])
-        why = WAITING if self._used is None else self._explain_no_use(turn)
+        why = WAITING if self._used is None else self._explain_missing_citations(turn)
         ref = f"{self._target}:{turn}" if turn else str(self._target)
         self._pane.show_citations(
             CitationsPaneContent(used, why, turn, self._using, self._why_not_used, ref=ref)
@@ -348,7 +354,7 @@ class CitationsController:
         if notes and self._reader.viewport.set_citation_numbers(notes):
             self._reader._repaint_changes()
 
-    def _explain_no_use(self, turn: int) -> str:
+    def _explain_missing_citations(self, turn: int) -> str:
         found = self._conversation.turn(turn) if self._conversation else None
         calls = (
             [event.name for event in found.events if event.kind == "tool_call_request"]

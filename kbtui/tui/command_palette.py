@@ -99,7 +99,7 @@ def list_target_items(contents: LibrarySnapshot | None, hidden: bool) -> list[Pa
     return items
 
 
-def list_id_items(keymap: Mapping[str, str] | None = None) -> list[PaletteItem]:
+def list_command_id_items(keymap: Mapping[str, str] | None = None) -> list[PaletteItem]:
     """Return the commands of all screens by the ids that the settings use for them."""
     return [
         PaletteItem(f"id: {command.id}", "command", command, " ".join(command.key_labels))
@@ -107,7 +107,7 @@ def list_id_items(keymap: Mapping[str, str] | None = None) -> list[PaletteItem]:
     ]
 
 
-def score_match(text: str, words: list[str]) -> float | None:
+def score_palette_match(text: str, words: list[str]) -> float | None:
     """Return how well a name matches (less is better), None if it does not.
 
     Each word must be in the name, as a whole or letter by letter. Matches at the beginning of a
@@ -132,7 +132,7 @@ def score_match(text: str, words: list[str]) -> float | None:
     return total + len(text) / 10_000
 
 
-def find_items(
+def find_palette_items(
     items: list[PaletteItem], text: str, keymap: Mapping[str, str] | None = None
 ) -> list[PaletteItem]:
     """Return the items that match `text`, best first."""
@@ -141,13 +141,13 @@ def find_items(
         return items[:ITEMS_MOST]
     most = ITEMS_MOST
     if words[0].startswith("id:"):
-        items = list_id_items(keymap)
+        items = list_command_id_items(keymap)
         most = len(items)
     ranked: list[tuple[float, int]] = []
     for number, item in enumerate(items):
-        score = score_match(item.name, words)
+        score = score_palette_match(item.name, words)
         if score is None and item.right:
-            score = score_match(item.right, words)
+            score = score_palette_match(item.right, words)
             score = None if score is None else score + 5
         if score is not None:
             ranked.append((score + item.penalty, number))
@@ -199,7 +199,7 @@ class PaletteScreen(StyledScreen):
     def on_mount(self) -> None:
         """Show the commands, and look for what can be opened."""
         self.query_one("#palette-input").focus()
-        self._show_items(find_items(self._items, ""))
+        self._show_items(find_palette_items(self._items, ""))
         self._targets_worker.submit(self._find_targets, self._add_targets, lambda error: None)
 
     def _add_targets(self, targets: list[PaletteItem]) -> None:
@@ -215,7 +215,7 @@ class PaletteScreen(StyledScreen):
     def _search_items(self, text: str) -> None:
         items = self._items
         self._search_worker.submit(
-            lambda: find_items(items, text, self.configured_keys),
+            lambda: find_palette_items(items, text, self.configured_keys),
             self._show_items,
             lambda error: None,
         )

@@ -37,7 +37,7 @@ SCOPES: dict[Scope, str] = {
 """The scopes of the main screen, with their headings in the help, in its order."""
 
 
-def assign_scope(scope: Scope, *commands: Command) -> list[Command]:
+def add_scope_to_commands(scope: Scope, *commands: Command) -> list[Command]:
     """Return commands with a scope, which is also the first part of their ids."""
     prefix = "" if scope == "everywhere" else f"{scope}."
     is_in_palette = scope in SCOPES
@@ -50,7 +50,7 @@ def assign_scope(scope: Scope, *commands: Command) -> list[Command]:
 
 
 MAIN_SCREEN_COMMANDS: tuple[Command, ...] = (
-    *assign_scope(
+    *add_scope_to_commands(
         "library",
         define_command("open", "enter", "open", "Open what is selected.", 9, about="item"),
         define_command("expand", "l,right", "unfold", "Unfold the topic or folder."),
@@ -60,7 +60,7 @@ MAIN_SCREEN_COMMANDS: tuple[Command, ...] = (
         define_command("sort", "o", "sort", "Sort conversations by activity, creation, update, title or turns."),
         define_command("clear", "escape", "clear filter", "Clear the filter.", palette=False),
     ),
-    *assign_scope(
+    *add_scope_to_commands(
         "reader",
         define_command("fold", "enter", "unfold", "Fold or unfold this line, or open its link.", 8, needs="folds"),
         define_command("next", "n", "next turn", "Next turn; with a find, next match.", 6, needs="turns"),
@@ -82,13 +82,13 @@ MAIN_SCREEN_COMMANDS: tuple[Command, ...] = (
         define_command("code_left", "h,left", "code to the left", "Scroll wide code left.", action="sideways(-1)", palette=False),
         define_command("clear", "escape", "clear find", "Clear the find.", palette=False),
     ),
-    *assign_scope(
+    *add_scope_to_commands(
         "citations",
         define_command("open", "enter", "open", "Open what was used, or the turn that used it.", 9),
         define_command("markdown", "c", "copy as Markdown", "Copy the citations as Markdown.", 6, action="copy_as('markdown')"),
         define_command("json", "J", "copy as JSON", "Copy the citations as JSON.", 5, action="copy_as('json')"),
     ),
-    *assign_scope(
+    *add_scope_to_commands(
         "results",
         define_command("open", "enter", "open", "Open the result where it matches.", 9),
         define_command("explain", "x", "explain", "Explain this result's rank.", 7, action="screen.explain_hit"),
@@ -97,7 +97,7 @@ MAIN_SCREEN_COMMANDS: tuple[Command, ...] = (
         define_command("close", "escape", "close", "Close the results.", 8, action="screen.close_results"),
     ),
     *MOVE_COMMANDS,
-    *assign_scope(
+    *add_scope_to_commands(
         "everywhere",
         define_command("search", "slash", "search", "Search everything.", 10, is_immediate=True),
         define_command("palette", "ctrl+p,colon", "palette", "Find a command, topic, subject or conversation by name.", 2),
@@ -158,7 +158,7 @@ _RELOAD = define_command("reload", "ctrl+r", "reload", "Read everything again fr
 _HIDDEN = define_command("hidden", "full_stop", "hidden", "Show or hide hidden subjects.")
 
 SCREEN_COMMANDS: tuple[Command, ...] = (
-    *assign_scope(
+    *add_scope_to_commands(
         "workshop",
         define_command("learn", "space,l", "pre-load", "Toggle pre-loading of the subject.", 9, action="mark('learned')"),
         define_command("disable", "x", "disable", "Toggle disabling of the subject.", 8, action="mark('disabled')"),
@@ -180,7 +180,7 @@ SCREEN_COMMANDS: tuple[Command, ...] = (
         define_command("back", "escape", "back", "One step back: pattern, filter, review, then leave."),
         define_command("leave", "q", "leave", "Leave; asks if there are unsaved changes.", 12),
     ),
-    *assign_scope(
+    *add_scope_to_commands(
         "doctor",
         define_command("open", "enter", "open", "Open what the finding is about.", 10),
         define_command("next", "n", "next", "Next error or note.", 9, action="next(1)"),
@@ -190,7 +190,7 @@ SCREEN_COMMANDS: tuple[Command, ...] = (
         _HELP,
         define_command("leave", "escape,q,D", "back", "Leave the doctor.", 12),
     ),
-    *assign_scope(
+    *add_scope_to_commands(
         "entries",
         define_command("enter", "enter", "details", "Go to the details; there: unfold a passage, open a turn.", 9),
         define_command("read", "r", "read", "Open the entry in the reader.", 8),
@@ -211,7 +211,7 @@ SCREEN_COMMANDS: tuple[Command, ...] = (
         define_command("back", "escape", "back", "One step back: details, filter, then leave."),
         define_command("leave", "q,E", "leave", "Leave the entries.", 12),
     ),
-    *assign_scope(
+    *add_scope_to_commands(
         "sources",
         define_command("agree", "y", "approve", "Approve exactly what is shown.", 13, needs="approving"),
         define_command("run", "r", "run", "Run the source now.", 10, needs="source"),
@@ -227,7 +227,7 @@ SCREEN_COMMANDS: tuple[Command, ...] = (
         define_command("back", "escape", "back", "One step back."),
         define_command("leave", "q,S", "leave", "Leave; asks if a source is running.", 12),
     ),
-    *assign_scope(
+    *add_scope_to_commands(
         "insights",
         define_command("open", "enter", "open / create", "Open the entry; at a query without results: create one.", 10),
         define_command("next", "n", "next section", "Next section.", 7, action="next(1)"),
@@ -300,7 +300,7 @@ def read_keymap(table: Mapping[str, Any]) -> Keymap:
 
     keymap = Keymap()
     known = {command.id: command for command in ALL_COMMANDS}
-    for name, value in _flatten_table(table):
+    for name, value in _flatten_keymap_table(table):
         if name not in known:
             near = get_close_matches(name, known, n=1, cutoff=0.5)
             hint = (
@@ -317,11 +317,11 @@ def read_keymap(table: Mapping[str, Any]) -> Keymap:
     return keymap
 
 
-def _flatten_table(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _flatten_keymap_table(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield names and values; TOML reads `reader.find = "x"` without quotes as nested tables."""
     for name, value in table.items():
         if isinstance(value, dict):
-            yield from _flatten_table(value, f"{prefix}{name}.")
+            yield from _flatten_keymap_table(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
 
@@ -359,7 +359,7 @@ def _parse_key(text: str) -> str:
     return key
 
 
-def _map_keys(keymap: Keymap) -> dict[tuple[str, str], list[Command]]:
+def _map_keys_to_commands(keymap: Keymap) -> dict[tuple[str, str], list[Command]]:
     """Return the commands of each scope and key."""
     commands: dict[tuple[str, str], list[Command]] = {}
     for command in ALL_COMMANDS:
@@ -375,7 +375,7 @@ def _drop_conflicting_keys(keymap: Keymap) -> None:
         conflict = next(
             (
                 (key, changed[-1], commands)
-                for (_, key), commands in _map_keys(keymap).items()
+                for (_, key), commands in _map_keys_to_commands(keymap).items()
                 if len(commands) > 1 and (changed := [c for c in commands if c.id in keymap.keys])
             ),
             None,
@@ -393,7 +393,7 @@ def _drop_conflicting_keys(keymap: Keymap) -> None:
 
 def _find_shadowed_keys(keymap: Keymap) -> list[str]:
     """Describe keys that do something else in some pane, where its own commands come first."""
-    by_key = _map_keys(keymap)
+    by_key = _map_keys_to_commands(keymap)
     problems = []
     for (scope, key), commands in by_key.items():
         for inner in commands:
@@ -405,7 +405,7 @@ def _find_shadowed_keys(keymap: Keymap) -> list[str]:
                     first, second = (outer, inner) if outer.is_immediate else (inner, outer)
                     problems.append(
                         f"{second.id}: {format_key(key)} is {first.id} ({first.label}) "
-                        f"{_describe_overlap(first, second)}, and comes first"
+                        f"{_describe_overlapping_scopes(first, second)}, and comes first"
                     )
     return problems
 
@@ -417,6 +417,6 @@ def _get_outer_scopes(scope: str) -> tuple[str, ...]:
     return () if scope in SCREENS or scope == "everywhere" else ("everywhere",)
 
 
-def _describe_overlap(first: Command, second: Command) -> str:
+def _describe_overlapping_scopes(first: Command, second: Command) -> str:
     scope = second.scope if first.scope == "everywhere" else first.scope
     return {"moving": "in every pane", "everywhere": "everywhere"}.get(scope, f"in the {scope}")

@@ -107,7 +107,7 @@ class DoctorScreen(SecondaryScreen):
         findings: list[Finding] = []
         area, next_count = AREAS[0], 1
 
-        def show(checking: str | None) -> None:
+        def show_findings_so_far(checking: str | None) -> None:
             document = build_doctor_document(findings, checking)
             self.call_later(self._show_findings, run, list(findings), checking, document)
 
@@ -122,11 +122,11 @@ class DoctorScreen(SecondaryScreen):
                 # batches that double, because each batch lays out the page again.
                 if len(findings) >= next_count:
                     next_count = 2 * len(findings)
-                    show(area)
+                    show_findings_so_far(area)
         except Exception as error:
             message = f"cannot be checked: {type(error).__name__}: {error}"
             findings.append(Finding(area, "wrong", message))
-        show(None)
+        show_findings_so_far(None)
 
     def _show_findings(
         self, run: int, findings: list[Finding], checking: str | None, document: Document

@@ -64,15 +64,15 @@ def open_web_address(app: App[None], url: str) -> bool:
         app.open_url(url)
         return True
     has_desktop = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-    return bool(sys.platform == "darwin" or has_desktop) and _start_opener(url)
+    return bool(sys.platform == "darwin" or has_desktop) and _start_default_program(url)
 
 
 def open_file(path: Path) -> bool:
     """Show a file in the system's program for it; return False if that cannot be started."""
-    return _start_opener(str(path))
+    return _start_default_program(str(path))
 
 
-def _start_opener(target: str) -> bool:
+def _start_default_program(target: str) -> bool:
     program = shutil.which("open" if sys.platform == "darwin" else "xdg-open")
     if program is None:
         return False

@@ -8,7 +8,7 @@ from kbtui.dates import format_day
 from kbtui.text import one_line, sanitize
 from kbtui.tui.commands import SCOPES, SCREENS, find_key_label, list_commands
 from kbtui.tui.library_pane import ENTRY_MARKS
-from kbtui.tui.library_snapshot import get_activity_key, get_last_activity
+from kbtui.tui.library_snapshot import get_activity_sort_key, get_last_activity
 from kbtui.tui.reader.document import Document, format_cost, format_count
 from kbtui.tui.reader.document_blocks import (
     DocumentBlock,
@@ -89,7 +89,7 @@ def build_home_document(
 
 
 def _add_topics(blocks: list[DocumentBlock], contents: LibrarySnapshot) -> None:
-    total = sum(listing.visible_count for listing in contents.listings)
+    total = sum(listing.visible_subject_count for listing in contents.listings)
     count = f"{format_count(len(contents.listings), 'topic')}, {format_count(total, 'subject')}"
     blocks.append(HeadingBlock("topics", [("Topics", "h2")], [(count, "dim")], above=1))
     for listing in contents.listings:
@@ -127,7 +127,7 @@ def _add_conversations(
     blocks.append(
         HeadingBlock("talks", [("Recent conversations", "h2")], [(count, "dim")], above=1)
     )
-    for info in sorted(live, key=get_activity_key)[:RECENT_CONVERSATIONS]:
+    for info in sorted(live, key=get_activity_sort_key)[:RECENT_CONVERSATIONS]:
         when = get_last_activity(info).astimezone(now.tzinfo)
         left: Spans = [(one_line(info.name), "" if info.title else "dim")]
         right: Spans = [(format_day(when.date(), now.date()), "dim")]
@@ -148,7 +148,7 @@ def _add_problems(blocks: list[DocumentBlock], problems: Sequence[object]) -> No
 def build_topic_document(listing: TopicListing, learn_text: str) -> Document:
     """Return the page of a topic: its facts, then what `learn` returns for it."""
     topic, subjects = listing.topic, listing.subjects
-    counts = [format_count(listing.visible_count, "subject")]
+    counts = [format_count(listing.visible_subject_count, "subject")]
     for number, word in (
         (sum(subject.hidden for subject in subjects), "hidden"),
         (sum(subject.learned for subject in subjects), "pre-loaded"),
@@ -199,7 +199,9 @@ def build_help_document(
     for scope in order:
         heading: Spans = [(SCOPES[scope], "h2")]
         blocks.append(HeadingBlock(f"head:{scope}", heading, above=int(bool(blocks))))
-        blocks.append(FactTableBlock(f"keys:{scope}", _list_keys(scope, keymap), name_role="key"))
+        blocks.append(
+            FactTableBlock(f"keys:{scope}", _list_key_facts(scope, keymap), name_role="key")
+        )
     marks: Facts = [(sign, [(name, "")]) for name, (sign, _) in ENTRY_MARKS.items()]
     text = "While typing, letters are text. Esc returns to single-key commands."
     blocks += [
@@ -219,7 +221,7 @@ def build_screen_help_document(
     """Return the help of another screen: its keys, more blocks, and notes."""
     blocks: list[DocumentBlock] = [
         HeadingBlock("head", [(SCREENS[scope], "h2")]),
-        FactTableBlock("keys", _list_keys(scope, keymap), name_role="key"),
+        FactTableBlock("keys", _list_key_facts(scope, keymap), name_role="key"),
         *more,
     ]
     for number, text in enumerate(notes):
@@ -227,7 +229,7 @@ def build_screen_help_document(
     return Document("help", "Help", blocks)
 
 
-def _list_keys(scope: Scope, keymap: Mapping[str, str] | None) -> Facts:
+def _list_key_facts(scope: Scope, keymap: Mapping[str, str] | None) -> Facts:
     return [
         ("  ".join(command.key_labels), [(command.help, "")])
         for command in list_commands(scope, keymap=keymap)
@@ -252,13 +254,13 @@ def build_explanation_document(explanation: Explanation, query: str) -> Document
         spans: Spans = [(f"✕ {one_line(reason)}", "warning")]
         blocks.append(ParagraphBlock(f"out:{number}", spans, above=int(not number)))
     if explanation.chunk_id is not None:
-        _add_legs(blocks, explanation)
-    _add_terms(blocks, explanation)
+        _add_search_rankings(blocks, explanation)
+    _add_query_terms(blocks, explanation)
     _add_embedded_text(blocks, explanation)
     return Document("explanation", "Why", blocks)
 
 
-def _add_legs(blocks: list[DocumentBlock], explanation: Explanation) -> None:
+def _add_search_rankings(blocks: list[DocumentBlock], explanation: Explanation) -> None:
     facts: Facts = []
     for leg, name in LEG_NAMES.items():
         result: LegRank = getattr(explanation, leg)
@@ -273,7 +275,7 @@ def _add_legs(blocks: list[DocumentBlock], explanation: Explanation) -> None:
     blocks.append(FactTableBlock("legs", facts))
 
 
-def _add_terms(blocks: list[DocumentBlock], explanation: Explanation) -> None:
+def _add_query_terms(blocks: list[DocumentBlock], explanation: Explanation) -> None:
     facts: Facts = [
         (
             f"{match.score:.2f}",

@@ -75,12 +75,12 @@ def build_insights_document(found: Insights, create_key: str = "Enter") -> Docum
     blocks: list[DocumentBlock] = [
         *_make_list_section("top", "Top queries", map(_make_query_line, searches.top), len(searches.top)),
         *_make_list_section(
-            "gap", "Queries without a good match", map(_make_gap_line, searches.gaps), len(searches.gaps), create_hint
+            "gap", "Queries without a good match", map(_make_unanswered_query_line, searches.gaps), len(searches.gaps), create_hint
         ),
-        *_make_list_section("most", "Most cited", map(_make_cited_line, found.most_cited), len(found.most_cited)),
-        *_make_list_section("never", "Never cited", map(_make_uncited_line, found.never_cited), found.never_cited_total),
+        *_make_list_section("most", "Most cited", map(_make_cited_entry_line, found.most_cited), len(found.most_cited)),
+        *_make_list_section("never", "Never cited", map(_make_uncited_entry_line, found.never_cited), found.never_cited_total),
         *_make_list_section(
-            "stale", f"Cited, unchanged for {stale_days}", map(_make_cited_line, found.stale), len(found.stale)
+            "stale", f"Cited, unchanged for {stale_days}", map(_make_cited_entry_line, found.stale), len(found.stale)
         ),
         HeadingBlock("chart", [("By day", "h2")], [(f"last {days}", "dim")], above=1),
         DailyActivityChartBlock("days", [], insights=found),
@@ -119,22 +119,22 @@ def _make_query_line(query: LoggedQuery) -> tuple[str, DocumentBlock]:
     return query.query, HeadingBlock("", left, right)
 
 
-def _make_gap_line(query: LoggedQuery) -> tuple[str, DocumentBlock]:
+def _make_unanswered_query_line(query: LoggedQuery) -> tuple[str, DocumentBlock]:
     left: Spans = [*_format_count_cell(query.times), (one_line(query.query), "")]
     return query.query, UnansweredQueryBlock(
         "", left, [("create an entry", "link")], query=query.query
     )
 
 
-def _make_cited_line(use: EntryUse) -> tuple[str, DocumentBlock]:
-    return _make_entry_line(use, _format_count_cell(use.cites))
+def _make_cited_entry_line(use: EntryUse) -> tuple[str, DocumentBlock]:
+    return _make_entry_usage_line(use, _format_count_cell(use.cites))
 
 
-def _make_uncited_line(use: EntryUse) -> tuple[str, DocumentBlock]:
-    return _make_entry_line(use, [("       ", "")])
+def _make_uncited_entry_line(use: EntryUse) -> tuple[str, DocumentBlock]:
+    return _make_entry_usage_line(use, [("       ", "")])
 
 
-def _make_entry_line(use: EntryUse, count: Spans) -> tuple[str, DocumentBlock]:
+def _make_entry_usage_line(use: EntryUse, count: Spans) -> tuple[str, DocumentBlock]:
     left: Spans = [*count, (one_line(use.title), ""), (f"  {one_line(use.ref)}", "dim")]
     right: Spans = [(f"changed {format_iso_day(use.changed)}", "dim")]
     return use.ref, HeadingBlock("", left, right, link=use.ref)
@@ -249,15 +249,15 @@ class InsightsScreen(SecondaryScreen):
     def action_erase(self) -> None:
         """Ask, then delete all logged searches."""
 
-        def on_answer(answer: str | None) -> None:
+        def erase_if_confirmed(answer: str | None) -> None:
             if answer == "y":
                 erase = UserData(self.library.workspace).query_log.erase_all
-                self._erase_worker.submit(erase, self._on_erased, self.show_error)
+                self._erase_worker.submit(erase, self._show_erased_count, self.show_error)
 
         question = "Delete all logged searches of this workspace? Citations stay: they are in the conversations."
-        self.ask_question(question, {"y": "delete"}, on_answer)
+        self.ask_question(question, {"y": "delete"}, erase_if_confirmed)
 
-    def _on_erased(self, count: int) -> None:
+    def _show_erased_count(self, count: int) -> None:
         self.show_message(f"deleted {_format_search_count(count)}")
         self.action_reload()
 

@@ -23,7 +23,7 @@ from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_widget import BorderOnlyPane
 from kbtui.tui.framework.text_widgets import LabeledInput, PaneInput, WrappedParagraphs
-from kbtui.tui.library_snapshot import get_activity_key, get_last_activity
+from kbtui.tui.library_snapshot import get_activity_sort_key, get_last_activity
 from kbtui.tui.navigation_target import NavigationTarget
 from kbtui.tui.reader.document import format_count
 
@@ -209,7 +209,7 @@ def _make_topic_section(contents: LibrarySnapshot, state: LibraryPaneState) -> I
         yield _make_note_row("no-topics", "none yet")
     shown = False
     for listing in contents.listings:
-        rows = list(_make_listing_rows(listing, state))
+        rows = list(_make_topic_listing_rows(listing, state))
         shown = shown or bool(rows)
         yield from rows
     if state.filter and contents.listings and not shown:
@@ -223,7 +223,7 @@ def _make_problem_row(key: str, text: str, indent: str = "", whole: str = "") ->
     return ListRow(f"problem:{key}", [(f"{indent}! ", "error"), (text, "error")], data=place)
 
 
-def _make_listing_rows(listing: TopicListing, state: LibraryPaneState) -> Iterator[ListRow]:
+def _make_topic_listing_rows(listing: TopicListing, state: LibraryPaneState) -> Iterator[ListRow]:
     topic = listing.topic
     subjects = [s for s in listing.subjects if state.hidden or not s.hidden]
     if state.filter:
@@ -251,7 +251,7 @@ def _make_folder_rows(
 ) -> Iterator[ListRow]:
     """Yield the rows of subjects and of the directories that they are in."""
     shown: list[str] = []
-    for subject in sorted(subjects, key=_get_tree_order):
+    for subject in sorted(subjects, key=_get_tree_sort_key):
         parts = subject.slug.split("/")[:-1]
         common = 0
         while common < min(len(parts), len(shown)) and parts[common] == shown[common]:
@@ -273,7 +273,7 @@ def _make_folder_rows(
             yield _make_subject_row(subject, len(parts))
 
 
-def _get_tree_order(subject: Subject) -> list[tuple[bool, str]]:
+def _get_tree_sort_key(subject: Subject) -> list[tuple[bool, str]]:
     """Return a sort key: files of a directory before its directories, both by name."""
     parts = subject.slug.split("/")
     return [(depth < len(parts) - 1, part) for depth, part in enumerate(parts)]
@@ -313,7 +313,7 @@ def _make_conversation_section(
         for info in contents.conversations
         if state.filter.matches(info, summaries.get(info.id))
     ]
-    infos.sort(key=_get_sort_key(state.sort, contents))
+    infos.sort(key=_get_conversation_sort_key(state.sort, contents))
     yield _make_heading_row("conversations", "CONVERSATIONS", f"by {state.sort}")
     for number, line in enumerate(contents.failures):
         if line.startswith("conversations"):
@@ -342,7 +342,9 @@ def _make_conversation_section(
         yield from dated.rows(archived)
 
 
-def _get_sort_key(sort: str, contents: LibrarySnapshot) -> Callable[[ConversationInfo], Any]:
+def _get_conversation_sort_key(
+    sort: str, contents: LibrarySnapshot
+) -> Callable[[ConversationInfo], Any]:
     """Return the sort key of conversations; of equal ones the newest is first."""
     if sort == "title":
         return lambda info: (
@@ -354,7 +356,7 @@ def _get_sort_key(sort: str, contents: LibrarySnapshot) -> Callable[[Conversatio
     if sort == "turns":
         return lambda info: (-contents.count_turns(info), -info.created_at.timestamp(), info.id)
     if sort == "activity":
-        return get_activity_key
+        return get_activity_sort_key
     return lambda info: (
         -_get_sort_time(info, sort).timestamp(),
         -info.created_at.timestamp(),
@@ -389,12 +391,12 @@ class _ConversationRowMaker(NamedTuple):
     def rows(self, infos: Iterable[ConversationInfo]) -> Iterator[ListRow]:
         before = ""
         for info in infos:
-            label = self._make_label(info)
+            label = self._make_age_label(info)
             once = self.sort not in ("title", "turns") and label == before
             yield _make_conversation_row(info, "" if once else label)
             before = label
 
-    def _make_label(self, info: ConversationInfo) -> str:
+    def _make_age_label(self, info: ConversationInfo) -> str:
         if self.sort == "turns":
             turns = self.contents.count_turns(info)
             return "…" if turns < 0 else format_count(turns, "turn")
@@ -459,14 +461,14 @@ class LibraryPane(BorderOnlyPane, Vertical):
 
     def on_mount(self) -> None:
         """Start updating the times."""
-        self.set_interval(UPDATE_SECONDS, self.update_times)
+        self.set_interval(UPDATE_SECONDS, self.update_age_labels)
 
     def show_snapshot(self, contents: LibrarySnapshot) -> None:
         """Show a snapshot, keeping what is selected and unfolded."""
         first = self.contents is None
         self.contents = contents
         if first and not self._is_restored:
-            self._expand_what_fits()
+            self._expand_topics_that_fit()
         self.update_rows()
 
     def restore_expanded(self, expanded: list[str]) -> None:
@@ -482,7 +484,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
             self.update_rows()
 
     @property
-    def is_filling(self) -> bool:
+    def is_loading_rows(self) -> bool:
         """Whether rows are being made in a thread."""
         return self._worker.has_pending_result
 
@@ -491,7 +493,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
         """Whether the filter or the sort order depends on summaries."""
         return self.state.filter.needs_summaries or self.state.sort == "turns"
 
-    def _expand_what_fits(self) -> None:
+    def _expand_topics_that_fit(self) -> None:
         """Unfold topics while everything still fits into the pane."""
         contents = self.contents
         assert contents is not None
@@ -502,7 +504,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
         room -= len(make_conversation_rows(contents, self.state, self._clock()))
         room += len(contents.conversations)
         for listing in contents.listings:
-            if listing.visible_count > ROWS_AT_ONCE:
+            if listing.visible_subject_count > ROWS_AT_ONCE:
                 continue
             key = f"topic:{listing.topic.id}"
             self.state.expanded.add(key)
@@ -530,7 +532,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
             lambda error: self.list.set_rows([], [(one_line(str(error)), "error")]),
         )
 
-    def update_times(self) -> None:
+    def update_age_labels(self) -> None:
         """Update the times if they would read differently now."""
         before, present = self._shown_at, self._clock()
         if self.contents is None or before is None or present <= before:
@@ -567,20 +569,20 @@ class LibraryPane(BorderOnlyPane, Vertical):
             self.action_toggle_fold()
         elif isinstance(row.data, NavigationTarget):
             if row.key.startswith("topic:"):
-                self._set_expanded(row.key, row.key not in self.state.expanded)
+                self._set_row_expanded(row.key, row.key not in self.state.expanded)
             self.post_message(self.OpenRequested(row.data))
 
     def action_toggle_fold(self) -> None:
         """Fold or unfold the selected topic or folder."""
         row = self.list.selected
         if row and row.key.startswith(("topic:", "folder:")):
-            self._set_expanded(row.key, row.key not in self.state.expanded)
+            self._set_row_expanded(row.key, row.key not in self.state.expanded)
 
     def action_expand(self) -> None:
         """Unfold the selected topic or folder."""
         row = self.list.selected
         if row and row.key.startswith(("topic:", "folder:")):
-            self._set_expanded(row.key, True)
+            self._set_row_expanded(row.key, True)
 
     def action_collapse(self) -> None:
         """Fold the selected topic or folder, or select the parent."""
@@ -588,7 +590,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
         if row is None:
             return
         if row.key in self.state.expanded:
-            self._set_expanded(row.key, False)
+            self._set_row_expanded(row.key, False)
             return
         path = row.key.removeprefix("folder:").split("/")
         for depth in range(len(path) - 1, 0, -1):
@@ -596,11 +598,11 @@ class LibraryPane(BorderOnlyPane, Vertical):
             if self.list.select(parent):
                 return
 
-    def _set_expanded(self, key: str, expanded: bool) -> None:
+    def _set_row_expanded(self, key: str, expanded: bool) -> None:
         (self.state.expanded.add if expanded else self.state.expanded.discard)(key)
         self.update_rows()
 
-    def toggle_hidden(self) -> bool:
+    def toggle_hidden_subjects(self) -> bool:
         """Show or hide hidden subjects; return whether they are shown now."""
         self.state.hidden = not self.state.hidden
         self.update_rows()

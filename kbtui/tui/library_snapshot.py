@@ -27,7 +27,7 @@ def get_last_activity(info: ConversationInfo) -> datetime:
     return info.last_event_at or info.created_at
 
 
-def get_activity_key(info: ConversationInfo) -> tuple[float, float, str]:
+def get_activity_sort_key(info: ConversationInfo) -> tuple[float, float, str]:
     """Return a sort key: latest activity first, and of equal ones the newest first."""
     return (-get_last_activity(info).timestamp(), -info.created_at.timestamp(), info.id)
 
@@ -40,7 +40,7 @@ class TopicListing(NamedTuple):
     problems: list[Problem]
 
     @property
-    def visible_count(self) -> int:
+    def visible_subject_count(self) -> int:
         """How many subjects are not hidden."""
         return sum(not subject.hidden for subject in self.subjects)
 

@@ -21,7 +21,11 @@ from kbtui.tui.framework.styled_text import (
     truncate_spans,
     truncate_start,
 )
-from kbtui.tui.framework.styled_widget import BorderOnlyPane, configured_keys, plain_content
+from kbtui.tui.framework.styled_widget import (
+    BorderOnlyPane,
+    get_configured_keys,
+    make_plain_content,
+)
 from kbtui.tui.framework.text_widgets import PaneInput, TextLine, WrappedParagraphs
 from kbtui.tui.reader.document import format_count
 
@@ -99,7 +103,7 @@ class SearchBar(Horizontal):
     def compose(self) -> ComposeResult:
         """Yield the key of the search, the input, and the name."""
         sign = TextLine(id="search-sign")
-        key = find_key_label("search", configured_keys(self)) or "/"
+        key = find_key_label("search", get_configured_keys(self)) or "/"
         sign.left = [(key, "key")]
         sign.styles.width = 3 + cell_width(sign.left)
         yield sign
@@ -136,13 +140,13 @@ class ResultsPane(BorderOnlyPane, Vertical):
 
     def on_mount(self) -> None:
         """Fill the pane after the first paint, because it starts hidden."""
-        self.call_after_refresh(self.mount_list)
+        self.call_after_refresh(self.mount_results_list)
 
-    def mount_list(self) -> None:
+    def mount_results_list(self) -> None:
         """Mount the summary and the list, if that was not done yet."""
         if self.is_attached and not self.list.is_attached:
             self.mount(self._summary, self.list)
-            self.watch(self.list, "scroll_y", self._post_if_end_reached, init=False)
+            self.watch(self.list, "scroll_y", self._request_more_hits_at_end, init=False)
 
     def show_text(self, reason: str) -> None:
         """Show a text in place of hits."""
@@ -164,7 +168,9 @@ class ResultsPane(BorderOnlyPane, Vertical):
         is_untouched = self.list.is_at_start and not self.list.has_focus
         keep = rows[0].key if rows and (is_untouched or not same_query) else None
         searching: Spans = [("No keyword matches; searching by meaning …", "dim")]
-        empty = searching if refining and not answer.mistakes else self._explain_empty(answer)
+        empty = (
+            searching if refining and not answer.mistakes else self._explain_empty_results(answer)
+        )
         remarks = [
             format_notice(notice) for notice in answer.notices if notice.code == "meaning_only"
         ]
@@ -173,9 +179,9 @@ class ResultsPane(BorderOnlyPane, Vertical):
         )
         self.list.set_rows(rows, empty, select=keep)
         self._summary.set_text(*self._summarize_answer(answer, refining))
-        self._post_if_end_reached()
+        self._request_more_hits_at_end()
 
-    def _post_if_end_reached(self) -> None:
+    def _request_more_hits_at_end(self) -> None:
         """Tell the screen that the end of the hits is in sight and there are more."""
         if self.answer and len(self.answer.hits) < self.answer.total and self.list.is_near_end:
             self.post_message(self.MoreHitsRequested())
@@ -188,7 +194,7 @@ class ResultsPane(BorderOnlyPane, Vertical):
     def show_similar(self, reference: str, answer: SearchAnswer) -> None:
         """Show what is similar to the item with this reference."""
         self.answer = answer
-        self.border_title = plain_content(f"More like {reference}")
+        self.border_title = make_plain_content(f"More like {reference}")
         self.list.set_rows(
             [self._make_hit_row(hit) for hit in answer.hits], [("Nothing similar.", "dim")]
         )
@@ -196,7 +202,7 @@ class ResultsPane(BorderOnlyPane, Vertical):
         self._notice.set_paragraphs([])
         self._summary.set_text(*self._summarize_answer(answer, False))
 
-    def _explain_empty(self, answer: SearchAnswer) -> Spans:
+    def _explain_empty_results(self, answer: SearchAnswer) -> Spans:
         if answer.mistakes:
             # Nothing was searched: show where the query is wrong.
             mistake = answer.mistakes[0]
@@ -212,7 +218,7 @@ class ResultsPane(BorderOnlyPane, Vertical):
             hits = format_count(answer.omitted, "result")
             text = f"{hits} hidden: the text was deleted. {text}"
         spans: Spans = [(text, "dim")]
-        if key := find_key_label("results.why", configured_keys(self)):
+        if key := find_key_label("results.why", get_configured_keys(self)):
             spans += [(" Esc, then ", "dim"), (key, "key"), (": why is X missing?", "dim")]
         return spans
 
@@ -237,14 +243,14 @@ class ResultsPane(BorderOnlyPane, Vertical):
         title: Spans = [(sign, role), (one_line(hit.title), "strong"), *changed]
         width = max(20, self.list.scrollable_content_region.width - 4)
         where = truncate_start(one_line(hit.ref), max(18, width * 2 // 5))
-        below: list[Spans] = [[("  ", ""), *line] for line in make_excerpt(hit, width, 2)]
+        below: list[Spans] = [[("  ", ""), *line] for line in make_hit_excerpt(hit, width, 2)]
         return ListRow(hit.chunk_id, title, [(where, "dim")], below, data=hit)
 
     def on_resize(self) -> None:
         """Make the excerpts again for the new width."""
         if self.answer:
             self.list.set_rows([self._make_hit_row(hit) for hit in self.answer.hits])
-            self._post_if_end_reached()
+            self._request_more_hits_at_end()
 
     @on(RowList.RowClicked)
     def _open_clicked_hit(self, event: RowList.RowClicked) -> None:
@@ -263,7 +269,7 @@ class ResultsPane(BorderOnlyPane, Vertical):
             self.post_message(self.HitOpened(row.data, preview=False))
 
 
-def make_excerpt(hit: Hit, width: int, lines: int) -> list[Spans]:
+def make_hit_excerpt(hit: Hit, width: int, lines: int) -> list[Spans]:
     """Return the text around the first match: up to `lines` lines without Markdown, matches marked."""
     text, matches = sanitize_with_marks(hit.text, sorted(hit.matches))
     if hit.role not in ("tool-call", "tool-result"):

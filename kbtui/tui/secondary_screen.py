@@ -12,7 +12,11 @@ from kbtui.tui.commands import find_key_label, list_commands
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.command import format_command_hints
 from kbtui.tui.framework.dialogs import ConfirmDialog
-from kbtui.tui.framework.styled_widget import ALWAYS_AVAILABLE_ACTIONS, StyledScreen, plain_content
+from kbtui.tui.framework.styled_widget import (
+    ALWAYS_AVAILABLE_ACTIONS,
+    StyledScreen,
+    make_plain_content,
+)
 from kbtui.tui.framework.text_widgets import MessageLine, TextLine
 from kbtui.tui.home_and_help_pages import build_screen_help_document
 from kbtui.tui.reader.document_view import DocumentOverlayScreen, DocumentView
@@ -72,7 +76,7 @@ class SecondaryScreen(StyledScreen):
 
     def on_resize(self) -> None:
         """Refresh the key hints for the new width."""
-        self.call_after_refresh(self.show_keys)
+        self.call_after_refresh(self.show_key_hints)
 
     @property
     def is_loaded(self) -> bool:
@@ -101,7 +105,7 @@ class SecondaryScreen(StyledScreen):
         """Return the first key of a command of this screen, as people write it."""
         return find_key_label(f"{self.SCOPE}.{name}", self.configured_keys) or "no key"
 
-    def show_keys(self) -> None:
+    def show_key_hints(self) -> None:
         """Show hints for the keys that can be used now."""
         bar = self.query_one("#keys", TextLine)
         commands = list_commands(self.SCOPE, keymap=self.configured_keys)
@@ -205,7 +209,7 @@ class ListDetailScreen(SecondaryScreen):
     def show_document(self, document: Document) -> None:
         """Show a page in the right pane."""
         super().show_document(document)
-        self.query_one("#detail", Vertical).border_title = plain_content(document.title)
+        self.query_one("#detail", Vertical).border_title = make_plain_content(document.title)
 
     @property
     def is_detail_focused(self) -> bool:
@@ -216,10 +220,10 @@ class ListDetailScreen(SecondaryScreen):
         """Focus the right pane, and show it if the terminal is narrow."""
         self.add_class("detailed")
         self.set_focus(self.reader)
-        self.show_keys()
+        self.show_key_hints()
 
     def focus_list_pane(self, widget: Widget) -> None:
         """Focus a widget of the left pane, and show that pane if the terminal is narrow."""
         self.remove_class("detailed")
         self.set_focus(widget)
-        self.show_keys()
+        self.show_key_hints()

@@ -129,16 +129,16 @@ def detect_background() -> TerminalBackground:
     if os.environ.get("TERM", "") in SILENT_TERMINALS:
         return TerminalBackground(_read_colorfgbg())
     try:
-        answer = _query_terminal()
+        answer = _query_background_color()
     except (ImportError, OSError, ValueError):
         return TerminalBackground(_read_colorfgbg())
     color = _COLOR_ANSWER.search(answer)
     typed = _ATTRIBUTES_ANSWER.sub(b"", _COLOR_ANSWER.sub(b"", answer)).decode("utf-8", "ignore")
-    dark = is_dark(color[1].decode()) if color else None
+    dark = is_dark_color(color[1].decode()) if color else None
     return TerminalBackground(_read_colorfgbg() if dark is None else dark, typed)
 
 
-def _query_terminal() -> bytes:
+def _query_background_color() -> bytes:
     """Return the terminal's answers, mixed with what the user typed."""
     import termios
     import tty
@@ -162,7 +162,7 @@ def _query_terminal() -> bytes:
     return answer
 
 
-def is_dark(color: str) -> bool | None:
+def is_dark_color(color: str) -> bool | None:
     """Return whether `RRRR/GGGG/BBBB` (one to four hex digits each) is dark, None if invalid."""
     parts = color.split("/")[:3]
     try:

@@ -84,7 +84,7 @@ def _load_theme(path: Path) -> Theme:
     return Theme(name=path.stem, dark=dark, **values)
 
 
-def get_counterpart(name: str, dark: bool) -> str:
+def get_counterpart_theme(name: str, dark: bool) -> str:
     """Return the light theme that belongs to a dark one, or the other way round."""
     if name.startswith("kbtui-") and name.endswith(("-dark", "-light")):
         stem, _, brightness = name.rpartition("-")
@@ -110,29 +110,29 @@ def derive_colors(variables: dict[str, str]) -> dict[str, str]:
         return _derive_ansi_colors(variables)
     text = max((WHITE, BLACK), key=lambda color: compute_contrast(color, background))
 
-    def tint(color: Color, amount: float) -> Color:
+    def tint_color(color: Color, amount: float) -> Color:
         # Less of the colour, if dim text would not differ enough from the strongest on it.
         while amount > 0.01 and compute_contrast(text, background.blend(color, amount)) < 6:
             amount *= 0.8
         return background.blend(color, amount)
 
     colors = {name: Color.parse(variables[name]) for name in _TEXT_COLORS}
-    surface = tint(Color.parse(variables["surface"]), 1.0)
-    cursor = tint(colors["primary"], 0.17)
-    cursor_off = tint(foreground, 0.08)
+    surface = tint_color(Color.parse(variables["surface"]), 1.0)
+    cursor = tint_color(colors["primary"], 0.17)
+    cursor_off = tint_color(foreground, 0.08)
     grounds = (background, surface, cursor, cursor_off)
-    found = tint(colors["accent"], 0.32)
-    derived = {f"kb-{name}": make_readable(color, grounds) for name, color in colors.items()}
+    found = tint_color(colors["accent"], 0.32)
+    derived = {f"kb-{name}": make_color_readable(color, grounds) for name, color in colors.items()}
     derived |= {
-        "kb-text": make_readable(foreground, grounds),
-        "kb-dim": make_readable(foreground.blend(background, 0.27), grounds),
+        "kb-text": make_color_readable(foreground, grounds),
+        "kb-dim": make_color_readable(foreground.blend(background, 0.27), grounds),
         "kb-line": foreground.blend(background, 0.76),
         "kb-surface": surface,
         "kb-cursor": cursor,
         "kb-cursor-off": cursor_off,
         "kb-found": found,
-        "kb-found-text": make_readable(foreground, [found]),
-        "kb-here-text": make_readable(background, [derived["kb-accent"]]),
+        "kb-found-text": make_color_readable(foreground, [found]),
+        "kb-here-text": make_color_readable(background, [derived["kb-accent"]]),
     }
     return {name: color.hex6 for name, color in derived.items()}
 
@@ -154,22 +154,22 @@ def _compute_luminance(color: Color) -> float:
     return float(0.2126 * red + 0.7152 * green + 0.0722 * blue)
 
 
-def make_readable(color: Color, grounds: Iterable[Color]) -> Color:
+def make_color_readable(color: Color, grounds: Iterable[Color]) -> Color:
     """Return the colour, moved towards black or white until it is readable on all grounds."""
     grounds = list(grounds)
 
-    def is_readable(one: Color) -> bool:
+    def has_enough_contrast(one: Color) -> bool:
         # A little more than required, because of rounding.
         return get_least_contrast(one) >= READABLE_CONTRAST + 0.05
 
     def get_least_contrast(one: Color) -> float:
         return min(compute_contrast(one, ground) for ground in grounds)
 
-    if is_readable(color):
+    if has_enough_contrast(color):
         return color
     end = max((WHITE, BLACK), key=get_least_contrast)
     blends = (color.blend(end, step / 20) for step in range(1, 21))
-    return next((blend for blend in blends if is_readable(blend)), end)
+    return next((blend for blend in blends if has_enough_contrast(blend)), end)
 
 
 def _derive_ansi_colors(variables: dict[str, str]) -> dict[str, str]:

@@ -26,7 +26,7 @@ from kbtui.workspace import open_workspace_root
 conversation = load_conversation(find_conversation(open_workspace_root(Path(sys.argv[1])), sys.argv[2]))
 assert not conversation.problems, conversation.problems
 document = conversation_document(conversation, datetime.now(UTC))
-print("\\n".join(block.search_text() for block in document.blocks))
+print("\\n".join(block.get_searchable_text() for block in document.blocks))
 """
 _SEARCH = """
 import json

@@ -61,7 +61,7 @@ async def test_a_subject_of_a_megabyte_is_laid_out_section_by_section(
         await tui.open(f"big/{name.partition('.')[0]}")
         viewport = tui.main.reader_pane.document_view.viewport
         assert 0 < viewport.layout_count < 30
-        assert max(len(block.search_text()) for block in viewport.document.blocks) <= 12_200
+        assert max(len(block.get_searchable_text()) for block in viewport.document.blocks) <= 12_200
         await tui.press("G")
         await tui.until(
             lambda: viewport.current_line is not None and last in viewport.current_line.plain

@@ -55,12 +55,12 @@ def seen(root: Path, *compactions: dict[str, Any]) -> str:
     viewport.resize(90, 400)
     viewport.show_document(build_conversation_document(conversation, PRESENT))
     for kind in ("tool", "reasoning"):
-        viewport.toggle_kind(kind)
+        viewport.toggle_folds_of_kind(kind)
     whole = [line.plain for _, line in viewport.rows]
     assert sum("Question" in line for line in whole) == 5
-    viewport.show_as_model(True)
+    viewport.show_as_model_sees(True)
     text = "\n".join(line.plain.rstrip() for _, line in viewport.rows)
-    viewport.show_as_model(False)
+    viewport.show_as_model_sees(False)
     assert [line.plain for _, line in viewport.rows] == whole
     return text
 

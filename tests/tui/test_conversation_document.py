@@ -30,7 +30,7 @@ def shown(document: Document, *kinds: str, width: int = 90) -> str:
     viewport.resize(width, 400)
     viewport.show_document(document)
     for kind in kinds:
-        viewport.toggle_kind(kind)
+        viewport.toggle_folds_of_kind(kind)
     return "\n".join(line.plain.rstrip() for _, line in viewport.rows)
 
 
@@ -196,12 +196,12 @@ def test_a_result_of_many_megabytes_is_many_small_blocks(workspace_root: Path) -
     viewport = DocumentViewport()
     viewport.resize(80, 40)
     viewport.show_document(document)
-    viewport.toggle_kind("tool")
+    viewport.toggle_folds_of_kind("tool")
     viewport.go_to_end()
     assert viewport.layout_count < 40
     assert viewport.current_line is not None
     assert "line 59999" in viewport.current_line.plain
-    assert max(len(block.search_text()) for block in document.blocks) < 13_000
+    assert max(len(block.get_searchable_text()) for block in document.blocks) < 13_000
 
 
 def test_calls_can_be_found_and_numbered(workspace_root: Path) -> None:
@@ -261,4 +261,4 @@ def test_escape_sequences_in_a_tools_output_are_removed_wherever_it_is_split(
     text = shown(document, "tool", width=200)
     assert "redlink" in text
     assert all(rest not in text for rest in ("31m", "[0m", "\x1b", "8;;", "example.org"))
-    assert not any("31m" in block.search_text() for block in document.blocks)
+    assert not any("31m" in block.get_searchable_text() for block in document.blocks)

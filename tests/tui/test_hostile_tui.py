@@ -95,7 +95,7 @@ async def test_errors_with_markup_in_their_words_are_only_shown(book: Builder) -
     async with running(book.root) as tui:
         await tui.open("project/[b]bad")
         await tui.until("! ")
-        tui.main.status.flash("a [/b] flash \x1b[31m")
+        tui.main.status.flash_message("a [/b] flash \x1b[31m")
         tui.main.status.set_activity("x", "[link=x] doing")
         await tui.pilot.pause()
         assert_harmless(tui)

@@ -145,21 +145,21 @@ async def test_nothing_jumps_while_lists_and_documents_are_read(book: Builder) -
 async def test_the_status_line_says_the_short_thing_where_there_is_no_room(book: Builder) -> None:
     async with running(book.root, size=(120, 30)) as tui:
         status = tui.main.status
-        status.show_event({"event": "ready", "lexical": True, "semantic": True})
+        status.show_engine_event({"event": "ready", "lexical": True, "semantic": True})
         await tui.until("● index ready · keywords and meaning")
         assert tui.text.split("\n")[-2].startswith(" ws ")
-        status.show_event(
+        status.show_engine_event(
             {"event": "progress", "phase": "vectors", "done": 5, "total": 500, "seconds_left": 130}
         )
         await tui.until("embedding 5 of 500, 2 min left")
         await tui.pilot.resize_terminal(60, 20)
-        status.flash("a sentence that takes more than half of the line")
+        status.flash_message("a sentence that takes more than half of the line")
         await tui.until("a sentence that takes more than half of the line")
         await tui.pilot.resize_terminal(70, 20)
 
         def ready() -> bool:
             # Again, because the listener also reports that there is no engine.
-            status.show_event({"event": "ready", "lexical": True, "semantic": True})
+            status.show_engine_event({"event": "ready", "lexical": True, "semantic": True})
             return "● index ready" in tui.text
 
         await tui.until(ready)
@@ -181,13 +181,13 @@ async def test_both_ends_of_the_status_line_count_the_same_passages(
     async with running(book.root, size=(120, 30)) as tui:
         status = tui.main.status
         await tui.until("keywords only: not in this test")
-        status.show_event({"event": "ready", "lexical": True, "semantic": True, "left": 500})
+        status.show_engine_event({"event": "ready", "lexical": True, "semantic": True, "left": 500})
         await tui.until("index ready · 500 passages to embed")
         told = {"event": "progress", "phase": "vectors", "done": 5, "total": 500}
-        status.show_event({**told, "seconds_left": 70})
+        status.show_engine_event({**told, "seconds_left": 70})
         await tui.until("index ready · 495 passages to embed")
         assert "embedding 5 of 500, 70 s left" in tui.text
-        status.show_event({**told, "seconds_left": 70, "waits": "the computer is busy"})
+        status.show_engine_event({**told, "seconds_left": 70, "waits": "the computer is busy"})
         await tui.until("embedding 5 of 500; waiting, the computer is busy")
 
 

@@ -248,7 +248,7 @@ async def test_dates_say_minutes_and_hours_and_tick(book: Builder) -> None:
             (timedelta(days=1), "Yesterday"),
         ):
             present = start + passed
-            tui.main.library_pane.update_times()
+            tui.main.library_pane.update_age_labels()
             assert f"Pinned talk{said}" in tui.rows("library-list")
 
 

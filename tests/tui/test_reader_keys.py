@@ -38,7 +38,9 @@ async def test_u_goes_from_request_to_request_and_w_from_error_to_error(book: Bu
         for words in ("One", "Wait, also this", "Two"):
             await tui.press("u")
             at = viewport.cursor.block
-            assert words in [block.search_text() for block in viewport.document.blocks[at : at + 2]]
+            assert words in [
+                block.get_searchable_text() for block in viewport.document.blocks[at : at + 2]
+            ]
         await tui.press("U", "U")
         assert "turn 1 of 2" in tui.text
         await tui.press("g", "w")

@@ -165,7 +165,7 @@ async def test_a_key_cycles_through_the_views(book: Builder) -> None:
         await tui.press("v")
         await tui.until(lambda: tui.main.reader_pane.document_view.document.view == "learn")
         shown = tui.main.reader_pane.document_view.document
-        assert "".join(block.search_text() for block in shown.blocks) == expected
+        assert "".join(block.get_searchable_text() for block in shown.blocks) == expected
 
 
 async def test_the_whole_prompt_shows_with_its_cost(book: Builder) -> None:
@@ -176,7 +176,7 @@ async def test_the_whole_prompt_shows_with_its_cost(book: Builder) -> None:
         assert prompt
         assert f"{len(prompt):,} characters" in tui.text
         shown = tui.main.reader_pane.document_view.document
-        assert "".join(block.search_text() for block in shown.blocks) == prompt
+        assert "".join(block.get_searchable_text() for block in shown.blocks) == prompt
 
 
 async def test_badges_name_hidden_preloaded_and_disabled_subjects(book: Builder) -> None:
@@ -196,7 +196,9 @@ async def test_a_topic_page_shows_what_learn_lists(book: Builder) -> None:
         text = tui.text
         assert "what everybody here should know" in text
         assert "Available subjects" in text
-        page = "".join(b.search_text() for b in tui.main.reader_pane.document_view.document.blocks)
+        page = "".join(
+            b.get_searchable_text() for b in tui.main.reader_pane.document_view.document.blocks
+        )
         assert "style" in page, "what is pre-loaded is listed, as for an assistant"
         assert "4 subjects, 1 hidden, 1 pre-loaded, 1 disabled" in page
 

@@ -164,7 +164,7 @@ async def test_while_the_first_index_is_made_a_search_says_so_and_how_far_it_is(
         await tui.until("keywords only: not in this test")
         tui.main.sync.stop()
         status: Any = tui.main.status
-        status.show_event({"event": "ready", "lexical": False})
+        status.show_engine_event({"event": "ready", "lexical": False})
         tui.main.sync.handle_event(
             {"event": "progress", "phase": "keywords", "done": 5, "total": 80}
         )

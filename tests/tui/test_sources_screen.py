@@ -229,12 +229,14 @@ async def test_a_topic_that_vanished_fails_the_run_and_loses_nothing(papers: Bui
 
 def test_what_an_approval_agrees_to_is_spelt_out(tmp_path: Path) -> None:
     from kbtui.sources.config import parse_source
-    from kbtui.tui.sources.pages import SourceState, describe_actions
+    from kbtui.tui.sources.pages import SourceState, describe_available_actions
 
     block = {"kind": "mcp", "topic": "t", "server": "npx -y 'a b'", "env": ["TOKEN"], "pattern": "docs://*",
              "cron": "* * * * *"}  # fmt: skip
     words = "\n".join(
-        describe_actions(SourceState(parse_source("x", block), "docs/t/x/", None, None, None))
+        describe_available_actions(
+            SourceState(parse_source("x", block), "docs/t/x/", None, None, None)
+        )
     )
     for part in (
         "npx -y 'a b'",
@@ -247,7 +249,9 @@ def test_what_an_approval_agrees_to_is_spelt_out(tmp_path: Path) -> None:
     block = {"kind": "url_crawl", "topic": "t", "url": "https://a.example/d/i.html", "depth": 2,
              "allow_hosts": ["in.example"]}  # fmt: skip
     words = "\n".join(
-        describe_actions(SourceState(parse_source("x", block), "docs/t/x/", None, None, None))
+        describe_available_actions(
+            SourceState(parse_source("x", block), "docs/t/x/", None, None, None)
+        )
     )
     for part in (
         "https://a.example/d/i.html",

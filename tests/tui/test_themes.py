@@ -19,13 +19,13 @@ from textual.theme import BUILTIN_THEMES, Theme
 from tui_support import running
 
 from kbtui.tui.framework.styled_widget import TEXT_STYLES, resolve_style
-from kbtui.tui.terminal import is_dark
+from kbtui.tui.terminal import is_dark_color
 from kbtui.tui.theme import (
     READABLE_CONTRAST,
     THEMES,
     compute_contrast,
     derive_colors,
-    get_counterpart,
+    get_counterpart_theme,
     load_user_themes,
 )
 
@@ -138,11 +138,11 @@ def test_what_was_found_can_be_read_in_whatever_text_it_was_found() -> None:
 
 def test_dark_and_light_are_partners() -> None:
     for theme in THEMES:
-        other = get_counterpart(theme.name, theme.dark)
+        other = get_counterpart_theme(theme.name, theme.dark)
         assert ALL[other].dark is not theme.dark
-        assert get_counterpart(other, ALL[other].dark) == theme.name
-    assert get_counterpart("nord", True) == "kbtui-light"
-    assert get_counterpart("solarized-light", False) == "kbtui-dark"
+        assert get_counterpart_theme(other, ALL[other].dark) == theme.name
+    assert get_counterpart_theme("nord", True) == "kbtui-light"
+    assert get_counterpart_theme("solarized-light", False) == "kbtui-dark"
 
 
 def test_a_theme_of_ones_own(tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ async def test_it_is_chosen_in_the_palette_and_mistakes_are_said(
     ],
 )
 def test_a_colour_that_a_terminal_names(color: str, dark: bool | None) -> None:
-    assert is_dark(color) is dark
+    assert is_dark_color(color) is dark
 
 
 ASK = """

@@ -38,7 +38,9 @@ def opened(doc: Document, width: int = 40, height: int = 12) -> DocumentViewport
 
 def everything(viewport: DocumentViewport) -> list[str]:
     return [
-        line.plain for n in range(len(viewport.document.blocks)) for line in viewport.get_lines(n)
+        line.plain
+        for n in range(len(viewport.document.blocks))
+        for line in viewport.get_block_lines(n)
     ]
 
 
@@ -121,12 +123,12 @@ def test_unfolding_keeps_the_line_and_folding_returns_to_the_head() -> None:
 
 def test_one_fold_can_be_closed_after_all_of_its_kind_were_opened() -> None:
     viewport = opened(document([20] * 9, folds=True))
-    assert viewport.toggle_kind("tool") is True
+    assert viewport.toggle_folds_of_kind("tool") is True
     assert all(viewport.folds.is_open(f"fold{n}") for n in (2, 5, 8))
     viewport.toggle_fold("fold5")
     assert not viewport.folds.is_open("fold5")
     assert viewport.folds.is_open("fold2")
-    assert viewport.toggle_kind("tool") is False
+    assert viewport.toggle_folds_of_kind("tool") is False
     assert not any(viewport.folds.is_open(f"fold{n}") for n in (2, 5, 8))
 
 
@@ -165,7 +167,7 @@ def test_a_short_document_read_from_its_top_does_not_jump_when_it_grows() -> Non
 def test_the_current_match_is_highlighted_and_visible() -> None:
     viewport = opened(document([40] * 60))
     pattern = compile_search_pattern(["w30x20"])
-    viewport.set_pattern(pattern)
+    viewport.set_search_pattern(pattern)
     assert pattern is not None
     (match,) = list(viewport.document.find_matches(pattern))
     viewport.go_to_match(*match)
@@ -173,7 +175,7 @@ def test_the_current_match_is_highlighted_and_visible() -> None:
     assert [text for text, role in viewport.current_line.spans if "found-here" in role] == [
         "w30x20"
     ]
-    viewport.set_pattern(None)
+    viewport.set_search_pattern(None)
     assert not any("found" in role for _, row in viewport.rows for _, role in row.spans)
 
 

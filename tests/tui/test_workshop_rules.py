@@ -51,7 +51,7 @@ def test_the_sum_below_any_beginning_is_that_of_its_subjects(
     wanted = PromptCost(
         sum(c.characters for c in own), sum(c.tokens for c in own), any(c.is_estimate for c in own)
     )
-    assert sums.sum_below(prefix) == (len(own), wanted)
+    assert sums.sum_costs_below(prefix) == (len(own), wanted)
 
 
 def test_growth_has_one_sign_unless_letters_and_tokens_differ() -> None:
@@ -69,15 +69,15 @@ def test_growth_has_one_sign_unless_letters_and_tokens_differ() -> None:
 def test_counting_is_exact_and_reads_again_only_what_changed(book: Builder) -> None:
     knowledge = load_knowledge(open_workspace_root(book.root))
     costs = SubjectCosts()
-    todo = next(iter(costs.count_all(knowledge, lambda: True)))
+    todo = next(iter(costs.measure_all_subjects(knowledge, lambda: True)))
     assert todo == 6
-    assert list(costs.count_all(knowledge, lambda: True))[-1] == 0
+    assert list(costs.measure_all_subjects(knowledge, lambda: True))[-1] == 0
     for topic, slug in (("project", "start"), ("snippets", "retry")):
         assert costs.get(topic, slug) == measure_cost(knowledge.learn(topic, slug).text)
     book.subject("project/start.md", "shorter\n")
     again = load_knowledge(open_workspace_root(book.root))
-    assert next(iter(costs.count_all(again, lambda: True))) == 1
-    assert list(costs.count_all(again, lambda: True))
+    assert next(iter(costs.measure_all_subjects(again, lambda: True))) == 1
+    assert list(costs.measure_all_subjects(again, lambda: True))
     assert costs.get("project", "start") == PromptCost(8, 2)
 
 

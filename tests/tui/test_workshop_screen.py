@@ -613,7 +613,7 @@ async def test_slow_work_is_done_in_threads_and_only_rows_in_sight_are_made(
         "apply_marks",
         "make_rows",
         "try_pattern",
-        "make_page",
+        "make_preview",
         "make_prefix_sums",
     )
     called: dict[str, set[bool]] = {name: set() for name in names}

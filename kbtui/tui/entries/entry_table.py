@@ -73,20 +73,24 @@ class EntryPageLoader:
         before = self.loaded
         # One page more than before, so that new rows above do not push out the current one.
         known = len(before.rows) if before is not None and before.wanted == wanted else 0
-        self._submit(wanted, None, PAGE_ROWS + known)
+        self._submit_page_read(wanted, None, PAGE_ROWS + known)
 
-    def read_more(self, least: int = PAGE_ROWS) -> None:
+    def read_more_entries(self, least: int = PAGE_ROWS) -> None:
         """Read at least `least` further rows, if there are as many."""
         if self.loaded is not None and self.loaded.has_more and not self._is_reading:
-            self._submit(self.loaded.wanted, self.loaded, least)
+            self._submit_page_read(self.loaded.wanted, self.loaded, least)
 
-    def _submit(self, wanted: EntryFilter, before: LoadedEntryRows | None, least: int) -> None:
+    def _submit_page_read(
+        self, wanted: EntryFilter, before: LoadedEntryRows | None, least: int
+    ) -> None:
         self._is_reading = True
         self._worker.submit(
-            lambda: self._read_pages(wanted, before, least), self._set_loaded, self._report_error
+            lambda: self._read_entry_pages(wanted, before, least),
+            self._receive_loaded_entries,
+            self._report_error,
         )
 
-    def _read_pages(
+    def _read_entry_pages(
         self, wanted: EntryFilter, before: LoadedEntryRows | None, least: int
     ) -> LoadedEntryRows:
         """Read `least` rows after those of `before`; called in a thread."""
@@ -111,7 +115,7 @@ class EntryPageLoader:
             if cursor is None or len(rows) >= goal:
                 return LoadedEntryRows(wanted, rows, page)
 
-    def _set_loaded(self, loaded: LoadedEntryRows) -> None:
+    def _receive_loaded_entries(self, loaded: LoadedEntryRows) -> None:
         self._is_reading = False
         self.loaded = loaded
         self._on_loaded(loaded)
@@ -172,7 +176,10 @@ class EntryTable(RowList):
         number = y + round(self.scroll_y)
         if 0 <= number < len(self.rows):
             row, width = self.rows[number], self.scrollable_content_region.width
-            row.left, row.right = _format_left(row.data), _format_right(row.data, width)
+            row.left, row.right = (
+                _format_left_columns(row.data),
+                _format_right_columns(row.data, width),
+            )
         return super().render_line(y)
 
 
@@ -182,7 +189,7 @@ def make_table_headings(width: int) -> tuple[Spans, Spans]:
     return [("  entry  reference  #tags", "section")], [("  ".join(names), "section")]
 
 
-def _format_left(entry: EntryRow) -> Spans:
+def _format_left_columns(entry: EntryRow) -> Spans:
     sign, role = STATUS_SIGNS.get(entry.status, ("?", "dim"))
     flags = [name for name in ("hidden", "archived") if getattr(entry, name)]
     spans: Spans = [(f"{sign} ", role), (one_line(entry.title), "")]
@@ -193,7 +200,7 @@ def _format_left(entry: EntryRow) -> Spans:
     return [*spans, (f"  {one_line(entry.ref)}", "dim"), (f" {tags}" if tags else "", "note")]
 
 
-def _format_right(entry: EntryRow, width: int) -> Spans:
+def _format_right_columns(entry: EntryRow, width: int) -> Spans:
     values = {
         "type": entry.type,
         "changed": format_iso_day(entry.changed),

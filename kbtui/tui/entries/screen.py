@@ -91,7 +91,7 @@ class PassageBlock(FoldHeadingBlock):
         """Estimate the number of lines of the heading and the preview."""
         return self.above + 2 + min(len(self.text), PREVIEW_CHARACTERS) // max(8, width)
 
-    def search_text(self) -> str:
+    def get_searchable_text(self) -> str:
         """Return the whole text."""
         return self.text
 
@@ -111,7 +111,11 @@ def build_entry_document(library: Library, row: EntryRow, now: datetime) -> Docu
     blocks.append(HeadingBlock("chunks", [("Passages", "h2")], count, above=1))
     for number, chunk in enumerate(chunks, 1):
         size = format_count(chunk["characters"], "character")
-        left: Spans = [(f"{number} ", "number"), (size, ""), (_describe_place(chunk), "dim")]
+        left: Spans = [
+            (f"{number} ", "number"),
+            (size, ""),
+            (_describe_passage_place(chunk), "dim"),
+        ]
         right: Spans = [(chunk["model"] or NO_VECTOR, "dim" if chunk["model"] else "warning")]
         key, text = f"chunk:{chunk['chunk_id']}", chunk["text"]
         blocks.append(PassageBlock(key, left, right, kind="chunk", text=text))
@@ -176,7 +180,7 @@ def _make_citation_blocks(library: Library, row: EntryRow, now: datetime) -> lis
     return blocks
 
 
-def _describe_place(chunk: dict[str, object]) -> str:
+def _describe_passage_place(chunk: dict[str, object]) -> str:
     lines, turn = chunk["lines"], chunk["turn"]
     if isinstance(lines, list):
         first, last = lines
@@ -287,9 +291,9 @@ class EntriesScreen(ListDetailScreen):
             self._go_to_end = False
             self.table.select(loaded.rows[-1].id)
         elif self._go_to_end:
-            self.pager.read_more(ALL_ROWS)
+            self.pager.read_more_entries(ALL_ROWS)
         self._show_page_totals(loaded.page)
-        self._show_detail_soon()
+        self._show_detail_after_delay()
 
     def _show_read_error(self, error: Exception) -> None:
         if self.pager.loaded is None:
@@ -309,7 +313,7 @@ class EntriesScreen(ListDetailScreen):
         left = [(total, "strong"), (f"  {' · '.join([*states, *flags])}", "dim")]
         self.show_totals(left, [(types, "dim")])
         self._show_position()
-        self.show_keys()
+        self.show_key_hints()
 
     def _show_position(self) -> None:
         loaded, position = self.pager.loaded, ""
@@ -324,10 +328,10 @@ class EntriesScreen(ListDetailScreen):
         event.stop()
         self._show_position()
         if self.table.index > len(self.table.rows) - READ_AHEAD_ROWS:
-            self.pager.read_more()
-        self._show_detail_soon()
+            self.pager.read_more_entries()
+        self._show_detail_after_delay()
 
-    def _show_detail_soon(self) -> None:
+    def _show_detail_after_delay(self) -> None:
         """Show the selected entry's page once the selection rests."""
         if self._detail_timer is not None:
             self._detail_timer.stop()
@@ -336,7 +340,7 @@ class EntriesScreen(ListDetailScreen):
     def _show_detail(self) -> None:
         self._detail_timer = None
         entry = self.table.entry
-        self.show_keys()
+        self.show_key_hints()
         if entry is None:
             self._detail_worker.discard_results()
             self.show_document(Document("entry:", "", []))
@@ -353,7 +357,7 @@ class EntriesScreen(ListDetailScreen):
         event.stop()
         if self.pager.loaded is not None and self.pager.loaded.has_more:
             self._go_to_end = True
-            self.pager.read_more(ALL_ROWS)
+            self.pager.read_more_entries(ALL_ROWS)
 
     @on(RowList.RowClicked)
     def _on_row_clicked(self, event: RowList.RowClicked) -> None:
@@ -484,9 +488,9 @@ class EntriesScreen(ListDetailScreen):
     def action_retry(self) -> None:
         """Retry entries that could not be read or embedded."""
         self.show_message("retrying …", "dim")
-        self.worker.submit(self.library.retry_embedding, self._on_retried, self.show_error)
+        self.worker.submit(self.library.retry_embedding, self._show_retry_result, self.show_error)
 
-    def _on_retried(self, done: None) -> None:
+    def _show_retry_result(self, done: None) -> None:
         self.show_message("retried; entries that failed again are still marked")
         self.action_reload()
 

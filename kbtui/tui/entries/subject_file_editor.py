@@ -78,11 +78,11 @@ class SubjectFileEditor:
             ),
         )
         form = FormDialog(
-            "New entry", fields, self._plan_entry, self._describe_error, "write the text"
+            "New entry", fields, self._plan_new_entry, self._describe_error, "write the text"
         )
         self._screen.app.push_screen(form, self._write_planned_entry)
 
-    def _plan_entry(self, values: FormValues) -> PlannedEntry:
+    def _plan_new_entry(self, values: FormValues) -> PlannedEntry:
         """Check that the entry can be written, before its text is typed; called in a thread."""
         from kbtui.knowledge import authoring
         from kbtui.knowledge.subject_files import make_file_name
@@ -116,9 +116,11 @@ class SubjectFileEditor:
 
     def edit_subject(self, ref: Ref) -> None:
         """Open a subject in the editor; its id and its citations stay."""
-        self._worker.submit(lambda: self._prepare_edit(ref), self._edit_subject, self._show_error)
+        self._worker.submit(
+            lambda: self._find_subject_to_edit(ref), self._edit_subject, self._show_error
+        )
 
-    def _prepare_edit(self, ref: Ref) -> tuple[Subject, str | None]:
+    def _find_subject_to_edit(self, ref: Ref) -> tuple[Subject, str | None]:
         """Return the subject and the source that fetched it, if any; called in a thread."""
         from kbtui.knowledge import authoring
         from kbtui.knowledge.front_matter import split_front_matter
@@ -175,19 +177,19 @@ class SubjectFileEditor:
         )
 
     def _ask_to_trash(self, subject: Subject) -> None:
-        def on_answer(answer: str | None) -> None:
+        def trash_if_confirmed(answer: str | None) -> None:
             if answer == "y":
                 from kbtui.knowledge.authoring import trash_subject
 
                 self._worker.submit(
                     lambda: trash_subject(subject),
-                    lambda _: self._on_removed(subject, "moved to the trash:"),
+                    lambda _: self._report_removed_item(subject, "moved to the trash:"),
                     lambda error: self._on_trash_failed(subject, error),
                 )
 
         name = f"{subject.topic}/{subject.slug}"
         question = f"Move {name} ({subject.path}) to the trash?"
-        self._screen.app.push_screen(ConfirmDialog(question, {"y": "move it"}), on_answer)
+        self._screen.app.push_screen(ConfirmDialog(question, {"y": "move it"}), trash_if_confirmed)
 
     def _on_trash_failed(self, subject: Subject, error: Exception) -> None:
         from kbtui.knowledge.authoring import TrashUnavailable, delete_subject
@@ -196,19 +198,19 @@ class SubjectFileEditor:
             self._show_error(error)
             return
 
-        def on_answer(answer: str | None) -> None:
+        def delete_if_confirmed(answer: str | None) -> None:
             if answer == "D":
                 self._worker.submit(
                     lambda: delete_subject(subject),
-                    lambda _: self._on_removed(subject, "deleted"),
+                    lambda _: self._report_removed_item(subject, "deleted"),
                     self._show_error,
                 )
 
         question = f"{error.message}. Delete {subject.path} for good?"
         dialog = ConfirmDialog(question, {"D": "delete it for good"})
-        self._screen.app.push_screen(dialog, on_answer)
+        self._screen.app.push_screen(dialog, delete_if_confirmed)
 
-    def _on_removed(self, subject: Subject, verb: str) -> None:
+    def _report_removed_item(self, subject: Subject, verb: str) -> None:
         name = f"{subject.topic}/{subject.slug}"
         self._show_message(f"{verb} {name}", "inserted")
         self._on_written(name)

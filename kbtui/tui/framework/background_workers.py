@@ -97,10 +97,10 @@ class LatestOnlyWorker:
         """Like `submit`, but `work` gets a function that delivers intermediate values to `on_progress`."""
         generation = self._generation + 1
 
-        def report(value: Any) -> None:
+        def report_progress(value: Any) -> None:
             self._owner.call_later(self._deliver_progress, generation, on_progress, value)
 
-        self.submit(lambda: work(report), on_done, on_error)
+        self.submit(lambda: work(report_progress), on_done, on_error)
 
     def _run_jobs(self, job: Job | None) -> None:
         while job is not None:

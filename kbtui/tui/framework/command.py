@@ -35,13 +35,13 @@ KEY_LABELS = {
 """Textual's names of keys, and their labels."""
 
 
-def _key_name(character: str) -> str:
+def _get_key_name(character: str) -> str:
     """Return Textual's name of the key that types a character."""
     name = unicodedata.name(character).lower().replace("-", "_").replace(" ", "_")
     return KEY_NAME_REPLACEMENTS.get(name, name)
 
 
-PUNCTUATION_KEYS = {_key_name(character): character for character in string.punctuation}
+PUNCTUATION_KEYS = {_get_key_name(character): character for character in string.punctuation}
 """Textual's names of keys, and the characters that they type."""
 
 

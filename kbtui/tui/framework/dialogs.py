@@ -16,7 +16,7 @@ from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.command import format_key_hints
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_text import cell_width, truncate_spans
-from kbtui.tui.framework.styled_widget import StyledScreen, StyledWidget, plain_content
+from kbtui.tui.framework.styled_widget import StyledScreen, StyledWidget, make_plain_content
 from kbtui.tui.framework.text_widgets import MessageLine, SafeInput, TextLine
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class TextInputDialog(StyledScreen):
     def compose(self) -> ComposeResult:
         """Yield the input and the key hints."""
         with Vertical(id="dialog", classes="pane low") as pane:
-            pane.border_title = plain_content(self._title)
+            pane.border_title = make_plain_content(self._title)
             yield SafeInput(
                 self._text,
                 id="dialog-input",
@@ -98,7 +98,7 @@ class OptionsDialog(StyledScreen):
     def compose(self) -> ComposeResult:
         """Yield the list of options."""
         with Vertical(id="dialog", classes="pane") as pane:
-            pane.border_title = plain_content(self._title)
+            pane.border_title = make_plain_content(self._title)
             pane.border_subtitle = "press a letter or Enter · Esc cancel"
             pane.styles.height = len(self._options) + 2
             yield self.list
@@ -276,11 +276,11 @@ class FormDialog(StyledScreen):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "cancel", show=False),
-        Binding("down", "app.focus_next", show=False),
+        Binding("down", "app.focus_next_pane", show=False),
         Binding("up", "app.focus_previous", show=False),
         # With priority, because the keys that follow belong to the next field.
         Binding("enter", "next_field", show=False, priority=True),
-        Binding("tab", "app.focus_next", show=False, priority=True),
+        Binding("tab", "app.focus_next_pane", show=False, priority=True),
         Binding("ctrl+s", "save", show=False, priority=True),
     ]
     DEFAULT_CSS = """
@@ -316,7 +316,7 @@ class FormDialog(StyledScreen):
     def compose(self) -> ComposeResult:
         """Yield a line for each field, the message and the key hints."""
         with Vertical(id="form", classes="pane") as pane:
-            pane.border_title = plain_content(self._title)
+            pane.border_title = make_plain_content(self._title)
             with VerticalScroll(id="fields", can_focus=False):
                 for field in self._fields.values():
                     with Horizontal(id=f"line-{field.name}", classes="field"):

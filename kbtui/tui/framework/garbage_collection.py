@@ -33,7 +33,7 @@ SHORT_COLLECTION_SECONDS = 0.008
 _frozen_count = 0
 
 
-def freeze_if_grown(count: int) -> None:
+def freeze_objects_if_grown(count: int) -> None:
     """Freeze all objects if `count` has grown by at least `MIN_NEW_OBJECTS` since the last time.
 
     Freezing more often would keep more garbage, because current garbage is frozen too.
@@ -44,7 +44,7 @@ def freeze_if_grown(count: int) -> None:
         gc.freeze()
 
 
-def start_gc() -> None:
+def configure_garbage_collector() -> None:
     """Freeze the objects of the first screen and start the collector.
 
     The caller may have disabled it for a faster start, because loading makes hardly any garbage.
@@ -67,7 +67,7 @@ class IdleGarbageCollector:
         self._timer: Timer | None = None
         self._last_duration = 0.0
 
-    def note_activity(self) -> None:
+    def record_user_activity(self) -> None:
         """Record a key or mouse event and schedule a collection."""
         self._last_activity = time.monotonic()
         if self._timer is None:
@@ -94,11 +94,11 @@ _pause_lock = threading.Lock()
 
 
 @contextmanager
-def pause_gc() -> Iterator[None]:
+def pause_garbage_collection() -> Iterator[None]:
     """Disable the collector while something large is loaded, then freeze what was loaded.
 
     Frozen objects are never collected, so what is loaded must be freed by reference counts: see
-    `free_in_background`.
+    `free_document_in_background`.
     """
     with _pause_lock:
         gc.disable()
@@ -116,17 +116,17 @@ class FreeableDocument(Protocol):
     blocks: list[Any]
 
 
-def free_in_background(document: FreeableDocument) -> None:
+def free_document_in_background(document: FreeableDocument) -> None:
     """Free a large document in a thread, in small steps.
 
     Dropping it at once would block the event loop until all of it is freed.
     """
     threading.Thread(
-        target=_free_in_steps, args=(document,), name="kbtui-free", daemon=True
+        target=_free_document_in_steps, args=(document,), name="kbtui-free", daemon=True
     ).start()
 
 
-def _free_in_steps(document: FreeableDocument) -> None:
+def _free_document_in_steps(document: FreeableDocument) -> None:
     record, document.record = document.record, None
     for pieces in (document.blocks, getattr(record, "turns", [])):
         while pieces:

@@ -56,7 +56,7 @@ class KeyQueue:
         self._screen: Screen[object] | None = None
         self._timeout: asyncio.TimerHandle | None = None
 
-    def try_hold(self, event: events.Event) -> bool:
+    def hold_key_if_busy(self, event: events.Event) -> bool:
         """Queue an event and return True, or return False if it should be handled now."""
         if not isinstance(event, events.Key | events.Paste) or event.is_forwarded:
             return False
@@ -67,7 +67,7 @@ class KeyQueue:
         elif self._is_busy or self._queue or self._sending:
             self._queue.append(event)
             return True
-        elif self._should_wait(event):
+        elif self._should_hold_key(event):
             self._queue.append(event)
             self._retry_later()
             return True
@@ -115,19 +115,19 @@ class KeyQueue:
         self._is_busy = False
         if self._timeout:
             self._timeout.cancel()
-        self._send_next()
+        self._send_next_key()
 
-    def _send_next(self) -> None:
+    def _send_next_key(self) -> None:
         """Deliver the first queued event unless it should wait."""
         if self._is_busy or self._sending or not self._queue:
             return
-        if self._should_wait(self._queue[0]):
+        if self._should_hold_key(self._queue[0]):
             self._retry_later()
             return
         self._sending = self._queue.popleft()
         self._app.call_next(self._app.on_event, self._sending)
 
-    def _should_wait(self, event: events.Event) -> bool:
+    def _should_hold_key(self, event: events.Event) -> bool:
         """Return whether a key depends on unfinished work; after `MAX_WAIT_SECONDS` it no longer waits."""
         screen = self._app.screen
         if not (
@@ -141,4 +141,6 @@ class KeyQueue:
         return monotonic() - self._waiting_since < MAX_WAIT_SECONDS
 
     def _retry_later(self) -> None:
-        asyncio.get_running_loop().call_later(RETRY_SECONDS, self._app.call_later, self._send_next)
+        asyncio.get_running_loop().call_later(
+            RETRY_SECONDS, self._app.call_later, self._send_next_key
+        )

@@ -107,12 +107,12 @@ ALWAYS_AVAILABLE_ACTIONS = {"leave", "back", "help"}
 """Actions that work before anything is loaded."""
 
 
-def plain_content(text: str) -> Content:
+def make_plain_content(text: str) -> Content:
     """Return foreign text as a title or label: safe, on one line, never parsed as markup."""
     return Content(one_line(text))
 
 
-def configured_keys(node: DOMNode) -> Mapping[str, str]:
+def get_configured_keys(node: DOMNode) -> Mapping[str, str]:
     """Return the user's own keys: command id -> Textual's names of keys."""
     found: Mapping[str, str] = getattr(node.app, "keys", {})
     return found
@@ -132,7 +132,7 @@ class StyledScreen(Screen[Any]):
     @property
     def configured_keys(self) -> Mapping[str, str]:
         """The user's own keys: command id -> Textual's names of keys."""
-        return configured_keys(self)
+        return get_configured_keys(self)
 
     @property
     def _binding_chain(self) -> list[tuple[DOMNode, BindingsMap]]:

@@ -169,15 +169,15 @@ class LabeledInput(Horizontal):
     def compose(self) -> ComposeResult:
         """Yield the label and the input, or mount them later while hidden."""
         if self.display:
-            yield from self._make_parts()
+            yield from self._make_label_and_input()
         else:
-            self.call_after_refresh(self._mount_parts)
+            self.call_after_refresh(self._mount_label_and_input)
 
-    def _mount_parts(self) -> None:
+    def _mount_label_and_input(self) -> None:
         if self.is_attached and not self.input.is_attached:
-            self.mount(*self._make_parts())
+            self.mount(*self._make_label_and_input())
 
-    def _make_parts(self) -> Iterator[Widget]:
+    def _make_label_and_input(self) -> Iterator[Widget]:
         sign = TextLine(classes="entry-word")
         sign.left = [(self._label, "key")]
         yield sign
@@ -185,7 +185,7 @@ class LabeledInput(Horizontal):
 
     def open(self) -> None:
         """Show the input and focus it."""
-        self._mount_parts()
+        self._mount_label_and_input()
         self.display = True
         self.screen.set_focus(self.input)
         self.input.action_end()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kbtui.errors import KbtuiError, NothingFound, describe_error
 from kbtui.text import one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
-from kbtui.tui.framework.garbage_collection import pause_gc
+from kbtui.tui.framework.garbage_collection import pause_garbage_collection
 from kbtui.tui.home_and_help_pages import (
     build_home_document,
     build_problem_document,
@@ -92,8 +92,8 @@ class DocumentNavigator:
         self._pane = pane
         self._status = status
         self._on_opened = on_opened
-        self._open_worker = LatestOnlyWorker(pane, drop=self._drop_document)
-        self._reload_worker = LatestOnlyWorker(pane, drop=self._drop_document)
+        self._open_worker = LatestOnlyWorker(pane, drop=self._free_unwanted_document)
+        self._reload_worker = LatestOnlyWorker(pane, drop=self._free_unwanted_document)
         self._reloading: NavigationTarget | None = None
         self._must_reload_again = False
         self.history = NavigationHistory()
@@ -132,7 +132,7 @@ class DocumentNavigator:
         self.show(target)
         return True
 
-    def end_preview(self) -> None:
+    def show_document_before_preview(self) -> None:
         """Show again what was being read before a preview."""
         current = self.history.current_target
         if current and current != self.shown and not current.is_same_document(self.shown):
@@ -162,12 +162,12 @@ class DocumentNavigator:
         self.is_opening = True
         self._open_worker.submit_with_progress(
             lambda tell: self._load_document(target, contents, tell),
-            lambda document: self._show_beginning(target, document),
+            lambda document: self._show_document_beginning(target, document),
             lambda document: self._finish_opening(contents, target, document),
             self._report_open_failure,
         )
 
-    def _show_beginning(self, target: NavigationTarget, document: Document) -> None:
+    def _show_document_beginning(self, target: NavigationTarget, document: Document) -> None:
         """Show the beginning of a big document if the target is in it."""
         from kbtui.tui.reader.document import has_start_block
 
@@ -198,7 +198,7 @@ class DocumentNavigator:
         self._status.set_activity("open", None)
         self.is_opening = False
         reason = describe_error(error, self._library.workspace.root)
-        self._status.flash(f"cannot open: {reason}", "error")
+        self._status.flash_message(f"cannot open: {reason}", "error")
 
     def reload(self) -> None:
         """Read what is shown again from its files, and stay at the line being read."""
@@ -212,7 +212,7 @@ class DocumentNavigator:
         self._reloading, self._must_reload_again = target, False
         contents, shown = self.contents, self._pane.document_view.document
 
-        def finish(document: Document) -> None:
+        def replace_reloaded_document(document: Document) -> None:
             if document is not shown:
                 self._replace_document(target, document)
             if self._must_reload_again:
@@ -220,7 +220,7 @@ class DocumentNavigator:
 
         self._reload_worker.submit(
             lambda: self._load_document(target, contents, None, shown),
-            finish,
+            replace_reloaded_document,
             self._report_open_failure,
         )
 
@@ -229,9 +229,9 @@ class DocumentNavigator:
             self._pane.reload_document(document)
             self._on_opened(document, target, True)
         else:
-            self._drop_document(document)
+            self._free_unwanted_document(document)
 
-    def _drop_document(self, result: Document | Exception) -> None:
+    def _free_unwanted_document(self, result: Document | Exception) -> None:
         """Free a document that is no longer wanted."""
         if not isinstance(result, Exception):
             self._pane.release_document(result)
@@ -300,7 +300,7 @@ class DocumentNavigator:
             known = getattr(shown.record, "info", None)
             if known is not None and (known.id, known.signature) == (info.id, info.signature):
                 return shown
-        with pause_gc():
+        with pause_garbage_collection():
             beginning = library.load_conversation_beginning(info) if show_beginning else None
             if show_beginning and beginning is not None:
                 document = build_conversation_document(beginning, clock(), partial=True)
@@ -378,10 +378,10 @@ class TypedReferenceOpener:
         if self._pane.go_to_turn(text):
             return
 
-        def report(error: Exception) -> None:
+        def report_error(error: Exception) -> None:
             on_error(one_line(describe_error(error, self._library.workspace.root)))
 
-        self._worker.submit(lambda: self._find_target(text), self._open_target, report)
+        self._worker.submit(lambda: self._find_target(text), self._open_target, report_error)
 
     def open_reference(self, text: str, otherwise: Callable[[], None]) -> bool:
         """Open `text` if the whole of it is a reference; return False if it cannot be one.

@@ -56,7 +56,7 @@ class SelectedItemActions:
 
     # the item
 
-    def get_reference(self) -> str | None:
+    def get_selected_reference(self) -> str | None:
         """Return the reference of the item, None if it has none."""
         panes = self._main.panes
         lists = {
@@ -69,14 +69,14 @@ class SelectedItemActions:
             return str(row.data.ref) if row.data is not None and row.data.ref else None
         return panes.reader.document_view.viewport.current_reference
 
-    def require_reference(self) -> str | None:
+    def get_reference_or_warn(self) -> str | None:
         """Return the reference of the item; the status line tells if it has none."""
-        reference = self.get_reference()
+        reference = self.get_selected_reference()
         if reference is None:
-            self._main.status.flash("Nothing here has a reference.", "warning")
+            self._main.status.flash_message("Nothing here has a reference.", "warning")
         return reference
 
-    def run_slow(
+    def run_with_activity_shown(
         self,
         activity: str,
         work: Callable[[], T],
@@ -91,25 +91,25 @@ class SelectedItemActions:
         status.set_activity("slow", activity)
         self.is_asking = holds_keys
 
-        def finish() -> None:
+        def clear_activity() -> None:
             self.is_asking = False
             status.set_activity("slow", None)
 
-        def succeed(result: T) -> None:
-            finish()
+        def deliver_result(result: T) -> None:
+            clear_activity()
             on_done(result)
 
-        def fail(error: Exception) -> None:
-            finish()
-            status.flash(one_line(str(error)), "error")
+        def report_failure(error: Exception) -> None:
+            clear_activity()
+            status.flash_message(one_line(str(error)), "error")
 
-        self._worker.submit(work, succeed, fail)
+        self._worker.submit(work, deliver_result, report_failure)
 
     # copying
 
     def copy_reference(self) -> None:
         """Copy the reference of the item."""
-        if reference := self.require_reference():
+        if reference := self.get_reference_or_warn():
             self.copy_text(reference, reference)
 
     def copy_text(self, text: str, name: str) -> None:
@@ -119,30 +119,32 @@ class SelectedItemActions:
         warning = copy_text(self._main.screen.app, text)
         size = "" if name == text else f" ({format_copied_size(text)})"
         role = "warning" if warning else "strong"
-        self._main.status.flash(warning or f"copied {name}{size}", role)
+        self._main.status.flash_message(warning or f"copied {name}{size}", role)
 
-    def choose_copy(self) -> None:
+    def choose_what_to_copy(self) -> None:
         """Ask what to copy: the line, the block, the turn, the whole document, a command."""
         from kbtui.tui.framework.dialogs import DialogOption, OptionsDialog
         from kbtui.tui.reader.copy_options import list_copy_options
 
         found = list_copy_options(
-            self._main.panes.reader.document_view.viewport, self.get_reference()
+            self._main.panes.reader.document_view.viewport, self.get_selected_reference()
         )
         options = [DialogOption(one.key, one.name, one.preview, one) for one in found]
 
-        def copy_chosen(option: CopyOption | None) -> None:
+        def copy_chosen_option(option: CopyOption | None) -> None:
             if option is not None:
                 name = option.name
-                self.run_slow("copying …", option.get_text, lambda text: self.copy_text(text, name))
+                self.run_with_activity_shown(
+                    "copying …", option.get_text, lambda text: self.copy_text(text, name)
+                )
 
-        self._main.screen.app.push_screen(OptionsDialog("Copy", options), copy_chosen)
+        self._main.screen.app.push_screen(OptionsDialog("Copy", options), copy_chosen_option)
 
     # bookmarks
 
     def bookmark_item(self) -> None:
         """Bookmark the item with a note, or change the note of its bookmark."""
-        reference = self.require_reference()
+        reference = self.get_reference_or_warn()
         if reference is None:
             return
         from kbtui.tui.framework.dialogs import TextInputDialog
@@ -154,23 +156,25 @@ class SelectedItemActions:
         def find_bookmark() -> Bookmark | None:
             return next((mark for mark in userdata.list_bookmarks() if mark.ref == reference), None)
 
-        def ask_for_note(known: Bookmark | None) -> None:
-            def save(note: str | None) -> None:
+        def ask_for_bookmark_note(known: Bookmark | None) -> None:
+            def save_bookmark(note: str | None) -> None:
                 if note is None:
                     return
                 done = f"Changed the bookmark: {reference}" if known else f"Bookmarked {reference}"
-                self.run_slow(
+                self.run_with_activity_shown(
                     "bookmarking …",
                     lambda: userdata.save_bookmark(reference, title, note),
-                    lambda _: self._main.status.flash(done),
+                    lambda _: self._main.status.flash_message(done),
                     holds_keys=True,
                 )
 
             note = known.note if known else ""
             dialog = TextInputDialog(f"Bookmark {reference}", note, "note (optional)")
-            self._main.screen.app.push_screen(dialog, save)
+            self._main.screen.app.push_screen(dialog, save_bookmark)
 
-        self.run_slow("reading bookmarks …", find_bookmark, ask_for_note, holds_keys=True)
+        self.run_with_activity_shown(
+            "reading bookmarks …", find_bookmark, ask_for_bookmark_note, holds_keys=True
+        )
 
     def _get_title(self, reference: str) -> str:
         panes = self._main.panes
@@ -197,7 +201,7 @@ class SelectedItemActions:
 
         found = find_links_at_cursor(self._main.panes.reader.document_view.viewport)[: len(LETTERS)]
         if not found:
-            self._main.status.flash("No link on this line.", "warning")
+            self._main.status.flash_message("No link on this line.", "warning")
         elif len(found) == 1:
             self._follow_link(found[0])
         else:
@@ -214,7 +218,7 @@ class SelectedItemActions:
         """Open the subject that a link names; offer to open a web page, an image or a PDF."""
         from kbtui.tui.reader.document_links import resolve_file_link, resolve_subject_link
 
-        if link.is_web:
+        if link.is_web_link:
             self._offer_to_open(link.href)
             return
         main = self._main
@@ -234,7 +238,7 @@ class SelectedItemActions:
         if ref and contents and contents.find_subject(ref.topic or "", ref.slug or ""):
             main.open_target(make_target(ref))
             return
-        main.status.flash(
+        main.status.flash_message(
             f"cannot open {link.href}: not a subject, a web page, or an image or PDF in the workspace",
             "warning",
         )
@@ -247,7 +251,7 @@ class SelectedItemActions:
         main = self._main
         program = "browser" if path is None else "system's viewer"
 
-        def run_choice(choice: str | None) -> None:
+        def open_if_chosen(choice: str | None) -> None:
             if choice == "copy":
                 self.copy_text(address, address)
             elif choice == "open":
@@ -256,15 +260,15 @@ class SelectedItemActions:
                 else:
                     is_open = external_programs.open_file(path)
                 if is_open:
-                    main.status.flash(f"opened in the {program}: {address}")
+                    main.status.flash_message(f"opened in the {program}: {address}")
                 else:
-                    main.status.flash(f"no program to open it with: {address}", "warning")
+                    main.status.flash_message(f"no program to open it with: {address}", "warning")
 
         options = [
             DialogOption("o", f"open it in the {program}", "", "open"),
             DialogOption("y", f"copy the {'address' if path is None else 'path'}", "", "copy"),
         ]
-        main.screen.app.push_screen(OptionsDialog(address, options), run_choice)
+        main.screen.app.push_screen(OptionsDialog(address, options), open_if_chosen)
 
     # editing
 
@@ -272,7 +276,7 @@ class SelectedItemActions:
         """Open the subject in the user's editor, at the line being read."""
         from kbtui.tui.external_programs import edit_file
 
-        reference = self.require_reference()
+        reference = self.get_reference_or_warn()
         if reference is None:
             return
         main = self._main
@@ -281,12 +285,14 @@ class SelectedItemActions:
             if ref.kind != "subject":
                 key = find_key_label("copy_more", main.screen.configured_keys)
                 hint = f" Press {key} to copy this." if key else ""
-                main.status.flash(f"Only subject files can be edited here.{hint}", "warning")
+                main.status.flash_message(
+                    f"Only subject files can be edited here.{hint}", "warning"
+                )
                 return
             path = main.library.find_subject(ref).path
             edit_file(main.screen.app, path, ref.lines[0] if ref.lines else 0)
         except KbtuiError as error:
-            main.status.flash(str(error), "error")
+            main.status.flash_message(str(error), "error")
             return
         main.navigator.reload()
 
@@ -304,24 +310,26 @@ class SelectedItemActions:
         if conversation is None:
             key = find_key_label("export", main.screen.configured_keys)
             hint = f", then press {key}" if key else ""
-            main.status.flash(f"Open a conversation first{hint}.", "warning")
+            main.status.flash_message(f"Open a conversation first{hint}.", "warning")
             return
 
-        def confirm(export: tuple[Path, str] | None) -> None:
+        def export_after_confirmation(export: tuple[Path, str] | None) -> None:
             if export is None:
                 return
             path, text = export
             if not path.exists():
-                write(path, text)
+                write_to_file(path, text)
                 return
             dialog = ConfirmDialog(f"{path} exists. Overwrite it?", {"y": "overwrite"})
-            app.push_screen(dialog, lambda answer: write(path, text) if answer == "y" else None)
+            app.push_screen(
+                dialog, lambda answer: write_to_file(path, text) if answer == "y" else None
+            )
 
-        def write(path: Path, text: str) -> None:
-            self.run_slow(
+        def write_to_file(path: Path, text: str) -> None:
+            self.run_with_activity_shown(
                 "exporting …",
                 lambda: write_export_file(library.workspace, path, text),
-                lambda _: main.status.flash(f"written: {path}"),
+                lambda _: main.status.flash_message(f"written: {path}"),
             )
 
         default_path = str(Path.cwd() / f"{conversation}.md")
@@ -338,11 +346,11 @@ class SelectedItemActions:
         dialog = FormDialog(
             f"Export {conversation} with its sources",
             fields,
-            lambda values: make_export(library, conversation, values),
+            lambda values: prepare_export(library, conversation, values),
             lambda error: describe_error(error, library.workspace.root),
             "write",
         )
-        app.push_screen(dialog, confirm)
+        app.push_screen(dialog, export_after_confirmation)
 
     # the first topic
 
@@ -358,28 +366,34 @@ class SelectedItemActions:
                 reason = (
                     ".jp/kb.toml cannot be read" if contents else "the lists are still being read"
                 )
-            main.status.flash(f"{reason}; topics are declared in .jp/kb.toml (guide/topics)")
+            main.status.flash_message(
+                f"{reason}; topics are declared in .jp/kb.toml (guide/topics)"
+            )
             return
 
-        def show(proposal: FirstTopicProposal) -> None:
-            def answer(is_yes: bool | None) -> None:
+        def show_proposal(proposal: FirstTopicProposal) -> None:
+            def write_topic_if_confirmed(is_yes: bool | None) -> None:
                 if is_yes:
-                    self.run_slow("writing …", proposal.write, lambda _: finish())
+                    self.run_with_activity_shown(
+                        "writing …", proposal.write, lambda _: report_written_topic()
+                    )
 
             page = make_proposal_page(proposal, main.library.workspace.root)
             screen = DocumentOverlayScreen("A first topic", page, confirm_label="write it")
-            main.screen.app.push_screen(screen, answer)
+            main.screen.app.push_screen(screen, write_topic_if_confirmed)
 
-        def finish() -> None:
+        def report_written_topic() -> None:
             workshop = find_key_label("workshop", main.screen.configured_keys)
             hint = f"; {workshop} opens the prompt workshop" if workshop else ""
-            main.status.flash(f"written: .jp/kb.toml declares a topic{hint}")
+            main.status.flash_message(f"written: .jp/kb.toml declares a topic{hint}")
             on_written()
 
-        self.run_slow("looking for text files …", lambda: propose_first_topic(main.library), show)
+        self.run_with_activity_shown(
+            "looking for text files …", lambda: propose_first_topic(main.library), show_proposal
+        )
 
 
-def make_export(library: Library, conversation: str, values: FormValues) -> tuple[Path, str]:
+def prepare_export(library: Library, conversation: str, values: FormValues) -> tuple[Path, str]:
     """Return the file and the Markdown text that a filled export form asks for.
 
     Raises `KbtuiError` if the file cannot be written there.

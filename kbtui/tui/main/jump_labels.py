@@ -41,35 +41,35 @@ def find_jump_targets(panes: PaneLayout, open_link: Callable[[], object]) -> lis
         if pane.region.width:
             go = lambda name=pane.id: panes.focus_widget(FOCUS_TARGETS[name])  # noqa: E731
             found.append(JumpLabel(pane.region.right - 3, pane.region.y, digit, go))
-    places = [*_find_rows(panes), *_find_links(panes, open_link)]
+    places = [*_find_row_labels(panes), *_find_link_labels(panes, open_link)]
     return found + [
         JumpLabel(x, y, label, go)
-        for (x, y, go), label in zip(places, _make_labels(len(places)), strict=False)
+        for (x, y, go), label in zip(places, _make_letter_labels(len(places)), strict=False)
     ]
 
 
-def _make_labels(count: int) -> list[str]:
+def _make_letter_labels(count: int) -> list[str]:
     if count <= len(LETTERS):
         return list(LETTERS)
     return [one + other for one in LETTERS for other in LETTERS]
 
 
-def _find_rows(panes: PaneLayout) -> Iterator[tuple[int, int, Callable[[], object]]]:
+def _find_row_labels(panes: PaneLayout) -> Iterator[tuple[int, int, Callable[[], object]]]:
     for pane in (panes.library, panes.results, panes.citations):
         found: RowList = pane.list
         if not found.region.width:
             continue
         for line, row in found.iterate_visible_rows():
 
-            def go(found: RowList = found, key: str = row.key, owner: object = pane) -> None:
+            def open_row(found: RowList = found, key: str = row.key, owner: object = pane) -> None:
                 panes.focus_widget(f"#{found.id}")
                 found.select(key)
                 owner.action_open()  # type: ignore[attr-defined]
 
-            yield found.region.x, found.region.y + line, go
+            yield found.region.x, found.region.y + line, open_row
 
 
-def _find_links(
+def _find_link_labels(
     panes: PaneLayout, open_link: Callable[[], object]
 ) -> Iterator[tuple[int, int, Callable[[], object]]]:
     """Yield the lines of the reader that Enter acts on, and those with links."""
@@ -83,7 +83,7 @@ def _find_links(
         if not (head or link):
             continue
 
-        def go(position: LinePosition = position, head: bool = bool(head)) -> None:
+        def go_to_link(position: LinePosition = position, head: bool = bool(head)) -> None:
             panes.focus_widget("#document")
             reader.viewport.cursor = position
             reader.update_view()
@@ -92,7 +92,7 @@ def _find_links(
             else:
                 open_link()
 
-        yield reader.region.x, reader.region.y + y, go
+        yield reader.region.x, reader.region.y + y, go_to_link
 
 
 class _ScreenPictureWithLabels(StyledWidget):

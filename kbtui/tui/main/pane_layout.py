@@ -96,7 +96,7 @@ class PaneLayout:
         elif name == "library":
             screen.remove_class("citing")
 
-    def focus_next(self, step: int) -> None:
+    def focus_next_pane(self, step: int) -> None:
         """Focus the next pane (1) or the previous one (-1)."""
         if self._screen.has_class("searching"):
             order = ["#search", "#results-list", "#document"]
@@ -153,7 +153,7 @@ class PaneLayout:
 
     # widths
 
-    def get_size_classes(self, size: Size) -> dict[str, bool]:
+    def get_css_size_classes(self, size: Size) -> dict[str, bool]:
         """Return each size class, and whether a screen of this size has it."""
         classes = {}
         for room, breakpoints in ((size.width, WIDTH_CLASSES), (size.height, HEIGHT_CLASSES)):
@@ -166,16 +166,16 @@ class PaneLayout:
         size = self._screen.app.size
         before, self._size = self._size, size
         if before is not None and before != size:
-            self._screen.update_classes(self.get_size_classes(size), animate=False)
+            self._screen.update_classes(self.get_css_size_classes(size), animate=False)
             self.apply_widths()
         self._screen.call_after_refresh(self.apply_widths)
 
     @property
-    def _width_class(self) -> str | None:
+    def _get_css_width_class(self) -> str | None:
         return next((name for name in DEFAULT_WIDTHS if self._screen.has_class(name)), None)
 
     def _get_default_width(self, name: str) -> int:
-        kind, total = self._width_class, self._screen.app.size.width
+        kind, total = self._get_css_width_class, self._screen.app.size.width
         if name == "results":
             return total // 2
         width = DEFAULT_WIDTHS[kind][name] if kind else 0
@@ -192,7 +192,7 @@ class PaneLayout:
 
     def apply_widths(self) -> None:
         """Set the widths of the panes for the size of the screen."""
-        kind, total = self._width_class, self._screen.app.size.width
+        kind, total = self._get_css_width_class, self._screen.app.size.width
         alone = self._screen.has_class("zoomed")
         for name in ("library", "citations", "results"):
             pane = self._screen.query_one(f"#{name}")
@@ -207,9 +207,9 @@ class PaneLayout:
             width = self._get_default_width(name) + self.extra_widths.get(name, 0)
             pane.styles.width = max(MIN_WIDTH, min(width, most))
 
-    def widen(self, name: str | None, by: int) -> bool:
+    def widen_pane(self, name: str | None, by: int) -> bool:
         """Make a pane wider by some cells of the reader; return False if that is not possible."""
-        if self._width_class is None or name is None:
+        if self._get_css_width_class is None or name is None:
             return False
         if name == "reader":
             name, by = ("results" if self._screen.has_class("searching") else "library"), -by
@@ -234,7 +234,7 @@ class PaneLayout:
 
     def grab_border(self, x: int, y: int) -> bool:
         """Grab the border at a cell; return False if there is none."""
-        if self._width_class is None:
+        if self._get_css_width_class is None:
             return False
         for name, edge in (("library", "right"), ("results", "right"), ("citations", "left")):
             region = self._screen.query_one(f"#{name}").region
@@ -253,7 +253,7 @@ class PaneLayout:
             return
         name, before = self._grabbed_border
         by = x - before if name != "citations" else before - x
-        if by and self.widen(name, by):
+        if by and self.widen_pane(name, by):
             self._grabbed_border = (name, x)
 
     def release_border(self) -> bool:

@@ -107,7 +107,7 @@ class MainScreen(StyledScreen):
             library, self.citations_pane, self.reader_pane.document_view
         )
         self.navigator = DocumentNavigator(
-            library, clock, self.reader_pane, self.status, self._show_opened
+            library, clock, self.reader_pane, self.status, self._update_after_opening
         )
         self.references = TypedReferenceOpener(library, self.reader_pane, self.open_target)
         context = MainScreenContext(
@@ -158,7 +158,7 @@ class MainScreen(StyledScreen):
             home = find_key_label("home", self.hints.keymap)
             shown = f"; {home} shows them" if home else ""
             more = f" ({len(notices)} such{shown})" if len(notices) > 1 else ""
-            self.status.flash(f"{notices[0]}{more}", "warning")
+            self.status.flash_message(f"{notices[0]}{more}", "warning")
         self.session.start(self._first)
         self.sync.start()
 
@@ -171,7 +171,7 @@ class MainScreen(StyledScreen):
 
     def set_initial_size(self, size: Size) -> None:
         """Set the classes of a size before the first layout."""
-        self.update_classes(self.panes.get_size_classes(size), update=False)
+        self.update_classes(self.panes.get_css_size_classes(size), update=False)
 
     def on_resize(self) -> None:
         """Lay the panes out for the new size."""
@@ -194,18 +194,18 @@ class MainScreen(StyledScreen):
 
     def on_descendant_focus(self) -> None:
         """Show the focused pane, and its keys."""
-        self._update_hints()
+        self._update_key_hints()
 
-    def _update_hints(self) -> None:
+    def _update_key_hints(self) -> None:
         name = self.panes.focused_pane
         self.panes.show_pane(name)
         input_id = (self.focused.id or "input") if isinstance(self.focused, Input) else ""
         scopes: tuple[Scope, ...] = (name, "everywhere") if name else ("everywhere",)  # type: ignore[assignment]
         offers = self.reader_pane.document_view.document.features
-        self.hints.show_keys(*scopes, input_id=input_id, offers=offers)
-        self._update_command()
+        self.hints.show_key_hints(*scopes, input_id=input_id, offers=offers)
+        self._show_selected_command()
 
-    def _update_command(self) -> None:
+    def _show_selected_command(self) -> None:
         """Show a command that prints what is on the screen, for users of a screen reader."""
         if not self._plain:
             return
@@ -233,7 +233,7 @@ class MainScreen(StyledScreen):
         is_opening = self.navigator.is_opening
         reader_waits = is_opening or self.reader_pane.is_searching
         citations_wait = is_opening or self.citations.is_loading
-        library_waits = self.library_pane.is_filling
+        library_waits = self.library_pane.is_loading_rows
         if not (reader_waits or citations_wait or library_waits):
             return False
         owner, binding = self._find_binding(key)
@@ -256,21 +256,21 @@ class MainScreen(StyledScreen):
                 screen.handle_files_changed(event)
         if self.search.is_open:
             self.search.repeat_search()
-        self.citations.load_using()
+        self.citations.load_citing_turns()
         target = self.navigator.shown
         if self.sync.may_have_changed(target.ref if target else None, event):
             self.navigator.reload()
 
     def action_reload(self) -> None:
         """Read the lists and the document again from the files."""
-        self.sync.read_lists()
+        self.sync.read_library_lists()
         if self.navigator.shown:
             self.navigator.reload()
 
     def action_hidden(self) -> None:
         """Show or hide hidden subjects."""
-        is_shown = self.library_pane.toggle_hidden()
-        self.status.flash(f"Hidden subjects {'shown' if is_shown else 'not shown'}.")
+        is_shown = self.library_pane.toggle_hidden_subjects()
+        self.status.flash_message(f"Hidden subjects {'shown' if is_shown else 'not shown'}.")
         self.search.repeat_search()
 
     # opening
@@ -296,19 +296,21 @@ class MainScreen(StyledScreen):
         if ref is not None:
             self.open_target(make_target(ref))
 
-    def _show_opened(self, document: Document, target: NavigationTarget, is_reload: bool) -> None:
+    def _update_after_opening(
+        self, document: Document, target: NavigationTarget, is_reload: bool
+    ) -> None:
         """Update citations, hints, session and library for what the navigator shows."""
         self.citations.show_document(document, target)
-        self._update_hints()
+        self._update_key_hints()
         self.session.save_soon()
         if not is_reload and target.ref and target == self.navigator.history.current_target:
             self.library_pane.select_target(target)
 
     @on(ReaderPane.PositionChanged)
-    def _follow_reader(self, event: ReaderPane.PositionChanged) -> None:
+    def _on_reader_position_changed(self, event: ReaderPane.PositionChanged) -> None:
         event.stop()
-        self.citations.follow_cursor()
-        self._update_command()
+        self.citations.show_citations_at_cursor()
+        self._show_selected_command()
 
     @on(ReaderPane.ViewChangeRequested)
     def _change_view(self, event: ReaderPane.ViewChangeRequested) -> None:
@@ -320,30 +322,32 @@ class MainScreen(StyledScreen):
             self.navigator.open_target(target._replace(view=view, mark=None, words=()))
 
     @on(ReaderPane.StatusMessage)
-    def _show_remark(self, event: ReaderPane.StatusMessage) -> None:
+    def _show_status_message(self, event: ReaderPane.StatusMessage) -> None:
         event.stop()
-        self.status.flash(event.text, event.role)
+        self.status.flash_message(event.text, event.role)
 
     def action_back(self) -> None:
         """Go back in the history."""
         if not self.navigator.step(-1):
-            self.status.flash("Nothing to go back to.", "dim")
+            self.status.flash_message("Nothing to go back to.", "dim")
 
     def action_forward(self) -> None:
         """Go forward in the history."""
         if not self.navigator.step(1):
-            self.status.flash("Nothing to go forward to.", "dim")
+            self.status.flash_message("Nothing to go forward to.", "dim")
 
     def action_go(self) -> None:
         """Ask for a turn number or a reference, and go there."""
         from kbtui.tui.framework.dialogs import TextInputDialog
 
-        def go(text: str | None) -> None:
+        def open_typed_reference(text: str | None) -> None:
             if text:
-                self.references.go(text, lambda reason: self.status.flash(reason, "warning"))
+                self.references.go(
+                    text, lambda reason: self.status.flash_message(reason, "warning")
+                )
 
         dialog = TextInputDialog("Go to turn or reference", placeholder="turn number or reference")
-        self.app.push_screen(dialog, go)
+        self.app.push_screen(dialog, open_typed_reference)
 
     def action_home(self) -> None:
         """Show the home page."""
@@ -361,7 +365,7 @@ class MainScreen(StyledScreen):
 
     def action_copy_more(self) -> None:
         """Ask what to copy."""
-        self.items.choose_copy()
+        self.items.choose_what_to_copy()
 
     def action_copy_text(self) -> None:
         """Copy what the mouse selected."""
@@ -404,7 +408,7 @@ class MainScreen(StyledScreen):
         event.stop()
         self.completer.suggest_completions(event.input)
         self.search.show_query(event.value)
-        self._update_command()
+        self._show_selected_command()
 
     @on(Input.Submitted, "#search")
     def _submit_search(self, event: Input.Submitted) -> None:
@@ -464,21 +468,21 @@ class MainScreen(StyledScreen):
             self.search.focus_results()
             return
         self.search.hide_results()
-        self.navigator.end_preview()
+        self.navigator.show_document_before_preview()
         if self.panes.fold_pane(name):
             key = find_key_label(f"pane.{name}", self.configured_keys)
             if key and not self.has_class("-one"):
-                self.status.flash(f"{name.capitalize()} folded. Press {key} to unfold it.")
+                self.status.flash_message(f"{name.capitalize()} folded. Press {key} to unfold it.")
             return
         self.panes.focus_widget(FOCUS_TARGETS[name])
 
     def action_next_pane(self) -> None:
         """Focus the next pane."""
-        self.panes.focus_next(1)
+        self.panes.focus_next_pane(1)
 
     def action_previous_pane(self) -> None:
         """Focus the previous pane."""
-        self.panes.focus_next(-1)
+        self.panes.focus_next_pane(-1)
 
     def action_zoom(self) -> None:
         """Zoom the focused pane, or show all panes again."""
@@ -486,7 +490,7 @@ class MainScreen(StyledScreen):
 
     def action_widen(self, by: int) -> None:
         """Make the focused pane wider by some cells, or narrower if negative."""
-        self.panes.widen(self.panes.focused_pane, by)
+        self.panes.widen_pane(self.panes.focused_pane, by)
 
     def action_reset_panes(self) -> None:
         """Reset the widths of the panes, and unfold them."""
@@ -535,7 +539,9 @@ class MainScreen(StyledScreen):
             where = {**SCOPES, **SCREENS}[choice.scope]  # type: ignore[index]
             keys = " ".join(choice.key_labels)
             how = f"key {keys}" if keys else "it has no key"
-            self.status.flash(f"{choice.id} works only {where[0].lower()}{where[1:]}; {how}", "dim")
+            self.status.flash_message(
+                f"{choice.id} works only {where[0].lower()}{where[1:]}; {how}", "dim"
+            )
             return
         await self.app.run_action(choice.action, owners.get(choice.scope, self))
 
@@ -558,7 +564,7 @@ class MainScreen(StyledScreen):
         from kbtui.tui.prompt_workshop.screen import PromptWorkshopScreen
 
         screen = PromptWorkshopScreen(
-            self.library, self.items.get_reference(), self._prompt_changes
+            self.library, self.items.get_selected_reference(), self._prompt_changes
         )
         self.app.push_screen(
             screen, lambda is_changed: self.action_reload() if is_changed else None
@@ -593,7 +599,9 @@ class MainScreen(StyledScreen):
         from kbtui.refs import parse_ref
         from kbtui.tui.entries.subject_file_editor import SubjectFileEditor
 
-        def open_new(ref: str) -> None:
+        def open_new_entry(ref: str) -> None:
             self.open_ref(parse_ref(ref, lambda topic, slug: f"{topic}/{slug}" == ref))
 
-        SubjectFileEditor(self, self.library, self.status.flash, open_new).create_entry()
+        SubjectFileEditor(
+            self, self.library, self.status.flash_message, open_new_entry
+        ).create_entry()

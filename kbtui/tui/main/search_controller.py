@@ -100,10 +100,10 @@ class SearchController:
 
     def focus_input(self) -> None:
         """Focus the input, to type a query."""
-        self._pane.mount_list()
+        self._pane.mount_results_list()
         screen = self._main.screen
         if screen.focused is not self._input:
-            self._save_focus()
+            self._remember_focused_widget()
             screen.set_focus(self._input)
             self._input.action_select_all()
         screen.set_class(bool(self.query), "searching")
@@ -113,12 +113,12 @@ class SearchController:
         if not self._pane.list.rows:
             self.focus_input()
             return
-        self._save_focus()
+        self._remember_focused_widget()
         self._main.screen.add_class("searching")
         self._main.panes.focus_widget("#results-list")
         self.repeat_search()
 
-    def _save_focus(self) -> None:
+    def _remember_focused_widget(self) -> None:
         name = self._main.panes.focused_pane
         if name and name != "results":
             self._focus_before = FOCUS_TARGETS[name]
@@ -133,7 +133,7 @@ class SearchController:
     def close_results(self) -> None:
         """Close the search, and focus what had the focus before it."""
         self.hide_results()
-        self._main.navigator.end_preview()
+        self._main.navigator.show_document_before_preview()
         self._main.panes.focus_widget(self._focus_before)
 
     def hide_results(self) -> None:
@@ -152,7 +152,7 @@ class SearchController:
         if self.query:
             self._main.panes.show_pane("results")
         else:
-            self._main.navigator.end_preview()
+            self._main.navigator.show_document_before_preview()
 
     def set_query(self, text: str) -> None:
         """Search for a text, unless it is the current query."""
@@ -177,12 +177,12 @@ class SearchController:
         self.set_mode(modes[(modes.index(self.mode) + 1) % len(modes)])
         if self.query:
             self._start_search()
-        self._main.status.flash(f"Mode: {MODES[self.mode]}")
+        self._main.status.flash_message(f"Mode: {MODES[self.mode]}")
 
     def repeat_search(self) -> None:
         """Search for the same query again, because the index has changed."""
         if self.query and self._answered_query == self.query:
-            self._search_all()
+            self._search_with_reranking()
 
     def load_more_hits(self) -> None:
         """Search for twice as many hits, unless a search is under way."""
@@ -192,7 +192,7 @@ class SearchController:
         is_answered = self.query and self._answered_query == self.query
         if is_answered and not is_busy and self._limit < MAX_HITS:
             self._limit = min(MAX_HITS, 2 * self._limit)
-            self._search_all()
+            self._search_with_reranking()
 
     def _start_search(self) -> None:
         self._full_worker.discard_results()
@@ -215,17 +215,17 @@ class SearchController:
                 lambda answer: self._show_answer(answer, refining=self.mode == "hybrid"),
                 self._report_search_failure,
             )
-        self._timer = self._pane.set_timer(FULL_SEARCH_SECONDS, self._search_all)
+        self._timer = self._pane.set_timer(FULL_SEARCH_SECONDS, self._search_with_reranking)
 
     def show_wait(self) -> None:
         """Say in the empty results what the search is waiting for."""
         if not self.query or self._has_failed:
             return
-        describe_wait = self._main.status.describe_wait
+        describe_index_wait = self._main.status.describe_index_wait
         if self._pane.answer is None and self._answered_query != self.query:
-            self._pane.show_text(describe_wait(has_answer=False) or "Searching …")
+            self._pane.show_text(describe_index_wait(has_answer=False) or "Searching …")
         elif self._pane.answer is not None and not self._pane.answer.hits:
-            self._pane.show_wait(describe_wait(has_answer=True))
+            self._pane.show_wait(describe_index_wait(has_answer=True))
 
     def _make_question(self, *, mode: Mode, partial: bool) -> SearchRequest:
         from kbtui.search.models import SearchRequest
@@ -235,12 +235,12 @@ class SearchController:
             self.query, mode=mode, hidden=hidden, limit=self._limit, partial=partial
         )
 
-    def _search_all(self) -> None:
+    def _search_with_reranking(self) -> None:
         self._timer = None
         question = self._make_question(mode=self.mode, partial=False)
         unfinished = self._make_question(mode=self.mode, partial=True)
 
-        def search() -> SearchAnswer:
+        def search_also_half_typed_word() -> SearchAnswer:
             # `origin=None`: not logged yet, see `log_query`.
             answer = self._library.search(question, origin=None)
             if answer.hits and not answer.has_notice("meaning_only"):
@@ -254,7 +254,9 @@ class SearchController:
                 wider.notices = [answer.mistakes[0].notice]
             return wider
 
-        self._full_worker.submit(search, self._show_full_answer, self._report_search_failure)
+        self._full_worker.submit(
+            search_also_half_typed_word, self._show_full_answer, self._report_search_failure
+        )
 
     def _show_full_answer(self, answer: SearchAnswer) -> None:
         self._keyword_worker.discard_results()
@@ -269,7 +271,7 @@ class SearchController:
     def _show_answer(self, answer: SearchAnswer, *, refining: bool) -> None:
         self._pane.show_answer(answer, refining, same_query=self._answered_query == self.query)
         if not answer.hits:
-            self._pane.show_wait(self._main.status.describe_wait(has_answer=True))
+            self._pane.show_wait(self._main.status.describe_index_wait(has_answer=True))
         self._answered_query = self.query
         self.question = self._make_question(mode=answer.mode, partial=answer.partial)
         if self._must_open_first and answer.hits:
@@ -298,12 +300,14 @@ class SearchController:
     def recall_query(self, step: int) -> None:
         """Put an earlier query into the input (1), or a later one (-1)."""
 
-        def add(found: list[str]) -> None:
+        def add_queries(found: list[str]) -> None:
             self._recent_queries = list(dict.fromkeys([*self._recent_queries, *found]))
             self._recall_from_list(step)
 
         if self._recent_index < 0:
-            self._recent_worker.submit(self._read_recent_queries, add, lambda error: add([]))
+            self._recent_worker.submit(
+                self._read_recent_queries, add_queries, lambda error: add_queries([])
+            )
         else:
             self._recall_from_list(step)
 
@@ -356,24 +360,26 @@ class SearchController:
 
     def find_similar(self) -> None:
         """Show what is similar to the item that is selected or read."""
-        reference = self._items.require_reference()
+        reference = self._items.get_reference_or_warn()
         if reference is None:
             return
         ref = parse_ref(reference)
         if ref.kind == "topic":
-            self._main.status.flash("Select a subject: topics cannot be compared.", "warning")
+            self._main.status.flash_message(
+                "Select a subject: topics cannot be compared.", "warning"
+            )
             return
         from kbtui.search.models import MAX_HITS, SearchRequest
 
         question = SearchRequest("", per_entry=1, limit=MAX_HITS)
-        self._items.run_slow(
+        self._items.run_with_activity_shown(
             f"looking for more like {reference} …",
             lambda: self._library.find_similar(ref, question),
             lambda answer: self._show_similar(reference, answer),
         )
 
     def _show_similar(self, reference: str, answer: SearchAnswer) -> None:
-        self._save_focus()
+        self._remember_focused_widget()
         self._full_worker.discard_results()
         self._keyword_worker.discard_results()
         if self._timer:
@@ -386,13 +392,13 @@ class SearchController:
     def explain_hit(self, hit: Hit) -> None:
         """Explain the rank of a hit."""
 
-        def find(answer: SearchAnswer) -> Explanation | None:
+        def explain_found_hit(answer: SearchAnswer) -> Explanation | None:
             for found, explanation in zip(answer.hits, answer.explanations, strict=False):
                 if found.chunk_id == hit.chunk_id:
                     return explanation
             return None
 
-        self._show_explanation({"explain": True}, find)
+        self._show_explanation({"explain": True}, explain_found_hit)
 
     def explain_missing(self) -> None:
         """Ask for a reference, and explain why it is not in the results."""
@@ -404,13 +410,13 @@ class SearchController:
         if one_line(known) != known:
             known = ""  # a file's name that no input can show
 
-        def explain(text: str | None) -> None:
+        def explain_missing_reference(text: str | None) -> None:
             if text:
                 self._show_explanation({"why": text}, lambda answer: answer.why)
 
         title = "Why is this not in the results?"
         dialog = TextInputDialog(title, known, "topic/slug or jp-c…:3", "a subject or turn", True)
-        self._main.screen.app.push_screen(dialog, explain)
+        self._main.screen.app.push_screen(dialog, explain_missing_reference)
 
     def _show_explanation(
         self, options: dict[str, Any], find: Callable[[SearchAnswer], Explanation | None]
@@ -418,23 +424,23 @@ class SearchController:
         """Repeat the search with more `options`, and show the explanation found in its answer."""
         question, status = self.question, self._main.status
         if question is None:
-            status.flash("Search first, then ask why.", "warning")
+            status.flash_message("Search first, then ask why.", "warning")
             return
 
-        def show(explanation: Explanation | None) -> None:
+        def show_explanation_document(explanation: Explanation | None) -> None:
             from kbtui.tui.home_and_help_pages import build_explanation_document
             from kbtui.tui.reader.document_view import DocumentOverlayScreen
 
             if explanation is None:
-                status.flash("No longer in the results: files or index changed.", "warning")
+                status.flash_message("No longer in the results: files or index changed.", "warning")
                 return
             page = build_explanation_document(explanation, question.query)
             self._main.screen.app.push_screen(DocumentOverlayScreen("Why", page))
 
-        self._items.run_slow(
+        self._items.run_with_activity_shown(
             "working out why …",
             lambda: find(self._library.search(replace(question, **options), origin=None)),
-            show,
+            show_explanation_document,
         )
 
 

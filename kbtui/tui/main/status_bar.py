@@ -60,15 +60,15 @@ class StatusBar(TextLine):
             self._activities[name] = one_line(text)
         self._update_line()
 
-    def flash(self, text: str, role: str = "strong") -> None:
+    def flash_message(self, text: str, role: str = "strong") -> None:
         """Show a message for a few seconds."""
         self._flash = [(one_line(text), role)]
         if self._flash_timer:
             self._flash_timer.stop()
-        self._flash_timer = self.set_timer(FLASH_SECONDS, self._end_flash)
+        self._flash_timer = self.set_timer(FLASH_SECONDS, self._clear_flashed_message)
         self._update_line()
 
-    def _end_flash(self) -> None:
+    def _clear_flashed_message(self) -> None:
         self._flash = []
         self._update_line()
 
@@ -82,7 +82,7 @@ class StatusBar(TextLine):
         self._search_mode = name
         self._update_line()
 
-    def describe_wait(self, has_answer: bool) -> str:
+    def describe_index_wait(self, has_answer: bool) -> str:
         """Return what every search is waiting for, "" if it need not wait.
 
         `has_answer` says whether a search was answered, which means that there is an index.
@@ -97,14 +97,14 @@ class StatusBar(TextLine):
 
     # the engine's events
 
-    def show_event(self, event: dict[str, Any]) -> None:
+    def show_engine_event(self, event: dict[str, Any]) -> None:
         """Show what an event of the engine says about index and search."""
         kind = event.get("event")
         if kind == "progress":
             self._show_progress(event)
         elif kind == "ready":
             self._last_ready_event = event
-            self._show_ready(event)
+            self._show_index_ready(event)
         elif kind == "gone":
             self._activities.pop("index", None)
             self._first_index_by = "" if self._was_ready else "alone"
@@ -133,9 +133,9 @@ class StatusBar(TextLine):
             text += f", {_format_duration(float(left))} left"
         self._activities["index"] = text
         if phase == "embedding" and self._last_ready_event:
-            self._show_ready({**self._last_ready_event, "left": total - done})
+            self._show_index_ready({**self._last_ready_event, "left": total - done})
 
-    def _show_ready(self, event: dict[str, Any]) -> None:
+    def _show_index_ready(self, event: dict[str, Any]) -> None:
         error = event.get("error")
         self._was_ready = self._was_ready or bool(event.get("lexical"))
         self._first_index_by = "" if event.get("lexical") or error else "engine"
@@ -233,7 +233,7 @@ class KeyHintLine(StyledWidget):
             self._command = command
             self.refresh()
 
-    def show_keys(
+    def show_key_hints(
         self, *scopes: Scope, input_id: str = "", offers: frozenset[str] = frozenset()
     ) -> None:
         """Show the keys of some scopes, or of an input if one has the focus.

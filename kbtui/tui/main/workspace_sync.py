@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
-from kbtui.tui.framework.garbage_collection import freeze_if_grown
+from kbtui.tui.framework.garbage_collection import freeze_objects_if_grown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,20 +43,22 @@ class WorkspaceSync:
 
     def start(self) -> None:
         """Read the lists and listen to the engine, which starts it if it is not running."""
-        self.read_lists()
+        self.read_library_lists()
         self._main.screen.set_interval(CHECK_SECONDS, self._check_workspace)
 
-        def receive(event: dict[str, Any]) -> None:
+        def receive_event(event: dict[str, Any]) -> None:
             """Pass an event from the listener's thread to the screen's."""
             self._main.screen.call_later(self.handle_event, event)
 
-        def keep(stop: Callable[[], None]) -> None:
+        def keep_stop_function(stop: Callable[[], None]) -> None:
             self._stop_listening = stop
 
         self._listen_worker.submit(
-            lambda: self._main.library.listen(receive),
-            keep,
-            lambda error: self._main.status.show_event({"event": "gone", "reason": str(error)}),
+            lambda: self._main.library.listen(receive_event),
+            keep_stop_function,
+            lambda error: self._main.status.show_engine_event(
+                {"event": "gone", "reason": str(error)}
+            ),
         )
 
     def stop(self) -> None:
@@ -83,21 +85,21 @@ class WorkspaceSync:
         gone = f"Workspace {root} was moved or deleted. Showing what was loaded."
         self._main.status.set_problem("" if is_found else gone)
         if is_found:
-            self.read_lists()
+            self.read_library_lists()
 
     # the engine's events
 
     def handle_event(self, event: dict[str, Any]) -> None:
         """Show an event of the engine, and reload what it reports as changed."""
         kind = event.get("event")
-        self._main.status.show_event(event)
+        self._main.status.show_engine_event(event)
         self._search.show_wait()
         answer = self._main.panes.results.answer
         if kind == "ready" and event.get("semantic") and answer and answer.degraded:
             # Semantic search became available: add its results to those of keywords.
             self._search.repeat_search()
         if kind == "changed":
-            self.read_lists()
+            self.read_library_lists()
             self._main.screen.handle_files_changed(event)
 
     @staticmethod
@@ -110,17 +112,19 @@ class WorkspaceSync:
 
     # the library's lists
 
-    def read_lists(self) -> None:
+    def read_library_lists(self) -> None:
         """Read topics, subjects and conversations in a thread, and show them."""
         self._main.status.set_activity("lists", "reading lists …")
         self._details_worker.discard_results()
 
-        def read() -> LibrarySnapshot | None:
+        def read_snapshot_if_possible() -> LibrarySnapshot | None:
             # Without the workspace, empty lists would look as if it had no topics.
             exists = self._main.library.workspace.jp.is_dir()
             return self._snapshot_reader.read_snapshot() if exists else None
 
-        self._snapshot_worker.submit(read, self._receive_snapshot, self._report_list_failure)
+        self._snapshot_worker.submit(
+            read_snapshot_if_possible, self._receive_snapshot, self._report_list_failure
+        )
 
     def _receive_snapshot(self, snapshot: LibrarySnapshot | None) -> None:
         self._main.status.set_activity("lists", None)
@@ -128,7 +132,7 @@ class WorkspaceSync:
             self._set_workspace_found(False)
             return
         subjects = sum(len(listing.subjects) for listing in snapshot.listings)
-        freeze_if_grown(subjects + len(snapshot.conversations))
+        freeze_objects_if_grown(subjects + len(snapshot.conversations))
         self._show_snapshot(snapshot)
 
     def _show_snapshot(self, snapshot: LibrarySnapshot) -> None:
@@ -160,4 +164,4 @@ class WorkspaceSync:
 
     def _report_list_failure(self, error: Exception) -> None:
         self._main.status.set_activity("lists", None)
-        self._main.status.flash(f"cannot read the lists: {error}", "error")
+        self._main.status.flash_message(f"cannot read the lists: {error}", "error")

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from kbtui.knowledge import kb_toml_editing
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
-from kbtui.tui.framework.garbage_collection import freeze_if_grown
+from kbtui.tui.framework.garbage_collection import freeze_objects_if_grown
 from kbtui.tui.prompt_workshop.pattern_bar import PatternMatchResult, try_pattern
-from kbtui.tui.prompt_workshop.preview_documents import make_page
+from kbtui.tui.prompt_workshop.preview_documents import make_preview
 from kbtui.tui.prompt_workshop.prompt_state import (
     PendingMarks,
     SubjectCosts,
@@ -69,11 +69,11 @@ class KbTomlWriter:
         if not self.is_writing:
             self._worker.submit(
                 lambda: kb_toml_editing.propose_subject_marks(knowledge, marks),
-                self._set_proposed,
+                self._receive_proposed_change,
                 self._on_error,
             )
 
-    def _set_proposed(self, change: TomlChange) -> None:
+    def _receive_proposed_change(self, change: TomlChange) -> None:
         self.shown = None if change.is_empty else change
         self._on_proposed(change)
 
@@ -112,16 +112,16 @@ class KbTomlWriter:
             return
         self.is_writing = True
 
-        def finish(_: None) -> None:
+        def finish_change(_: None) -> None:
             self.is_writing = False
             record(change)
             on_done()
 
-        def fail(error: Exception) -> None:
+        def report_failed_change(error: Exception) -> None:
             self.is_writing = False
             self._on_error(error)
 
-        self._worker.submit(lambda: act(change), finish, fail)
+        self._worker.submit(lambda: act(change), finish_change, report_failed_change)
 
 
 class PromptWorkshopCallbacks(Protocol):
@@ -136,13 +136,13 @@ class PromptWorkshopCallbacks(Protocol):
     def show_rows(self, rows: list[ListRow]) -> None:
         """Show new rows."""
 
-    def show_page(self, page: DocumentWithCost) -> None:
+    def show_preview(self, page: DocumentWithCost) -> None:
         """Show the page of the selected row."""
 
     def show_pattern_result(self, result: PatternMatchResult) -> None:
         """Show the result of a tried pattern."""
 
-    def show_count(self, left: int) -> None:
+    def show_uncounted_subjects(self, left: int) -> None:
         """Show that more subjects were counted and `left` are left."""
 
 
@@ -176,16 +176,16 @@ class PromptWorkshopController:
         """Read the files again; all marks stay except those that were just written."""
         marks = tuple(mark for mark in self.marks.all if mark not in written)
 
-        def work() -> tuple[PromptState, dict[str, FolderCostSums]]:
+        def read_state_and_costs() -> tuple[PromptState, dict[str, FolderCostSums]]:
             prompt_state = read_prompt_state(self._library, marks)
             return prompt_state, make_prefix_sums(prompt_state.knowledge, self.costs)
 
-        def finish(made: tuple[PromptState, dict[str, FolderCostSums]]) -> None:
+        def remove_written_marks(made: tuple[PromptState, dict[str, FolderCostSums]]) -> None:
             for mark in written:
                 self.marks.drop(mark)
             self._update_prompt_state(*made, reread=True)
 
-        self._read_worker.submit(work, finish, self._view.show_error)
+        self._read_worker.submit(read_state_and_costs, remove_written_marks, self._view.show_error)
 
     def apply_marks(self) -> None:
         """Apply the marks to the state that was read."""
@@ -193,15 +193,15 @@ class PromptWorkshopController:
         if prompt_state is None:
             return
 
-        def work() -> tuple[PromptState, dict[str, FolderCostSums]]:
+        def apply_and_sum_costs() -> tuple[PromptState, dict[str, FolderCostSums]]:
             marked = apply_marks(prompt_state, marks)
             return marked, make_prefix_sums(marked.knowledge, self.costs)
 
-        def finish(made: tuple[PromptState, dict[str, FolderCostSums]]) -> None:
+        def show_if_current(made: tuple[PromptState, dict[str, FolderCostSums]]) -> None:
             if self.prompt_state is not None and made[0].written is self.prompt_state.written:
                 self._update_prompt_state(*made, reread=False)
 
-        self._mark_worker.submit(work, finish, self._view.show_error)
+        self._mark_worker.submit(apply_and_sum_costs, show_if_current, self._view.show_error)
 
     def _update_prompt_state(
         self, prompt_state: PromptState, sums: dict[str, FolderCostSums], *, reread: bool
@@ -217,7 +217,7 @@ class PromptWorkshopController:
             knowledge = prompt_state.written
             self._slugs = VisibleSubjectSlugs(knowledge, hidden=self.options.hidden)
             subjects = sum(len(knowledge.resolve(topic).scan.slugs) for topic in knowledge.topics)
-            freeze_if_grown(subjects)
+            freeze_objects_if_grown(subjects)
             self._count_subjects()
         self.make_rows()
         for refusal in prompt_state.refusals:
@@ -261,33 +261,33 @@ class PromptWorkshopController:
         if prompt_state is None:  # tried as soon as the files are read
             return
 
-        def work() -> tuple[PatternMatchResult, list[ListRow]]:
+        def match_pattern() -> tuple[PatternMatchResult, list[ListRow]]:
             result = try_pattern(text, prompt_state.knowledge, self.costs, topic)
             return result, make_match_rows(result.matches)
 
-        def finish(made: tuple[PatternMatchResult, list[ListRow]]) -> None:
+        def show_matches(made: tuple[PatternMatchResult, list[ListRow]]) -> None:
             self.pattern_result, rows = made
             self._view.show_rows(rows)
             self._view.show_pattern_result(self.pattern_result)
 
         self._row_worker.discard_results()
-        self.pattern_worker.submit(work, finish, self._view.show_error)
+        self.pattern_worker.submit(match_pattern, show_matches, self._view.show_error)
 
     # pages
 
-    def make_page(self, node: SubjectTreeNode, view: str) -> None:
+    def make_preview(self, node: SubjectTreeNode, view: str) -> None:
         """Make the page of a row, or of the tried pattern."""
         prompt_state = self.prompt_state
         if prompt_state is None:
             return
         result = self.pattern_result if self.pattern_result.text.strip() else None
         self._page_worker.submit(
-            lambda: make_page(prompt_state, node, view, result),
-            self._view.show_page,
+            lambda: make_preview(prompt_state, node, view, result),
+            self._view.show_preview,
             self._view.show_error,
         )
 
-    def discard_pages(self) -> None:
+    def discard_previews(self) -> None:
         """Do not show pages that are still being made."""
         self._page_worker.discard_results()
 
@@ -300,24 +300,24 @@ class PromptWorkshopController:
         if prompt_state is None:
             return
 
-        def work() -> None:
-            for left in self.costs.count_all(
+        def count_in_thread() -> None:
+            for left in self.costs.measure_all_subjects(
                 prompt_state.written, lambda: number == self._count_number
             ):
                 newest = self.prompt_state or prompt_state
                 sums = make_prefix_sums(newest.knowledge, self.costs)
-                self._pump.call_later(self._report_count, number, newest, sums, left)
+                self._pump.call_later(self._report_count_progress, number, newest, sums, left)
 
-        self.count_worker.submit(work, lambda _: None, self._view.show_error)
+        self.count_worker.submit(count_in_thread, lambda _: None, self._view.show_error)
 
-    def _report_count(
+    def _report_count_progress(
         self, number: int, prompt_state: PromptState, sums: dict[str, FolderCostSums], left: int
     ) -> None:
         if number != self._count_number:
             return
         if prompt_state is self.prompt_state:
             self.formatter.sums = sums
-        self._view.show_count(left)
+        self._view.show_uncounted_subjects(left)
 
     def stop(self) -> None:
         """Stop counting, and free the state, which may be large."""

@@ -18,7 +18,7 @@ from kbtui.knowledge.visibility import MAX_PATTERN_CHARACTERS, has_unclosed_brac
 from kbtui.text import count_columns, one_line
 from kbtui.tui.commands import find_key_label
 from kbtui.tui.framework.styled_text import cell_width, truncate_spans
-from kbtui.tui.framework.styled_widget import configured_keys
+from kbtui.tui.framework.styled_widget import get_configured_keys
 from kbtui.tui.framework.text_widgets import PaneInput, TextLine
 from kbtui.tui.prompt_workshop.prompt_state import NO_COST, PromptCost
 from kbtui.tui.reader.document import format_count
@@ -90,8 +90,8 @@ def try_pattern(
     try:
         words = list(_split_words(text))
         if any(_is_flag(word.text) for word in words):
-            return _try_preloads(text, words, knowledge, costs)
-        return _try_learn(text, words, knowledge, costs, selected)
+            return _match_preload_patterns(text, words, knowledge, costs)
+        return _match_learn_patterns(text, words, knowledge, costs, selected)
     except _PatternError as error:
         return PatternMatchResult(text, remark=error.remark)
 
@@ -130,7 +130,7 @@ def _is_flag(word: str) -> bool:
 # what `learn` would return
 
 
-def _try_learn(
+def _match_learn_patterns(
     text: str,
     words: list[WordAtPosition],
     knowledge: Knowledge,
@@ -148,7 +148,7 @@ def _try_learn(
         patterns=globs,
         matches=tuple((name, slug) for slug in slugs),
         cost=costs.total(name, slugs),
-        remark=_check_patterns(knowledge, name, patterns),
+        remark=_find_pattern_problem(knowledge, name, patterns),
     )
 
 
@@ -184,7 +184,7 @@ def _find_topic(
 # what -k would pre-load
 
 
-def _try_preloads(
+def _match_preload_patterns(
     text: str, words: list[WordAtPosition], knowledge: Knowledge, costs: SubjectCosts
 ) -> PatternMatchResult:
     values = list(_parse_flag_values(words))
@@ -205,7 +205,7 @@ def _try_preloads(
         matches.update(((name, slug), None) for slug in slugs)
         cost = cost.add(costs.total(name, slugs))
         word = WordAtPosition(pattern, value.at + len(name) + 1)
-        remark = remark or _check_patterns(knowledge, name, [word])
+        remark = remark or _find_pattern_problem(knowledge, name, [word])
         if remark is None and not slugs:
             remark = PatternProblem("all of these are already pre-loaded", word.at, is_error=False)
     preloads = tuple(value.text for value in values)
@@ -232,7 +232,7 @@ def _parse_flag_values(words: list[WordAtPosition]) -> Iterator[WordAtPosition]:
             )
 
 
-def _check_patterns(
+def _find_pattern_problem(
     knowledge: Knowledge, topic: str, patterns: list[WordAtPosition]
 ) -> PatternProblem | None:
     """Return a remark about the first pattern that matches nothing or has an unclosed `[`."""
@@ -290,7 +290,9 @@ class PatternBar(Vertical):
         """Yield the key of the command, the input, and the line below."""
         with Horizontal(id="pattern-line"):
             sign = TextLine(id="pattern-sign")
-            sign.left = [(find_key_label("workshop.try", configured_keys(self)) or "no key", "key")]
+            sign.left = [
+                (find_key_label("workshop.try", get_configured_keys(self)) or "no key", "key")
+            ]
             self._label_cells = 3 + cell_width(sign.left)
             sign.styles.width = self._label_cells
             yield sign
@@ -333,10 +335,10 @@ class PatternBar(Vertical):
         width = self.size.width - sum(count_columns(text) + 1 for text, _ in right)
         position = self._label_cells + count_columns(result.text[: remark.at])
         column = max(0, position - round(self.input.scroll_x))
-        self._result_line.set_text(point_at_column(remark, column, width), right)
+        self._result_line.set_text(draw_pointer_at_column(remark, column, width), right)
 
 
-def point_at_column(remark: PatternProblem, column: int, width: int) -> Spans:
+def draw_pointer_at_column(remark: PatternProblem, column: int, width: int) -> Spans:
     """Return a remark with `^` in a column, its text on the side that has room."""
     text = one_line(remark.message + (f"; {remark.hint}" if remark.hint else ""))
     role = "error" if remark.is_error else "warning"

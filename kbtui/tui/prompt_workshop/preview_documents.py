@@ -45,41 +45,41 @@ class DocumentWithCost:
     line: int | None = None
 
 
-def make_page(
+def make_preview(
     prompt_state: PromptState, node: SubjectTreeNode, view: str, result: PatternMatchResult | None
 ) -> DocumentWithCost:
     """Make the page for the selected row or the tried pattern; called in a thread, never raises."""
     try:
-        return _make_page(prompt_state, node, view, result)
+        return _make_preview(prompt_state, node, view, result)
     except KbtuiError as error:
-        return make_message_page("problem", error.message, error.where, error.hint)
+        return make_message_preview("problem", error.message, error.where, error.hint)
     except (OSError, ValueError, RecursionError, MemoryError) as error:
-        return make_message_page("problem", f"{type(error).__name__}: {error}")
+        return make_message_preview("problem", f"{type(error).__name__}: {error}")
 
 
-def _make_page(
+def _make_preview(
     prompt_state: PromptState, node: SubjectTreeNode, view: str, result: PatternMatchResult | None
 ) -> DocumentWithCost:
     knowledge = prompt_state.knowledge
     if result is not None and result.is_usable:
         if result.preloads:
             tried = knowledge.with_preloaded(result.preloads)
-            return _make_prompt_page(result.command, tried.prompt())
+            return _make_prompt_preview(result.command, tried.prompt())
         if view == "learn":
-            return _make_learn_page(knowledge, result.topic or "", result.patterns)
+            return _make_learn_preview(knowledge, result.topic or "", result.patterns)
     if node.kind == "problem":
-        return make_message_page("problem", node.name)
+        return make_message_preview("problem", node.name)
     if node.kind == "fragment":
-        return _make_fragment_page(prompt_state, node.number)
+        return _make_fragment_preview(prompt_state, node.number)
     if view == "prompt" or node.kind == "whole":
-        page = _make_prompt_page("prompt", prompt_state.prompt)
-        line = _find_line(knowledge, prompt_state.prompt or "", node)
+        page = _make_prompt_preview("prompt", prompt_state.prompt)
+        line = _find_node_line(knowledge, prompt_state.prompt or "", node)
         return replace(page, line=line)
     if node.kind == "topic":
-        return _make_learn_page(knowledge, node.topic, ())
+        return _make_learn_preview(knowledge, node.topic, ())
     if node.kind == "folder":
-        return _make_learn_page(knowledge, node.topic, (f"{escape_glob(node.name)}**",))
-    return _make_learn_page(knowledge, node.topic, (node.name,))
+        return _make_learn_preview(knowledge, node.topic, (f"{escape_glob(node.name)}**",))
+    return _make_learn_preview(knowledge, node.topic, (node.name,))
 
 
 def escape_glob(text: str) -> str:
@@ -87,29 +87,29 @@ def escape_glob(text: str) -> str:
     return re.sub(r"[*?\[]", r"[\g<0>]", text)
 
 
-def _make_learn_page(
+def _make_learn_preview(
     knowledge: Knowledge, topic: str, patterns: tuple[str, ...]
 ) -> DocumentWithCost:
     """Make a page with exactly what `learn` returns."""
     text = knowledge.learn(topic, list(patterns), has_prompt=True).text
     command = " ".join(["learn", quote(topic), *map(quote, patterns)])
-    return _make_text_page(f"learn:{topic}:{' '.join(patterns)}", command, text)
+    return _make_text_preview(f"learn:{topic}:{' '.join(patterns)}", command, text)
 
 
-def _make_prompt_page(title: str, text: str | None) -> DocumentWithCost:
+def _make_prompt_preview(title: str, text: str | None) -> DocumentWithCost:
     if text is None:
-        return make_message_page("prompt", NO_SECTION)
-    return _make_text_page("prompt", title, text)
+        return make_message_preview("prompt", NO_SECTION)
+    return _make_text_preview("prompt", title, text)
 
 
-def _make_text_page(key: str, title: str, text: str) -> DocumentWithCost:
+def _make_text_preview(key: str, title: str, text: str) -> DocumentWithCost:
     document = build_text_document(key, one_line(title), text, view="prompt")
     cost = measure_cost(text)
     document.size = cost.format_long()
     return DocumentWithCost(document, cost)
 
 
-def _find_line(knowledge: Knowledge, text: str, node: SubjectTreeNode) -> int | None:
+def _find_node_line(knowledge: Knowledge, text: str, node: SubjectTreeNode) -> int | None:
     """Return the line of the section at which a topic or subject starts."""
     if node.kind not in ("topic", "subject") or node.topic not in knowledge.topics:
         return None
@@ -121,9 +121,9 @@ def _find_line(knowledge: Knowledge, text: str, node: SubjectTreeNode) -> int | 
     return None if at < 0 else text.count("\n", 0, at + 1) + 1
 
 
-def _make_fragment_page(prompt_state: PromptState, number: int) -> DocumentWithCost:
+def _make_fragment_preview(prompt_state: PromptState, number: int) -> DocumentWithCost:
     if number >= len(prompt_state.fragments):
-        return make_message_page("fragment", "This fragment no longer exists.")
+        return make_message_preview("fragment", "This fragment no longer exists.")
     fragment = prompt_state.fragments[number]
     root, path = prompt_state.written.workspace.root, fragment.path
     path = path.relative_to(root) if path.is_relative_to(root) else path
@@ -141,7 +141,7 @@ def _make_fragment_page(prompt_state: PromptState, number: int) -> DocumentWithC
     return DocumentWithCost(Document(key, one_line(fragment.name), blocks, size=size), cost)
 
 
-def make_message_page(
+def make_message_preview(
     key: str, message: str, where: str | None = None, hint: str | None = None
 ) -> DocumentWithCost:
     """Make a page with a message, its place and a hint."""
@@ -149,7 +149,7 @@ def make_message_page(
     return DocumentWithCost(Document(f"message:{key}", "", blocks))
 
 
-def make_change_page(change: TomlChange, heading: str, note: str) -> DocumentWithCost:
+def make_change_preview(change: TomlChange, heading: str, note: str) -> DocumentWithCost:
     """Make a page with a change of a file as a unified diff, below a heading and a note."""
     blocks: list[DocumentBlock] = [
         HeadingBlock("head", [(one_line(heading), "h2")]),

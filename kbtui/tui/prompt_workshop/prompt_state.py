@@ -111,7 +111,9 @@ class SubjectCosts:
             len(costs) < len(found) or any(cost.is_estimate for cost in costs),
         )
 
-    def count_all(self, knowledge: Knowledge, is_wanted: Callable[[], bool]) -> Iterable[int]:
+    def measure_all_subjects(
+        self, knowledge: Knowledge, is_wanted: Callable[[], bool]
+    ) -> Iterable[int]:
         """Count every subject; yield the number of subjects left from time to time.
 
         Called in a thread. All new subjects are estimated first. Files with the same size and time
@@ -133,14 +135,14 @@ class SubjectCosts:
         for number, subject in enumerate(todo, 1):
             if subject.size <= min(COUNTED_BYTES_MOST, allowed):
                 allowed -= subject.size
-                self.count_subject(subject)
+                self.measure_subject(subject)
             if number % REPORT_EVERY == 0:
                 if not is_wanted():
                     return
                 yield len(todo) - number
         yield 0
 
-    def count_subject(self, subject: Subject) -> None:
+    def measure_subject(self, subject: Subject) -> None:
         """Read one subject and remember its cost."""
         key = (subject.topic, subject.slug)
         try:
@@ -161,7 +163,7 @@ class FolderCostSums:
         self._tokens = [0, *accumulate(cost.tokens if cost else 0 for cost in costs)]
         self._estimates = [0, *accumulate(cost is None or cost.is_estimate for cost in costs)]
 
-    def sum_below(self, prefix: str = "") -> tuple[int, PromptCost]:
+    def sum_costs_below(self, prefix: str = "") -> tuple[int, PromptCost]:
         """Return the number and the cost of the subjects whose slugs start with a prefix."""
         first, last = find_prefix_range(self._slugs, prefix)
         return last - first, PromptCost(

@@ -12,12 +12,12 @@ from kbtui.knowledge.models import SubjectMark
 from kbtui.text import one_line
 from kbtui.tui.commands import make_scope_bindings
 from kbtui.tui.framework.row_list import RowList
-from kbtui.tui.framework.styled_widget import plain_content
+from kbtui.tui.framework.styled_widget import make_plain_content
 from kbtui.tui.framework.text_widgets import LabeledInput, PaneInput, TextLine
 from kbtui.tui.library_pane import ENTRY_MARKS
 from kbtui.tui.prompt_workshop.controller import KbTomlWriter, PromptWorkshopController
 from kbtui.tui.prompt_workshop.pattern_bar import PatternBar
-from kbtui.tui.prompt_workshop.preview_documents import make_change_page
+from kbtui.tui.prompt_workshop.preview_documents import make_change_preview
 from kbtui.tui.prompt_workshop.prompt_state import find_mark_state, format_growth
 from kbtui.tui.prompt_workshop.subject_tree import (
     UNWRITTEN_SIGN,
@@ -126,7 +126,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         width = self.query_one("#totals", TextLine).content_size.width
         marks = len(self.controller.marks)
         self.show_totals(*format_totals(self.controller.prompt_state, marks, width))
-        self.show_keys()
+        self.show_key_hints()
 
     def show_message(self, text: str = "", role: str = "strong") -> None:
         """Show a message; it replaces the question whether to leave."""
@@ -204,17 +204,17 @@ class PromptWorkshopScreen(ListDetailScreen):
         self.pattern_bar.show_result(result, result.cost.format_long())
         self._show_selected(PAGE_DELAY)
 
-    def show_count(self, left: int) -> None:
+    def show_uncounted_subjects(self, left: int) -> None:
         """Show that more subjects were counted and `left` are left."""
         subtitle = f"counting {left:,}" if left else ""
         self.query_one("#listed", Vertical).border_subtitle = subtitle
         self.list.refresh()
 
-    def show_page(self, page: DocumentWithCost) -> None:
+    def show_preview(self, page: DocumentWithCost) -> None:
         """Show the page of the selected row, unless a change is shown."""
         if self.is_showing_change:
             return
-        self._show_page_now(page)
+        self._show_preview_now(page)
         result, prompt_state = self.controller.pattern_result, self.controller.prompt_state
         if result.is_usable and page.cost is not None:
             outcome = page.cost.format_long()
@@ -222,7 +222,7 @@ class PromptWorkshopScreen(ListDetailScreen):
                 outcome = format_growth(prompt_state.cost, page.cost) or "prompt size unchanged"
             self.pattern_bar.show_result(result, outcome)
 
-    def _show_page_now(self, page: DocumentWithCost) -> None:
+    def _show_preview_now(self, page: DocumentWithCost) -> None:
         before, self.page = self.page, page
         is_same = before is not None and before.document.key == page.document.key
         if is_same and before is not None and before.line == page.line:
@@ -232,14 +232,14 @@ class PromptWorkshopScreen(ListDetailScreen):
             if page.line is not None:
                 self._go_to_line(page.line)
         pane = self.query_one("#detail", Vertical)
-        pane.border_title = plain_content(page.document.title)
+        pane.border_title = make_plain_content(page.document.title)
         size = page.cost.format_long() if page.cost else page.document.size
-        pane.border_subtitle = plain_content(size)
+        pane.border_subtitle = make_plain_content(size)
 
     def _go_to_line(self, line: int) -> None:
         viewport = self.reader.viewport
         block = viewport.document.find_line_block(line)
-        lines = viewport.get_lines(block)
+        lines = viewport.get_block_lines(block)
         row = next((n for n, drawn in enumerate(lines) if drawn.source_line == line), 0)
         viewport.go_to(block, row, 0)
         self.reader.update_view()
@@ -255,11 +255,11 @@ class PromptWorkshopScreen(ListDetailScreen):
         self.query_one("#particulars", TextLine).set_text([(text, "dim")])
         if self._page_timer is not None:
             self._page_timer.stop()
-        self._page_timer = self.set_timer(delay, self._make_page)
+        self._page_timer = self.set_timer(delay, self._make_preview)
 
-    def _make_page(self) -> None:
+    def _make_preview(self) -> None:
         if not self.is_showing_change:
-            self.controller.make_page(self.list.node, self.view)
+            self.controller.make_preview(self.list.node, self.view)
 
     @on(RowList.SelectionChanged)
     def _on_row_selected(self, event: RowList.SelectionChanged) -> None:
@@ -288,7 +288,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         if self.is_showing_change:
             self.action_write()
             return
-        key = self._branch_key(self.list.node)
+        key = self._get_branch_key(self.list.node)
         if key is None:
             self.set_focus(self.reader)
         else:
@@ -297,14 +297,14 @@ class PromptWorkshopScreen(ListDetailScreen):
 
     def action_expand(self) -> None:
         """Expand the selected topic or folder."""
-        if (key := self._branch_key(self.list.node)) is not None:
+        if (key := self._get_branch_key(self.list.node)) is not None:
             self.controller.options.opened.add(key)
             self.controller.make_rows()
 
     def action_collapse(self) -> None:
         """Collapse the selected topic or folder, or go to the parent of the selected row."""
         node, opened = self.list.node, self.controller.options.opened
-        key = self._branch_key(node)
+        key = self._get_branch_key(node)
         if key in opened:
             opened.discard(key or "")
             self.controller.make_rows()
@@ -313,7 +313,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             parent = make_folder_key(node.topic, f"{above}/") if above else f"topic:{node.topic}"
             self.list.select(parent)
 
-    def _branch_key(self, node: SubjectTreeNode) -> str | None:
+    def _get_branch_key(self, node: SubjectTreeNode) -> str | None:
         if node.kind == "topic":
             return f"topic:{node.topic}"
         return make_folder_key(node.topic, node.name) if node.kind == "folder" else None
@@ -433,13 +433,15 @@ class PromptWorkshopScreen(ListDetailScreen):
         if change.is_empty:
             self.show_message("the file already has these settings", "warning")
             return
-        self.controller.discard_pages()
+        self.controller.discard_previews()
         prompt_state = self.controller.prompt_state
         growth = ""
         if prompt_state:
             growth = format_growth(prompt_state.written_cost, prompt_state.cost)
         note = f"Prompt: {growth or 'size unchanged'}. Nothing is written yet."
-        self._show_page_now(make_change_page(change, "This will be written to .jp/kb.toml", note))
+        self._show_preview_now(
+            make_change_preview(change, "This will be written to .jp/kb.toml", note)
+        )
         write, enter, back = (self.get_key_hint(name) for name in ("write", "open", "back"))
         self.show_message(f"{write} or {enter} write · {back} cancel", "key")
 

@@ -88,12 +88,12 @@ class VisibleSubjectSlugs:
         slugs = self._in_tree_order.get(topic)
         if slugs is None:
             slugs = self._in_tree_order[topic] = sorted(
-                self.sort_by_name(topic), key=_get_tree_order
+                self.sort_by_name(topic), key=_get_tree_sort_key
             )
         return slugs
 
 
-def _get_tree_order(slug: str) -> list[tuple[bool, str]]:
+def _get_tree_sort_key(slug: str) -> list[tuple[bool, str]]:
     *folders, name = slug.split("/")
     return [*((True, folder) for folder in folders), (False, name)]
 
@@ -133,8 +133,12 @@ def _make_topic_rows(
     key = f"topic:{topic}"
     if options.words:
         words = options.words.casefold().split()
-        found = [slug for slug in slugs.sort_by_name(topic) if _has_words(f"{topic}/{slug}", words)]
-        if found or _has_words(topic, words):
+        found = [
+            slug
+            for slug in slugs.sort_by_name(topic)
+            if _contains_all_words(f"{topic}/{slug}", words)
+        ]
+        if found or _contains_all_words(topic, words):
             yield _make_row(key, SubjectTreeNode("topic", topic))
         for slug in found:
             yield _make_subject_row(topic, slug, 1, shows_path=True)
@@ -144,7 +148,7 @@ def _make_topic_rows(
         yield from _make_folder_rows(topic, slugs.sort_by_folder(topic), options.opened)
 
 
-def _has_words(text: str, words: list[str]) -> bool:
+def _contains_all_words(text: str, words: list[str]) -> bool:
     folded = text.casefold()
     return all(word in folded for word in words)
 
@@ -296,7 +300,7 @@ class SubjectRowFormatter:
         sums = self.sums.get(topic)
         if sums is None:
             return left, right
-        count, cost = sums.sum_below(prefix)
+        count, cost = sums.sum_costs_below(prefix)
         first, last = find_prefix_range(self._learned.get(topic, []), prefix)
         if last > first:
             right.append((f"{LEARNED_SIGN}{last - first:,}/", "accent"))

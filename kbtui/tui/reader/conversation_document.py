@@ -79,27 +79,27 @@ def _summarize_value(value: Any) -> str:
 
 def format_value(value: Any, indent: int = 0) -> str:
     """Format a JSON value as indented text; a text of several lines is kept as it is."""
-    return "\n".join(_format_lines(value, "  " * indent))
+    return "\n".join(_format_value_lines(value, "  " * indent))
 
 
-def _format_lines(value: Any, pad: str) -> Iterator[str]:
+def _format_value_lines(value: Any, pad: str) -> Iterator[str]:
     if isinstance(value, dict):
         for name, item in value.items():
-            yield from _format_item(f"{pad}{name}:", item, pad)
+            yield from _format_list_item(f"{pad}{name}:", item, pad)
     elif isinstance(value, list):
         for item in value:
-            yield from _format_item(f"{pad}-", item, pad)
+            yield from _format_list_item(f"{pad}-", item, pad)
     else:
         yield f"{pad}{_format_scalar(value)}"
 
 
-def _format_item(head: str, item: Any, pad: str) -> Iterator[str]:
+def _format_list_item(head: str, item: Any, pad: str) -> Iterator[str]:
     if isinstance(item, str) and "\n" in item:
         yield head
         yield from (f"{pad}  {line}" for line in item.rstrip("\n").split("\n"))
     elif isinstance(item, dict | list) and item:
         yield head
-        yield from _format_lines(item, pad + "  ")
+        yield from _format_value_lines(item, pad + "  ")
     else:
         yield f"{head} {_format_scalar(item)}"
 
@@ -440,7 +440,7 @@ class _ConversationDocumentBuilder:
 
     def _add_event(self, event: Event, compacted: CompactedTurn | None) -> None:
         before, key = self.view, f"{self.turn}.{event.index}"
-        if compacted and not compacted.summary and _is_removed(event, compacted):
+        if compacted and not compacted.summary and _is_removed_by_compaction(event, compacted):
             self.view = "person"
         self._render_event(key, event, compacted)
         if event.problem:
@@ -473,7 +473,7 @@ class _ConversationDocumentBuilder:
         self._add_speaker(key, name, "assistant", event.timestamp, [])
         self._add_markdown(key, event.text)
 
-    def _add_structured(self, key: str, event: Event, _: CompactedTurn) -> None:
+    def _add_structured_answer(self, key: str, event: Event, _: CompactedTurn) -> None:
         name = self.conversation.assistant or "Assistant"
         self._add_speaker(key, name, "assistant", event.timestamp, [])
         self._add_source(key, event.text, language="json", panel=True)
@@ -568,7 +568,7 @@ class _ConversationDocumentBuilder:
                 ParagraphBlock(f"{key}:problem", problem, fold=key, lead=list(_FOLD_LEAD))
             )
 
-    def _add_orphan_result(self, key: str, event: Event, _: CompactedTurn) -> None:
+    def _add_result_without_call(self, key: str, event: Event, _: CompactedTurn) -> None:
         words: Spans = [("result without a call  ", "warning")]
         words.append((one_line(event.text[:200]), "dim"))
         self._add_fold(key, "tool", words, [(format_length(event.text), "dim")])
@@ -596,17 +596,17 @@ class _ConversationDocumentBuilder:
 _RENDERERS: dict[str, Callable[[_ConversationDocumentBuilder, str, Event, CompactedTurn], None]] = {
     "chat_request": _ConversationDocumentBuilder._add_request,
     "message": _ConversationDocumentBuilder._add_message,
-    "structured": _ConversationDocumentBuilder._add_structured,
+    "structured": _ConversationDocumentBuilder._add_structured_answer,
     "reasoning": _ConversationDocumentBuilder._add_reasoning,
     "tool_call_request": _ConversationDocumentBuilder._add_tool_call,
-    "tool_call_response": _ConversationDocumentBuilder._add_orphan_result,
+    "tool_call_response": _ConversationDocumentBuilder._add_result_without_call,
     "inquiry_request": _ConversationDocumentBuilder._add_inquiry,
     "unknown": _ConversationDocumentBuilder._add_unknown_event,
 }
 """Renderers by kind of event; other kinds are folded below their label."""
 
 
-def _is_removed(event: Event, compacted: CompactedTurn) -> bool:
+def _is_removed_by_compaction(event: Event, compacted: CompactedTurn) -> bool:
     """Return whether compaction removed an event completely."""
     if event.kind == "reasoning":
         return compacted.lacks_reasoning

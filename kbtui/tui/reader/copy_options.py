@@ -67,7 +67,7 @@ def list_copy_options(viewport: DocumentViewport, reference: str | None) -> list
 
 def _find_source_block(block: DocumentBlock, source: int) -> str:
     """Return the paragraph, list, table or code around a source line, as it is in the file."""
-    whole = block.search_text().strip("\n")
+    whole = block.get_searchable_text().strip("\n")
     if not isinstance(block, TextBlock) or not source or not block.first_line:
         return whole
     from markdown_it import MarkdownIt
@@ -83,13 +83,17 @@ def _list_turn_texts(document: Document, turn: int) -> Iterator[str]:
     for block in document.blocks:
         if block.key == f"turn:{turn}":
             continue  # the line between two turns
-        if block.turn == turn and block.view != "model" and (text := block.search_text().strip()):
+        if (
+            block.turn == turn
+            and block.view != "model"
+            and (text := block.get_searchable_text().strip())
+        ):
             yield text
 
 
 def _join_document_text(document: Document) -> str:
     shown = (block for block in document.blocks if block.view != "model")
-    texts = [block.search_text().strip("\n") for block in shown]
+    texts = [block.get_searchable_text().strip("\n") for block in shown]
     return "\n\n".join(text for text in texts if text.strip()) + "\n"
 
 

@@ -241,7 +241,7 @@ class Document:
         for number, block in enumerate(self.blocks):
             if block.view and (block.view == "model") != model:
                 continue
-            for count, _ in enumerate(pattern.finditer(block.search_text())):
+            for count, _ in enumerate(pattern.finditer(block.get_searchable_text())):
                 yield number, count
 
 
@@ -324,7 +324,7 @@ def _find_best_block(
     best: tuple[int, int, int] | None = None
     for number in span:
         block = document.blocks[number]
-        text = block.search_text()
+        text = block.get_searchable_text()
         found = {match[0].lower() for match in pattern.finditer(text)}
         if not found:
             continue
@@ -343,7 +343,7 @@ def _find_passage_block(document: Document, passage: str) -> int:
         if probe is None:
             continue
         for number, block in enumerate(document.blocks):
-            if isinstance(block, TextBlock) and probe.search(block.search_text()):
+            if isinstance(block, TextBlock) and probe.search(block.get_searchable_text()):
                 return number
     return 0
 

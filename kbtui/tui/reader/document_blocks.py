@@ -64,7 +64,7 @@ class DocumentBlock:
         """Return the lines that do not depend on the width, the characters, and the line breaks among them."""
         return self.estimate_height(80), 0, 0
 
-    def search_text(self) -> str:
+    def get_searchable_text(self) -> str:
         """Return the text that a search looks at."""
         return ""
 
@@ -102,7 +102,7 @@ class TextBlock(DocumentBlock):
         """Return the lines that do not depend on the width, the characters, and the line breaks."""
         return self.above + 1, self.end - self.start, self.newlines
 
-    def search_text(self) -> str:
+    def get_searchable_text(self) -> str:
         """Return the text as it is in the file."""
         return self.get_text()
 
@@ -179,7 +179,7 @@ class HeadingBlock(DocumentBlock):
         end: Spans = [(" ", ""), *self.right] if self.right else []
         return [StyledLine(align_to_edges([*self.left, ("─" * dashes, "rule"), *end], [], width))]
 
-    def search_text(self) -> str:
+    def get_searchable_text(self) -> str:
         """Return the text at the left."""
         return "".join(text for text, _ in self.left)
 
@@ -228,7 +228,7 @@ class FactTableBlock(DocumentBlock):
         """Estimate one line for each fact."""
         return self.above + len(self.facts)
 
-    def search_text(self) -> str:
+    def get_searchable_text(self) -> str:
         """Return the values, one a line."""
         return "\n".join("".join(text for text, _ in value) for _, value in self.facts)
 
@@ -251,7 +251,7 @@ class ParagraphBlock(DocumentBlock):
             for line in wrap_spans(highlight_matches([(part, role)], found), width)
         ]
 
-    def search_text(self) -> str:
+    def get_searchable_text(self) -> str:
         """Return the text."""
         return "".join(part for part, _ in self.spans)
 

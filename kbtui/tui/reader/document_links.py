@@ -32,7 +32,7 @@ class DocumentLink(NamedTuple):
     href: str
 
     @property
-    def is_web(self) -> bool:
+    def is_web_link(self) -> bool:
         """Whether a browser opens it; no other link is passed to a browser."""
         return self.href.lower().startswith(("http://", "https://"))
 
@@ -82,7 +82,7 @@ def find_links_at_cursor(viewport: DocumentViewport) -> list[DocumentLink]:
         return []
     block = document.blocks[viewport.cursor.block]
     if not isinstance(block, TextBlock):
-        return _find_bare_addresses(strip_escape_sequences(block.search_text()))
+        return _find_bare_addresses(strip_escape_sequences(block.get_searchable_text()))
     if not line.source_line or not block.first_line:
         return _find_bare_addresses(line.plain)
     lines = block.get_text().split("\n")[line.source_line - block.first_line :]

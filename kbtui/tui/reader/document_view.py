@@ -18,7 +18,7 @@ from kbtui.tui.framework.styled_widget import (
     ScrollViewWithoutRelayout,
     StyledScreen,
     StyledWidget,
-    plain_content,
+    make_plain_content,
 )
 from kbtui.tui.navigation_target import ScrollAnchor
 from kbtui.tui.reader.document import BlockHeightIndex, Document
@@ -65,7 +65,7 @@ class FoldState:
         """Open or close one fold."""
         self.toggled ^= {key}
 
-    def toggle_kind(self, kind: str) -> None:
+    def toggle_folds_of_kind(self, kind: str) -> None:
         """Open or close all folds of a kind."""
         self.toggled = {key for key in self.toggled if self.kinds.get(key) != kind}
         self.open_kinds ^= {kind}
@@ -120,7 +120,7 @@ class DocumentViewport:
     def _estimate_height(self, number: int) -> int:
         return (
             0
-            if self._is_hidden(number)
+            if self._is_block_hidden(number)
             else self.document.blocks[number].estimate_height(self.width)
         )
 
@@ -145,23 +145,23 @@ class DocumentViewport:
         """The view whose blocks are shown besides those of both views: "person" or "model"."""
         return "model" if self.is_model_view else "person"
 
-    def is_in_view(self, number: int) -> bool:
+    def is_block_in_view(self, number: int) -> bool:
         """Return whether a block belongs to the current view, even if it is in a closed fold."""
         view = self.document.blocks[number].view
         return not view or view == self.view
 
-    def _is_hidden(self, number: int) -> bool:
+    def _is_block_hidden(self, number: int) -> bool:
         block = self.document.blocks[number]
-        if not self.is_in_view(number):
+        if not self.is_block_in_view(number):
             return True
         return block.fold is not None and not self.folds.is_open(block.fold)
 
-    def get_lines(self, number: int) -> list[StyledLine]:
+    def get_block_lines(self, number: int) -> list[StyledLine]:
         """Return the lines of a block; lay it out on first use."""
         lines = self._line_cache.get(number)
         if lines is None:
             lines = []
-            if not self._is_hidden(number):
+            if not self._is_block_hidden(number):
                 here = (
                     self.current_match[1]
                     if self.current_match and self.current_match[0] == number
@@ -180,8 +180,8 @@ class DocumentViewport:
         """Return the first block with lines from `number` on in direction `step`; None if there is none."""
         blocks = self.document.blocks
         while 0 <= number < len(blocks):
-            if not self._is_hidden(number):
-                if self.get_lines(number):
+            if not self._is_block_hidden(number):
+                if self.get_block_lines(number):
                     return number
             elif (fold := blocks[number].fold) and not self.folds.is_open(fold):
                 # Skip the fold as a whole: it may have thousands of blocks.
@@ -202,7 +202,11 @@ class DocumentViewport:
     def last_position(self) -> LinePosition:
         """The last line."""
         last = self._find_visible_block(len(self.heights) - 1, -1)
-        return LinePosition() if last is None else LinePosition(last, len(self.get_lines(last)) - 1)
+        return (
+            LinePosition()
+            if last is None
+            else LinePosition(last, len(self.get_block_lines(last)) - 1)
+        )
 
     def offset_position(self, start: LinePosition, lines: int) -> LinePosition:
         """Return the position `lines` below `start`, or above if negative, within the document."""
@@ -210,7 +214,7 @@ class DocumentViewport:
             return LinePosition()
         block, line = start
         while lines > 0:
-            count = len(self.get_lines(block))
+            count = len(self.get_block_lines(block))
             if line + lines < count:
                 return LinePosition(block, line + lines)
             following = self._find_visible_block(block + 1, 1)
@@ -223,7 +227,7 @@ class DocumentViewport:
             if before is None:
                 return LinePosition(block, 0)
             lines += line + 1
-            block, line = before, len(self.get_lines(before)) - 1
+            block, line = before, len(self.get_block_lines(before)) - 1
         return LinePosition(block, line + lines)
 
     def find_nearest_position(self, position: LinePosition) -> LinePosition:
@@ -234,7 +238,7 @@ class DocumentViewport:
         found = self._find_visible_block(number, -1)
         if found is None:
             return self.first_position
-        last = len(self.get_lines(found)) - 1
+        last = len(self.get_block_lines(found)) - 1
         return LinePosition(found, min(position.line, last) if found == number else last)
 
     def _make_anchor_at(self, position: LinePosition) -> ScrollAnchor:
@@ -242,7 +246,7 @@ class DocumentViewport:
         block, line = position
         if block >= len(self.document.blocks):
             return ScrollAnchor("", 0, 0, 0)
-        letters = sum(map(_count_letters, self.get_lines(block)[:line]))
+        letters = sum(map(_count_letters, self.get_block_lines(block)[:line]))
         return ScrollAnchor(self.document.blocks[block].key, block, line, letters)
 
     def find_anchor(self, anchor: ScrollAnchor) -> LinePosition:
@@ -250,7 +254,7 @@ class DocumentViewport:
         block = self.document.find_block(anchor.key)
         if block is None:
             return self.find_nearest_position(LinePosition(anchor.block, 0))
-        lines = self.get_lines(block)
+        lines = self.get_block_lines(block)
         if (
             anchor.line < len(lines)
             and sum(map(_count_letters, lines[: anchor.line])) == anchor.letters
@@ -353,7 +357,7 @@ class DocumentViewport:
         rows: list[tuple[LinePosition, StyledLine]] = []
         block, line = self.top
         while len(rows) < self.height:
-            lines = self.get_lines(block)
+            lines = self.get_block_lines(block)
             last = min(len(lines), line + self.height - len(rows))
             rows += [(LinePosition(block, number), lines[number]) for number in range(line, last)]
             following = self._find_visible_block(block + 1, 1)
@@ -442,10 +446,10 @@ class DocumentViewport:
 
     def toggle_fold(self, fold: str) -> None:
         """Open or close one fold."""
-        self._leave_fold(fold)
+        self._move_cursor_out_of_fold(fold)
         top = self.make_anchor(self.top)
         self.folds.toggle(fold)
-        self._relayout(top)
+        self._lay_out_again(top)
         if self.folds.is_open(fold):
             # Near the bottom of the screen, what was opened would not be visible.
             self.keep_cursor_visible(self.height // 4)
@@ -455,17 +459,17 @@ class DocumentViewport:
         if not self.folds.is_open(fold):
             self.toggle_fold(fold)
 
-    def toggle_kind(self, kind: str) -> bool:
+    def toggle_folds_of_kind(self, kind: str) -> bool:
         """Open or close all folds of a kind; return whether they are open now."""
         inside = self.find_fold_at_cursor()
         if inside and self.folds.kinds.get(inside) == kind:
-            self._leave_fold(inside)
+            self._move_cursor_out_of_fold(inside)
         row = next((n for n, (at, _) in enumerate(self.rows) if at == self.cursor), 0)
-        self.folds.toggle_kind(kind)
-        self._relayout(None, row)
+        self.folds.toggle_folds_of_kind(kind)
+        self._lay_out_again(None, row)
         return kind in self.folds.open_kinds
 
-    def show_as_model(self, on: bool) -> None:
+    def show_as_model_sees(self, on: bool) -> None:
         """Show what the model sees, or everything, and stay at the current line."""
         row = next((n for n, (at, _) in enumerate(self.rows) if at == self.cursor), 0)
         cursor = self.make_anchor()
@@ -476,13 +480,13 @@ class DocumentViewport:
         self.update_rows()
         self.keep_cursor_visible()
 
-    def _leave_fold(self, fold: str) -> None:
+    def _move_cursor_out_of_fold(self, fold: str) -> None:
         """Move the cursor out of a fold that is about to close, to the fold's head."""
         head = self.document.find_block(fold)
         if head is not None and self.document.blocks[self.cursor.block].fold == fold:
             self.cursor = LinePosition(head, self.document.blocks[head].above)
 
-    def _relayout(self, top: ScrollAnchor | None, row: int = 0) -> None:
+    def _lay_out_again(self, top: ScrollAnchor | None, row: int = 0) -> None:
         cursor = self.make_anchor()
         self.reset_layout()
         self.cursor = self.find_anchor(cursor)
@@ -492,7 +496,7 @@ class DocumentViewport:
 
     # finding
 
-    def set_pattern(self, pattern: re.Pattern[str] | None) -> None:
+    def set_search_pattern(self, pattern: re.Pattern[str] | None) -> None:
         """Highlight all matches of `pattern`; None highlights nothing."""
         if self.pattern != pattern or self.current_match is not None:
             self.pattern, self.current_match = pattern, None
@@ -505,7 +509,7 @@ class DocumentViewport:
             self._line_cache.discard(number)
         self.current_match = (block, count)
         self.go_to(block)
-        for number, line in enumerate(self.get_lines(block)):
+        for number, line in enumerate(self.get_block_lines(block)):
             if any("found-here" in roles for _, roles in line.spans):
                 self.go_to(block, number)
                 return
@@ -678,7 +682,7 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         for y in range(selection.start.y, selection.end.y + 1):
             block, number = self.viewport.heights.find_line(y)
             span = selection.get_span(y)
-            lines = self.viewport.get_lines(block) if self.document.blocks else []
+            lines = self.viewport.get_block_lines(block) if self.document.blocks else []
             if span is None or number >= len(lines):
                 continue
             text = f" {lines[number].plain}"
@@ -762,13 +766,13 @@ class DocumentOverlayScreen(StyledScreen):
     def compose(self) -> ComposeResult:
         """Yield the page and the key hints."""
         with Vertical(id="page", classes="pane") as pane:
-            pane.border_title = plain_content(self._title)
+            pane.border_title = make_plain_content(self._title)
             leave = (
                 "Esc close"
                 if not self._confirm_label
                 else f"y: {self._confirm_label} · n or Esc: no"
             )
-            pane.border_subtitle = plain_content(leave)
+            pane.border_subtitle = make_plain_content(leave)
             yield self.reader
 
     def on_mount(self) -> None:

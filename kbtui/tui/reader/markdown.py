@@ -612,7 +612,9 @@ def strip_markdown(
         return text, matches
     gone: list[CharacterRange] = []
     dots: list[int] = []
-    for group in _find_marks(text, len(text) if reach is None else min(reach, len(text)), dots):
+    for group in _find_markup_characters(
+        text, len(text) if reach is None else min(reach, len(text)), dots
+    ):
         if not any(start < b and a < end for start, end in group for a, b in matches):
             gone += group
     gone.sort()
@@ -637,7 +639,9 @@ def strip_markdown(
     return "".join(kept), moved
 
 
-def _find_marks(text: str, reach: int, dots: list[int]) -> Iterator[list[CharacterRange]]:
+def _find_markup_characters(
+    text: str, reach: int, dots: list[int]
+) -> Iterator[list[CharacterRange]]:
     """Yield groups of ranges to remove together; add the positions that become dots to `dots`."""
     position = 0
     opened = ""
@@ -646,17 +650,17 @@ def _find_marks(text: str, reach: int, dots: list[int]) -> Iterator[list[Charact
         if opened and (not sign.startswith(opened) or words):
             continue
         if not opened:
-            yield from _find_prose_marks(text, position, fence.start(), dots)
+            yield from _find_prose_markup(text, position, fence.start(), dots)
         yield [fence.span(1)]
         if words:
             yield [fence.span(2)]
         opened = "" if opened else sign
         position = fence.end()
     if not opened:
-        yield from _find_prose_marks(text, position, reach, dots)
+        yield from _find_prose_markup(text, position, reach, dots)
 
 
-def _find_prose_marks(
+def _find_prose_markup(
     text: str, start: int, end: int, dots: list[int]
 ) -> Iterator[list[CharacterRange]]:
     for line in _LINE_MARK.finditer(text, start, end):
@@ -676,10 +680,10 @@ def _find_prose_marks(
             yield [(at - 2, at), (after, after + 1)]
         elif line.end() > line.start():
             yield [line.span()]
-    yield from _find_inline_marks(text, start, end, _MAX_NESTING)
+    yield from _find_inline_markup(text, start, end, _MAX_NESTING)
 
 
-def _find_inline_marks(
+def _find_inline_markup(
     text: str, start: int, end: int, depth: int
 ) -> Iterator[list[CharacterRange]]:
     for found in _INLINE_MARK.finditer(text, start, end):
@@ -687,4 +691,4 @@ def _find_inline_marks(
         at, after = found.span(name)
         yield [(found.start(), at), (after, found.end())]
         if name in _NESTED_GROUPS and depth:
-            yield from _find_inline_marks(text, at, after, depth - 1)
+            yield from _find_inline_markup(text, at, after, depth - 1)

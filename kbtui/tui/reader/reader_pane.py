@@ -16,9 +16,9 @@ from kbtui.refs import parse_ref
 from kbtui.text import one_line
 from kbtui.tui.commands import make_scope_bindings
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
-from kbtui.tui.framework.garbage_collection import free_in_background
+from kbtui.tui.framework.garbage_collection import free_document_in_background
 from kbtui.tui.framework.styled_text import align_to_edges, cell_width
-from kbtui.tui.framework.styled_widget import BorderOnlyPane, plain_content
+from kbtui.tui.framework.styled_widget import BorderOnlyPane, make_plain_content
 from kbtui.tui.framework.text_widgets import LabeledInput, PaneInput, TextLine, WrappedParagraphs
 from kbtui.tui.navigation_target import make_target
 from kbtui.tui.reader.document import compile_search_pattern, format_count
@@ -163,20 +163,20 @@ class ReaderPane(BorderOnlyPane, Vertical):
             document = self.viewport.document
         self.stop_find()
         self.facts_bar.set_paragraphs([])
-        self.viewport.set_pattern(compile_search_pattern(list(place.words)))
+        self.viewport.set_search_pattern(compile_search_pattern(list(place.words)))
         before = self.viewport.document
         self._new_event_count = 0
         self.document_view.show_document(document, place.mark)
         self.release_document(before)
-        self._find_start(document, place)
+        self._find_start_line(document, place)
         self._update_title()
 
     def go_to_place(self, place: NavigationTarget) -> None:
         """Go to another place in the document."""
         self.place = place
         self.stop_find()
-        self.viewport.set_pattern(compile_search_pattern(list(place.words)))
-        self._find_start(self.viewport.document, place)
+        self.viewport.set_search_pattern(compile_search_pattern(list(place.words)))
+        self._find_start_line(self.viewport.document, place)
 
     def reload_document(self, document: Document) -> None:
         """Replace the document by its new version at the same place."""
@@ -197,9 +197,9 @@ class ReaderPane(BorderOnlyPane, Vertical):
             return
         self._request_texts = {}
         if document.chunk_weights or document.is_partial:
-            free_in_background(document)
+            free_document_in_background(document)
 
-    def _find_start(self, document: Document, place: NavigationTarget) -> None:
+    def _find_start_line(self, document: Document, place: NavigationTarget) -> None:
         """Go to where a place starts; in a large document it is searched for in a thread."""
         from kbtui.tui.reader.document import find_start_block
 
@@ -228,7 +228,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
 
     def _update_title(self) -> None:
         document = self.viewport.document
-        self.border_title = plain_content(document.title or "Reader")
+        self.border_title = make_plain_content(document.title or "Reader")
 
     # the header
 
@@ -251,7 +251,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
                     "dim",
                 ),
             ]
-            left.append((self._summarize_request(viewport.current_turn), ""))
+            left.append((self._summarize_turn_request(viewport.current_turn), ""))
         elif document.turns_total:
             left = [(format_count(document.turns_total, "turn"), "dim")]
         elif len(document.views) > 1:
@@ -272,7 +272,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
             right = [(self.match_position, "found" if self.matches else "warning")]
         self.query_one("#where", TextLine).set_text(left, right)
         reference = viewport.current_reference
-        self.set_border_subtitle(plain_content(reference) if reference else "")
+        self.set_border_subtitle(make_plain_content(reference) if reference else "")
 
     @on(ReaderHeader.HeaderPartClicked)
     def _show_clicked_view(self, event: ReaderHeader.HeaderPartClicked) -> None:
@@ -281,7 +281,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         if event.text in self.viewport.document.views:
             self.post_message(self.ViewChangeRequested(event.text))
 
-    def _summarize_request(self, turn: int) -> str:
+    def _summarize_turn_request(self, turn: int) -> str:
         """Return the beginning of a turn's request."""
         document = self.viewport.document
         if turn not in self._request_texts:
@@ -319,9 +319,9 @@ class ReaderPane(BorderOnlyPane, Vertical):
         """Open or close all folds of a kind; documents shown later start in the same state."""
         document = self.viewport.document
         if kind not in document.fold_kinds.values() and not document.is_partial:
-            self._post_status(f"No {name} here.", "dim")
+            self._post_status_message(f"No {name} here.", "dim")
             return
-        self.viewport.toggle_kind(kind)
+        self.viewport.toggle_folds_of_kind(kind)
         self.document_view.update_view()
 
     def action_next(self) -> None:
@@ -342,7 +342,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         """Go to the next or previous request or failed tool call."""
         if not self._go_to_landmark(kind, step):
             names = {"request": "requests", "error": "failed tool calls"}
-            self._post_status(f"No more {names[kind]} {'below' if step > 0 else 'above'}.")
+            self._post_status_message(f"No more {names[kind]} {'below' if step > 0 else 'above'}.")
 
     def _go_to_landmark(self, kind: str, step: int) -> bool:
         """Go to the next landmark of a kind that is in the view; return whether there is one."""
@@ -350,7 +350,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         landmarks = self.viewport.document.landmarks.get(kind, [])
         here = viewport.cursor.block
         at = bisect_right(landmarks, here) if step > 0 else bisect_left(landmarks, here) - 1
-        while 0 <= at < len(landmarks) and not viewport.is_in_view(landmarks[at]):
+        while 0 <= at < len(landmarks) and not viewport.is_block_in_view(landmarks[at]):
             at += step
         if not 0 <= at < len(landmarks):
             return False
@@ -368,13 +368,13 @@ class ReaderPane(BorderOnlyPane, Vertical):
         turn = total + 1 + turn if turn < 0 else turn
         block = document.find_turn_block(turn, int(match[2]) if match[2] else None)
         if block is None:
-            self._post_status(
+            self._post_status_message(
                 f"No turn {match[1]}; this conversation has {format_count(total, 'turn')}.",
                 "warning",
             )
             return True
-        if not self.viewport.is_in_view(block):
-            self.viewport.show_as_model(False)
+        if not self.viewport.is_block_in_view(block):
+            self.viewport.show_as_model_sees(False)
         self.viewport.go_to(block, document.blocks[block].above, lead=0)
         if match[2] and document.blocks[block].key in document.fold_kinds:
             self.viewport.open_fold(document.blocks[block].key)
@@ -394,7 +394,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
             return
         self._update_facts()
         if not self.facts_bar.display:
-            self._post_status("No details for this.", "dim")
+            self._post_status_message("No details for this.", "dim")
 
     def _update_facts(self) -> None:
         self.facts_bar.set_facts(self.viewport.document.facts)
@@ -403,14 +403,14 @@ class ReaderPane(BorderOnlyPane, Vertical):
         """Show what the model sees after compaction, or everything."""
         viewport = self.viewport
         if not viewport.is_model_view and not self.viewport.document.is_compacted:
-            self._post_status("Nothing was compacted; the model sees everything.", "dim")
+            self._post_status_message("Nothing was compacted; the model sees everything.", "dim")
             return
-        viewport.show_as_model(not viewport.is_model_view)
+        viewport.show_as_model_sees(not viewport.is_model_view)
         self.document_view.update_view()
         if self.is_finding:
             self.find_text(self.find_bar.input.value, jump=False)
 
-    def _post_status(self, text: str, role: str = "warning") -> None:
+    def _post_status_message(self, text: str, role: str = "warning") -> None:
         self.post_message(self.StatusMessage(text, role))
 
     # wide code
@@ -421,7 +421,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.viewport.set_code_offset(0 if wrapped else None)
         self.document_view.update_view()
         said = "Code not wrapped; ←/→ scroll." if wrapped else "Code wrapped."
-        self._post_status(said, "strong")
+        self._post_status_message(said, "strong")
 
     def action_sideways(self, way: int) -> None:
         """Scroll wide code by a third of the reader's width."""
@@ -432,7 +432,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
             and viewport.code_offset is not None
             and not any(line.continues_right for _, line in viewport.rows)
         ):
-            self._post_status("Nothing further to the right.", "dim")
+            self._post_status_message("Nothing further to the right.", "dim")
             return
         if way < 0 and not viewport.code_offset:
             return
@@ -479,21 +479,21 @@ class ReaderPane(BorderOnlyPane, Vertical):
         """Find words; with `jump` go to the first match after the cursor."""
         pattern = compile_search_pattern([words])
         document, as_model = self.viewport.document, self.viewport.is_model_view
-        self.viewport.set_pattern(pattern)
+        self.viewport.set_search_pattern(pattern)
         self.document_view.update_view()
         if pattern is None:
-            self._set_matches([], jump=False)
+            self._receive_find_matches([], jump=False)
             return
         self._find_worker.submit(
             lambda: list(islice(document.find_matches(pattern, as_model), MAX_MATCHES)),
-            lambda found: self._set_matches(found, jump=jump),
+            lambda found: self._receive_find_matches(found, jump=jump),
             self._show_find_error,
         )
 
     def _show_find_error(self, error: Exception) -> None:
-        self._set_matches([], jump=False)
+        self._receive_find_matches([], jump=False)
 
-    def _set_matches(self, matches: list[tuple[int, int]], *, jump: bool) -> None:
+    def _receive_find_matches(self, matches: list[tuple[int, int]], *, jump: bool) -> None:
         self.matches = matches
         self.match_index = -1
         if matches:
@@ -520,7 +520,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
     def action_clear(self) -> None:
         """Stop finding and clear the highlights."""
         self.stop_find()
-        self.viewport.set_pattern(None)
+        self.viewport.set_search_pattern(None)
         if self.place:
             self.place = self.place._replace(words=())
         self.screen.clear_selection()

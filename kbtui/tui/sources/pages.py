@@ -228,13 +228,13 @@ def make_approval_page(state: SourceState, approve_key: str, back_key: str) -> D
         ParagraphBlock("ask", [(f"Approve {source.name}?", "h1")]),
         ParagraphBlock("what", [(intro, "")], above=1),
     ]
-    for number, line in enumerate(describe_actions(state)):
+    for number, line in enumerate(describe_available_actions(state)):
         blocks.append(BulletItemBlock(f"action:{number}", [(line, "strong")], ("• ", "marker")))
     blocks += [*_make_toml_blocks(source), ParagraphBlock("answers", [(answers, "key")], above=1)]
     return Document(f"approve:{source.name}", f"Approve {source.name}", blocks)
 
 
-def describe_actions(state: SourceState) -> list[str]:
+def describe_available_actions(state: SourceState) -> list[str]:
     """Describe everything that a run of a source does, one line for each action."""
     import shlex
 

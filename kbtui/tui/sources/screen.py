@@ -54,25 +54,25 @@ def make_form_fields(topics: Sequence[str], source: Source | None = None) -> lis
     """Return the fields of the form for a new source, or for changing `source`."""
     block: dict[str, Any] = dict(source.block) if source else {}
 
-    def text(key: str, default: str = "") -> str:
+    def get_text_value(key: str, default: str = "") -> str:
         value = block.get(key, default)
         return " ".join(value) if isinstance(value, list) else str(value)
 
-    def is_kind(wanted: str) -> Callable[[FormValues], bool]:
+    def make_kind_condition(wanted: str) -> Callable[[FormValues], bool]:
         return lambda values: (source.kind if source else values.get("kind")) == wanted
 
-    web, file, mcp = map(is_kind, KINDS)
+    web, file, mcp = map(make_kind_condition, KINDS)
     fields = [
-        FormField("url", "address", text("url"), "The first page, such as https://docs.example.org/guide/.", is_shown=web),
-        FormField("file", "file", text("file"), "A file or directory: text, Markdown, HTML, PDF, Word, source code.", is_shown=file),
-        FormField("server", "command", text("server"), "The command line of the MCP server.", is_shown=mcp),
-        FormField("topic", "topic", text("topic"), "The topic that gets the documents; choose with ← and →.", tuple(topics)),
-        FormField("depth", "depth", text("depth", "1"), "Link depth; 0 = this page only.", is_shown=web),
-        FormField("prefixes", "only below", text("prefixes"), "Space-separated URL prefixes; default: the first page's directory.", is_shown=web),
-        FormField("allow_hosts", "private hosts", text("allow_hosts"), "Hosts that may be in a private network; usually empty.", is_shown=web),
-        FormField("pattern", "pattern", text("pattern"), "Only resources whose address matches this glob.", is_shown=mcp),
-        FormField("env", "variables", text("env"), "Names of your environment variables to pass to the server.", is_shown=mcp),
-        FormField("cron", "cron", text("cron"), "When the engine runs it, such as 0 4 * * 1; empty = by hand only."),
+        FormField("url", "address", get_text_value("url"), "The first page, such as https://docs.example.org/guide/.", is_shown=web),
+        FormField("file", "file", get_text_value("file"), "A file or directory: text, Markdown, HTML, PDF, Word, source code.", is_shown=file),
+        FormField("server", "command", get_text_value("server"), "The command line of the MCP server.", is_shown=mcp),
+        FormField("topic", "topic", get_text_value("topic"), "The topic that gets the documents; choose with ← and →.", tuple(topics)),
+        FormField("depth", "depth", get_text_value("depth", "1"), "Link depth; 0 = this page only.", is_shown=web),
+        FormField("prefixes", "only below", get_text_value("prefixes"), "Space-separated URL prefixes; default: the first page's directory.", is_shown=web),
+        FormField("allow_hosts", "private hosts", get_text_value("allow_hosts"), "Hosts that may be in a private network; usually empty.", is_shown=web),
+        FormField("pattern", "pattern", get_text_value("pattern"), "Only resources whose address matches this glob.", is_shown=mcp),
+        FormField("env", "variables", get_text_value("env"), "Names of your environment variables to pass to the server.", is_shown=mcp),
+        FormField("cron", "cron", get_text_value("cron"), "When the engine runs it, such as 0 4 * * 1; empty = by hand only."),
     ]  # fmt: skip
     if source is not None:
         return fields
@@ -82,7 +82,7 @@ def make_form_fields(topics: Sequence[str], source: Source | None = None) -> lis
     return [kind, *fields, FormField("name", "name", "", name_help)]
 
 
-def make_block(values: FormValues, kind: str) -> dict[str, Any]:
+def make_source_table(values: FormValues, kind: str) -> dict[str, Any]:
     """Make a source's block of the file from a form, without empty values. Raises `UsageError`."""
     block: dict[str, Any] = {"kind": kind}
     for key, value in values.items():
@@ -99,7 +99,7 @@ def make_block(values: FormValues, kind: str) -> dict[str, Any]:
     return block
 
 
-def declare_source(library: Library, values: FormValues) -> Source:
+def add_source_from_form(library: Library, values: FormValues) -> Source:
     """Write a new source; filling in the form approves it. Raises `KbtuiError`."""
     from kbtui.sources.config import MAIN_KEY, add_source, approve_source, suggest_source_name
     from kbtui.userdata import UserData
@@ -109,12 +109,14 @@ def declare_source(library: Library, values: FormValues) -> Source:
     if not what:
         raise UsageError("enter what to fetch")
     name = values["name"] or suggest_source_name(kind, what)
-    source = add_source(workspace, name, make_block(values, kind))
+    source = add_source(workspace, name, make_source_table(values, kind))
     approve_source(workspace, UserData(workspace), source)
     return source
 
 
-def change_source(library: Library, before: Source, values: FormValues) -> tuple[Source, bool]:
+def change_source_from_form(
+    library: Library, before: Source, values: FormValues
+) -> tuple[Source, bool]:
     """Change a source; return it and whether it is approved.
 
     A source that was approved stays approved, because its user wrote the change. Raises
@@ -132,7 +134,7 @@ def change_source(library: Library, before: Source, values: FormValues) -> tuple
             hint="open the form again",
         )
     approved = find_approval_time(workspace, userdata, current) is not None
-    wanted = {**dict.fromkeys(before.block), **make_block(values, before.kind)}
+    wanted = {**dict.fromkeys(before.block), **make_source_table(values, before.kind)}
     changes = {key: value for key, value in wanted.items() if before.block.get(key) != value}
     if changes.get("depth") == 1 and "depth" not in before.block:
         del changes["depth"]  # 1 is the default
@@ -212,9 +214,9 @@ class SourceRuns:
             )  # fmt: skip
         except Exception as error:
             outcome = error
-        self._owner.call_later(self._end_run, name, outcome)
+        self._owner.call_later(self._report_run_end, name, outcome)
 
-    def _end_run(self, name: str, outcome: SourceRun | Exception) -> None:
+    def _report_run_end(self, name: str, outcome: SourceRun | Exception) -> None:
         self._runs.pop(name, None)
         self._on_end(name, outcome)
 
@@ -309,7 +311,7 @@ class SourcesScreen(ListDetailScreen):
         if problems:
             left.append((f"  {format_count(len(problems), 'block')} cannot be read", "error"))
         self.show_totals(left, [(f"{len(running)} running", "key")] if running else [])
-        self.show_keys()
+        self.show_key_hints()
 
     @on(RowList.SelectionChanged)
     def _on_row_selected(self, event: RowList.SelectionChanged) -> None:
@@ -318,7 +320,7 @@ class SourcesScreen(ListDetailScreen):
         self._show_selected()
 
     def _show_selected(self) -> None:
-        self.show_keys()
+        self.show_key_hints()
         if self.approving is not None:
             return
         row = self.list.selected
@@ -409,17 +411,17 @@ class SourcesScreen(ListDetailScreen):
     def action_new(self) -> None:
         """Add a source."""
         self.worker.submit(
-            self._list_topics, lambda topics: self._open_form(topics, None), self.show_error
+            self._list_topic_names, lambda topics: self._open_form(topics, None), self.show_error
         )
 
     def action_edit(self) -> None:
         """Change the selected source."""
         if (state := self.selected) is not None:
             self.worker.submit(
-                self._list_topics, lambda topics: self._open_form(topics, state.source), self.show_error
+                self._list_topic_names, lambda topics: self._open_form(topics, state.source), self.show_error
             )  # fmt: skip
 
-    def _list_topics(self) -> list[str]:
+    def _list_topic_names(self) -> list[str]:
         topics = [
             name for name, topic in self.library.load_knowledge().topics.items() if topic.enable
         ]
@@ -433,7 +435,7 @@ class SourcesScreen(ListDetailScreen):
         if source is None:
             fields = make_form_fields(topics)
             form: FormDialog = FormDialog(
-                "Add a source", fields, lambda values: declare_source(self.library, values), self.describe_error, "add"
+                "Add a source", fields, lambda values: add_source_from_form(self.library, values), self.describe_error, "add"
             )  # fmt: skip
             self.app.push_screen(form, self._on_source_added)
             return
@@ -442,7 +444,7 @@ class SourcesScreen(ListDetailScreen):
         form = FormDialog(
             f"Change {source.name}",
             make_form_fields(topics, source),
-            lambda values: change_source(self.library, source, values),
+            lambda values: change_source_from_form(self.library, source, values),
             self.describe_error,
         )
         self.app.push_screen(form, self._on_source_changed)
@@ -488,12 +490,12 @@ class SourcesScreen(ListDetailScreen):
     def _ask_to_remove(self, name: str, count: int) -> None:
         from kbtui.sources.runner import remove_source_and_documents
 
-        def on_answer(answer: str | None) -> None:
+        def remove_if_confirmed(answer: str | None) -> None:
             if answer is not None:
                 keep = answer in "ky"
                 self.worker.submit(
                     lambda: remove_source_and_documents(self.library.workspace, name, keep=keep),
-                    lambda problems: self._on_removed(name, problems),
+                    lambda problems: self._report_removed_item(name, problems),
                     self.show_error,
                 )
 
@@ -501,9 +503,9 @@ class SourcesScreen(ListDetailScreen):
         if count:
             documents = format_count(count, "document")
             answers = {"k": f"remove it, keep its {documents}", "d": f"remove it with its {documents}"}  # fmt: skip
-        self.ask_question(f"Remove the source {name}?", answers, on_answer)
+        self.ask_question(f"Remove the source {name}?", answers, remove_if_confirmed)
 
-    def _on_removed(self, name: str, problems: list[str]) -> None:
+    def _report_removed_item(self, name: str, problems: list[str]) -> None:
         if problems:
             self.show_message(f"removed {name}. {' '.join(problems)}", "warning")
         else:
@@ -527,13 +529,13 @@ class SourcesScreen(ListDetailScreen):
         if not running:
             return True
 
-        def on_answer(answer: str | None) -> None:
+        def stop_runs_and_leave(answer: str | None) -> None:
             if answer == "y":
                 self.runs.stop_all()
                 self.dismiss(None)
 
         verb = "is" if len(running) == 1 else "are"
         self.ask_question(
-            f"{', '.join(running)} {verb} running.", {"y": "stop and leave"}, on_answer
+            f"{', '.join(running)} {verb} running.", {"y": "stop and leave"}, stop_runs_and_leave
         )
         return False
