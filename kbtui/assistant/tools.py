@@ -427,7 +427,9 @@ def answer_tool_call(
 
         from kbtui.text import sanitize
 
-        sys.stderr.write(sanitize(format_exc(), "strip"))
+        # Its last line may quote an argument.
+        trace = mask(format_exc()) if masked else format_exc()
+        sys.stderr.write(sanitize(trace, "strip"))
         reply = ToolReply(f"kbtui failed: {type(error).__name__}", is_error=True)
     text = SURROGATES.sub("\ufffd", reply.text)
     if masked:

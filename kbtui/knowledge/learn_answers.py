@@ -210,7 +210,8 @@ def _parse_exact_pattern(resolved: ResolvedTopic, pattern: str) -> SubjectRange 
     slug, _, _ = pattern.rpartition(":")
     if not slug or not resolved.is_enabled_slug(slug):
         return None
-    return SubjectRange(*split_line_range(pattern))
+    slug, lines = split_line_range(pattern)
+    return None if lines is None else SubjectRange(slug, lines)
 
 
 def _format_subject_range(

@@ -367,6 +367,19 @@ def test_what_fails_inside_is_an_error_without_a_trace(
     assert "/secret/path" in capfd.readouterr().err
 
 
+def test_the_trace_of_a_failure_masks_secrets_like_the_answer(
+    library: Library, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def broken() -> None:
+        raise KeyError("API_KEY=9f86d081884c7d65")
+
+    monkeypatch.setattr(library, "load_knowledge", broken)
+    answer_tool_call("learn", {"topic": "guide"}, library, masked=True)
+    said = capfd.readouterr().err
+    assert "API_KEY=[masked: secret]" in said
+    assert "9f86d081884c7d65" not in said
+
+
 def test_an_answer_can_always_be_encoded(built: Builder, library: Library) -> None:
     events = built.root / ".jp" / "conversations" / str(LIVE) / "events.json"
     events.write_text(events.read_text().replace("In its sett.", "In its \\ud800sett."))

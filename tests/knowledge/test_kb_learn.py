@@ -192,6 +192,16 @@ def test_lines_of_a_subject_come_by_its_slug_and_their_numbers(build: Build) -> 
     assert knowledge.learn("b/x:1").text.startswith('Unknown topic "b/x:1".')
 
 
+@pytest.mark.parametrize("pattern", ["x:abc", "x:", "x:1-", "x:1:2x"])
+def test_a_slug_with_something_that_is_no_range_of_lines_matches_nothing(
+    build: Build, pattern: str
+) -> None:
+    knowledge = build('[kb.topic.a]\nsubjects = "a"\n', {"a/x.md": "1\n2\n", "a/x:1.md": "odd"})
+    learned = knowledge.learn("a", pattern)
+    assert learned.is_error
+    assert learned.text.startswith(f'Nothing in topic "a" matches "{pattern}".')
+
+
 def test_a_hidden_or_disabled_subject_has_no_other_lines_than_text(two_topics: Build) -> None:
     knowledge = two_topics('disabled = ["code-quality"]')
     assert knowledge.learn("skills", "ast-grep/rules:1").text == "# Rules\n"
