@@ -137,8 +137,10 @@ def _check_arguments(args: Namespace) -> None:
         raise UsageError("cannot be combined with a query, --explain or --why", where="--like")
     if args.limit is not None and not 1 <= args.limit <= 100:
         raise UsageError(f"must be from 1 to 100, not {args.limit}", where="--limit")
-    if args.wait is not None and not args.wait >= 0:
-        raise UsageError(f"must be 0 or more seconds, not {args.wait:g}", where="--wait")
+    if args.wait is not None:
+        from kbtui.engine.protocol import check_wait
+
+        check_wait(args.wait, "--wait")
 
 
 def _serialize_question(args: Namespace) -> dict[str, Any]:

@@ -26,11 +26,22 @@ ANSWER_BYTES_MAX = 16 << 20
 """The maximum length of a frame from the engine."""
 WAIT_SECONDS, SEARCH_SECONDS = 10.0, 25.0
 """How long a search waits for the model by default, and how long it may take in addition."""
+MAX_WAIT_SECONDS = 86_400
 FRAME_HEADER = struct.Struct(">I")
 
 
 class InvalidFrame(Exception):
     """Received bytes that violate the protocol."""
+
+
+def check_wait(seconds: float, where: str) -> None:
+    """Raise `UsageError` for a wait that is no number of seconds up to a day."""
+    if not 0 <= seconds <= MAX_WAIT_SECONDS:
+        from kbtui.errors import UsageError
+
+        raise UsageError(
+            f"must be from 0 to {MAX_WAIT_SECONDS} seconds, not {seconds:g}", where=where
+        )
 
 
 def make_search_arguments(

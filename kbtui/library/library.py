@@ -227,9 +227,13 @@ class Library(ReferenceReader):
         are then ignored. `origin` and `caller` go into the query log; nothing is logged if `origin`
         is None.
 
-        Raises `IndexUnavailable` if there is no index. A mistake in a query of words raises
-        `UsageError`; the answer to a `SearchRequest` lists it in `mistakes`.
+        Raises `IndexUnavailable` if there is no index. A mistake in a query of words, or a `wait`
+        below 0 or above a day, raises `UsageError`; the answer to a `SearchRequest` lists mistakes
+        in its query in `mistakes`.
         """
+        from kbtui.engine.protocol import check_wait
+
+        check_wait(wait, "wait")
         request = (
             query
             if not isinstance(query, str)

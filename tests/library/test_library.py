@@ -7,7 +7,7 @@ import pytest
 from support import Builder, asked, end_engine, said
 
 from kbtui import create_memory_client, open_workspace
-from kbtui.errors import NothingFound, WorkspaceError
+from kbtui.errors import NothingFound, UsageError, WorkspaceError
 from kbtui.library import Library
 from kbtui.search import SearchRequest
 from kbtui.userdata import UserData
@@ -48,6 +48,13 @@ def test_a_log_that_cannot_be_written_does_not_fail_the_search(built: Builder) -
     lib.workspace.data_dir.write_text("in the way")
     assert lib.search(SearchRequest("aardvark", mode="lexical"), origin="cli").hits
     lib.connect_engine().request("stop")
+
+
+@pytest.mark.parametrize("wait", [-1.0, float("nan"), float("inf"), 1e300])
+def test_a_search_refuses_to_wait_for_ever(built: Builder, wait: float) -> None:
+    lib = open_workspace(built.root)
+    with pytest.raises(UsageError, match="wait: must be from 0 to 86400 seconds"):
+        lib.search("aardvark", wait)
 
 
 def test_references_name_subjects_and_never_disabled_ones(built: Builder) -> None:
