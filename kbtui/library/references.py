@@ -149,10 +149,11 @@ class ReferenceReader:
         text = self.read_subject_text(self.find_subject(ref))
         if ref.lines is None:
             return text
-        lines = text.split("\n")
+        lines = text.removesuffix("\n").split("\n")
         first, last = ref.lines
         if first > len(lines):
-            raise NothingFound(f"the subject has {len(lines)} lines", where=str(ref))
+            count = "one line" if len(lines) == 1 else f"{len(lines):,} lines"
+            raise NothingFound(f"the subject has {count}", where=str(ref))
         return "\n".join(lines[first - 1 : last])
 
     def _read_conversation(self, ref: Ref) -> str:

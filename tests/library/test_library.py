@@ -57,6 +57,15 @@ def test_a_search_refuses_to_wait_for_ever(built: Builder, wait: float) -> None:
         lib.search("aardvark", wait)
 
 
+def test_lines_past_the_end_are_refused_with_one_count_everywhere(built: Builder) -> None:
+    lib = open_workspace(built.root)
+    assert lib.read("guide/start:3") == "The aardvark wakes."
+    with pytest.raises(NothingFound, match="the subject has 3 lines"):
+        lib.read("guide/start:4")
+    with pytest.raises(NothingFound, match="it has 3 lines"):
+        lib.learn("guide", "start:4")
+
+
 def test_references_name_subjects_and_never_disabled_ones(built: Builder) -> None:
     lib = open_workspace(built.root / "docs" / "guide")
     assert lib.find_subject(lib.resolve("guide/start")).slug == "start"
