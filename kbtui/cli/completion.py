@@ -10,14 +10,14 @@ from __future__ import annotations
 import os
 import sys
 
-from kbtui.cli.output import emit
+from kbtui.cli.output import print_result
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Action, ArgumentParser, Namespace
     from collections.abc import Callable, Iterable
 
-    from kbtui.cli.parser import Parser
+    from kbtui.cli.parser import CommandParser
     from kbtui.knowledge import Knowledge
     from kbtui.knowledge.models import Topic
     from kbtui.workspace import Workspace
@@ -41,7 +41,7 @@ def run_completion(args: Namespace) -> int:
 
     # Without `argcomplete_script`, argcomplete would run the first word of the line.
     options = ["-o", "nospace"]
-    emit(
+    print_result(
         shellcode(
             ["kbtui"], shell=args.shell, complete_arguments=options, argcomplete_script="kbtui"
         )
@@ -49,7 +49,7 @@ def run_completion(args: Namespace) -> int:
     return 0
 
 
-def complete_line(find_parser: Callable[[list[str]], tuple[Parser, int]]) -> int:
+def complete_line(find_parser: Callable[[list[str]], tuple[CommandParser, int]]) -> int:
     """Print the completions for one TAB. The shell's script puts line and cursor in the environment.
 
     `find_parser` gets the words before the cursor, and returns the parser of their command and the
@@ -66,13 +66,13 @@ def complete_line(find_parser: Callable[[list[str]], tuple[Parser, int]]) -> int
         parser,
         always_complete_options=False,
         exit_method=sys.exit,
-        validator=_is_offered,
+        validator=_can_offer_completion,
         default_completer=_complete_argument,  # type: ignore[arg-type]
     )
     return 0
 
 
-def _is_offered(word: str, prefix: str) -> bool:
+def _can_offer_completion(word: str, prefix: str) -> bool:
     """Whether a word begins with `prefix`, and a terminal shows it unchanged."""
     from kbtui.text import sanitize
 
@@ -145,7 +145,7 @@ def complete_subjects(path: str | None, given: list[str], current: str) -> Pairs
     """List the slugs of the topic named before, one directory level at a time."""
     knowledge = _load_knowledge(path)
     topic = knowledge.resolve_topic(given[0])
-    return _list_next_steps(knowledge.resolve(topic.id).visible, current)
+    return _list_next_path_level(knowledge.resolve(topic.id).visible, current)
 
 
 def complete_globs(path: str | None, given: list[str], current: str) -> Pairs:
@@ -156,7 +156,7 @@ def complete_globs(path: str | None, given: list[str], current: str) -> Pairs:
         return [(f"{topic.id}/", topic.title or "") for topic in _list_enabled_topics(knowledge)]
     if not any(one.id == topic for one in _list_enabled_topics(knowledge)):
         return []
-    steps = _list_next_steps(knowledge.resolve(topic).visible, rest)
+    steps = _list_next_path_level(knowledge.resolve(topic).visible, rest)
     return [(f"{topic}/{slug}", text) for slug, text in steps]
 
 
@@ -198,7 +198,7 @@ def complete_keys(path: str | None, given: list[str], current: str) -> Pairs:
     return [(key.name, key.text) for key in SETTING_KEYS]
 
 
-def _list_next_steps(slugs: list[str], current: str) -> Pairs:
+def _list_next_path_level(slugs: list[str], current: str) -> Pairs:
     """List slugs; of those below a directory only the directory, until that is typed."""
     found: dict[str, None] = {}
     for slug in slugs:

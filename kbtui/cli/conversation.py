@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 
 from kbtui.assistant import conversation_answers as notices
 from kbtui.cli.output import (
-    ActivityLine,
-    emit,
-    emit_json,
-    is_plain,
+    WaitingLine,
+    get_terminal_width,
+    is_plain_output,
     note,
-    terminal_width,
-    write_output,
+    print_json_result,
+    print_result,
+    write_output_file,
 )
 from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.errors import KbtuiError, NothingFound, UsageError
@@ -55,8 +55,8 @@ def configure_conversation(parser: ArgumentParser) -> None:
     grep = commands.add_parser("grep", aliases=["g"], help="search them line by line")
     grep.add_argument("pattern", nargs="+", metavar="PATTERN", help="literal text within a line")
     grep.add_argument("--case-sensitive", action="store_true", help="match case")
-    _add_repeatable(grep, ["-i", "--id"], "ids", "ID", "only this conversation")
-    _add_repeatable(
+    _add_repeatable_option(grep, ["-i", "--id"], "ids", "ID", "only this conversation")
+    _add_repeatable_option(
         grep, ["-s", "--scope"], "scopes", "SCOPE", "chat, tool, title, user, assistant, …"
     )
     grep.add_argument(
@@ -82,7 +82,7 @@ def configure_conversation(parser: ArgumentParser) -> None:
         command.add_argument("--turn", type=int, metavar="N", help="only this turn")
         command.add_argument("--last", type=int, metavar="N", help="only the last N turns")
         words = ", ".join(group_included_kinds())
-        _add_repeatable(command, ["--include"], "include", "KIND", words)
+        _add_repeatable_option(command, ["--include"], "include", "KIND", words)
     for command in (ls, grep, read):
         command.add_argument(
             "--format",
@@ -95,7 +95,7 @@ def configure_conversation(parser: ArgumentParser) -> None:
         )
 
 
-def _add_repeatable(
+def _add_repeatable_option(
     parser: ArgumentParser, names: list[str], dest: str, metavar: str, text: str
 ) -> None:
     parser.add_argument(
@@ -121,7 +121,7 @@ def run_conversation(args: Namespace) -> int:
     try:
         return _ACTIONS[args.action](library, args)
     except KbtuiError as error:
-        shown = word_error(error)
+        shown = phrase_error_for_command(error)
         raise shown from (None if shown is error else error)
     finally:
         library.close()
@@ -131,7 +131,7 @@ def _list_conversations(library: Library, args: Namespace) -> int:
     from kbtui.assistant.conversation_tools import answer_conversation_list
     from kbtui.conversations.repository import find_unlisted_directories
 
-    with ActivityLine("listing conversations"):
+    with WaitingLine("listing conversations"):
         answer = answer_conversation_list(
             library.workspace,
             limit=args.limit,
@@ -143,7 +143,9 @@ def _list_conversations(library: Library, args: Namespace) -> int:
         )
     for stray in find_unlisted_directories(library.workspace):
         note(f"{stray.path}: skipped: {stray.reason}")
-    _print_answer("list", answer, args.format, lambda writer: writer.format_list(answer))
+    _print_tool_answer(
+        "list", answer, args.format, lambda writer: writer.format_conversation_list(answer)
+    )
     if args.format == "text" and not (answer.conversations or answer.notices):
         note("no conversation matches")
     return 0 if answer.conversations else 1
@@ -157,23 +159,23 @@ def _grep_conversations(library: Library, args: Namespace) -> int:
     context = args.context
     if context is None:
         context = 1 if args.format == "text" and sys.stdout.isatty() else 0
-    with ActivityLine("searching conversations"):
+    with WaitingLine("searching conversations"):
         answer = answer_conversation_grep(
             library.workspace,
             pattern=pattern,
             ignore_case=not args.case_sensitive,
-            ids=_split_words(args.ids),
-            scopes=_split_words(args.scopes),
+            ids=_split_at_commas(args.ids),
+            scopes=_split_at_commas(args.scopes),
             context=context,
             limit=args.limit,
             archived=args.archived,
         )
     spans = LinePattern(pattern, not args.case_sensitive).find_spans
-    _print_answer(
+    _print_tool_answer(
         "grep",
         answer,
         args.format,
-        lambda writer: writer.format_matches(answer, spans, separate=context > 0),
+        lambda writer: writer.format_grep_matches(answer, spans, separate=context > 0),
     )
     is_empty = not (answer.count or answer.notices)
     if args.format == "text" and is_empty and sys.stdout.isatty():
@@ -188,16 +190,18 @@ def _grep_conversations(library: Library, args: Namespace) -> int:
 def _read_conversation(library: Library, args: Namespace) -> int:
     from kbtui.assistant.conversation_tools import answer_conversation_read
 
-    with ActivityLine("reading"):
+    with WaitingLine("reading"):
         answer = answer_conversation_read(
             library.workspace,
             id=args.id,
             turn=args.turn,
             last=args.last,
-            include=_split_words(args.include),
+            include=_split_at_commas(args.include),
             max_chars=args.max_chars,
         )
-    _print_answer("read", answer, args.format, lambda writer: writer.format_turns(answer))
+    _print_tool_answer(
+        "read", answer, args.format, lambda writer: writer.format_conversation_turns(answer)
+    )
     return 0 if answer.turns else 1
 
 
@@ -212,8 +216,8 @@ def _export_conversation(library: Library, args: Namespace) -> int:
     from kbtui.refs import parse_conversation_ref
 
     ref = parse_conversation_ref(args.id, library.workspace.id)
-    kinds = resolve_included_kinds(_split_words(args.include))
-    with ActivityLine("reading"):
+    kinds = resolve_included_kinds(_split_at_commas(args.include))
+    with WaitingLine("reading"):
         info = find_conversation(library.workspace, ref.conversation or "")
         conversation = load_conversation(info)
         turns = select_turns(conversation, resolve_turn(ref, args.turn, args.last), args.last)
@@ -221,9 +225,9 @@ def _export_conversation(library: Library, args: Namespace) -> int:
             conversation, library.extract_citations(conversation), turns, kinds
         )
     if args.output is None:
-        emit(text)
+        print_result(text)
     else:
-        write_output(library.workspace, args.output, text)
+        write_output_file(library.workspace, args.output, text)
     for problem in conversation.problems:
         note(f"{conversation.info.ref}: {problem}")
     return 0 if turns else 1
@@ -240,7 +244,7 @@ _ACTIONS: dict[str, Callable[[Library, Namespace], int]] = {
 }
 
 
-def _split_words(values: list[str] | None) -> list[str] | None:
+def _split_at_commas(values: list[str] | None) -> list[str] | None:
     """Split repeated arguments at their commas."""
     if values is None:
         return None
@@ -249,41 +253,41 @@ def _split_words(values: list[str] | None) -> list[str] | None:
     return [word for value in values for word in value.split(",") if word] or [""]
 
 
-def _print_answer(
+def _print_tool_answer(
     kind: str,
     answer: ConversationPage | GrepAnswer | ReadAnswer,
     form: str,
-    text: Callable[[ConversationWriter], Iterable[str]],
+    text: Callable[[ConversationFormatter], Iterable[str]],
 ) -> None:
     """Print an answer in the given format, on a terminal through a pager.
 
     XML and JSON contain the notices; for text they go to standard error.
     """
     if form == "json":
-        emit_json(answer.as_json())
+        print_json_result(answer.as_json())
         return
     if form == "xml":
         from kbtui.assistant.conversation_answers import format_xml
 
-        emit(format_xml(kind, answer.as_json()) + "\n")
+        print_result(format_xml(kind, answer.as_json()) + "\n")
         return
     from datetime import UTC, datetime
 
     terminal = sys.stdout.isatty()
-    writer = ConversationWriter(
+    writer = ConversationFormatter(
         terminal=terminal,
-        colours=not is_plain(),
-        width=terminal_width(),
+        colours=not is_plain_output(),
+        width=get_terminal_width(),
         now=datetime.now(UTC),
     )
-    with ActivityLine("laying out"):
+    with WaitingLine("laying out"):
         shown = "".join(f"{line}\n" for line in text(writer))
     if terminal and shown:
-        from kbtui.cli.output import print_paged
+        from kbtui.cli.output import print_through_pager
 
-        print_paged(shown)
+        print_through_pager(shown)
     else:
-        emit(shown)
+        print_result(shown)
     if said := "; ".join(map(word_notice, answer.notices)):
         note(said)
 
@@ -300,7 +304,7 @@ _COLOURS = {
 """The colour of an event's heading by its role; yellow for all others."""
 
 
-class ConversationWriter:
+class ConversationFormatter:
     """Formats conversations for a terminal, or as plain text for a pipe."""
 
     def __init__(self, *, terminal: bool, colours: bool, width: int, now: datetime) -> None:
@@ -317,13 +321,13 @@ class ConversationWriter:
         """Make text from files safe for a terminal; a pipe gets it unchanged."""
         return sanitize(text) if self.terminal else text
 
-    def clean_line(self, text: str) -> str:
+    def make_single_safe_line(self, text: str) -> str:
         """Put text from files on one line."""
         return one_line(text) if self.terminal else " ".join(text.splitlines())
 
     # lists
 
-    def format_list(self, answer: ConversationPage) -> Iterator[str]:
+    def format_conversation_list(self, answer: ConversationPage) -> Iterator[str]:
         """Format a list of conversations, one per line: id, number of events, last activity, title, marks.
 
         On a terminal, JP's column names come first.
@@ -338,8 +342,8 @@ class ConversationWriter:
             yield self.paint(names, DIM)
         for entry, count, time in zip(entries, counts, times, strict=True):
             head = f"{entry['id']}  {count:>{wide}}  {time:<{late}}  "
-            marks = " ".join(_list_marks(entry))
-            title = self.clean_line(entry["title"] or "Untitled")
+            marks = " ".join(_list_conversation_marks(entry))
+            title = self.make_single_safe_line(entry["title"] or "Untitled")
             if self.terminal:
                 room = self.width - len(head) - (count_columns(marks) + 2 if marks else 0)
                 title = cut_to_width(title, max(20, room))
@@ -347,22 +351,26 @@ class ConversationWriter:
                 f"{self.paint(entry['id'], CYAN)}  {count:>{wide}}  "
                 f"{self.paint(f'{time:<{late}}', DIM)}  {title}"
             )
-            yield f"{line}  {self.paint(self.clean_line(marks), YELLOW)}" if marks else line
+            yield (
+                f"{line}  {self.paint(self.make_single_safe_line(marks), YELLOW)}"
+                if marks
+                else line
+            )
             if entry["problem"]:
-                yield "    " + self.paint(self.clean_line(entry["problem"]), RED)
+                yield "    " + self.paint(self.make_single_safe_line(entry["problem"]), RED)
 
     def _format_time(self, text: str) -> str:
         return format_age(datetime.fromisoformat(text), self.now) if self.terminal else text
 
     def _format_heading(self, ref: str, title: str | None) -> str:
-        title = self.clean_line(title or "Untitled")
+        title = self.make_single_safe_line(title or "Untitled")
         if self.terminal:
             title = cut_to_width(title, max(20, self.width - len(ref) - 2))
         return f"{self.paint(ref, CYAN)}  {self.paint(title, BOLD)}"
 
     # matches
 
-    def format_matches(
+    def format_grep_matches(
         self,
         answer: GrepAnswer,
         spans: Callable[[str], list[tuple[int, int]]],
@@ -385,9 +393,11 @@ class ConversationWriter:
                     yield ""
                 yield self._format_heading(hit.id, hit.title)
             conversation, previous = hit.id, hit.block
-            yield self._format_match(hit, spans)
+            yield self._format_grep_match(hit, spans)
 
-    def _format_match(self, hit: GrepHit, spans: Callable[[str], list[tuple[int, int]]]) -> str:
+    def _format_grep_match(
+        self, hit: GrepHit, spans: Callable[[str], list[tuple[int, int]]]
+    ) -> str:
         line = hit.line
         turn = ".." if line.turn is None else str(line.turn)
         if not self.terminal:
@@ -405,12 +415,12 @@ class ConversationWriter:
                 found = spans(text)
         text = cut_to_width(text, max(20, self.width - count_columns(head)))
         if line.is_match:
-            text = self._highlight(text, [span for span in found if span[1] <= len(text)])
+            text = self._highlight_matches(text, [span for span in found if span[1] <= len(text)])
         else:
             text = self.paint(text, DIM)
         return self.paint(head, DIM) + text
 
-    def _highlight(self, text: str, spans: list[tuple[int, int]]) -> str:
+    def _highlight_matches(self, text: str, spans: list[tuple[int, int]]) -> str:
         parts, place = [], 0
         for start, end in spans:
             parts += [text[place:start], self.paint(text[start:end], BOLD, RED)]
@@ -419,7 +429,7 @@ class ConversationWriter:
 
     # turns
 
-    def format_turns(self, answer: ReadAnswer) -> Iterator[str]:
+    def format_conversation_turns(self, answer: ReadAnswer) -> Iterator[str]:
         """Format the turns of a conversation: a heading with author and time, then the text of each event."""
         yield self._format_heading(answer.id, answer.title)
         for turn in answer.turns:
@@ -429,7 +439,7 @@ class ConversationWriter:
                 yield ""
                 yield self._format_event_heading(event)
                 if event.get("problem"):
-                    yield self.paint(self.clean_line(event["problem"]), RED)
+                    yield self.paint(self.make_single_safe_line(event["problem"]), RED)
                 if event.get("arguments"):
                     yield self.clean(json.dumps(event["arguments"], indent=2, ensure_ascii=False))
                 if event["content"]:
@@ -440,10 +450,10 @@ class ConversationWriter:
         kind = EVENT_KINDS[event["event_kind"]]
         who, colour = kind.label, _COLOURS.get(kind.role, YELLOW)
         if event.get("author"):
-            who = self.clean_line(event["author"])
+            who = self.make_single_safe_line(event["author"])
         parts = [who]
         if event.get("name"):
-            parts.append(self.clean_line(event["name"]))
+            parts.append(self.make_single_safe_line(event["name"]))
         if event.get("call"):
             parts.append(f"#{event['call']}")
         if event.get("is_error"):
@@ -454,7 +464,7 @@ class ConversationWriter:
         return self.paint(" ".join(parts), BOLD, colour) + shown
 
 
-def _list_marks(entry: ConversationEntry) -> Iterator[str]:
+def _list_conversation_marks(entry: ConversationEntry) -> Iterator[str]:
     if entry["pinned_at"]:
         yield "pinned"
     if entry["archived_at"]:
@@ -514,7 +524,7 @@ def word_notice(notice: notices.ConversationNotice) -> str:
             return notices.word_common_notice(notice)
 
 
-def word_error(error: KbtuiError) -> KbtuiError:
+def phrase_error_for_command(error: KbtuiError) -> KbtuiError:
     """Reword an error of the tools with the command's options; its kind stays."""
     refusal = notices.get_refusal(error)
     where = _OPTIONS_BY_ARGUMENT.get(error.where or "")

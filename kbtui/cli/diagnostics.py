@@ -5,7 +5,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from kbtui.cli.output import ActivityLine, ProgressLine, emit, emit_json, note, write_output
+from kbtui.cli.output import (
+    ProgressLine,
+    WaitingLine,
+    note,
+    print_json_result,
+    print_result,
+    write_output_file,
+)
 from kbtui.workspace import paths
 
 TYPE_CHECKING = False
@@ -13,7 +20,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Iterable, Iterator
 
-    from kbtui.library.diagnostics import Finding
+    from kbtui.library.diagnostics import DiagnosticFinding
 
 
 def configure_doctor(parser: ArgumentParser) -> None:
@@ -28,21 +35,23 @@ def run_doctor(args: Namespace) -> int:
     """
     findings = []
     with ProgressLine() as progress:
-        for finding in _run_checks(args.workspace):
+        for finding in _run_doctor_checks(args.workspace):
             findings.append(finding)
             progress.show(f"looking at {finding.area}")
     if args.json:
-        emit_json([{"area": f.area, "state": f.state, "message": f.message} for f in findings])
+        print_json_result(
+            [{"area": f.area, "state": f.state, "message": f.message} for f in findings]
+        )
     else:
-        emit("".join(f"{f.state:<6} {f.area:<14} {f.message}\n" for f in findings))
+        print_result("".join(f"{f.state:<6} {f.area:<14} {f.message}\n" for f in findings))
     return 1 if any(finding.state == "wrong" for finding in findings) else 0
 
 
-def _run_checks(path: str | None) -> Iterator[Finding]:
+def _run_doctor_checks(path: str | None) -> Iterator[DiagnosticFinding]:
     """Run the checks, also without a workspace or with invalid settings."""
     from kbtui.errors import ConfigError, WorkspaceError
     from kbtui.library import open_workspace
-    from kbtui.library.diagnostics import Finding, run_diagnostics
+    from kbtui.library.diagnostics import DiagnosticFinding, run_diagnostics
     from kbtui.workspace import Settings
 
     try:
@@ -51,7 +60,7 @@ def _run_checks(path: str | None) -> Iterator[Finding]:
         yield from run_diagnostics(open_workspace(path, Settings()))
     except WorkspaceError as error:
         yield from run_diagnostics(None)
-        yield Finding("workspace", "wrong", str(error))
+        yield DiagnosticFinding("workspace", "wrong", str(error))
 
 
 def configure_paths(parser: ArgumentParser) -> None:
@@ -88,13 +97,13 @@ def run_paths(args: Namespace) -> int:
 
         looked = [get_settings_path(), *dict.fromkeys(read_config_layers(workspace).files)]
         if args.json:
-            emit_json([{"path": str(path), "exists": path.exists()} for path in looked])
+            print_json_result([{"path": str(path), "exists": path.exists()} for path in looked])
         else:
-            emit("".join(f"{_format_path(path)}\n" for path in looked))
+            print_result("".join(f"{_format_path(path)}\n" for path in looked))
     elif args.json:
-        emit_json({name: str(path) if path else None for name, path in places.items()})
+        print_json_result({name: str(path) if path else None for name, path in places.items()})
     else:
-        emit("".join(f"{name:<14} {_format_path(path)}\n" for name, path in places.items()))
+        print_result("".join(f"{name:<14} {_format_path(path)}\n" for name, path in places.items()))
     return 0
 
 
@@ -115,25 +124,31 @@ def configure_model(parser: ArgumentParser) -> None:
 
 def run_model(args: Namespace) -> int:
     """Show the embedding model: its name, its path, and whether its files are intact."""
-    from kbtui.index.embedding_model import ModelUnavailable, find_model, verify_model
+    from kbtui.index.embedding_model import (
+        EmbeddingModelUnavailable,
+        find_embedding_model,
+        verify_packaged_model,
+    )
     from kbtui.workspace import load_settings
 
     setting = load_settings().model
     facts: dict[str, object] = {"setting": setting, "source": None, "usable": False, "reason": None}
     try:
-        model = find_model(setting)
+        model = find_embedding_model(setting)
         facts["source"] = model.source
-        with ActivityLine("checking the model's files"):
-            verify_model(model)
+        with WaitingLine("checking the model's files"):
+            verify_packaged_model(model)
         facts["usable"] = True
-    except ModelUnavailable as error:
+    except EmbeddingModelUnavailable as error:
         facts["reason"] = str(error)
     if args.json:
-        emit_json(facts)
+        print_json_result(facts)
     else:
         name = setting or "all-MiniLM-L6-v2, packaged"
-        emit(f"model   {name}\nsource  {facts['source'] or '-'}\n")
-        emit(f"state   {'usable, checksums verified' if facts['usable'] else facts['reason']}\n")
+        print_result(f"model   {name}\nsource  {facts['source'] or '-'}\n")
+        print_result(
+            f"state   {'usable, checksums verified' if facts['usable'] else facts['reason']}\n"
+        )
     return 0 if facts["usable"] or setting == "off" else 3
 
 
@@ -174,17 +189,17 @@ def run_log(args: Namespace) -> int:
     logs = {"engine": workspace.log_file, "screen": workspace.log_file.with_name("tui.log")}
     parts = ["\n".join(_describe_versions()) + "\n"]
     for name, path in logs.items():
-        lines = _tail_lines(path)
+        lines = _read_last_log_lines(path)
         if not args.whole:
             # Redact before cutting, because whether a line is private depends on its whole record.
-            lines = LogRedactor(workspace.root).redact(lines)
+            lines = LogRedactor(workspace.root).redact_log(lines)
         lines = lines[-args.lines :]
         parts.append(f"{name}: {len(lines)} lines\n" + "".join(f"  {line}\n" for line in lines))
     text = "\n".join(parts)
     if args.output is None:
-        emit(text)
+        print_result(text)
     else:
-        write_output(workspace, args.output, text)
+        write_output_file(workspace, args.output, text)
         note(f"written to {args.output}; look through it before you send it")
     return 0
 
@@ -216,7 +231,7 @@ def _describe_versions() -> Iterator[str]:
         yield f"settings: {type(error).__name__}"
 
 
-def _tail_lines(path: Path) -> list[str]:
+def _read_last_log_lines(path: Path) -> list[str]:
     """Read the lines at the end of a log."""
     try:
         with path.open("rb") as file:
@@ -270,11 +285,11 @@ class LogRedactor:
         self._root = str(root)
         self._home = paths.user_home()
 
-    def redact(self, lines: Iterable[str]) -> list[str]:
+    def redact_log(self, lines: Iterable[str]) -> list[str]:
         """Return the lines of a log without file names, quoted text, ids and addresses."""
-        return list(self._redact_lines(lines))
+        return list(self._redact_log_lines(lines))
 
-    def _redact_lines(self, lines: Iterable[str]) -> Iterator[str]:
+    def _redact_log_lines(self, lines: Iterable[str]) -> Iterator[str]:
         # `frames`: in a traceback, before its exception. `text`: in private text, which ends only at
         # the next record. `between`: after the last kept line of either.
         state, indented, is_traceback = "between", False, False
@@ -283,7 +298,7 @@ class LogRedactor:
                 message = line[header.end() :]
                 indented, is_traceback = True, message.endswith(_TRACEBACK)
                 state = "frames" if is_traceback else "between"
-                yield header[0] + self._redact_message(message)
+                yield header[0] + self._redact_log_message(message)
                 continue
             if indented and line and not line.startswith(_INDENT):
                 # Not part of a record: Python itself wrote this line.
@@ -294,11 +309,11 @@ class LogRedactor:
             if state == "text":
                 continue
             if state == "frames" and (not line or line.startswith(" ")):
-                if frame := _redact_frame(line):
+                if frame := _redact_traceback_line(line):
                     yield frame
             elif state == "frames" and _EXCEPTION_LINE.match(line):
                 state = "between"
-                yield self._redact_message(line)
+                yield self._redact_log_message(line)
             elif line in _CHAINS and is_traceback:
                 yield line
             elif line == _TRACEBACK and (is_traceback or not indented):
@@ -308,7 +323,7 @@ class LogRedactor:
                 state = "text"
                 yield _OMISSION
 
-    def _redact_message(self, text: str) -> str:
+    def _redact_log_message(self, text: str) -> str:
         """Return a message up to its first quotation, without names."""
         quote = _QUOTATION_MARK.search(text)
         if quote:
@@ -323,7 +338,7 @@ class LogRedactor:
         return _CONVERSATION_ID.sub("…", text)
 
 
-def _redact_frame(line: str) -> str | None:
+def _redact_traceback_line(line: str) -> str | None:
     """Return a line of a traceback without the path of the program; None for source code."""
     if found := _FRAME_LINE.match(line):
         name = f", in {found['name']}" if found["name"] else ""
@@ -361,7 +376,7 @@ def run_config(args: Namespace) -> int:
     )
 
     if args.example:
-        emit(format_example_settings())
+        print_result(format_example_settings())
         return 0
     known = [key.name for key in SETTING_KEYS]
     if args.key is not None and args.key not in known:
@@ -374,7 +389,7 @@ def run_config(args: Namespace) -> int:
         )
     found = [one for one in explain_settings() if args.key in (None, one.key.name)]
     if args.json:
-        emit_json(
+        print_json_result(
             {
                 "file": str(get_settings_path()),
                 "exists": get_settings_path().exists(),
@@ -391,7 +406,7 @@ def run_config(args: Namespace) -> int:
             }
         )
     elif args.key is not None:
-        emit(
+        print_result(
             f"{found[0].value if isinstance(found[0].value, str) else format_toml_value(found[0].value)}\n"
         )
     else:
@@ -403,5 +418,5 @@ def run_config(args: Namespace) -> int:
         missing = (
             "" if get_settings_path().exists() else "  (does not exist: every key has its default)"
         )
-        emit("\n".join([*lines, "", f"file: {get_settings_path()}{missing}"]) + "\n")
+        print_result("\n".join([*lines, "", f"file: {get_settings_path()}{missing}"]) + "\n")
     return 0

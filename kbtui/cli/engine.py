@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 
-from kbtui.cli.output import ProgressLine, emit, emit_json, format_time_left, note
+from kbtui.cli.output import ProgressLine, format_time_left, note, print_json_result, print_result
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def run_engine(args: Namespace) -> int:
         engine = library.connect_engine(start=False)
     except EngineNotRunning:
         if args.json:
-            emit_json({"running": False})
+            print_json_result({"running": False})
         else:
             note("no engine is running for this workspace")
         return 1
@@ -48,20 +48,20 @@ def run_engine(args: Namespace) -> int:
         return 0
     state = engine.request("status")
     if args.json:
-        emit_json({"running": True, **state})
+        print_json_result({"running": True, **state})
         return 0
     lines = [
         f"engine {state['pid']}, version {state['version']}, for {state['root']}",
         f"keywords: {'ready' if state['lexical'] else 'indexing'}",
-        f"vectors: {_format_vectors(state) if state['semantic'] else state['reason']}",
+        f"vectors: {_format_missing_vectors(state) if state['semantic'] else state['reason']}",
     ]
     if state["error"]:
         lines.append(f"the last refresh failed: {state['error']}")
-    emit("\n".join(lines) + "\n")
+    print_result("\n".join(lines) + "\n")
     return 0
 
 
-def _format_vectors(state: dict[str, Any]) -> str:
+def _format_missing_vectors(state: dict[str, Any]) -> str:
     """Describe how many passages are not embedded, and how long that will take."""
     if not state["left"]:
         return "ready"
@@ -110,7 +110,7 @@ def run_index(args: Namespace) -> int:
     progress = ProgressLine()
     state = engine.request("refresh", wait=0.5, **request)
     while not state["done"]:
-        _show_progress(progress, engine)
+        _show_index_progress(progress, engine)
         # Waits for the same refresh; a new one each time would never end.
         state = engine.request("refreshed", wait=0.5)
     keywords = time.monotonic() - began
@@ -122,7 +122,7 @@ def run_index(args: Namespace) -> int:
             state = engine.request("settle", wait=0.5)
             if state["done"]:
                 break
-            _show_progress(progress, engine)
+            _show_index_progress(progress, engine)
     progress.clear()
     facts = {
         **library.open_reader().count_rows(),
@@ -133,7 +133,7 @@ def run_index(args: Namespace) -> int:
         "reason": state["reason"],
     }
     if args.json:
-        emit_json(facts)
+        print_json_result(facts)
     else:
         print(
             f"{facts['subjects']} subjects, {facts['conversations']} conversations, "
@@ -145,22 +145,22 @@ def run_index(args: Namespace) -> int:
         note(f"the last refresh failed: {state['error']}")
         return 3
     if args.watch:
-        _watch_changes(engine)
+        _show_engine_events(engine)
     engine.close()
     library.close()
     return 0
 
 
-def _watch_changes(engine: EngineClient) -> None:
+def _show_engine_events(engine: EngineClient) -> None:
     note("watching; Ctrl+C ends")
     for event in engine.iterate_events():
         if event.get("event") == "changed":
             names = [*event["subjects"], *(number for number in event["conversations"])]
-            emit("changed: " + (", ".join(names[:10]) or "configuration") + "\n")
+            print_result("changed: " + (", ".join(names[:10]) or "configuration") + "\n")
             sys.stdout.flush()
 
 
-def _show_progress(progress: ProgressLine, engine: EngineClient) -> None:
+def _show_index_progress(progress: ProgressLine, engine: EngineClient) -> None:
     """Show what the engine is doing, with its estimate of the remaining time."""
     if not sys.stderr.isatty():
         return

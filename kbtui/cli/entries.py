@@ -5,8 +5,15 @@ from __future__ import annotations
 import sys
 import time
 
-from kbtui.cli.output import ActivityLine, confirm, decode_argument, emit, emit_json, note
-from kbtui.cli.parser import add_filter_options, iter_filter_options
+from kbtui.cli.output import (
+    WaitingLine,
+    confirm,
+    decode_command_argument,
+    note,
+    print_json_result,
+    print_result,
+)
+from kbtui.cli.parser import add_filter_options, iterate_given_filters
 from kbtui.errors import KbtuiError, UsageError
 
 TYPE_CHECKING = False
@@ -15,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from kbtui.citations.models import Citation
-    from kbtui.cli.parser import Parser
+    from kbtui.cli.parser import CommandParser
     from kbtui.index.entry_query import EntryFilter, EntryPage, EntryRow
     from kbtui.knowledge.models import Subject
     from kbtui.library import Library
@@ -35,7 +42,7 @@ _COLUMN_HEADINGS = (
 _RIGHT_ALIGNED = {0, 3, 4}
 
 
-def configure_entries(parser: Parser) -> None:
+def configure_entries(parser: CommandParser) -> None:
     """Declare the arguments of `kbtui entries`."""
     add = parser.add_argument
     add("query", nargs="*", metavar="QUERY", help="words in title or text, and filters")
@@ -60,9 +67,9 @@ def run_entries(args: Namespace) -> int:
 
     if not 1 <= args.limit <= 500:
         raise UsageError(f"must be from 1 to 500, not {args.limit}", where="--limit")
-    wanted = _parse_filter(args)
+    wanted = _parse_entry_filter_options(args)
     library = open_workspace(args.workspace)
-    with ActivityLine("bringing the index up to date"):
+    with WaitingLine("bringing the index up to date"):
         library.update_index()
     page = list_entries(
         library.workspace,
@@ -72,11 +79,11 @@ def run_entries(args: Namespace) -> int:
         limit=args.limit,
         vectors=library.settings.model != "off",
     )
-    if library.index_state:
-        note(library.index_state)
+    if library.index_notices_phrase:
+        note(library.index_notices_phrase)
     library.close()
     if args.json:
-        emit_json(
+        print_json_result(
             {
                 "total": page.total,
                 "by_status": page.by_status,
@@ -86,15 +93,15 @@ def run_entries(args: Namespace) -> int:
             }
         )
     else:
-        _print_page(page)
+        _print_entry_page(page)
     return 0 if page.total else 1
 
 
-def _parse_filter(args: Namespace) -> EntryFilter:
+def _parse_entry_filter_options(args: Namespace) -> EntryFilter:
     from kbtui.search.query_parser import parse_entry_filter
 
-    options = {row.options[0]: values for row, values in iter_filter_options(args, "entries")}
-    query = decode_argument(" ".join(args.query))
+    options = {row.options[0]: values for row, values in iterate_given_filters(args, "entries")}
+    query = decode_command_argument(" ".join(args.query))
     return parse_entry_filter(query, options, hidden=args.hidden, archived=args.archived)
 
 
@@ -124,11 +131,11 @@ def _serialize_entry(row: EntryRow) -> dict[str, Any]:
     }
 
 
-def _print_page(page: EntryPage) -> None:
+def _print_entry_page(page: EntryPage) -> None:
     if not page.total:
         note("no entry matches")
         return
-    emit(_format_table([_COLUMN_HEADINGS, *map(_format_cells, page.entries)]))
+    print_result(_format_entry_table([_COLUMN_HEADINGS, *map(_format_entry_cells, page.entries)]))
     counts = [f"{count} {status}" for status, count in page.by_status.items() if count]
     kinds = [f"{count} {kind}" for kind, count in page.by_type.items()]
     entries = "entry" if page.total == 1 else "entries"
@@ -137,7 +144,7 @@ def _print_page(page: EntryPage) -> None:
         note(f"--cursor {page.cursor} lists more")
 
 
-def _format_cells(row: EntryRow) -> tuple[str, ...]:
+def _format_entry_cells(row: EntryRow) -> tuple[str, ...]:
     from kbtui.dates import format_unix_time
     from kbtui.text import cut_to_width, one_line
 
@@ -146,7 +153,7 @@ def _format_cells(row: EntryRow) -> tuple[str, ...]:
         row.status,
         one_line(row.type),
         str(row.chunks),
-        _format_size(row.size),
+        _format_entry_size(row.size),
         (format_unix_time(row.changed) or "")[:10],
         one_line(row.ref),
         cut_to_width(one_line(row.title), 60),
@@ -154,13 +161,13 @@ def _format_cells(row: EntryRow) -> tuple[str, ...]:
     )
 
 
-def _format_size(size: int) -> str:
+def _format_entry_size(size: int) -> str:
     if size < 1024:
         return f"{size} B"
     return f"{size / 1024:.1f} kB" if size < 1024**2 else f"{size / 1024**2:.1f} MB"
 
 
-def _format_table(rows: list[tuple[str, ...]]) -> str:
+def _format_entry_table(rows: list[tuple[str, ...]]) -> str:
     from kbtui.text import count_columns
 
     widths = [max(count_columns(row[at]) for row in rows) for at in range(len(rows[0]))]
@@ -250,9 +257,9 @@ def _create_entry(library: Library, args: Namespace) -> int:
     ref = f"{topic.id}/{found.slug}"
     if args.json:
         entry = {"ref": ref, "id": make_subject_id(topic.id, found.slug), "path": str(found.path)}
-        emit_json(entry)
+        print_json_result(entry)
     else:
-        emit(f"{ref}\n")
+        print_result(f"{ref}\n")
     return 0
 
 
@@ -274,7 +281,7 @@ def _edit_entry(library: Library, args: Namespace) -> int:
     problem = split_front_matter(library.read_subject_text(subject)).problem
     if problem:
         note(f"{subject.path}: the front matter is ignored: {problem}")
-    emit(f"{subject.topic}/{subject.slug}\n")
+    print_result(f"{subject.topic}/{subject.slug}\n")
     return 0
 
 
@@ -315,7 +322,7 @@ def _remove_entry(library: Library, args: Namespace) -> int:
 
 def _show_entry(library: Library, args: Namespace) -> int:
     from kbtui.errors import NothingFound
-    from kbtui.index.entry_query import CITATION_DAYS, DAY_SECONDS, describe_chunks, get_entry_row
+    from kbtui.index.entry_query import CITATION_DAYS, DAY_SECONDS, get_entry_row, serialize_chunks
     from kbtui.index.models import make_subject_id
 
     ref = library.resolve(args.ref)
@@ -326,10 +333,10 @@ def _show_entry(library: Library, args: Namespace) -> int:
         entry_id = ref.conversation or ""
     else:
         raise UsageError("is not an entry", where=args.ref, hint="write topic/slug or jp-c…")
-    with ActivityLine("bringing the index up to date"):
+    with WaitingLine("bringing the index up to date"):
         library.update_index()
-    if library.index_state:
-        note(library.index_state)
+    if library.index_notices_phrase:
+        note(library.index_notices_phrase)
     reader = library.open_reader()
     row = get_entry_row(
         library.workspace, reader, entry_id, vectors=library.settings.model != "off"
@@ -347,7 +354,7 @@ def _show_entry(library: Library, args: Namespace) -> int:
         "source": _find_source_name(library, row.topic, row.slug),
         "chunk_list": [
             {**chunk, "text": chunk["text"] if args.full else chunk["text"][:PREVIEW_CHARACTERS]}
-            for chunk in describe_chunks(reader, entry_id)
+            for chunk in serialize_chunks(reader, entry_id)
         ],
         "citations_30d": [
             {
@@ -362,9 +369,9 @@ def _show_entry(library: Library, args: Namespace) -> int:
     }
     library.close()
     if args.json:
-        emit_json(facts)
+        print_json_result(facts)
     else:
-        emit(_format_entry(facts, cites))
+        print_result(_format_entry(facts, cites))
     return 0
 
 

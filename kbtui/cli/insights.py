@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kbtui.cli.output import ActivityLine, confirm, emit, emit_json, note
+from kbtui.cli.output import WaitingLine, confirm, note, print_json_result, print_result
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,10 +57,10 @@ def run_insights(args: Namespace) -> int:
     library = open_workspace(args.workspace)
     userdata = UserData(library.workspace)
     if args.action == "erase":
-        return _erase_log(userdata, args)
-    with ActivityLine("bringing the index up to date"):
+        return _erase_query_log(userdata, args)
+    with WaitingLine("bringing the index up to date"):
         library.update_index()
-    with ActivityLine("counting"):
+    with WaitingLine("counting"):
         found = collect_insights(
             library.workspace,
             userdata,
@@ -70,27 +70,27 @@ def run_insights(args: Namespace) -> int:
             stale_days=args.stale_days,
             hidden=args.hidden,
         )
-    if library.index_state:
-        note(library.index_state)
+    if library.index_notices_phrase:
+        note(library.index_notices_phrase)
     library.close()
     if args.json:
-        emit_json({**found.as_json(), "logging": library.settings.query_log})
+        print_json_result({**found.as_json(), "logging": library.settings.query_log})
     else:
-        emit(format_insights(found))
+        print_result(format_insights(found))
         if not library.settings.query_log:
             note("searches are not logged (query_log = false)")
     return 0
 
 
-def _erase_log(userdata: UserData, args: Namespace) -> int:
+def _erase_query_log(userdata: UserData, args: Namespace) -> int:
     if not args.yes and not confirm("erase every logged search of this workspace?"):
         note("nothing was erased")
         return 1
-    count = userdata.query_log.erase_all()
+    count = userdata.query_log.erase_all_searches()
     if args.json:
-        emit_json({"erased": count})
+        print_json_result({"erased": count})
     else:
-        emit(f"erased {_format_count(count, 'search')}\n")
+        print_result(f"erased {_format_count(count, 'search')}\n")
     return 0
 
 
@@ -108,13 +108,16 @@ def format_insights(found: Insights) -> str:
             f"Last {_format_count(found.days, 'day')}: {_format_count(found.searches.total, 'search')}, "
             f"{_format_count(found.citations, 'citation')}"
         ],
-        ["Top queries", *map(_format_query, found.searches.top)],
-        ["Queries without a good match", *map(_format_gap, found.searches.gaps)],
-        ["Most cited", *map(_format_use, found.most_cited)],
-        [f"Never cited ({found.never_cited_total})", *map(_format_unused, found.never_cited)],
+        ["Top queries", *map(_format_logged_query, found.searches.top)],
+        ["Queries without a good match", *map(_format_query_gap, found.searches.gaps)],
+        ["Most cited", *map(_format_cited_entry, found.most_cited)],
+        [
+            f"Never cited ({found.never_cited_total})",
+            *map(_format_uncited_entry, found.never_cited),
+        ],
         [
             f"Cited, unchanged for {_format_count(found.stale_days, 'day')}",
-            *map(_format_use, found.stale),
+            *map(_format_cited_entry, found.stale),
         ],
         ["By day", *(f"  {line}" for line in draw_day_chart(found))],
     ]
@@ -122,13 +125,13 @@ def format_insights(found: Insights) -> str:
     return "\n\n".join([*blocks[0], *texts]) + "\n"
 
 
-def _format_query(asked: LoggedQuery) -> str:
+def _format_logged_query(asked: LoggedQuery) -> str:
     from kbtui.text import cut_to_width, one_line
 
     return f"{asked.times:>5}  {cut_to_width(one_line(asked.query), 60)}  ({asked.results} found)"
 
 
-def _format_gap(asked: LoggedQuery) -> str:
+def _format_query_gap(asked: LoggedQuery) -> str:
     import shlex
 
     from kbtui.text import cut_to_width, one_line
@@ -137,13 +140,13 @@ def _format_gap(asked: LoggedQuery) -> str:
     return f"{asked.times:>5}  {query}\n       kbtui entry new --title {shlex.quote(query)}"
 
 
-def _format_use(use: EntryUse) -> str:
+def _format_cited_entry(use: EntryUse) -> str:
     from kbtui.text import cut_to_width, one_line
 
     return f"{use.cites:>5}  {one_line(use.ref)}  {cut_to_width(one_line(use.title), 60)}"
 
 
-def _format_unused(use: EntryUse) -> str:
+def _format_uncited_entry(use: EntryUse) -> str:
     from kbtui.dates import format_unix_time
     from kbtui.text import cut_to_width, one_line
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kbtui.cli.output import ActivityLine, emit, emit_json, note
+from kbtui.cli.output import WaitingLine, note, print_json_result, print_result
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ def configure_topics(parser: ArgumentParser) -> None:
     parser.add_argument("topic", nargs="?", metavar="TOPIC", help="only this topic, by id or title")
     parser.add_argument("--hidden", action="store_true", help="include hidden subjects")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
-    _configure_knowledge(parser)
+    _add_knowledge_options(parser)
 
 
 def run_topics(args: Namespace) -> int:
@@ -26,22 +26,24 @@ def run_topics(args: Namespace) -> int:
 
     Hidden subjects are only counted, unless --hidden is given.
     """
-    knowledge = _open_knowledge(args)
+    knowledge = _load_knowledge_with_options(args)
     if args.topic is None:
         topics, fragments = list(knowledge.topics.values()), knowledge.read_fragments()
     else:
         named = knowledge.topics.get(args.topic)
         topics, fragments = [named or knowledge.resolve_topic(args.topic)], []
-    with ActivityLine("listing subjects"):
+    with WaitingLine("listing subjects"):
         subjects = {topic.id: knowledge.list_subjects(topic.id) for topic in topics}
     if args.json:
-        emit_json(_topics_as_json(knowledge, topics, subjects, fragments, hidden=args.hidden))
+        print_json_result(
+            _serialize_topics(knowledge, topics, subjects, fragments, hidden=args.hidden)
+        )
     else:
         blocks = [_format_topic(topic, subjects[topic.id], hidden=args.hidden) for topic in topics]
         if fragments:
-            blocks.append(_format_fragments(knowledge, fragments))
+            blocks.append(_format_prompt_fragments(knowledge, fragments))
         if blocks:
-            emit("\n\n".join(blocks) + "\n")
+            print_result("\n\n".join(blocks) + "\n")
     if topics or fragments:
         return 0
     if not args.json:
@@ -57,7 +59,7 @@ def _format_topic(topic: Topic, subjects: list[Subject], *, hidden: bool) -> str
     if topic.introduction:
         lines.append(f"  {one_line(topic.introduction)}")
     lines += [
-        f"  {topic.id}/{subject.slug}{_format_flags(subject)}"
+        f"  {topic.id}/{subject.slug}{_format_topic_flags(subject)}"
         for subject in subjects
         if hidden or not subject.hidden
     ]
@@ -69,31 +71,31 @@ def _format_topic(topic: Topic, subjects: list[Subject], *, hidden: bool) -> str
     return "\n".join(lines)
 
 
-def _format_flags(subject: Subject) -> str:
+def _format_topic_flags(subject: Subject) -> str:
     flags = [flag for flag in ("hidden", "disabled", "learned") if getattr(subject, flag)]
     if subject.shadowed:
         flags.append("its slug is another file's")
     return f"  ({', '.join(flags)})" if flags else ""
 
 
-def _format_fragments(knowledge: Knowledge, fragments: list[PromptFragment]) -> str:
+def _format_prompt_fragments(knowledge: Knowledge, fragments: list[PromptFragment]) -> str:
     from kbtui.text import one_line
 
     lines = ["JP's prompt fragments (read-only)"]
     for fragment in fragments:
         loaded = ", ".join(fragment.loaded_by) or "nothing"
-        lines.append(f"  {_relative_path(knowledge, fragment)}: {one_line(fragment.name)}")
+        lines.append(f"  {_get_relative_path(knowledge, fragment)}: {one_line(fragment.name)}")
         lines.append(f"    loaded by {loaded}")
     return "\n".join(lines)
 
 
-def _relative_path(knowledge: Knowledge, thing: Subject | PromptFragment) -> str:
+def _get_relative_path(knowledge: Knowledge, thing: Subject | PromptFragment) -> str:
     from kbtui.workspace.paths import format_path_from_root
 
     return format_path_from_root(knowledge.workspace.root, thing.path)
 
 
-def _topics_as_json(
+def _serialize_topics(
     knowledge: Knowledge,
     topics: list[Topic],
     subjects: dict[str, list[Subject]],
@@ -117,7 +119,7 @@ def _topics_as_json(
                     {
                         "ref": f"{topic.id}/{subject.slug}",
                         "slug": subject.slug,
-                        "path": _relative_path(knowledge, subject),
+                        "path": _get_relative_path(knowledge, subject),
                         "size": subject.size,
                         "hidden": subject.hidden,
                         "disabled": subject.disabled,
@@ -132,7 +134,7 @@ def _topics_as_json(
         ],
         "fragments": [
             {
-                "path": _relative_path(knowledge, fragment),
+                "path": _get_relative_path(knowledge, fragment),
                 "tag": fragment.tag,
                 "title": fragment.title,
                 "content": fragment.content,
@@ -163,7 +165,7 @@ def configure_learn(parser: ArgumentParser) -> None:
         metavar="SUBJECT",
         help="a slug, lines of one (SLUG:12-18), or a glob",
     )
-    _configure_knowledge(parser)
+    _add_knowledge_options(parser)
 
 
 def run_learn(args: Namespace) -> int:
@@ -174,31 +176,31 @@ def run_learn(args: Namespace) -> int:
     tags. SLUG:12-18 prints these lines. With -k, subjects that `kbtui prompt -k`
     includes already are named and not printed again.
     """
-    knowledge = _open_knowledge(args)
-    with ActivityLine("reading subjects"):
+    knowledge = _load_knowledge_with_options(args)
+    with WaitingLine("reading subjects"):
         learned = knowledge.learn(args.topic, args.subjects, has_prompt=bool(args.knowledge))
-    emit(learned.text)
+    print_result(learned.text)
     return 1 if learned.is_error else 0
 
 
 def configure_prompt(parser: ArgumentParser) -> None:
     """Declare the arguments of `kbtui prompt`."""
-    _configure_knowledge(parser)
+    _add_knowledge_options(parser)
 
 
 def run_prompt(args: Namespace) -> int:
     """Print exactly the <knowledge> section of the system prompt."""
-    knowledge = _open_knowledge(args)
-    with ActivityLine("reading subjects"):
+    knowledge = _load_knowledge_with_options(args)
+    with WaitingLine("reading subjects"):
         text = knowledge.prompt()
     if text is None:
         note("no <knowledge> section: there is nothing to list or pre-load")
         return 1
-    emit(text)
+    print_result(text)
     return 0
 
 
-def _configure_knowledge(parser: ArgumentParser) -> None:
+def _add_knowledge_options(parser: ArgumentParser) -> None:
     """Declare the options that change the configuration for this call."""
     parser.add_argument(
         "-k",
@@ -217,11 +219,11 @@ def _configure_knowledge(parser: ArgumentParser) -> None:
     )
 
 
-def _open_knowledge(args: Namespace) -> Knowledge:
+def _load_knowledge_with_options(args: Namespace) -> Knowledge:
     """Load the knowledge with the options of a command; prints its problems on stderr."""
     from kbtui.library import open_workspace
 
-    with ActivityLine("reading the topics"):
+    with WaitingLine("reading the topics"):
         knowledge = open_workspace(args.workspace).load_knowledge(
             cfg=args.cfg, knowledge=args.knowledge
         )

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import TracebackType
 
-    from kbtui.cli.parser import Parser
+    from kbtui.cli.parser import CommandParser
+
 
 # command -> (module and function under kbtui.cli, what it does); plain `kbtui` runs `tui`.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -63,11 +64,11 @@ def main(argv: "Sequence[str] | None" = None) -> int:
         print("kbtui: Windows is not supported yet; Linux and macOS are", file=sys.stderr)
         return 3
     if argv is None:
-        sys.excepthook = _print_crash
+        sys.excepthook = _print_crash_traceback
         # Collecting garbage before the process ends would take a twentieth of a short command's time.
         atexit.register(gc.freeze)
     words = list(sys.argv[1:] if argv is None else argv)
-    _repair_streams()
+    _repair_standard_streams()
     try:
         return _run_command(words)
     except KbtuiError as error:
@@ -88,7 +89,7 @@ def main(argv: "Sequence[str] | None" = None) -> int:
         return 130
     except BrokenPipeError:
         # The reading process has ended, as in `| head`.
-        _discard_output()
+        _discard_buffered_output()
         return 0
     except OSError as error:
         if error.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG}:
@@ -97,24 +98,24 @@ def main(argv: "Sequence[str] | None" = None) -> int:
 
         where = f"{os.fsdecode(error.filename)}: " if error.filename else "the output "
         note(f"{where}cannot be written: {(error.strerror or str(error)).lower()}")
-        _discard_output()
+        _discard_buffered_output()
         return 3
 
 
-def load_command(name: str) -> "tuple[Parser, Callable[[Namespace], int]]":
+def load_command(name: str) -> "tuple[CommandParser, Callable[[Namespace], int]]":
     """Import a command, and return its parser and its `run_NAME`. Raises `KeyError` if it is unknown."""
-    from kbtui.cli.parser import Parser
+    from kbtui.cli.parser import CommandParser
 
     module_name, _, function = COMMANDS[name][0].partition(".")
     module = import_module(f"kbtui.cli.{module_name}")
     run = getattr(module, function)
     description = (run.__doc__ or "").replace("\n    ", "\n").strip()
-    parser = Parser(prog=f"kbtui {name}", description=description)
+    parser = CommandParser(prog=f"kbtui {name}", description=description)
     getattr(module, function.replace("run_", "configure_", 1))(parser)
     return parser, run
 
 
-def _print_crash(
+def _print_crash_traceback(
     kind: type[BaseException], error: BaseException, trace: "TracebackType | None"
 ) -> None:
     """Print the traceback of a bug without control characters: it may quote text from files."""
@@ -125,7 +126,7 @@ def _print_crash(
     sys.stderr.write(sanitize("".join(format_exception(kind, error, trace)), "strip"))
 
 
-def _repair_streams() -> None:
+def _repair_standard_streams() -> None:
     """Reopen standard streams that were closed (`>&-`), and keep characters from raising errors."""
     if sys.stdin is None:
         sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY), encoding="utf-8")
@@ -143,7 +144,7 @@ def _repair_streams() -> None:
                 stream.reconfigure(encoding="utf-8", errors="surrogateescape")
 
 
-def _discard_output() -> None:
+def _discard_buffered_output() -> None:
     """Discard buffered output, so that flushing it at exit does not fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -152,20 +153,20 @@ def _run_command(words: list[str]) -> int:
     if "_ARGCOMPLETE" in os.environ:
         from kbtui.cli.completion import complete_line
 
-        return complete_line(_find_parser)
-    workspace, words = _split_workspace(words)
+        return complete_line(_find_parser_to_complete)
+    workspace, words = _split_off_workspace_option(words)
     if words and words[0] in {"-h", "--help", "help"}:
-        print(_format_help(), end="")
+        print(_format_command_overview(), end="")
         return 0
     if words and words[0] in {"-V", "--version"}:
         print(f"kbtui {__version__}")
         return 0
     if not words and workspace != "":
         # Plain `kbtui` needs no parser.
-        from kbtui.cli.output import apply_text_policy
+        from kbtui.cli.output import apply_terminal_text_setting
         from kbtui.cli.tui import open_tui
 
-        apply_text_policy()
+        apply_terminal_text_setting()
         return open_tui(workspace)
     if words and words[0] in {"--fresh", "--plain"}:
         words = ["tui", *words]
@@ -189,9 +190,9 @@ def _run_command(words: list[str]) -> int:
             if near
             else "`kbtui --help` lists the commands",
         )
-    from kbtui.cli.output import apply_text_policy
+    from kbtui.cli.output import apply_terminal_text_setting
 
-    apply_text_policy()
+    apply_terminal_text_setting()
     parser, run = load_command(name)
     parser.set_defaults(workspace=workspace)
     # Options may come between the words of a query.
@@ -207,7 +208,7 @@ def _run_command(words: list[str]) -> int:
         sys.stdout.flush()
 
 
-def _split_workspace(words: list[str]) -> tuple[str | None, list[str]]:
+def _split_off_workspace_option(words: list[str]) -> tuple[str | None, list[str]]:
     """Split off `-w PATH` before the command."""
     if len(words) >= 2 and words[0] in {"-w", "--workspace"}:
         return words[1], words[2:]
@@ -216,16 +217,16 @@ def _split_workspace(words: list[str]) -> tuple[str | None, list[str]]:
     return None, words
 
 
-def _find_parser(words: list[str]) -> "tuple[Parser, int]":
+def _find_parser_to_complete(words: list[str]) -> "tuple[CommandParser, int]":
     """Return the parser that completes a line, and the number of words before those that it reads."""
-    from kbtui.cli.parser import Parser
+    from kbtui.cli.parser import CommandParser
 
-    workspace, rest = _split_workspace(words)
+    workspace, rest = _split_off_workspace_option(words)
     name = ALIASES.get(rest[0], rest[0]) if rest else ""
     if name in COMMANDS:
         parser, skipped = load_command(name)[0], 1 + len(words) - len(rest)
     else:
-        parser, skipped = Parser(prog="kbtui"), 0
+        parser, skipped = CommandParser(prog="kbtui"), 0
         parser.add_argument("-V", "--version", action="store_true", help="print the version")
         texts = {name: text for name, (_, text) in COMMANDS.items()}
         parser.add_argument("command").completer = lambda **_: texts  # type: ignore[attr-defined]
@@ -233,7 +234,7 @@ def _find_parser(words: list[str]) -> "tuple[Parser, int]":
     return parser, skipped
 
 
-def _format_help() -> str:
+def _format_command_overview() -> str:
     lines = [
         "kbtui: browse, search and read what a JP workspace knows and remembers",
         "",

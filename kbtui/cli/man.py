@@ -31,9 +31,9 @@ def configure_man(parser: ArgumentParser) -> None:
 
 def run_man(args: Namespace) -> int:
     """Print the manual page in roff format."""
-    from kbtui.cli.output import emit
+    from kbtui.cli.output import print_result
 
-    emit(format_man_page())
+    print_result(format_man_page())
     return 0
 
 
@@ -51,7 +51,7 @@ def format_man_page() -> str:
         r".B kbtui",
         r"[\fB\-w\fR \fIPATH\fR] [\fICOMMAND\fR] [\fIARGUMENTS\fR]",
         ".SH DESCRIPTION",
-        *_format_prose(
+        *_format_man_paragraphs(
             "Without a command, kbtui opens on the nearest workspace: the directory at or above "
             "the current one that holds a directory named .jp. `kbtui demo` opens an example, "
             "which has the user guide as its first topic.\n\nResults go to standard output, "
@@ -60,53 +60,53 @@ def format_man_page() -> str:
         ".SH COMMANDS",
     ]
     for name in COMMANDS:
-        lines += _format_command(name)
+        lines += _format_man_command(name)
     lines += [
         ".SH CONFIGURATION",
         *_format_settings(),
         ".SH EXIT STATUS",
-        *_format_rows(EXIT_CODES),
+        *_format_man_rows(EXIT_CODES),
     ]
-    lines += [".SH ENVIRONMENT", *_format_rows(VARIABLES)]
+    lines += [".SH ENVIRONMENT", *_format_man_rows(VARIABLES)]
     return "\n".join(lines) + "\n"
 
 
-def _format_command(name: str) -> Iterator[str]:
+def _format_man_command(name: str) -> Iterator[str]:
     from kbtui.cli.main import load_command
 
     parser, _ = load_command(name)
     yield f".SS kbtui {name}"
-    yield from _format_prose(parser.description or "")
+    yield from _format_man_paragraphs(parser.description or "")
     actions = [one for one in parser._actions if isinstance(one, _SubParsersAction)]
     if not actions:
-        yield from _format_usage(parser)
+        yield from _format_command_usage(parser)
         return
-    yield from _format_arguments(parser)
+    yield from _format_command_arguments(parser)
     for one in actions[0]._get_subactions():
-        yield from _format_usage(
+        yield from _format_command_usage(
             actions[0].choices[one.dest], f"{(one.help or '')[:1].upper()}{(one.help or '')[1:]}."
         )
 
 
-def _format_usage(parser: ArgumentParser, text: str = "") -> Iterator[str]:
-    arguments = _list_arguments(parser)
+def _format_command_usage(parser: ArgumentParser, text: str = "") -> Iterator[str]:
+    arguments = _list_parser_arguments(parser)
     parts = [f"\\fB{_escape_roff(parser.prog)}\\fR"]
     if any(one.option_strings for one in arguments):
         parts.append("[\\fIOPTION\\fR]...")
     for one in arguments:
         if not one.option_strings:
-            value = f"\\fI{_escape_roff(_format_value(one))}\\fR" + (
+            value = f"\\fI{_escape_roff(_format_argument_value(one))}\\fR" + (
                 "..." if one.nargs in {"*", "+"} else ""
             )
             parts.append(f"[{value}]" if one.nargs in {"?", "*"} else value)
     yield ".PP"
     yield " ".join(parts)
     if text:
-        yield from _format_prose(text)
-    yield from _format_arguments(parser)
+        yield from _format_man_paragraphs(text)
+    yield from _format_command_arguments(parser)
 
 
-def _list_arguments(parser: ArgumentParser) -> list[Action]:
+def _list_parser_arguments(parser: ArgumentParser) -> list[Action]:
     """List the arguments of a parser, without those of every command and without subcommands."""
     return [
         one
@@ -115,26 +115,26 @@ def _list_arguments(parser: ArgumentParser) -> list[Action]:
     ]
 
 
-def _format_value(one: Action) -> str:
+def _format_argument_value(one: Action) -> str:
     return str(one.metavar or ("|".join(one.choices) if one.choices else one.dest.upper()))
 
 
-def _format_arguments(parser: ArgumentParser) -> Iterator[str]:
-    for one in _list_arguments(parser):
-        value = "" if one.nargs == 0 else f" \\fI{_escape_roff(_format_value(one))}\\fR"
+def _format_command_arguments(parser: ArgumentParser) -> Iterator[str]:
+    for one in _list_parser_arguments(parser):
+        value = "" if one.nargs == 0 else f" \\fI{_escape_roff(_format_argument_value(one))}\\fR"
         names = ", ".join(f"\\fB{_escape_roff(name)}\\fR" for name in one.option_strings)
         text = one.help or ""
         if one.choices and one.metavar:
             text += f" ({', '.join(one.choices)})"
         yield ".TP"
         yield names + value if names else value.strip()
-        yield _format_line(text or "one of these")
+        yield _escape_man_line(text or "one of these")
 
 
 def _format_settings() -> Iterator[str]:
     from kbtui.workspace.settings import SETTING_KEYS, format_toml_value
 
-    yield from _format_prose(
+    yield from _format_man_paragraphs(
         "`kbtui config` shows each key with its value, and where the file lies, usually "
         "~/.config/kbtui/config.toml; `kbtui config --example` prints one to begin with."
     )
@@ -143,17 +143,17 @@ def _format_settings() -> Iterator[str]:
         choices = f" ({', '.join(map(format_toml_value, key.choices))})" if key.choices else ""
         yield ".TP"
         yield f"\\fB{_escape_roff(key.name)}\\fR = {_escape_roff(format_toml_value(key.default))}"
-        yield _format_line(f"{key.text}{choices}{variable}.")
+        yield _escape_man_line(f"{key.text}{choices}{variable}.")
 
 
-def _format_rows(rows: dict[str, str]) -> Iterator[str]:
+def _format_man_rows(rows: dict[str, str]) -> Iterator[str]:
     for name, text in rows.items():
         yield ".TP"
         yield f"\\fB{_escape_roff(name)}\\fR"
-        yield _format_line(f"{text}.")
+        yield _escape_man_line(f"{text}.")
 
 
-def _format_prose(text: str) -> Iterator[str]:
+def _format_man_paragraphs(text: str) -> Iterator[str]:
     """Format paragraphs; lines with commands keep their line breaks."""
     import inspect
 
@@ -162,12 +162,12 @@ def _format_prose(text: str) -> Iterator[str]:
         shown = paragraph.startswith("kbtui ") or "  " in paragraph
         if shown:
             yield ".nf"
-        yield from (_format_line(line) for line in paragraph.splitlines())
+        yield from (_escape_man_line(line) for line in paragraph.splitlines())
         if shown:
             yield ".fi"
 
 
-def _format_line(text: str) -> str:
+def _escape_man_line(text: str) -> str:
     """Escape a line of text, so that roff does not read it as a request."""
     text = _escape_roff(text)
     return rf"\&{text}" if text[:1] in {".", "'"} else text

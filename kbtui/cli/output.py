@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 
-def is_plain(stream: Any = None) -> bool:
+def is_plain_output(stream: Any = None) -> bool:
     """Whether to print without colours: `NO_COLOR`, `TERM=dumb` or no terminal."""
     stream = stream or sys.stdout
     return (
@@ -23,7 +23,7 @@ def is_plain(stream: Any = None) -> bool:
     )
 
 
-def terminal_width() -> int:
+def get_terminal_width() -> int:
     """Return the terminal's width, like `shutil.get_terminal_size`, whose imports take longer."""
     try:
         width = int(os.environ.get("COLUMNS", ""))
@@ -37,7 +37,7 @@ def terminal_width() -> int:
     return width or 80
 
 
-def emit(text: str) -> None:
+def print_result(text: str) -> None:
     """Print a result: on a terminal safe and with a final newline, to a pipe unchanged."""
     if sys.stdout.isatty():
         from kbtui.text import sanitize
@@ -48,7 +48,7 @@ def emit(text: str) -> None:
         sys.stdout.buffer.flush()
 
 
-def apply_text_policy() -> None:
+def apply_terminal_text_setting() -> None:
     """Apply the setting `terminal_text`, which says how text is made safe for a terminal.
 
     Invalid settings mean the default here; commands that need the settings report them.
@@ -68,19 +68,19 @@ def apply_text_policy() -> None:
             return
 
 
-def decode_argument(text: str) -> str:
+def decode_command_argument(text: str) -> str:
     """Return an argument as valid Unicode: bytes that are not UTF-8 become U+FFFD."""
     return os.fsencode(text).decode("utf-8", "replace")
 
 
-def emit_json(value: Any) -> None:
+def print_json_result(value: Any) -> None:
     """Print a result as one JSON document; on a terminal with ASCII escapes, which are safe."""
     import json
 
     sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=sys.stdout.isatty()) + "\n")
 
 
-def write_output(workspace: Workspace, target: str, text: str) -> None:
+def write_output_file(workspace: Workspace, target: str, text: str) -> None:
     """Write a result to the file of `-o`; raises `UsageError`."""
     from pathlib import Path
 
@@ -151,7 +151,7 @@ class ProgressLine:
         from kbtui.text import cut_to_width, one_line
 
         self._last, self._shown = now, True
-        sys.stderr.write(f"\r\x1b[K{cut_to_width(one_line(text), terminal_width() - 1)}")
+        sys.stderr.write(f"\r\x1b[K{cut_to_width(one_line(text), get_terminal_width() - 1)}")
         sys.stderr.flush()
 
     def clear(self) -> None:
@@ -171,7 +171,7 @@ def format_time_left(seconds: float) -> str:
     return f"about {round(seconds / 60)} min left"
 
 
-class ActivityLine:
+class WaitingLine:
     """Shows on stderr what a command waits for, and for how many seconds.
 
     Shows nothing in the first half second, and nothing without a terminal.
@@ -186,7 +186,7 @@ class ActivityLine:
             import threading
 
             self._ended = threading.Event()
-            self._thread = threading.Thread(target=self._show_elapsed, daemon=True)
+            self._thread = threading.Thread(target=self._show_elapsed_seconds, daemon=True)
             self._thread.start()
         return self
 
@@ -195,14 +195,14 @@ class ActivityLine:
             self._ended.set()
             self._thread.join()
 
-    def _show_elapsed(self) -> None:
+    def _show_elapsed_seconds(self) -> None:
         began = time.monotonic()
         with ProgressLine() as progress:
             while not self._ended.wait(SILENT_SECONDS):
                 progress.show(f"{self._what} … {time.monotonic() - began:.0f} s")
 
 
-def print_paged(text: str) -> None:
+def print_through_pager(text: str) -> None:
     """Write text that is already safe; on a terminal through `$PAGER`, else `less`.
 
     If `PAGER` is empty or cannot be started, the text goes straight to the terminal.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from kbtui.cli.output import terminal_width
+from kbtui.cli.output import get_terminal_width
 from kbtui.errors import UsageError
 
 TYPE_CHECKING = False
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from kbtui.search.filters import FilterDefinition, Surface
 
 
-class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
+class _CommandHelpFormatter(argparse.RawDescriptionHelpFormatter):
     """Formats help for the terminal's width. argparse makes one for every declared argument."""
 
     def __init__(self, prog: str) -> None:
-        super().__init__(prog, width=terminal_width() - 2)
+        super().__init__(prog, width=get_terminal_width() - 2)
 
 
-class Parser(argparse.ArgumentParser):
+class CommandParser(argparse.ArgumentParser):
     """`ArgumentParser` that raises `UsageError` instead of printing and exiting.
 
     Declares `-w`. The parser of a subcommand sets `workspace` only if the option is given, so that
@@ -34,7 +34,9 @@ class Parser(argparse.ArgumentParser):
     """The hint of usage errors; None for the one about `--help`."""
 
     def __init__(self, *, prog: str, **keys: Any) -> None:
-        super().__init__(prog=prog, allow_abbrev=False, formatter_class=_HelpFormatter, **keys)
+        super().__init__(
+            prog=prog, allow_abbrev=False, formatter_class=_CommandHelpFormatter, **keys
+        )
         self.add_argument(
             "-w",
             "--workspace",
@@ -48,7 +50,7 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(message, hint=self.hint or f"`{self.prog} --help` explains the arguments")
 
 
-def add_filter_options(parser: Parser, surface: Surface) -> None:
+def add_filter_options(parser: CommandParser, surface: Surface) -> None:
     """Declare an option for each filter of a surface."""
     from kbtui.search.filters import list_filters
 
@@ -64,18 +66,18 @@ def add_filter_options(parser: Parser, surface: Surface) -> None:
             )
 
 
-def iter_filter_options(
+def iterate_given_filters(
     args: Namespace, surface: Surface
 ) -> Iterator[tuple[FilterDefinition, list[str]]]:
     """Yield the filters set by options, with their values; raises `UsageError` for an empty value."""
     from kbtui.errors import UsageError
-    from kbtui.search.filters import list_filters, split_values
+    from kbtui.search.filters import list_filters, split_filter_values
 
     for row in list_filters(surface):
         found: list[str] = []
         for given in getattr(args, f"filter_{row.key}", ()) if row.options else ():
             # The title of a topic may have commas.
-            values = (given,) if row.kind == "topic" else split_values(given)
+            values = (given,) if row.kind == "topic" else split_filter_values(given)
             if not any(value.strip() for value in values):
                 # An unset variable of a script must not mean everything.
                 raise UsageError("needs a value", where=row.option_names, hint=row.about)
@@ -87,17 +89,19 @@ def iter_filter_options(
 def parse_filter_options(args: Namespace) -> dict[str, Any]:
     """Return the fields of a `SearchRequest` that options set; raises `UsageError`."""
     from kbtui.errors import UsageError
-    from kbtui.search.filters import FilterError
+    from kbtui.search.filters import FilterValueError
 
     fields: dict[str, Any] = {}
-    for row, values in iter_filter_options(args, "search"):
+    for row, values in iterate_given_filters(args, "search"):
         try:
             if row.kind == "date":
-                fields[row.search] = row.read_date(values[-1])
+                fields[row.search] = row.parse_date_value(values[-1])
             elif row.kind == "choice":
-                fields[row.search] = tuple(one for name in values for one in row.read_choice(name))
+                fields[row.search] = tuple(
+                    one for name in values for one in row.parse_choice_value(name)
+                )
             else:
                 fields[row.search] = tuple(values)
-        except FilterError as error:
+        except FilterValueError as error:
             raise UsageError(error.message, where=row.option_names, hint=error.hint) from error
     return fields

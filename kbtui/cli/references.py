@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import sys
 
-from kbtui.cli.output import ActivityLine, decode_argument, emit, emit_json, note, print_paged
+from kbtui.cli.output import (
+    WaitingLine,
+    decode_command_argument,
+    note,
+    print_json_result,
+    print_result,
+    print_through_pager,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,9 +36,9 @@ def run_show(args: Namespace) -> int:
     if sys.stdout.isatty():
         from kbtui.text import sanitize
 
-        print_paged(sanitize(text).rstrip("\n") + "\n")
+        print_through_pager(sanitize(text).rstrip("\n") + "\n")
     else:
-        emit(text)
+        print_result(text)
     return 0
 
 
@@ -62,25 +69,28 @@ def run_cites(args: Namespace) -> int:
     from kbtui.citations.export import citations_to_dict, format_citing_turn
     from kbtui.library import open_workspace
 
-    with open_workspace(args.workspace) as library, ActivityLine("bringing the index up to date"):
-        found, remark = library.cites(decode_argument(args.ref)), library.index_state
+    with open_workspace(args.workspace) as library, WaitingLine("bringing the index up to date"):
+        found, remark = (
+            library.cites(decode_command_argument(args.ref)),
+            library.index_notices_phrase,
+        )
     if remark:
         note(remark)
     if found.gone:
         note(f"it no longer exists: {found.gone}")
     if args.json:
-        emit_json(citations_to_dict(found.ref, found.uses, found.used_by))
+        print_json_result(citations_to_dict(found.ref, found.uses, found.used_by))
     else:
-        lines = [_format_use(number, cite) for number, cite in enumerate(found.uses, 1)]
+        lines = [_format_citation(number, cite) for number, cite in enumerate(found.uses, 1)]
         lines += [f"used by {format_citing_turn(cite)}\n" for cite in found.used_by]
-        emit("".join(lines))
+        print_result("".join(lines))
     if not found.uses and not found.used_by:
         note(f"no citations of or by {found.ref}")
         return 1
     return 0
 
 
-def _format_use(number: int, cite: Citation) -> str:
+def _format_citation(number: int, cite: Citation) -> str:
     from kbtui.text import one_line
 
     gone = "  gone" if cite.gone else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from kbtui.cli.output import emit_json, is_plain, note
+from kbtui.cli.output import is_plain_output, note, print_json_result
 from kbtui.cli.parser import add_filter_options, parse_filter_options
 from kbtui.errors import UsageError
 from kbtui.text import cut_to_width, one_line, sanitize, sanitize_with_marks
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from kbtui.cli.parser import Parser
+    from kbtui.cli.parser import CommandParser
 
 
-def configure_search(parser: Parser) -> None:
+def configure_search(parser: CommandParser) -> None:
     """Declare the arguments of `kbtui search`."""
     parser.hint = "a word that begins with a dash goes after `--`; `kbtui search --help` explains"
     add = parser.add_argument
@@ -43,41 +43,43 @@ def run_search(args: Namespace) -> int:
     topic:, in:, type:, title:, role:, tool:, arg:, after: and before: filter: topic:guide after:2w.
     Write a query that begins with a dash after `--`.
     """
-    _check_arguments(args)
-    question = _serialize_question(args)
+    _check_search_arguments(args)
+    question = _serialize_search_request(args)
     # Explanations and "more like this" do not count as searches in the query log.
     is_plain_search = not (args.explain or args.why or args.like)
     request: dict[str, Any] = {"question": question, "origin": "cli" if is_plain_search else None}
     if args.wait is not None:
         request["wait"] = args.wait
     if sys.stderr.isatty():
-        from kbtui.cli.output import ActivityLine
+        from kbtui.cli.output import WaitingLine
 
-        with ActivityLine("searching"):
-            answer = _send_question(args.workspace, request)
+        with WaitingLine("searching"):
+            answer = _send_search_request(args.workspace, request)
     else:
-        answer = _send_question(args.workspace, request)
-    _refuse_mistakes(answer)
+        answer = _send_search_request(args.workspace, request)
+    _raise_first_query_mistake(answer)
     found = bool(answer["hits"] or answer.get("why"))
     if args.json:
         del answer["details"]
-        emit_json(answer)
+        print_json_result(answer)
         return 0 if found else 1
 
     for text in format_notices(answer, args.like or answer["query"]):
         note(text)
     if args.why and not args.explain:
         answer["hits"] = []
-    sys.stdout.write(format_answer(answer, plain=is_plain()))
+    sys.stdout.write(format_answer(answer, plain=is_plain_output()))
     return 0 if found else 1
 
 
-def _send_question(start: str | None, request: dict[str, Any]) -> dict[str, Any]:
-    answer = _ask_running_engine(start, request)
-    return _ask_library(start, request) if answer is None else answer
+def _send_search_request(start: str | None, request: dict[str, Any]) -> dict[str, Any]:
+    answer = _search_with_running_engine(start, request)
+    return _search_with_library(start, request) if answer is None else answer
 
 
-def _ask_running_engine(start: str | None, request: dict[str, Any]) -> dict[str, Any] | None:
+def _search_with_running_engine(
+    start: str | None, request: dict[str, Any]
+) -> dict[str, Any] | None:
     """Ask the workspace's running engine; None if the library has to start one or find the error.
 
     Finds workspace and socket by their paths alone, because importing the library takes longer than
@@ -118,7 +120,7 @@ def _ask_running_engine(start: str | None, request: dict[str, Any]) -> dict[str,
     return None if reply.get("suspect") else answer
 
 
-def _ask_library(start: str | None, request: dict[str, Any]) -> dict[str, Any]:
+def _search_with_library(start: str | None, request: dict[str, Any]) -> dict[str, Any]:
     """Ask the library, which starts an engine or searches in this process."""
     from kbtui.engine import protocol
     from kbtui.library import open_workspace
@@ -127,10 +129,10 @@ def _ask_library(start: str | None, request: dict[str, Any]) -> dict[str, Any]:
     question = parse_search_request(request["question"])
     with open_workspace(start) as library:
         wait = request.get("wait", protocol.WAIT_SECONDS)
-        return library.search(question, wait, origin=request["origin"]).as_message()
+        return library.search(question, wait, origin=request["origin"]).as_engine_message()
 
 
-def _check_arguments(args: Namespace) -> None:
+def _check_search_arguments(args: Namespace) -> None:
     if not args.query and not args.like:
         raise UsageError("the following arguments are required: QUERY", hint="say what to look for")
     if args.like and (args.query or args.explain or args.why):
@@ -143,7 +145,7 @@ def _check_arguments(args: Namespace) -> None:
         check_wait(args.wait, "--wait")
 
 
-def _serialize_question(args: Namespace) -> dict[str, Any]:
+def _serialize_search_request(args: Namespace) -> dict[str, Any]:
     """Return the question as JSON; `parse_search_request` adds the defaults."""
     values = parse_filter_options(args) | {
         "query": " ".join(args.query),
@@ -160,7 +162,7 @@ def _serialize_question(args: Namespace) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value}
 
 
-def _refuse_mistakes(answer: dict[str, Any]) -> None:
+def _raise_first_query_mistake(answer: dict[str, Any]) -> None:
     """Raise `UsageError` for the first error in the query, with its position."""
     for start, end, message, hint in answer["details"]["mistakes"][:1]:
         where = None
@@ -219,28 +221,33 @@ def format_hit(hit: dict[str, Any], *, plain: bool) -> str:
     for first, last in matches:
         if first >= end or first < at:
             continue
-        parts += [_join_lines(text[at:first]), mark, _join_lines(text[first:last]), off]
+        parts += [
+            _join_indented_lines(text[at:first]),
+            mark,
+            _join_indented_lines(text[first:last]),
+            off,
+        ]
         at = last
-    parts.append(_join_lines(text[at:end]))
+    parts.append(_join_indented_lines(text[at:end]))
     body = "".join(parts).strip()
     return f"{head}\n    {'…' if start else ''}{body}{'…' if len(text) > end else ''}"
 
 
-def _join_lines(text: str) -> str:
+def _join_indented_lines(text: str) -> str:
     return " ".join(text.replace("\t", " ").split("\n"))
 
 
 def format_explanation(explained: dict[str, Any]) -> str:
     """Format an explanation: rank in each leg, matching terms, and what excludes the passage."""
-    return "\n".join(sanitize(line) for line in _iter_explanation(explained))
+    return "\n".join(sanitize(line) for line in _iterate_explanation_lines(explained))
 
 
-def _iter_explanation(explained: dict[str, Any]) -> Iterator[str]:
+def _iterate_explanation_lines(explained: dict[str, Any]) -> Iterator[str]:
     if explained["rank"] is not None:
         yield f"    rank {explained['rank']}, score {explained['score']:.4f}"
     for leg, name in LEG_NAMES.items():
         if explained["chunk_id"] is not None and explained[leg]["note"] != "not asked":
-            yield f"    {name}: {_format_leg(explained[leg])}"
+            yield f"    {name}: {_format_leg_rank(explained[leg])}"
     matches = explained["matches"]
     terms = [
         f"{match['term']} in {match['field']} {match['score']:.2f} (weight {match['weight']:g})"
@@ -252,12 +259,12 @@ def _iter_explanation(explained: dict[str, Any]) -> Iterator[str]:
     if explained["missing"]:
         yield f"    missing: {', '.join(explained['missing'])}"
     if explained["embedded"] is not None:
-        yield from _iter_embedded_text(explained["embedded"])
+        yield from _iterate_embedded_text_lines(explained["embedded"])
     for reason in explained["kept_out"]:
         yield f"    not a hit: {reason}"
 
 
-def _format_leg(leg: dict[str, Any]) -> str:
+def _format_leg_rank(leg: dict[str, Any]) -> str:
     if leg["rank"] is None:
         found = leg["note"] or "not found"
     else:
@@ -265,7 +272,7 @@ def _format_leg(leg: dict[str, Any]) -> str:
     return f"{found}; gives {leg['gives']:.4f}" if leg["gives"] else found
 
 
-def _iter_embedded_text(embedded: dict[str, Any]) -> Iterator[str]:
+def _iterate_embedded_text_lines(embedded: dict[str, Any]) -> Iterator[str]:
     yield (
         f"    embedded: {len(embedded['text'])} characters, + {embedded['neighbour_weight']:g} × "
         f"{len(embedded['neighbours'])} neighbours, + {embedded['title_weight']:g} × the title "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from kbtui.cli.output import ProgressLine, confirm, emit, emit_json, note
+from kbtui.cli.output import ProgressLine, confirm, note, print_json_result, print_result
 from kbtui.errors import KbtuiError, UsageError
 
 TYPE_CHECKING = False
@@ -42,7 +42,7 @@ def configure_source(parser: ArgumentParser) -> None:
     edit.add_argument("--what", metavar="WHAT", help="the address, the file, the command")
     edit.add_argument("--no-cron", action="store_true", help="run only on request")
     for one in (add, edit):
-        _configure_options(one, needs_topic=one is add)
+        _add_source_options(one, needs_topic=one is add)
     approve = actions.add_parser("approve", help="show a source and approve it as it is")
     run_ = actions.add_parser("run", help="fetch a source now")
     run_.add_argument("--all", action="store_true", help="every approved source")
@@ -59,7 +59,7 @@ def configure_source(parser: ArgumentParser) -> None:
         one.add_argument("--json", action="store_true", help="print one JSON document")
 
 
-def _configure_options(parser: ArgumentParser, *, needs_topic: bool) -> None:
+def _add_source_options(parser: ArgumentParser, *, needs_topic: bool) -> None:
     add = parser.add_argument
     add("--topic", metavar="ID", required=needs_topic, help="the topic of its documents")
     add("--depth", type=int, metavar="N", help="how many links to follow from the first page (1)")
@@ -113,7 +113,7 @@ def run_source(args: Namespace) -> int:
 # add, edit and approve
 
 
-def _make_block(args: Namespace) -> dict[str, Any]:
+def _make_source_block(args: Namespace) -> dict[str, Any]:
     return {key: value for key in _BLOCK_OPTIONS if (value := getattr(args, key)) is not None}
 
 
@@ -126,16 +126,16 @@ def _add_source(workspace: Workspace, userdata: UserData, args: Namespace) -> in
     if not what:
         raise UsageError("WHAT is missing", where=f"source add {args.kind}")
     topic = load_knowledge(workspace).resolve_topic(args.topic)
-    block = {"kind": kind, **_make_block(args), "topic": topic.id, MAIN_KEY[kind]: what}
+    block = {"kind": kind, **_make_source_block(args), "topic": topic.id, MAIN_KEY[kind]: what}
     name = args.name or suggest_source_name(kind, what)
     source = add_source(workspace, name, block)
     approve_source(workspace, userdata, source)
     if args.json:
-        emit_json(_serialize_source(workspace, userdata, source, None))
+        print_json_result(_serialize_source(workspace, userdata, source, None))
     else:
-        emit(f"{name}\n")
+        print_result(f"{name}\n")
         note(f"`kbtui source run {name}` fetches it")
-        _explain_cron(source)
+        _explain_running_by_cron(source)
     return 0
 
 
@@ -149,7 +149,7 @@ def _edit_source(workspace: Workspace, userdata: UserData, args: Namespace) -> i
     )
 
     before = load_sources(workspace).find(args.name)
-    changes = _make_block(args)
+    changes = _make_source_block(args)
     if args.what:
         changes[MAIN_KEY[before.kind]] = args.what
     if args.no_cron:
@@ -163,11 +163,11 @@ def _edit_source(workspace: Workspace, userdata: UserData, args: Namespace) -> i
         return 0
     source = edit_source(workspace, args.name, changes)
     approve_source(workspace, userdata, source)
-    _explain_cron(source)
+    _explain_running_by_cron(source)
     return 0
 
 
-def _explain_cron(source: Source) -> None:
+def _explain_running_by_cron(source: Source) -> None:
     if source.cron is not None:
         note(
             "it runs by itself only while the engine runs: a screen, an assistant over `kbtui mcp` "
@@ -224,24 +224,24 @@ def _run_sources(workspace: Workspace, userdata: UserData, args: Namespace) -> i
             with progress:
                 runs.append(runner.run_source(workspace, name, on_progress=show))
         except KeyboardInterrupt:
-            if (run := userdata.load_last_runs().get(name)) is not None:
-                _print_run(run)
+            if (run := userdata.load_last_source_runs().get(name)) is not None:
+                _print_source_run(run)
             raise
         if not args.json:
-            _print_run(runs[-1])
+            _print_source_run(runs[-1])
     if args.json:
-        emit_json([{"name": run.source, **run.as_json()} for run in runs])
+        print_json_result([{"name": run.source, **run.as_json()} for run in runs])
     return 0 if runs and all(run.status == "ok" for run in runs) else 1
 
 
-def _print_run(run: SourceRun) -> None:
-    emit(
-        f"{run.source}: {run.status}, {run.entries} {_format_documents(run.entries)} ({run.counts}) "
+def _print_source_run(run: SourceRun) -> None:
+    print_result(
+        f"{run.source}: {run.status}, {run.entries} {_format_document_counts(run.entries)} ({run.counts}) "
         f"in {run.ended - run.began:.1f} s\n"
     )
     for problem in (*run.problems, *run.edited):
         note(problem)
-    for reason, skipped in run.skips_by_reason.items():
+    for reason, skipped in run.skipped_documents_by_reason.items():
         further = (
             f" and {len(skipped) - MAX_SKIPS_SHOWN:,} more"
             if len(skipped) > MAX_SKIPS_SHOWN
@@ -250,7 +250,7 @@ def _print_run(run: SourceRun) -> None:
         note(f"skipped, {reason}: {', '.join(skipped[:MAX_SKIPS_SHOWN])}{further}")
 
 
-def _format_documents(count: int) -> str:
+def _format_document_counts(count: int) -> str:
     return "document" if count == 1 else "documents"
 
 
@@ -261,7 +261,7 @@ def _list_sources(workspace: Workspace, userdata: UserData, args: Namespace) -> 
     from kbtui.sources.config import load_sources
 
     found = load_sources(workspace)
-    runs = userdata.load_last_runs()
+    runs = userdata.load_last_source_runs()
     shown = [
         _serialize_source(workspace, userdata, source, runs.get(name))
         for name, source in found.sources.items()
@@ -269,9 +269,9 @@ def _list_sources(workspace: Workspace, userdata: UserData, args: Namespace) -> 
     for problem in found.problems:
         note(str(problem))
     if args.json:
-        emit_json(shown)
+        print_json_result(shown)
     else:
-        emit("".join(map(_format_source, shown)))
+        print_result("".join(map(_format_source, shown)))
     if not shown and not found.problems:
         note("no sources; `kbtui source add` declares one")
     return 0 if shown else 2 if found.problems else 1
@@ -305,9 +305,7 @@ def _format_source(shown: dict[str, Any]) -> str:
     state = shown["last_run_status"] or "never run"
     if shown["last_run_at"]:
         count = shown["last_run_entry_count"]
-        state += (
-            f" {shown['last_run_at'][:16].replace('T', ' ')}, {count} {_format_documents(count)}"
-        )
+        state += f" {shown['last_run_at'][:16].replace('T', ' ')}, {count} {_format_document_counts(count)}"
     if shown["approved_at"] is None:
         state = "NOT APPROVED"
     cron = f", at {shown['cron']}" if shown["cron"] else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
-from kbtui.cli.output import confirm, emit, emit_json, note
+from kbtui.cli.output import confirm, note, print_json_result, print_result
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def run_tools(args: Namespace) -> int:
     if args.action == "schema":
         from kbtui.assistant.tools import list_offered_tools
 
-        return _print_schema(list_offered_tools(library.load_knowledge()), as_json=args.json)
+        return _print_tool_schemas(list_offered_tools(library.load_knowledge()), as_json=args.json)
     if args.action == "install":
         from kbtui.assistant.install import plan_install
 
@@ -48,21 +48,21 @@ def run_tools(args: Namespace) -> int:
     return _uninstall_tools(library.workspace, as_json=args.json)
 
 
-def _print_schema(tools: list[Tool], *, as_json: bool) -> int:
+def _print_tool_schemas(tools: list[Tool], *, as_json: bool) -> int:
     if as_json:
         shapes = [
             {"name": tool.name, "description": tool.description, "parameters": tool.schema()}
             for tool in tools
         ]
-        emit_json(shapes)
+        print_json_result(shapes)
         return 0
-    emit("\n\n".join(map(_format_tool, tools)) + "\n")
+    print_result("\n\n".join(map(_format_tool_definition, tools)) + "\n")
     if not any(tool.name == "learn" for tool in tools):
         note("`learn` is not offered: no topic has anything to learn")
     return 0
 
 
-def _format_tool(tool: Tool) -> str:
+def _format_tool_definition(tool: Tool) -> str:
     import textwrap
 
     paragraphs = [
@@ -104,17 +104,17 @@ def _install_tools(
 
     todo = [change for change in changes if change.action in ("write", "update", "remove")]
     if not as_json:
-        emit("".join(_format_change(change) for change in changes))
+        print_result("".join(_format_file_change(change) for change in changes))
     if todo:
         if not yes and not confirm(f"Write these {len(todo)} files?"):
             note("nothing was written")
             return 0
         apply_file_changes(workspace, todo)
     if as_json:
-        emit_json(_changes_as_json(changes))
+        print_json_result(_serialize_file_changes(changes))
     else:
         note(f"{len(todo)} files changed" if todo else "nothing to change")
-    _explain_activation(workspace, changes)
+    _explain_tool_activation(workspace, changes)
     return 3 if any(change.action == "taken" for change in changes) else 0
 
 
@@ -124,9 +124,9 @@ def _uninstall_tools(workspace: Workspace, *, as_json: bool) -> int:
     changes = plan_uninstall(workspace)
     apply_file_changes(workspace, changes)
     if as_json:
-        emit_json(_changes_as_json(changes))
+        print_json_result(_serialize_file_changes(changes))
     else:
-        emit("".join(_format_headline(change) for change in changes))
+        print_result("".join(_format_headline(change) for change in changes))
     removed = [change for change in changes if change.action == "remove"]
     if not removed:
         note("nothing to remove")
@@ -138,7 +138,7 @@ def _format_headline(change: FileChange) -> str:
     return f"{change.path}: {_ACTION_LABELS[change.action]}{why}\n"
 
 
-def _format_change(change: FileChange) -> str:
+def _format_file_change(change: FileChange) -> str:
     """Format a change: the text of a new file, or the difference to an existing one."""
     lines: list[str] = []
     if change.action == "write":
@@ -151,7 +151,7 @@ def _format_change(change: FileChange) -> str:
     return _format_headline(change) + "".join(f"    {line}\n" if line else "\n" for line in lines)
 
 
-def _changes_as_json(changes: list[FileChange]) -> list[dict[str, object]]:
+def _serialize_file_changes(changes: list[FileChange]) -> list[dict[str, object]]:
     return [
         {
             "path": change.path,
@@ -163,7 +163,7 @@ def _changes_as_json(changes: list[FileChange]) -> list[dict[str, object]]:
     ]
 
 
-def _explain_activation(workspace: Workspace, changes: list[FileChange]) -> None:
+def _explain_tool_activation(workspace: Workspace, changes: list[FileChange]) -> None:
     """Print what is still missing before JP offers the tools; kbtui edits no JP configuration."""
     import shutil
 

@@ -79,16 +79,16 @@ def configure_demo(parser: ArgumentParser) -> None:
 
 def run_demo(args: Namespace) -> int:
     """Browse a fresh copy of the bundled demo workspace; your own files stay untouched."""
-    root = copy_demo()
+    root = copy_demo_workspace()
     if args.path:
-        from kbtui.cli.output import emit
+        from kbtui.cli.output import print_result
 
-        emit(f"{root}\n")
+        print_result(f"{root}\n")
         return 0
     return open_tui(str(root), first="guide/about")
 
 
-def copy_demo() -> Path:
+def copy_demo_workspace() -> Path:
     """Copy the bundled demo workspace into the cache directory, and return its path.
 
     The path is always the same, so that its index can be reused;
@@ -101,7 +101,7 @@ def copy_demo() -> Path:
     from kbtui.errors import WorkspaceError
     from kbtui.workspace.paths import cache_home, make_private_directory
 
-    source, target = find_demo(), Path(cache_home(), "demo")
+    source, target = find_demo_workspace(), Path(cache_home(), "demo")
     try:
         make_private_directory(target)
         # In the source tree the guide is a link to docs/guide, which `Path.rglob` does not follow.
@@ -129,7 +129,7 @@ def copy_demo() -> Path:
     return target
 
 
-def find_demo() -> Path:
+def find_demo_workspace() -> Path:
     """Return the bundled demo workspace, from the installation or the source tree."""
     from pathlib import Path
 
@@ -181,14 +181,14 @@ def run_serve(args: Namespace) -> int:
 
     from kbtui.errors import UsageError
     from kbtui.library import open_workspace
-    from kbtui.serve.access_control import choose_address
+    from kbtui.serve.access_control import choose_listen_address
 
     if not 6 <= args.font_size <= 72:
         raise UsageError("must be from 6 to 72", where="--font-size")
     library = open_workspace(args.workspace)
-    host = choose_address(args.host, args.allow_network)
-    listening = _open_listener(host, args.port)
-    from kbtui.serve.server import BrowserServer, run_server
+    host = choose_listen_address(args.host, args.allow_network)
+    listening = _open_server_socket(host, args.port)
+    from kbtui.serve.server import BrowserServer, run_browser_server
 
     port = listening.getsockname()[1]
     token = secrets.token_urlsafe(24)
@@ -201,10 +201,10 @@ def run_serve(args: Namespace) -> int:
             "open this address in a browser; anyone who has it can read the workspace. Ctrl+C ends"
         )
 
-    return 130 if asyncio.run(run_server(server, listening, ready)) == signal.SIGINT else 0
+    return 130 if asyncio.run(run_browser_server(server, listening, ready)) == signal.SIGINT else 0
 
 
-def _open_listener(host: str, port: int) -> socket.socket:
+def _open_server_socket(host: str, port: int) -> socket.socket:
     import socket
 
     from kbtui.errors import UsageError

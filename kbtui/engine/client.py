@@ -15,10 +15,10 @@ from kbtui.engine.protocol import (
     ANSWER_BYTES_MAX,
     FRAME_HEADER,
     PROTOCOL_VERSION,
-    InvalidFrame,
+    InvalidProtocolFrame,
     decode_frame,
     encode_frame,
-    make_hello,
+    make_hello_message,
     parse_frame_length,
 )
 from kbtui.errors import EngineUnavailable
@@ -61,7 +61,7 @@ class EngineClient:
                     where=place,
                     hint="remove the socket, or set XDG_RUNTIME_DIR to a directory that only you can write",
                 )
-            self._send_message(make_hello(__version__))
+            self._send_message(make_hello_message(__version__))
             self.hello = self._receive_message()
         except OtherUsersEngine:
             self._socket.close()
@@ -70,7 +70,7 @@ class EngineClient:
             # There was no answer, or the listener's queue is full.
             self._socket.close()
             raise UnresponsiveEngine("the engine does not answer", where=place) from error
-        except (OSError, InvalidFrame) as error:
+        except (OSError, InvalidProtocolFrame) as error:
             self._socket.close()
             raise EngineUnavailable(f"the engine does not answer: {error}", where=place) from error
         if self.hello.get("hello") != "kbtui" or self.hello.get("protocol") != PROTOCOL_VERSION:
@@ -104,7 +104,7 @@ class EngineClient:
                     answer = self._receive_message()
                     if answer.get("id") == number:
                         break
-            except (OSError, InvalidFrame) as error:
+            except (OSError, InvalidProtocolFrame) as error:
                 self._socket.close()
                 raise EngineUnavailable(f"lost the connection to the engine: {error}") from error
         if "error" in answer:
@@ -132,7 +132,7 @@ class EngineClient:
             self._socket.settimeout(None)
             while True:
                 yield self._receive_message()
-        except (OSError, InvalidFrame):
+        except (OSError, InvalidProtocolFrame):
             return
 
     def stop_engine(self, wait: float = 15.0) -> None:

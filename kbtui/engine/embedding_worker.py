@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import IndexUnavailable, KbtuiError
 from kbtui.index.catalog import Catalog
-from kbtui.index.generations import is_panic
+from kbtui.index.generations import is_rust_panic
 from kbtui.notices import Notice, make_keywords_only_notice
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from kbtui.index.embedding_model import EmbeddingModel, Matrix, OnnxEmbedder, TorchEmbedder
-    from kbtui.index.embedding_queue import EmbeddingQueue, Encoder
+    from kbtui.index.embedding_queue import EmbeddingQueue, TextEncoder
     from kbtui.index.indexer import IndexProgress
     from kbtui.index.vectors import VectorStore
     from kbtui.workspace import Settings
@@ -60,10 +60,10 @@ class EmbeddingThrottle:
             return None
         now = self._clock()
         if now - self._checked_at >= LOAD_CHECK_SECONDS:
-            self._checked_at, self._pause_reason = now, self._check_machine()
+            self._checked_at, self._pause_reason = now, self._find_machine_pause_reason()
         return self._pause_reason
 
-    def _check_machine(self) -> str | None:
+    def _find_machine_pause_reason(self) -> str | None:
         if self._pause in {"battery", "either"} and self._on_battery():
             return "the computer runs on battery"
         if self._pause in {"load", "either"}:
@@ -82,20 +82,23 @@ def is_on_battery(supplies: Path = Path("/sys/class/power_supply")) -> bool:
         said = subprocess.run(["pmset", "-g", "batt"], capture_output=True, text=True, check=False)
         return "'Battery Power'" in said.stdout
     try:
-        found = [(_read_supply_fact(place, "type"), place) for place in sorted(supplies.iterdir())]
+        found = [
+            (_read_power_supply_file(place, "type"), place) for place in sorted(supplies.iterdir())
+        ]
     except OSError:
         return False
     if any(
-        kind != "Battery" and _read_supply_fact(place, "online") == "1" for kind, place in found
+        kind != "Battery" and _read_power_supply_file(place, "online") == "1"
+        for kind, place in found
     ):
         return False
     return any(
-        kind == "Battery" and _read_supply_fact(place, "status") == "Discharging"
+        kind == "Battery" and _read_power_supply_file(place, "status") == "Discharging"
         for kind, place in found
     )
 
 
-def _read_supply_fact(place: Path, name: str) -> str:
+def _read_power_supply_file(place: Path, name: str) -> str:
     try:
         return (place / name).read_text("ascii", errors="replace").strip()
     except OSError:
@@ -121,7 +124,7 @@ def lower_thread_priority() -> None:
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
 
 
-class EngineModel:
+class EngineEmbeddingModel:
     """The embedding model of an engine: the packaged one under onnxruntime, others under torch.
 
     One thread at a time loads it and embeds passages; `encode_query` may be called from any thread.
@@ -146,23 +149,23 @@ class EngineModel:
         return self._embedder.dimension
 
     def find(self) -> str:
-        """Return the key of the model that the settings name; raises `ModelUnavailable`."""
-        from kbtui.index.embedding_model import find_model
+        """Return the key of the model that the settings name; raises `EmbeddingModelUnavailable`."""
+        from kbtui.index.embedding_model import find_embedding_model
 
         if self._model is None or self._embedder is None:
-            self._model = find_model(self._setting)
+            self._model = find_embedding_model(self._setting)
         return self._model.key
 
     def load(self) -> None:
         """Load the model: from its ONNX export in a second, under torch in several.
 
-        Raises `ModelUnavailable`.
+        Raises `EmbeddingModelUnavailable`.
         """
         from kbtui.index.embedding_model import (
-            ModelUnavailable,
+            EmbeddingModelUnavailable,
             OnnxEmbedder,
             TorchEmbedder,
-            export_in_background,
+            start_onnx_export_process,
         )
 
         assert self._model is not None
@@ -175,36 +178,36 @@ class EngineModel:
         lance.start()
         try:
             if not self._model.packaged:
-                raise ModelUnavailable("only the packaged model has an export")
+                raise EmbeddingModelUnavailable("only the packaged model has an export")
             self._embedder = OnnxEmbedder(self._model)
             self._log(f"model loaded from its export in {time.monotonic() - began:.1f} s")
-        except ModelUnavailable:
+        except EmbeddingModelUnavailable:
             self._embedder = TorchEmbedder(self._model)
             self._log(f"model loaded in {time.monotonic() - began:.1f} s")
-            self._export = export_in_background(self._model)
+            self._export = start_onnx_export_process(self._model)
         finally:
             lance.join()
 
-    def switch_to_export(self) -> None:
+    def switch_to_onnx_export(self) -> None:
         """Replace torch by the export if that is finished."""
-        from kbtui.index.embedding_model import ModelUnavailable, OnnxEmbedder
+        from kbtui.index.embedding_model import EmbeddingModelUnavailable, OnnxEmbedder
 
         if self._export is None or self._export.poll() is None:
             return
         self._export = None
         assert self._model is not None
-        with contextlib.suppress(ModelUnavailable):
+        with contextlib.suppress(EmbeddingModelUnavailable):
             self._embedder = OnnxEmbedder(self._model)
             self._log("the model's export is finished and used from now on")
 
-    def get_encoder(self, missing: int) -> Encoder:
+    def get_encoder(self, missing: int) -> TextEncoder:
         """Return the loaded model, or its session on all cores if many chunks are `missing`.
 
         Called in the thread with low priority.
         """
         from kbtui.index.embedding_model import OnnxEmbedder
 
-        self.switch_to_export()
+        self.switch_to_onnx_export()
         assert self._embedder is not None
         assert self._model is not None
         if missing < MANY_CHUNKS or not isinstance(self._embedder, OnnxEmbedder):
@@ -241,12 +244,12 @@ class EmbeddingWorker:
         on_progress: Callable[[IndexProgress], None],
         on_change: Callable[[], None],
         log: Callable[[str], None],
-        model: EngineModel | None = None,
+        model: EngineEmbeddingModel | None = None,
     ) -> None:
         """`on_change` is called when `missing`, `left` or `is_asleep` may have changed."""
         self._settings, self._cache_dir = settings, cache_dir
         self._on_progress, self._on_change, self._log = on_progress, on_change, log
-        self._model = model or EngineModel(settings.model, log)
+        self._model = model or EngineEmbeddingModel(settings.model, log)
         self._model_key = ""
         self.missing: Notice | None = MODEL_LOADING
         self.left: int | None = None
@@ -291,7 +294,7 @@ class EmbeddingWorker:
         self._wake.set()
         self._passage_pool.shutdown(wait=False, cancel_futures=True)
 
-    def set_generation(self, folder: Path) -> None:
+    def set_generation_to_embed(self, folder: Path) -> None:
         """Embed what the catalog of the generation at `folder` has and its vectors lack."""
         self._folder = folder
         self._has_moved = True
@@ -303,16 +306,16 @@ class EmbeddingWorker:
         """The name of the generation whose vectors are open."""
         return self._open_folder.name if self._open_folder else None
 
-    def request_model(self) -> None:
+    def request_model_loading(self) -> None:
         """Load the model even if there is nothing to embed: a query is coming."""
         failed_at = self._failed_at
         if failed_at is not None and time.monotonic() - failed_at > RETRY_SECONDS:
-            self.retry_failed()
+            self.retry_failed_model_loading()
         if not self._is_wanted.is_set():
             self._is_wanted.set()
             self._wake.set()
 
-    def retry_failed(self) -> None:
+    def retry_failed_model_loading(self) -> None:
         """Load the model and open the vectors again, if either failed."""
         if self._failed_at is None:
             return
@@ -324,9 +327,9 @@ class EmbeddingWorker:
 
     # queries, from any thread
 
-    def start_query(self, text: str) -> Future[Matrix] | None:
+    def start_query_embedding(self, text: str) -> Future[Matrix] | None:
         """Begin to embed a query; None where the model is not loaded yet."""
-        self.request_model()
+        self.request_model_loading()
         if not self._model.is_loaded:
             return None
         return self._query_pool.submit(self._model.encode_query, text)
@@ -342,7 +345,7 @@ class EmbeddingWorker:
     ) -> dict[str, Any]:
         """Rank chunks by meaning; call only while `missing` is None.
 
-        `pending` is what `start_query` returned for `text`, `filters` are arguments of
+        `pending` is what `start_query_embedding` returned for `text`, `filters` are arguments of
         `vectors.condition`. The query's vector leans towards the first of the best keyword hits
         in `worded` (chunk numbers) that has one.
 
@@ -350,7 +353,7 @@ class EmbeddingWorker:
         chunks that the query may see, and which of `worded` are `pending`; or only the `cause`
         why there is no ranking.
         """
-        from kbtui.index.vectors import LEAN_CANDIDATES, make_filter_sql, shift_towards
+        from kbtui.index.vectors import LEAN_CANDIDATES, lean_vector_towards, make_vector_filter_sql
 
         store = self._store
         ranked: list[tuple[int, float]] = []
@@ -360,10 +363,10 @@ class EmbeddingWorker:
                 has_begun = pending is not None and not pending.cancel()
                 rows = pending.result() if pending and has_begun else self._model.encode_query(text)
                 towards = store.get_vector(worded[:LEAN_CANDIDATES])
-                vector = shift_towards(rows[0].tolist(), towards)
-                ranked = store.search(vector, make_filter_sql(**filters), limit, per_entry)
+                vector = lean_vector_towards(rows[0].tolist(), towards)
+                ranked = store.search(vector, make_vector_filter_sql(**filters), limit, per_entry)
         except BaseException as error:
-            if not isinstance(error, Exception) and not is_panic(error):
+            if not isinstance(error, Exception) and not is_rust_panic(error):
                 raise
             self._log(f"the vectors cannot be searched: {type(error).__name__}: {error}")
             if store is self._store and self._open_folder != self._rebuilt_folder:
@@ -371,12 +374,14 @@ class EmbeddingWorker:
                 self._wake.set()
             return {"cause": "vectors_replaced"}
         queue = self._queue
-        left, total = queue.count_missing(hidden=bool(filters.get("hidden"))) if queue else (0, 0)
+        left, total = (
+            queue.count_missing_vectors(hidden=bool(filters.get("hidden"))) if queue else (0, 0)
+        )
         return {
             "ranked": ranked,
             "left": left,
             "total": total,
-            "pending": queue.filter_missing(worded) if queue and self.left else [],
+            "pending": queue.filter_chunks_without_vector(worded) if queue and self.left else [],
         }
 
     # the thread
@@ -392,24 +397,24 @@ class EmbeddingWorker:
             try:
                 self._load_and_embed()
             except KbtuiError as error:
-                self._report_failure(error.message, str(error))
+                self._report_model_failure(error.message, str(error))
             except Exception as error:
                 reason = f"semantic search failed: {type(error).__name__}"
-                self._report_failure(reason, traceback.format_exc())
+                self._report_model_failure(reason, traceback.format_exc())
         self.model_ready.set()
         self.caught_up.set()
 
     def _load_and_embed(self) -> None:
         """Load the model if something needs it, and embed what has no vector."""
         self._model_key = self._model.find()
-        if self._stop.is_set() or self._can_sleep():
+        if self._stop.is_set() or self._is_model_unneeded():
             return
         if not self._model.is_loaded:
             self._model.load()
         if self._folder is not None and not self._stop.is_set():
             self._update_vectors(self._folder)
 
-    def _report_failure(self, reason: str, details: str) -> None:
+    def _report_model_failure(self, reason: str, details: str) -> None:
         """Note why there is no semantic search, log the details, and wake waiting callers."""
         self.missing = make_keywords_only_notice(
             "model_off" if self._settings.model == "off" else "error", reason
@@ -423,7 +428,7 @@ class EmbeddingWorker:
         self.caught_up.set()
         self._on_change()
 
-    def _can_sleep(self) -> bool:
+    def _is_model_unneeded(self) -> bool:
         """Whether no query and no chunk needs the model."""
         from kbtui.index.embedding_status import is_fully_embedded
 
@@ -458,7 +463,7 @@ class EmbeddingWorker:
                 return
             # A failure while the engine ends says nothing about the files.
             is_final = folder == self._rebuilt_folder or self._stop.is_set()
-            if is_final or not (is_panic(error) or is_repairable):
+            if is_final or not (is_rust_panic(error) or is_repairable):
                 raise
             self._log(f"{error}; rebuilding the vectors")
             self._discard_vectors(folder)
@@ -467,16 +472,16 @@ class EmbeddingWorker:
         if not self._has_moved:
             self.caught_up.set()
             self._model.release_bulk_encoder()
-            self._model.switch_to_export()
+            self._model.switch_to_onnx_export()
         self._on_change()
 
     def _discard_vectors(self, folder: Path) -> None:
-        from kbtui.index.vectors import remove_vectors
+        from kbtui.index.vectors import remove_vector_directory
 
         self.missing = make_keywords_only_notice("vectors_replaced")
         self._store = self._open_folder = self._queue = None
         self._is_damaged, self._rebuilt_folder = False, folder
-        remove_vectors(folder / "vectors")
+        remove_vector_directory(folder / "vectors")
 
     def _embed_missing(self, folder: Path) -> None:
         """Open the vectors of a generation if needed, and embed until nothing is missing."""
@@ -503,7 +508,7 @@ class EmbeddingWorker:
             while not self._stop.is_set():
                 self._has_moved = False
                 work = self._passage_pool.submit(
-                    self._queue.embed_missing,
+                    self._queue.embed_missing_chunks,
                     self._model.get_encoder,
                     lambda: self._has_moved or self._is_damaged,
                 )

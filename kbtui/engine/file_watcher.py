@@ -42,11 +42,11 @@ _IGNORED_ERRORS = {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ELOOP, errno
 _READ_BYTES = 1 << 16
 
 
-class EventOverflow(Exception):
+class InotifyOverflow(Exception):
     """There were so many events that the kernel dropped some."""
 
 
-class DirectoryTrees:
+class InotifyTreeWatcher:
     """Watches directories and everything below them with Linux's inotify. For one thread.
 
     `should_enter` says for the path of a directory, or of a link to one, whether to watch it too.
@@ -62,7 +62,7 @@ class DirectoryTrees:
             raise OSError(errno.ENOSYS, "this system has no inotify")
         self._should_enter = should_enter
         self._places: dict[int, str] = {}
-        self._descriptor = self._check_result(
+        self._descriptor = self._check_inotify_result(
             self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         )
 
@@ -74,13 +74,13 @@ class DirectoryTrees:
         """Remove all watches."""
         os.close(self._descriptor)
 
-    def watch_tree(self, folder: str) -> None:
+    def watch_directory_tree(self, folder: str) -> None:
         """Watch a directory and everything below; raises `OSError` at the system's limit of watches."""
         left, seen = [folder], set[int]()
         while left:
             place = left.pop()
             try:
-                number = self._check_result(
+                number = self._check_inotify_result(
                     self._libc.inotify_add_watch(
                         self._descriptor, os.fsencode(place), _WANTED_EVENTS
                     )
@@ -105,15 +105,15 @@ class DirectoryTrees:
             except OSError:
                 continue
 
-    def read_changes(self) -> set[str]:
+    def read_changed_paths(self) -> set[str]:
         """Return the paths with events since the last call, and watch new directories.
 
-        Raises `EventOverflow`, and `OSError` as `watch_tree` does.
+        Raises `InotifyOverflow`, and `OSError` as `watch_directory_tree` does.
         """
         found = set[str]()
-        for number, mask, name in self._read_events():
+        for number, mask, name in self._read_inotify_events():
             if mask & _OVERFLOW:
-                raise EventOverflow
+                raise InotifyOverflow
             place = self._places.get(number)
             if place is None:
                 continue
@@ -123,13 +123,13 @@ class DirectoryTrees:
             path = f"{place}/{name}" if name else place
             found.add(path)
             if mask & (_CREATE | _MOVED_TO) and self._is_watched_directory(path):
-                self.watch_tree(path)
+                self.watch_directory_tree(path)
         return found
 
     def _is_watched_directory(self, path: str) -> bool:
         return os.path.isdir(path) and self._should_enter(path)  # noqa: PTH112  (never raises)
 
-    def _read_events(self) -> Iterator[tuple[int, int, str]]:
+    def _read_inotify_events(self) -> Iterator[tuple[int, int, str]]:
         while True:
             try:
                 data = os.read(self._descriptor, _READ_BYTES)
@@ -143,7 +143,7 @@ class DirectoryTrees:
                 at += size
 
     @staticmethod
-    def _check_result(result: int) -> int:
+    def _check_inotify_result(result: int) -> int:
         if result < 0:
             code = ctypes.get_errno()
             raise OSError(code, os.strerror(code))
@@ -166,7 +166,7 @@ _IGNORED_NAMES = frozenset(
 )
 
 
-class _WatchFilter(watchfiles.BaseFilter):
+class _WatchedPathFilter(watchfiles.BaseFilter):
     """Lets everything below the watched roots pass, except what kbtui never reads."""
 
     def __init__(self, roots: Iterable[Path], cache: Path) -> None:
@@ -219,7 +219,7 @@ class FileWatcher:
         self._restart()
         self._thread.join(2.0)
 
-    def watch_topics(self, folders: Iterable[Path]) -> None:
+    def watch_topic_directories(self, folders: Iterable[Path]) -> None:
         """Set the topic directories to watch besides JP's own, as configured."""
         found = sorted(set(folders))
         if found != self._topics:
@@ -231,7 +231,7 @@ class FileWatcher:
         if self._alarm is not None:
             os.eventfd_write(self._alarm, 1)
 
-    def _find_roots(self) -> list[Path]:
+    def _find_watched_roots(self) -> list[Path]:
         """Return the directories to watch, none inside another: JP's own, topics, targets of links."""
         root = self._workspace.root
         # Only directories inside the workspace: a topic must not lead out of it.
@@ -251,7 +251,7 @@ class FileWatcher:
         unreadable = False
         while not self._stop.is_set():
             self._should_restart.clear()
-            roots = self._find_roots()
+            roots = self._find_watched_roots()
             reports = (
                 self._watch_with_inotify(roots)
                 if self._uses_inotify
@@ -259,7 +259,7 @@ class FileWatcher:
             )
             try:
                 with closing(reports):
-                    self._report_changes(roots, reports)
+                    self._report_changed_paths(roots, reports)
             except (OSError, RuntimeError) as error:
                 if isinstance(error, PermissionError) and not self._uses_inotify and not unreadable:
                     # A directory is not readable: watch again, ignoring such errors.
@@ -269,7 +269,7 @@ class FileWatcher:
                 self._log(f"watching by polling: {self.polling_reason}")
                 self._stop.wait(ROOT_CHECK_SECONDS)
 
-    def _report_changes(self, roots: list[Path], reports: Iterator[set[str]]) -> None:
+    def _report_changed_paths(self, roots: list[Path], reports: Iterator[set[str]]) -> None:
         """Call `on_change` for reported paths, until the roots change."""
         state, places = _get_root_identities(roots), set(map(str, roots))
         compared = time.monotonic()
@@ -281,7 +281,10 @@ class FileWatcher:
                 compared = looked
                 self._on_change()
             # A root that was deleted and created again may have the same inode.
-            if not places.isdisjoint(paths) or _get_root_identities(self._find_roots()) != state:
+            if (
+                not places.isdisjoint(paths)
+                or _get_root_identities(self._find_watched_roots()) != state
+            ):
                 self._on_change()
                 return
             self._pause = max(ROOT_CHECK_SECONDS, (time.monotonic() - looked) * ROOT_CHECK_SHARE)
@@ -292,10 +295,10 @@ class FileWatcher:
         Ends when `_should_restart` is set.
         """
         assert self._alarm is not None
-        is_wanted = _WatchFilter(roots, self._workspace.cache_dir)
-        with closing(DirectoryTrees(self._should_enter)) as trees:
+        is_wanted = _WatchedPathFilter(roots, self._workspace.cache_dir)
+        with closing(InotifyTreeWatcher(self._should_enter)) as trees:
             for root in roots:
-                trees.watch_tree(str(root))
+                trees.watch_directory_tree(str(root))
             # Changes before this point are not reported.
             self._on_change()
             anything, more = select.poll(), select.poll()
@@ -306,10 +309,13 @@ class FileWatcher:
                 if any(number == self._alarm for number, _ in anything.poll(self._pause * 1000)):
                     os.eventfd_read(self._alarm)
                 try:
-                    paths, end = trees.read_changes(), time.monotonic() + GATHER_MILLISECONDS / 1000
+                    paths, end = (
+                        trees.read_changed_paths(),
+                        time.monotonic() + GATHER_MILLISECONDS / 1000,
+                    )
                     while paths and time.monotonic() < end and more.poll(QUIET_MILLISECONDS):
-                        paths |= trees.read_changes()
-                except EventOverflow:
+                        paths |= trees.read_changed_paths()
+                except InotifyOverflow:
                     paths = set(map(str, roots))
                 yield {path for path in paths if is_wanted(watchfiles.Change.modified, path)}
 
@@ -328,7 +334,7 @@ class FileWatcher:
         is_set_up = False
         for changes in watchfiles.watch(
             *roots,
-            watch_filter=_WatchFilter(roots, self._workspace.cache_dir),
+            watch_filter=_WatchedPathFilter(roots, self._workspace.cache_dir),
             debounce=GATHER_MILLISECONDS,
             step=POLL_MILLISECONDS if self.polling_reason else QUIET_MILLISECONDS,
             stop_event=self._should_restart,

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 
-def get_lock_path(workspace: Workspace) -> Path:
+def get_engine_lock_path(workspace: Workspace) -> Path:
     """Return the path of the lock file, which the engine holds, in the index directory."""
     return workspace.cache_dir / "engine.lock"
 
 
-def get_socket_path(workspace: Workspace) -> Path:
+def get_engine_socket_path(workspace: Workspace) -> Path:
     """Return the path of the socket of an engine that is started with this environment.
 
     Creates its directory, for this user alone. Raises `WorkspaceError` if that fails.
@@ -37,13 +37,13 @@ def get_socket_path(workspace: Workspace) -> Path:
     return Path(paths.make_socket_path(str(workspace.root)))
 
 
-def read_lock_file(workspace: Workspace) -> dict[str, Any] | None:
+def read_engine_lock_file(workspace: Workspace) -> dict[str, Any] | None:
     """Read `pid`, `version`, `host` and `socket` from the lock file; None if no engine wrote them.
 
     This is how clients with another XDG_RUNTIME_DIR (ssh, cron) find the engine.
     """
     try:
-        found = json.loads(get_lock_path(workspace).read_text("utf-8"))
+        found = json.loads(get_engine_lock_path(workspace).read_text("utf-8"))
     except (OSError, ValueError):
         return None
     if not isinstance(found, dict) or not isinstance(found.get("socket"), str):
@@ -109,9 +109,9 @@ def connect_or_start(
     Raises `EngineNotRunning` if none is running and `start` is false, otherwise `EngineUnavailable` with
     the reason.
     """
-    client = _connect_running(workspace, min(wait, SILENT_SECONDS), check)
-    if client is not None and start and _is_outdated(client):
-        _stop_outdated(client)
+    client = _connect_to_running_engine(workspace, min(wait, SILENT_SECONDS), check)
+    if client is not None and start and _is_engine_outdated(client):
+        _stop_outdated_engine(client)
         client = None
     if client is not None:
         return client
@@ -125,7 +125,7 @@ def connect_or_start(
         time.sleep(pause)
         check()
         pause = min(pause * 1.3, 0.2)
-        client = _connect_running(workspace, end - time.monotonic(), check)
+        client = _connect_to_running_engine(workspace, end - time.monotonic(), check)
         if client is not None:
             return client
         code = started.poll()
@@ -145,7 +145,7 @@ def connect_or_start(
     )
 
 
-def _connect_running(
+def _connect_to_running_engine(
     workspace: Workspace, wait: float, check: Callable[[], object]
 ) -> EngineClient | None:
     """Connect to a running engine as soon as it answers; None if none is running.
@@ -155,10 +155,10 @@ def _connect_running(
     end = time.monotonic() + wait
     while True:
         try:
-            return _try_connect(workspace)
+            return _try_connect_to_engine(workspace)
         except UnresponsiveEngine as silent:
             if time.monotonic() > end:
-                pid = (read_lock_file(workspace) or {}).get("pid")
+                pid = (read_engine_lock_file(workspace) or {}).get("pid")
                 raise UnresponsiveEngine(
                     "an engine is running, but does not answer",
                     where=f"process {pid}" if pid else silent.where,
@@ -168,7 +168,7 @@ def _connect_running(
         time.sleep(0.05)
 
 
-def _is_outdated(client: EngineClient) -> bool:
+def _is_engine_outdated(client: EngineClient) -> bool:
     """Whether this client needs an engine with another index format or another model.
 
     An engine notices changed settings itself, but not that a client's environment names another
@@ -184,7 +184,7 @@ def _is_outdated(client: EngineClient) -> bool:
     return not is_its_model and not client.hello.get("others")
 
 
-def _stop_outdated(client: EngineClient) -> None:
+def _stop_outdated_engine(client: EngineClient) -> None:
     """Stop an engine that this client cannot use.
 
     Raises `EngineUnavailable` if the engine's version is newer than this client's.
@@ -202,14 +202,14 @@ def _parse_version(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".") if part.isdigit())
 
 
-def _try_connect(workspace: Workspace) -> EngineClient | None:
+def _try_connect_to_engine(workspace: Workspace) -> EngineClient | None:
     """Connect to the socket of the lock file or of this environment; None if nobody listens."""
-    found = read_lock_file(workspace)
+    found = read_engine_lock_file(workspace)
     places: list[str] = []
     if found and found.get("host") == os.uname().nodename:
         places.append(found["socket"])
     with contextlib.suppress(Exception):
-        places.append(str(get_socket_path(workspace)))
+        places.append(str(get_engine_socket_path(workspace)))
     for place in dict.fromkeys(places):
         try:
             client = EngineClient(place)
@@ -243,8 +243,8 @@ def _start_engine(workspace: Workspace) -> Any:
         if not os.access(workspace.cache_dir, os.W_OK):
             raise PermissionError(13, "Permission denied")
         make_private_directory(workspace.log_file.parent)
-        get_socket_path(workspace)
-        log = _open_log(workspace.log_file)
+        get_engine_socket_path(workspace)
+        log = _open_engine_log(workspace.log_file)
     except WorkspaceError as error:
         raise EngineUnavailable(
             f"the engine cannot be started: {error.message}", where=error.where, hint=error.hint
@@ -273,7 +273,7 @@ def _start_engine(workspace: Workspace) -> Any:
         )
 
 
-def _open_log(path: Path) -> Any:
+def _open_engine_log(path: Path) -> Any:
     """Open the engine's log for appending; rename it first if it is larger than a megabyte."""
     with contextlib.suppress(FileNotFoundError):
         if path.stat().st_size > 1 << 20:

@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError
-from kbtui.index.generations import find_current_generation, find_damage, is_panic
+from kbtui.index.generations import find_current_index_generation, find_damage, is_rust_panic
 from kbtui.index.indexer import Index
 
 if TYPE_CHECKING:
@@ -37,11 +37,11 @@ CLOSE_INDEX_SECONDS = 5.0
 changed files twice a second; opening takes milliseconds."""
 
 
-def _is_repairable(error: BaseException) -> bool:
+def _is_fixed_by_rebuild(error: BaseException) -> bool:
     """Whether rebuilding the index may help against an error; tantivy's panics are no `Exception`."""
-    return isinstance(error, sqlite3.DatabaseError | KbtuiError | OSError | ValueError) or is_panic(
-        error
-    )
+    return isinstance(
+        error, sqlite3.DatabaseError | KbtuiError | OSError | ValueError
+    ) or is_rust_panic(error)
 
 
 class IndexWorker:
@@ -85,7 +85,7 @@ class IndexWorker:
 
     def start(self) -> None:
         """Start the thread with a first refresh."""
-        self.request_refresh()
+        self.request_index_refresh()
         self._thread.start()
 
     def stop(self) -> None:
@@ -94,7 +94,7 @@ class IndexWorker:
         self._wake.set()
         self._thread.join(10.0)
 
-    def request_refresh(self) -> threading.Event:
+    def request_index_refresh(self) -> threading.Event:
         """Refresh soon; the returned event is set when a refresh that began after this call is done."""
         done = threading.Event()
         with self._lock:
@@ -103,23 +103,23 @@ class IndexWorker:
         self._wake.set()
         return done
 
-    def request_retry(self) -> threading.Event:
+    def request_retry_of_unreadable_files(self) -> threading.Event:
         """Refresh soon, and retry files that could not be read."""
         self._is_retry_requested = True
-        return self.request_refresh()
+        return self.request_index_refresh()
 
-    def request_rebuild(self) -> threading.Event:
+    def request_index_rebuild(self) -> threading.Event:
         """Build a new generation, which replaces the current one when it is complete."""
         self._is_rebuild_requested = True
-        return self.request_refresh()
+        return self.request_index_refresh()
 
-    def request_check(self) -> threading.Event:
+    def request_damage_check(self) -> threading.Event:
         """Check for damage, rebuild a damaged index, and refresh."""
         self._is_check_requested = True
-        return self.request_refresh()
+        return self.request_index_refresh()
 
     @property
-    def was_checked_recently(self) -> bool:
+    def was_damage_checked_recently(self) -> bool:
         """Whether there was a check for damage within the last minute."""
         return time.monotonic() - self._checked_at < DAMAGE_CHECK_VALIDITY
 
@@ -185,12 +185,12 @@ class IndexWorker:
                     self._is_retry_requested = self._is_retry_requested or retry
                     return True
                 self.first_refresh.set()
-                self._check_in_background(index.folder)
+                self._start_damage_check(index.folder)
                 self._compact_index(index, changes)
                 self._close_after = CLOSE_INDEX_SECONDS if changes else 0.0
                 return False
             except BaseException as error:
-                if not _is_repairable(error):
+                if not _is_fixed_by_rebuild(error):
                     raise
                 self.error = str(error)
                 self._log(f"refresh failed: {type(error).__name__}: {error}")
@@ -220,7 +220,7 @@ class IndexWorker:
         elif changes or due or self._compact_at is None:
             self._compact_at = time.monotonic() + left * COMPACT_SECONDS / COMPACT_SHARE
 
-    def _check_in_background(self, folder: Path) -> None:
+    def _start_damage_check(self, folder: Path) -> None:
         """Start a thread that checks for silent damage, and rebuilds the index if it finds some.
 
         Does nothing within ten minutes after the last check of this generation.
@@ -236,16 +236,16 @@ class IndexWorker:
             found = find_damage(folder, self._stop)
             if found and folder == self._checked_folder and not self._stop.is_set():
                 self._log(f"{found}; building a new index")
-                self.request_rebuild()
+                self.request_index_rebuild()
 
         threading.Thread(target=check, name="check", daemon=True).start()
 
-    def _check_if_requested(self) -> None:
+    def _check_damage_if_requested(self) -> None:
         """Check for damage if that was requested, and request a rebuild if there is some."""
         if not self._is_check_requested:
             return
         self._is_check_requested, self.repaired_damage = False, None
-        folder = find_current_generation(self._workspace.cache_dir)
+        folder = find_current_index_generation(self._workspace.cache_dir)
         if folder is None or (self._index is not None and not self._index.is_in_place()):
             return  # opening the index repairs this
         found = find_damage(folder, self._stop)
@@ -256,7 +256,7 @@ class IndexWorker:
 
     def _open_index(self) -> Index:
         """Return the open index; open, replace or rebuild it first if necessary."""
-        self._check_if_requested()
+        self._check_damage_if_requested()
         if self._is_rebuild_requested and self._index is not None:
             self._close_index()
         if self._index is None or not self._index.is_in_place():

@@ -16,7 +16,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from kbtui.engine.find_or_start import get_lock_path, get_socket_path
+from kbtui.engine.find_or_start import get_engine_lock_path, get_engine_socket_path
 from kbtui.errors import KbtuiError
 from kbtui.text import sanitize
 from kbtui.version import __version__
@@ -40,9 +40,9 @@ def run_engine(root: Path) -> int:
     workspace = open_workspace_root(root)
     try:
         settings = load_settings()
-        lock = _take_lock(workspace)
+        lock = _take_engine_lock(workspace)
     except (KbtuiError, OSError) as error:
-        write_log_record(f"cannot start: {error}")
+        write_engine_log_record(f"cannot start: {error}")
         return 3
     if lock is None:
         return 0
@@ -50,34 +50,36 @@ def run_engine(root: Path) -> int:
         os.nice(5)
     place = inode = None
     try:
-        place = get_socket_path(workspace)
-        listener = _open_listener(place)
-        inode = _get_inode(place)
+        place = get_engine_socket_path(workspace)
+        listener = _open_engine_socket(place)
+        inode = _get_lock_file_inode(place)
         _write_lock_file(lock, place)
-        write_log_record(f"engine {__version__} for {workspace.root} on {place}")
+        write_engine_log_record(f"engine {__version__} for {workspace.root} on {place}")
         from kbtui.engine.server import EngineServer
 
-        def in_charge() -> bool:
-            return holds_lock(lock, workspace) and _get_inode(place) == inode
+        def still_holds_lock() -> bool:
+            return holds_engine_lock(lock, workspace) and _get_lock_file_inode(place) == inode
 
         asyncio.run(
-            EngineServer(workspace, settings, listener, in_charge, umask, write_log_record).serve()
+            EngineServer(
+                workspace, settings, listener, still_holds_lock, umask, write_engine_log_record
+            ).serve()
         )
     except KbtuiError as error:
-        write_log_record(f"stopped: {error}")
+        write_engine_log_record(f"stopped: {error}")
         return 3
     finally:
-        _release_lock(lock, place, inode)
-        write_log_record("ended")
+        _release_engine_lock(lock, place, inode)
+        write_engine_log_record("ended")
     return 0
 
 
-def _take_lock(workspace: Workspace) -> Any:
+def _take_engine_lock(workspace: Workspace) -> Any:
     """Return the open lock file, None if another engine holds the lock.
 
     Compares the inode after locking, so that a deleted cache directory cannot lead to two engines.
     """
-    path = get_lock_path(workspace)
+    path = get_engine_lock_path(workspace)
     for _ in range(10):
         make_private_directory(path.parent)
         file = path.open("a+b")
@@ -93,22 +95,22 @@ def _take_lock(workspace: Workspace) -> Any:
     return None
 
 
-def _get_inode(path: Path) -> int | None:
+def _get_lock_file_inode(path: Path) -> int | None:
     try:
         return path.stat().st_ino
     except OSError:
         return None
 
 
-def holds_lock(lock: Any, workspace: Workspace) -> bool:
+def holds_engine_lock(lock: Any, workspace: Workspace) -> bool:
     """Whether the lock file is still the one that this engine locked."""
     try:
-        return os.fstat(lock.fileno()).st_ino == get_lock_path(workspace).stat().st_ino
+        return os.fstat(lock.fileno()).st_ino == get_engine_lock_path(workspace).stat().st_ino
     except OSError:
         return False
 
 
-def _open_listener(place: Path) -> socket.socket:
+def _open_engine_socket(place: Path) -> socket.socket:
     place.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(str(place))
@@ -131,17 +133,17 @@ def _write_lock_file(lock: Any, place: Path) -> None:
     lock.flush()
 
 
-def _release_lock(lock: Any, place: Path | None, inode: int | None) -> None:
+def _release_engine_lock(lock: Any, place: Path | None, inode: int | None) -> None:
     """Release the lock and unlink the socket, unless the latter belongs to a successor by now."""
     with contextlib.suppress(OSError):
         lock.seek(0)
         lock.truncate()
-        if place is not None and inode is not None and _get_inode(place) == inode:
+        if place is not None and inode is not None and _get_lock_file_inode(place) == inode:
             place.unlink()
     lock.close()
 
 
-def write_log_record(text: str) -> None:
+def write_engine_log_record(text: str) -> None:
     """Write a record to the engine's log, which is its standard error.
 
     Removes control characters, because the log is read in terminals, and indents all lines but the

@@ -30,7 +30,7 @@ MAX_WAIT_SECONDS = 86_400
 FRAME_HEADER = struct.Struct(">I")
 
 
-class InvalidFrame(Exception):
+class InvalidProtocolFrame(Exception):
     """Received bytes that violate the protocol."""
 
 
@@ -64,24 +64,24 @@ def encode_frame(message: dict[str, Any]) -> bytes:
 
 
 def parse_frame_length(header: bytes, most: int) -> int:
-    """Return the length in a frame's header; raises `InvalidFrame` if it exceeds `most`."""
+    """Return the length in a frame's header; raises `InvalidProtocolFrame` if it exceeds `most`."""
     (size,) = FRAME_HEADER.unpack(header)
     if size > most:
-        raise InvalidFrame(f"a frame of {size} bytes exceeds the limit of {most}")
+        raise InvalidProtocolFrame(f"a frame of {size} bytes exceeds the limit of {most}")
     return int(size)
 
 
 def decode_frame(body: bytes) -> dict[str, Any]:
-    """Parse a frame's body; raises `InvalidFrame` if it is not a JSON object."""
+    """Parse a frame's body; raises `InvalidProtocolFrame` if it is not a JSON object."""
     try:
         message = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise InvalidFrame(f"not JSON: {error}") from error
+        raise InvalidProtocolFrame(f"not JSON: {error}") from error
     if not isinstance(message, dict):
-        raise InvalidFrame("not an object")
+        raise InvalidProtocolFrame("not an object")
     return message
 
 
-def make_hello(version: str, **more: Any) -> dict[str, Any]:
+def make_hello_message(version: str, **more: Any) -> dict[str, Any]:
     """Return the first message; an engine adds its `pid`, the `schema` of its index and more."""
     return {"hello": "kbtui", "protocol": PROTOCOL_VERSION, "version": version, **more}

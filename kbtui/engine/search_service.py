@@ -13,7 +13,7 @@ from kbtui.dates import parse_time_zone
 from kbtui.engine import protocol
 from kbtui.errors import IndexUnavailable, KbtuiError
 from kbtui.notices import Notice, make_keywords_only_notice
-from kbtui.search.models import Ranking, parse_search_request
+from kbtui.search.models import SemanticRanking, parse_search_request
 from kbtui.workspace.paths import read_time_zone
 
 if TYPE_CHECKING:
@@ -51,27 +51,29 @@ def answer_search_request(
         ref = resolve_ref(workspace, question.like)
         return find_similar(workspace, reader, ref, semantic, question)
     if question.explain or question.why is not None:
-        from kbtui.search.explain import Explainer
+        from kbtui.search.explain import SearchExplainer
 
-        explainer = Explainer(workspace, reader, question, semantic)
+        explainer = SearchExplainer(workspace, reader, question, semantic)
         if question.explain:
             explainer.answer.explanations = explainer.explain_hits()
         if question.why is not None:
             from kbtui.knowledge import resolve_ref
 
-            explainer.answer.why = explainer.explain_absence(resolve_ref(workspace, question.why))
+            explainer.answer.why = explainer.explain_missing_hit(
+                resolve_ref(workspace, question.why)
+            )
         return explainer.answer
     from kbtui.search.pipeline import search_index
 
     return search_index(workspace, reader, question, semantic)
 
 
-def make_missing_leg(notice: Notice | None) -> SemanticLeg:
+def make_empty_semantic_leg(notice: Notice | None) -> SemanticLeg:
     """Return a semantic leg without hits that gives `notice` as the reason."""
-    return lambda text: lambda question, generation: Ranking(None, notice)
+    return lambda text: lambda question, generation: SemanticRanking(None, notice)
 
 
-def describe_lag(state: dict[str, Any]) -> Notice | None:
+def make_index_behind_notice(state: dict[str, Any]) -> Notice | None:
     """Return a notice of how the index is behind the files, None if it is up to date.
 
     `state` is the engine's readiness, and `done` says whether it has compared all files once.
@@ -104,7 +106,9 @@ class SearchService:
         self._active = 0
         self._last_used = 0.0
 
-    def answer_request(self, request: dict[str, Any], state: dict[str, Any]) -> dict[str, Any]:
+    def answer_client_request(
+        self, request: dict[str, Any], state: dict[str, Any]
+    ) -> dict[str, Any]:
         """Answer a client's request with `question`, `wait`, `origin`, `caller` and `uses_model`.
 
         Returns `answer` and `suspect`; or `failed`, an error for the client to raise (class,
@@ -123,11 +127,11 @@ class SearchService:
             except ValueError as error:
                 return {"declined": "zone", "detail": str(error)}
         try:
-            with self._open_reader() as reader:
+            with self._open_index_reader() as reader:
                 uses_model = request.get("uses_model", True)
-                missing = make_missing_leg(make_keywords_only_notice("model_off"))
-                semantic = partial(self._start_ranking, wait) if uses_model else missing
-                answered = self._answer_question(reader, question, semantic)
+                missing = make_empty_semantic_leg(make_keywords_only_notice("model_off"))
+                semantic = partial(self._start_semantic_ranking, wait) if uses_model else missing
+                answered = self._search_or_report_damage(reader, question, semantic)
         except _DamagedIndex as damaged:
             return {"declined": "damaged", "detail": str(damaged)}
         except IndexUnavailable as error:
@@ -135,35 +139,39 @@ class SearchService:
         except KbtuiError as error:
             kind, where, hint = type(error).__name__, error.where, error.hint
             return {"failed": [kind, error.message, where, hint]}
-        if lag := describe_lag(state):
+        if lag := make_index_behind_notice(state):
             answered.notices.insert(0, lag)
         is_empty = not answered.hits and not answered.mistakes and not answered.empty
         is_suspect = is_empty and not self._is_checked()
         origin = request.get("origin")
         if origin is not None and not is_suspect:
-            from kbtui.userdata.query_log import log_answer
+            from kbtui.userdata.query_log import log_search_answer
 
             milliseconds = (time.perf_counter() - began) * 1000
             caller = request.get("caller")
-            log_answer(self._workspace, self._settings, answered, origin, caller, milliseconds)
-        return {"answer": answered.as_message(), "suspect": is_suspect}
+            log_search_answer(
+                self._workspace, self._settings, answered, origin, caller, milliseconds
+            )
+        return {"answer": answered.as_engine_message(), "suspect": is_suspect}
 
-    def _answer_question(
+    def _search_or_report_damage(
         self, reader: IndexReader, question: SearchRequest, semantic: SemanticLeg | None
     ) -> SearchAnswer:
         """Answer a question; raises `_DamagedIndex` if an error comes from damaged files."""
-        from kbtui.index.generations import find_damage_behind
+        from kbtui.index.generations import find_damage_behind_error
 
         try:
             return answer_search_request(self._workspace, reader, question, semantic)
         except BaseException as error:
-            if found := find_damage_behind(error, reader.folder):
+            if found := find_damage_behind_error(error, reader.folder):
                 raise _DamagedIndex(found) from error
             raise
 
-    def _start_ranking(self, wait: float, text: str) -> SemanticRanker:
+    def _start_semantic_ranking(self, wait: float, text: str) -> SemanticRanker:
         # Embedding runs in parallel to the keyword leg.
-        return partial(self._rank_by_meaning, text, self._embedding_worker.start_query(text), wait)
+        return partial(
+            self._rank_by_meaning, text, self._embedding_worker.start_query_embedding(text), wait
+        )
 
     def _rank_by_meaning(
         self,
@@ -172,24 +180,24 @@ class SearchService:
         wait: float,
         question: SearchRequest,
         generation: str,
-    ) -> Ranking:
+    ) -> SemanticRanking:
         """Rank by meaning, after waiting up to `wait` seconds for the model."""
-        from kbtui.search.pipeline import make_vector_filters, parse_ranking
+        from kbtui.search.pipeline import make_vector_filters, parse_semantic_ranking
 
         if self._embedding_worker.missing is not None and wait:
             self._embedding_worker.model_ready.wait(wait)
         if self._embedding_worker.missing is not None:
-            return Ranking(None, self._embedding_worker.missing)
+            return SemanticRanking(None, self._embedding_worker.missing)
         if generation != self._embedding_worker.generation:
-            return parse_ranking({"cause": "index_replaced"})
+            return parse_semantic_ranking({"cause": "index_replaced"})
         filters, worded = make_vector_filters(question), list(question.worded)
-        return parse_ranking(
+        return parse_semantic_ranking(
             self._embedding_worker.search(
                 text, pending, filters, question.depth, question.per_entry, worded
             )
         )
 
-    def close_if_idle(self) -> None:
+    def close_index_if_idle(self) -> None:
         """Close the index if there was no question for a while."""
         with self._lock:
             is_idle = not self._active and time.monotonic() - self._last_used > CLOSE_READER_SECONDS
@@ -198,12 +206,12 @@ class SearchService:
                 self._reader = None
 
     @contextmanager
-    def _open_reader(self) -> Iterator[IndexReader]:
+    def _open_index_reader(self) -> Iterator[IndexReader]:
         """Yield a reader of the generation in use, which stays open between questions."""
         from kbtui.index import IndexReader
 
         with self._lock:
-            if self._reader is None or self._reader.is_replaced():
+            if self._reader is None or self._reader.is_generation_replaced():
                 self._reader = IndexReader(self._workspace.cache_dir)
             reader = self._reader
             self._active += 1

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Settings, Workspace
 
 
-class TimeEstimate:
+class RemainingTimeEstimate:
     """Estimates how many seconds a phase of work has left, from its pace so far."""
 
     def __init__(self) -> None:
@@ -58,8 +58,8 @@ class TimeEstimate:
         return round((total - done) * (now - began) / (done - first), 1)
 
 
-async def read_frame(reader: asyncio.StreamReader) -> dict[str, Any]:
-    """Read the next message; raises `InvalidFrame`, and `IncompleteReadError` at the end."""
+async def read_protocol_frame(reader: asyncio.StreamReader) -> dict[str, Any]:
+    """Read the next message; raises `InvalidProtocolFrame`, and `IncompleteReadError` at the end."""
     header = await reader.readexactly(protocol.FRAME_HEADER.size)
     size = protocol.parse_frame_length(header, protocol.REQUEST_BYTES_MAX)
     return protocol.decode_frame(await reader.readexactly(size))
@@ -89,7 +89,7 @@ class ClientConnection:
         elif not self._writer.is_closing():
             self._writer.write(frame)
 
-    async def drain(self) -> None:
+    async def wait_until_frames_are_sent(self) -> None:
         """Wait until the client has read enough; raises `TimeoutError` after 30 seconds."""
         await asyncio.wait_for(self._writer.drain(), 30.0)
 
@@ -99,12 +99,12 @@ class ClientConnection:
             self._writer.close()
 
 
-def parse_timeout(value: object, usual: float) -> float:
+def parse_timeout_seconds(value: object, usual: float) -> float:
     """Return `value` as seconds, at most ten minutes; `usual` if it is not a number."""
     return min(float(value), 600.0) if isinstance(value, int | float) else usual
 
 
-async def wait_for_event(event: threading.Event, seconds: float) -> bool:
+async def wait_for_thread_event(event: threading.Event, seconds: float) -> bool:
     """Wait up to `seconds` for a thread's event without blocking a thread; return whether it came."""
     end = time.monotonic() + seconds
     pause = 0.002
@@ -160,7 +160,7 @@ class EngineServer:
         self._last_progress: dict[str, Any] | None = None
         self._index_progress: dict[str, int] | None = None
         """While a refresh runs: how many of the changed entries (`total`) are indexed (`done`)."""
-        self._time_estimate = TimeEstimate()
+        self._time_estimate = RemainingTimeEstimate()
         self._search_pool = ThreadPoolExecutor(MAX_SEARCHES, thread_name_prefix="search")
 
     async def serve(self) -> None:
@@ -171,7 +171,7 @@ class EngineServer:
             self._settings,
             self._workspace.cache_dir,
             self._on_progress,
-            self._broadcast_ready,
+            self._broadcast_readiness,
             self._log,
         )
         self._index_worker = IndexWorker(
@@ -181,10 +181,10 @@ class EngineServer:
             self._workspace,
             self._settings,
             self._embedding_worker,
-            lambda: self._index_worker.was_checked_recently,
+            lambda: self._index_worker.was_damage_checked_recently,
         )
         self._file_watcher = FileWatcher(
-            self._workspace, self._index_worker.request_refresh, self._log
+            self._workspace, self._index_worker.request_index_refresh, self._log
         )
         self._schedule = SourceScheduler(self._workspace, self._log, self._umask)
         self._index_worker.start()
@@ -214,12 +214,14 @@ class EngineServer:
             if time.monotonic() - swept > LOG_SWEEP_SECONDS:
                 swept = time.monotonic()
                 days = self._settings.query_log_days
-                await asyncio.to_thread(UserData(self._workspace).query_log.remove_old, days)
+                await asyncio.to_thread(
+                    UserData(self._workspace).query_log.remove_old_searches, days
+                )
             if time.monotonic() - looked > SCHEDULE_SECONDS:
                 looked = time.monotonic()
                 await asyncio.to_thread(self._run_due_sources)
-            self._search_service.close_if_idle()
-            if reason := self._find_reason_to_end():
+            self._search_service.close_index_if_idle()
+            if reason := self._find_reason_to_end_engine():
                 self._log(reason)
                 return
             busy = (
@@ -233,7 +235,7 @@ class EngineServer:
                 self._log("idle")
                 return
 
-    def _find_reason_to_end(self) -> str | None:
+    def _find_reason_to_end_engine(self) -> str | None:
         """Return why this engine must end, None if it may continue; the next client starts another."""
         if not self._is_in_charge():
             return "the lock file or the socket was replaced"
@@ -275,17 +277,17 @@ class EngineServer:
         self._last_progress = event if progress.done < progress.total else None
         if progress.phase == "keywords":
             self._index_progress = {"done": progress.done, "total": progress.total}
-        self._broadcast_from_thread(event)
+        self._broadcast_event_from_thread(event)
 
     def _on_refreshed(self, changes: RefreshChanges) -> None:
-        self._file_watcher.watch_topics(self._index_worker.topic_folders)
+        self._file_watcher.watch_topic_directories(self._index_worker.topic_folders)
         if not changes.is_unfinished:
             self._index_progress = None
         if changes or not self._index_worker.has_notified:
             self._index_worker.has_notified = True
-            self._embedding_worker.set_generation(self._index_worker.folder)
+            self._embedding_worker.set_generation_to_embed(self._index_worker.folder)
         if changes:
-            self._broadcast_from_thread(
+            self._broadcast_event_from_thread(
                 {
                     "event": "changed",
                     "knowledge": changes.knowledge,
@@ -293,12 +295,12 @@ class EngineServer:
                     "conversations": changes.conversations[:500],
                 }
             )
-        self._broadcast_ready()
+        self._broadcast_readiness()
 
-    def _broadcast_ready(self) -> None:
-        self._broadcast_from_thread({"event": "ready", **self._get_readiness()})
+    def _broadcast_readiness(self) -> None:
+        self._broadcast_event_from_thread({"event": "ready", **self._describe_readiness()})
 
-    def _get_readiness(self) -> dict[str, Any]:
+    def _describe_readiness(self) -> dict[str, Any]:
         """Return what clients learn about index and model, also as the event `ready`."""
         missing = None if self._embedding_worker.is_asleep else self._embedding_worker.missing
         return {
@@ -310,11 +312,11 @@ class EngineServer:
             "reading": self._index_progress,
         }
 
-    def _broadcast_from_thread(self, event: dict[str, Any]) -> None:
+    def _broadcast_event_from_thread(self, event: dict[str, Any]) -> None:
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._broadcast, event)
+            self._loop.call_soon_threadsafe(self._broadcast_event, event)
 
-    def _broadcast(self, event: dict[str, Any]) -> None:
+    def _broadcast_event(self, event: dict[str, Any]) -> None:
         frame = protocol.encode_frame(event)
         for client in list(self._clients):
             if client.is_subscribed:
@@ -335,16 +337,16 @@ class EngineServer:
             # Close the oldest one, so that a flood of silent connections does not lock clients out.
             self._ungreeted.pop(0).close()
         try:
-            greeting = await asyncio.wait_for(read_frame(reader), HELLO_SECONDS)
+            greeting = await asyncio.wait_for(read_protocol_frame(reader), HELLO_SECONDS)
             self._ungreeted.remove(client)
             if greeting.get("hello") != "kbtui":
                 return
-            self._ensure_in_charge()
+            self._end_engine_if_replaced()
             others = len(self._clients)
             self._clients.add(client)
             client.send_frame(
                 protocol.encode_frame(
-                    protocol.make_hello(
+                    protocol.make_hello_message(
                         __version__,
                         schema=compute_schema_mark(),
                         pid=os.getpid(),
@@ -360,11 +362,11 @@ class EngineServer:
                 self._should_end.set()
                 return
             while True:
-                request = await read_frame(reader)
+                request = await read_protocol_frame(reader)
                 # One client's requests run in sequence; clients do not wait for each other.
                 client.send_frame(await self._answer_request(client, request))
-                await client.drain()
-        except (protocol.InvalidFrame, TypeError, ValueError) as error:
+                await client.wait_until_frames_are_sent()
+        except (protocol.InvalidProtocolFrame, TypeError, ValueError) as error:
             self._log(f"closed a client's connection: {error}")
         except (asyncio.IncompleteReadError, ConnectionError, TimeoutError):
             pass
@@ -387,7 +389,7 @@ class EngineServer:
             )
         try:
             found = await operation(client, request)
-        except (protocol.InvalidFrame, KeyError, TypeError, ValueError) as error:
+        except (protocol.InvalidProtocolFrame, KeyError, TypeError, ValueError) as error:
             return protocol.encode_frame(
                 {"id": number, "error": f"{type(error).__name__}: {error}"}
             )
@@ -403,15 +405,15 @@ class EngineServer:
             "progress": self._last_progress,
             "busy": self._embedding_worker.is_busy or self._index_worker.is_busy,
             "polling": self._file_watcher.polling_reason,
-            **self._get_readiness(),
+            **self._describe_readiness(),
         }
 
     async def _op_subscribe(
         self, client: ClientConnection, request: dict[str, Any]
     ) -> dict[str, Any]:
         client.is_subscribed = True
-        self._embedding_worker.request_model()
-        return {"event": "ready", **self._get_readiness()}
+        self._embedding_worker.request_model_loading()
+        return {"event": "ready", **self._describe_readiness()}
 
     async def _op_refresh(
         self, client: ClientConnection, request: dict[str, Any]
@@ -424,25 +426,25 @@ class EngineServer:
         "suspicion" it does so only if there was no check a moment ago. `meaning` announces a
         question for the semantic leg. `rebuild` builds a new index.
         """
-        self._ensure_in_charge()
-        wait = parse_timeout(request.get("wait"), 10.0)
+        self._end_engine_if_replaced()
+        wait = parse_timeout_seconds(request.get("wait"), 10.0)
         if request.get("meaning"):
-            self._embedding_worker.request_model()
+            self._embedding_worker.request_model_loading()
         check = request.get("check")
-        if check == "suspicion" and self._index_worker.was_checked_recently:
-            return {"done": True, **self._get_readiness()}
+        if check == "suspicion" and self._index_worker.was_damage_checked_recently:
+            return {"done": True, **self._describe_readiness()}
         if request.get("rebuild"):
-            done = self._index_worker.request_rebuild()
+            done = self._index_worker.request_index_rebuild()
         elif check:
             if request.get("retry"):
-                self._embedding_worker.retry_failed()
-                self._index_worker.request_retry()
-            done = self._index_worker.request_check()
+                self._embedding_worker.retry_failed_model_loading()
+                self._index_worker.request_retry_of_unreadable_files()
+            done = self._index_worker.request_damage_check()
         elif request.get("retry"):
-            self._embedding_worker.retry_failed()
-            done = self._index_worker.request_retry()
+            self._embedding_worker.retry_failed_model_loading()
+            done = self._index_worker.request_retry_of_unreadable_files()
         elif request.get("force", True):
-            done = self._index_worker.request_refresh()
+            done = self._index_worker.request_index_refresh()
         else:
             done = self._index_worker.first_refresh
         client.pending_refresh, client.wants_damage_check = done, bool(check)
@@ -454,48 +456,52 @@ class EngineServer:
         """Continue to wait for the last refresh that this connection requested."""
         if client.pending_refresh is None:
             raise ValueError("this connection has not requested a refresh")
-        return await self._wait_for_refresh(client, parse_timeout(request.get("wait"), 10.0))
+        return await self._wait_for_refresh(
+            client, parse_timeout_seconds(request.get("wait"), 10.0)
+        )
 
     async def _wait_for_refresh(self, client: ClientConnection, wait: float) -> dict[str, Any]:
         assert client.pending_refresh is not None
-        finished = await wait_for_event(client.pending_refresh, wait)
-        self._ensure_in_charge()
+        finished = await wait_for_thread_event(client.pending_refresh, wait)
+        self._end_engine_if_replaced()
         mended = (
             self._index_worker.repaired_damage if client.wants_damage_check and finished else None
         )
-        return {"done": finished, "mended": mended, **self._get_readiness()}
+        return {"done": finished, "mended": mended, **self._describe_readiness()}
 
-    def _ensure_in_charge(self) -> None:
+    def _end_engine_if_replaced(self) -> None:
         """End the engine if the cache was removed or the settings changed.
 
         Raises `ConnectionResetError` then, which closes the connection: the next engine answers.
         """
-        if reason := self._find_reason_to_end():
+        if reason := self._find_reason_to_end_engine():
             self._should_end.set()
             raise ConnectionResetError(reason)
 
     async def _op_settle(self, client: ClientConnection, request: dict[str, Any]) -> dict[str, Any]:
         """Wait until every chunk has its vector, or none will get one for a reason."""
-        finished = await wait_for_event(
-            self._embedding_worker.caught_up, parse_timeout(request.get("wait"), 1.0)
+        finished = await wait_for_thread_event(
+            self._embedding_worker.caught_up, parse_timeout_seconds(request.get("wait"), 1.0)
         )
-        return {"done": finished, "progress": self._last_progress, **self._get_readiness()}
+        return {"done": finished, "progress": self._last_progress, **self._describe_readiness()}
 
     async def _op_search(self, client: ClientConnection, request: dict[str, Any]) -> dict[str, Any]:
-        """Answer a question (see `SearchService.answer_request`).
+        """Answer a question (see `SearchService.answer_client_request`).
 
         Declined if the client sends `surroundings` that differ from the engine's: its settings
         would differ too.
         """
-        self._ensure_in_charge()
+        self._end_engine_if_replaced()
         if request.get("surroundings", self._environment) != self._environment:
             return {"declined": "surroundings"}
         if request["question"].get("mode") != "lexical" and request.get("uses_model", True):
-            self._embedding_worker.request_model()
-        is_done = await wait_for_event(self._index_worker.first_refresh, FIRST_REFRESH_SECONDS)
-        state = {"done": is_done, **self._get_readiness()}
+            self._embedding_worker.request_model_loading()
+        is_done = await wait_for_thread_event(
+            self._index_worker.first_refresh, FIRST_REFRESH_SECONDS
+        )
+        state = {"done": is_done, **self._describe_readiness()}
         return await self._loop.run_in_executor(
-            self._search_pool, self._search_service.answer_request, request, state
+            self._search_pool, self._search_service.answer_client_request, request, state
         )
 
     async def _op_stop(self, client: ClientConnection, request: dict[str, Any]) -> dict[str, Any]:

@@ -86,7 +86,7 @@ _ENTRY_TABLES = (
 
 
 @dataclass
-class WriteResult:
+class EntryWriteResult:
     """What writing an entry changed.
 
     `changed` are the positions, in the chunks that were passed, of those whose document in the
@@ -156,7 +156,7 @@ def _make_entry_row(entry: Entry, seq: int) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def _find_changed_positions(old: list[str], new: list[str], same: set[str]) -> list[int]:
+def _find_changed_chunk_positions(old: list[str], new: list[str], same: set[str]) -> list[int]:
     """Return the positions of new chunks that changed or whose neighbours changed.
 
     `old` and `new` are ids in order, `same` those whose text and document did not change.
@@ -180,7 +180,7 @@ def _find_changed_positions(old: list[str], new: list[str], same: set[str]) -> l
     ]
 
 
-def _checksum_rows(rows: Iterable[Any]) -> int:
+def _compute_checksum_of_rows(rows: Iterable[Any]) -> int:
     """Return the part of a checksum that these rows, as SQLite returns them, contribute."""
     # marshal's version 0, because later versions can encode equal rows differently.
     return sum(crc32(dumps(row, 0)) for row in rows)
@@ -223,7 +223,7 @@ class Catalog:
     def begin(self) -> int:
         """Begin a transaction and return its sequence number."""
         self._db.execute("BEGIN IMMEDIATE")
-        seq = self.current_seq() + 1
+        seq = self.last_transaction_number() + 1
         self.set_meta("seq", str(seq))
         return seq
 
@@ -231,16 +231,16 @@ class Catalog:
         """Commit the transaction."""
         self._db.execute("COMMIT")
 
-    def rollback(self) -> None:
+    def roll_back_transaction(self) -> None:
         """Roll back the transaction, if one is open."""
         if self._db.in_transaction:
             self._db.execute("ROLLBACK")
 
-    def current_seq(self) -> int:
+    def last_transaction_number(self) -> int:
         """Return the sequence number of the last transaction."""
-        return int(self.get_meta("seq") or 0)
+        return int(self.get_meta_value("seq") or 0)
 
-    def get_meta(self, key: str) -> str | None:
+    def get_meta_value(self, key: str) -> str | None:
         """Return a value from the table `meta`."""
         row = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
         return row[0] if row else None
@@ -259,14 +259,16 @@ class Catalog:
         *,
         start: int = 0,
         mark: str | None = None,
-    ) -> WriteResult:
+    ) -> EntryWriteResult:
         """Replace an entry, and its chunks from ordinal `start` on.
 
         Sets each chunk's `number`; unchanged chunks keep theirs. `mark` says where to resume
         reading when the entry has grown.
         """
         old = self._get_entry_rows(entry.id)
-        written, difference = self._put_chunks(entry.id, chunks, seq, start if old else None)
+        written, difference = self._write_changed_chunks(
+            entry.id, chunks, seq, start if old else None
+        )
         row = _make_entry_row(entry, seq)
         self._db.execute(
             f"INSERT OR REPLACE INTO entries VALUES ({', '.join('?' * len(row))})", row
@@ -278,12 +280,14 @@ class Catalog:
             self._db.execute("INSERT OR REPLACE INTO marks VALUES (?, ?)", now[-1])
         elif old:
             self._db.execute("DELETE FROM marks WHERE entry_id = ?", (entry.id,))
-        self._add_to_checksum(entry.id, difference + _checksum_rows(now) - _checksum_rows(old))
+        self._add_to_checksum(
+            entry.id, difference + _compute_checksum_of_rows(now) - _compute_checksum_of_rows(old)
+        )
         return written
 
-    def _put_chunks(
+    def _write_changed_chunks(
         self, entry_id: str, chunks: Sequence[Chunk], seq: int, start: int | None
-    ) -> tuple[WriteResult, int]:
+    ) -> tuple[EntryWriteResult, int]:
         """Write the changed rows; also return how much the entry's checksum changes.
 
         `start` is None for an entry that has no rows yet.
@@ -296,7 +300,7 @@ class Catalog:
         gone = [row[0] for row in removed]
         self._db.executemany("DELETE FROM chunks WHERE number = ?", [(number,) for number in gone])
         added: list[tuple[Any, ...]] = []
-        number = self._get_last_number()
+        number = self._get_highest_chunk_number()
         fresh: list[tuple[Any, ...]] = []
         same: set[str] = set()
         for chunk in chunks:
@@ -320,11 +324,13 @@ class Catalog:
                 same.add(chunk.id)
         places = ", ".join("?" * len(_CHUNK_TABLE_COLUMNS))
         self._db.executemany(f"INSERT INTO chunks VALUES ({places})", fresh)
-        changed = _find_changed_positions(list(old), [chunk.id for chunk in chunks], same)
-        difference = _checksum_rows([*added, *fresh]) - _checksum_rows(removed)
-        return WriteResult(changed, gone), difference
+        changed = _find_changed_chunk_positions(list(old), [chunk.id for chunk in chunks], same)
+        difference = _compute_checksum_of_rows([*added, *fresh]) - _compute_checksum_of_rows(
+            removed
+        )
+        return EntryWriteResult(changed, gone), difference
 
-    def _get_last_number(self) -> int:
+    def _get_highest_chunk_number(self) -> int:
         """Return the highest number that any chunk ever had: none is given twice."""
         query = "SELECT seq FROM sqlite_sequence WHERE name = 'chunks'"
         row = self._db.execute(query).fetchone()
@@ -356,7 +362,9 @@ class Catalog:
         places = ", ".join("?" * 11)
         self._db.executemany(f"INSERT INTO citations VALUES ({places})", rows)
         now = self._db.execute(f"SELECT * FROM citations {where}", values)
-        self._add_to_checksum(entry.id, _checksum_rows(now) - _checksum_rows(old))
+        self._add_to_checksum(
+            entry.id, _compute_checksum_of_rows(now) - _compute_checksum_of_rows(old)
+        )
 
     # checksums
 
@@ -385,7 +393,7 @@ class Catalog:
             (entry_id,),
         )
         rows = (*self._get_entry_rows(entry_id), *chunks, *citations)
-        return _checksum_rows(rows) % _CHECKSUM_MODULUS
+        return _compute_checksum_of_rows(rows) % _CHECKSUM_MODULUS
 
     def find_damage(self, stop: threading.Event | None = None) -> str | None:
         """Describe damage in a phrase; None where there is none, or once `stop` is set.
@@ -418,7 +426,7 @@ class Catalog:
         try:
             yield
         finally:
-            self.rollback()
+            self.roll_back_transaction()
 
     def list_entry_ids(self) -> list[str]:
         """Return the ids of all entries."""
@@ -433,12 +441,12 @@ class Catalog:
             "SELECT coalesce(topic, conversation), slug, id, signature FROM entries"
         )
 
-    def list_unreadable_ids(self) -> frozenset[str]:
+    def list_unreadable_entry_ids(self) -> frozenset[str]:
         """Return the ids of the entries that have an error."""
         rows = self._db.execute("SELECT id FROM entries WHERE error IS NOT NULL")
         return frozenset(row[0] for row in rows)
 
-    def list_hidden_ids(self) -> frozenset[str]:
+    def list_hidden_entry_ids(self) -> frozenset[str]:
         """Return the ids of the hidden entries."""
         return frozenset(row[0] for row in self._db.execute("SELECT id FROM entries WHERE hidden"))
 
@@ -447,11 +455,11 @@ class Catalog:
         row = self._db.execute("SELECT mark FROM marks WHERE entry_id = ?", (entry_id,)).fetchone()
         return row[0] if row else None
 
-    def list_changed_since(self, seq: int) -> list[str]:
+    def list_entries_changed_since(self, seq: int) -> list[str]:
         """Return the ids of the entries that were written after transaction `seq`."""
         return [row[0] for row in self._db.execute("SELECT id FROM entries WHERE seq > ?", (seq,))]
 
-    def list_removed_since(self, seq: int) -> list[str]:
+    def list_entries_removed_since(self, seq: int) -> list[str]:
         """Return the ids of the entries that were removed after transaction `seq`."""
         return [
             row[0] for row in self._db.execute("SELECT entry_id FROM gone WHERE seq > ?", (seq,))
@@ -492,7 +500,9 @@ class Catalog:
         )
         return [parse_chunk_row(row) for row in rows]
 
-    def count_texts(self, texts: Collection[str], entry_id: str, end: int) -> Counter[str]:
+    def count_equal_chunk_texts(
+        self, texts: Collection[str], entry_id: str, end: int
+    ) -> Counter[str]:
         """Count how often each text occurs among an entry's chunks before ordinal `end`."""
         wanted = {replace_surrogates(text): text for text in texts}
         rows = self._db.execute(
@@ -560,7 +570,7 @@ class Catalog:
             values,
         ).fetchall()
 
-    def iterate_wanted_vectors(self) -> Iterator[tuple[int, str, bytes]]:
+    def iterate_chunks_to_embed(self) -> Iterator[tuple[int, str, bytes]]:
         """Yield number, entry id and vector hash of every chunk that gets a vector."""
         yield from self._db.execute("SELECT number, entry_id, hash FROM chunks WHERE embed = 1")
 
@@ -569,7 +579,7 @@ class Catalog:
         asked = "SELECT 1 FROM chunks WHERE seq > ? AND embed = 1 LIMIT 1"
         return self._db.execute(asked, (seq,)).fetchone() is not None
 
-    def sort_for_embedding(self, ids: Collection[str]) -> list[str]:
+    def sort_entries_for_embedding(self, ids: Collection[str]) -> list[str]:
         """Sort entry ids in the order of embedding: subjects first, each kind newest first."""
         rows = self._db.execute(
             "SELECT id FROM entries WHERE id IN (SELECT value FROM json_each(?)) "

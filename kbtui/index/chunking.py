@@ -49,7 +49,7 @@ _WIDE_CHARACTER_SIZE = 3
 
 
 @cache
-def _get_wide_pattern() -> re.Pattern[str]:
+def _compile_unspaced_script_pattern() -> re.Pattern[str]:
     """Compile the pattern on first use: it takes two milliseconds, and English does not need it."""
     return re.compile("[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef\U00020000-\U0002ffff]")
 
@@ -59,7 +59,7 @@ def measure_text(text: str) -> int:
     if text.isascii():
         return len(text)
     return len(text) + (_WIDE_CHARACTER_SIZE - 1) * sum(
-        1 for _ in _get_wide_pattern().finditer(text)
+        1 for _ in _compile_unspaced_script_pattern().finditer(text)
     )
 
 
@@ -198,7 +198,7 @@ def _split_line(line: str, most: int) -> Iterator[str]:
         yield rest
 
 
-def number_chunks(
+def set_chunk_ids(
     entry: str, chunks: Iterable[Chunk], *, first: int = 0, seen: Counter[str] | None = None
 ) -> list[Chunk]:
     """Set ids and ordinals of chunks, starting with ordinal `first`.
@@ -216,10 +216,10 @@ def number_chunks(
     return result
 
 
-def chunk_subject(entry: str, text: SubjectText) -> list[Chunk]:
+def split_subject_into_chunks(entry: str, text: SubjectText) -> list[Chunk]:
     """Return the chunks of a subject's body."""
     above = text.lines
-    return number_chunks(
+    return set_chunk_ids(
         entry,
         (
             Chunk("", piece.text, 0, lines=(piece.first + above, piece.last + above))
@@ -228,14 +228,14 @@ def chunk_subject(entry: str, text: SubjectText) -> list[Chunk]:
     )
 
 
-def chunk_conversation(
+def split_conversation_into_chunks(
     entry: str, conversation: Conversation, *, embed_tool_results: bool = False
 ) -> list[Chunk]:
     """Return the chunks of a conversation: one or more for each event, none across events.
 
     Tool calls and results get vectors only with `embed_tool_results`.
     """
-    return number_chunks(entry, iterate_conversation_chunks(conversation, embed_tool_results))
+    return set_chunk_ids(entry, iterate_conversation_chunks(conversation, embed_tool_results))
 
 
 def iterate_conversation_chunks(
@@ -255,7 +255,7 @@ def iterate_conversation_chunks(
             call, args = event.call, None
             if event.kind in ("tool_call_request", "tool_call_response"):
                 call = event.call or (request.call if request else None)
-                args = select_short_arguments(request)
+                args = format_short_tool_arguments(request)
             for piece in split_text(strip_escape_sequences(format_event_text(event)), most):
                 yield Chunk(
                     "",
@@ -271,11 +271,11 @@ def iterate_conversation_chunks(
                 )
 
 
-def select_short_arguments(request: Event | None) -> dict[str, str] | None:
+def format_short_tool_arguments(request: Event | None) -> dict[str, str] | None:
     """Return a tool call's short arguments as text, for the filter `arg:`; None if it has none."""
     found = {}
     for key, value in ((request.arguments or {}) if request else {}).items():
-        text = value if isinstance(value, str) else _format_argument(value)
+        text = value if isinstance(value, str) else _format_tool_argument(value)
         if len(text) <= MAX_ARGUMENT_LENGTH and len(key) <= MAX_ARGUMENT_LENGTH:
             found[key] = text
         if len(found) == MAX_ARGUMENTS:
@@ -290,12 +290,14 @@ def format_event_text(event: Event) -> str:
     lines = [event.name or ""]
     for key, value in (event.arguments or {}).items():
         lines.append(
-            f"{key}: {value}" if isinstance(value, str) else f"{key}: {_format_argument(value)}"
+            f"{key}: {value}"
+            if isinstance(value, str)
+            else f"{key}: {_format_tool_argument(value)}"
         )
     return "\n".join(lines)
 
 
-def _format_argument(value: object) -> str:
+def _format_tool_argument(value: object) -> str:
     import json
 
     return json.dumps(value, ensure_ascii=False)

@@ -40,9 +40,9 @@ class EmbeddingCache:
 
     def __init__(self, path: Path, model: str) -> None:
         self._path, self.model = path, model
-        self._retry_in_new_file(self._open_file)
+        self._retry_with_new_cache_file(self._open_cache_file)
 
-    def _open_file(self) -> None:
+    def _open_cache_file(self) -> None:
         self._db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=OFF")
@@ -51,7 +51,7 @@ class EmbeddingCache:
             "PRIMARY KEY (model, hash)) WITHOUT ROWID"
         )
 
-    def _retry_in_new_file(self, work: Callable[[], _Result]) -> _Result:
+    def _retry_with_new_cache_file(self, work: Callable[[], _Result]) -> _Result:
         """Call `work`; if the file is damaged, replace it by an empty one and call `work` again."""
         try:
             return work()
@@ -63,13 +63,13 @@ class EmbeddingCache:
             self._db.close()
         for suffix in ("", "-wal", "-shm"):
             self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
-        self._open_file()
+        self._open_cache_file()
         return work()
 
     def get(self, hashes: Iterable[bytes]) -> dict[bytes, bytes]:
         """Return the cached vectors by hash, as bytes of float32 numbers."""
         held = list(hashes)
-        return self._retry_in_new_file(lambda: dict(self._read_vectors(held)))
+        return self._retry_with_new_cache_file(lambda: dict(self._read_vectors(held)))
 
     def _read_vectors(self, held: list[bytes]) -> Iterator[tuple[bytes, bytes]]:
         for at in range(0, len(held), 500):
@@ -88,7 +88,7 @@ class EmbeddingCache:
     def put(self, vectors: Mapping[bytes, Matrix]) -> None:
         """Store vectors by hash."""
         rows = [(self.model, key, vector.tobytes()) for key, vector in vectors.items()]
-        self._retry_in_new_file(lambda: self._write_vectors(rows))
+        self._retry_with_new_cache_file(lambda: self._write_vectors(rows))
 
     def _write_vectors(self, rows: list[tuple[str, bytes, bytes]]) -> None:
         self._db.execute("BEGIN")

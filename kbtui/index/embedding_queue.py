@@ -11,8 +11,8 @@ from kbtui.errors import KbtuiError
 from kbtui.index.embedding_model import EMBEDDING_BATCH
 from kbtui.index.embedding_status import EmbeddingStatusWriter
 from kbtui.index.indexer import IndexProgress
-from kbtui.index.ingest import find_vector_neighbours
-from kbtui.index.models import hash_text, make_tie_breaker
+from kbtui.index.ingest import find_embedding_neighbours
+from kbtui.index.models import hash_embedded_text, make_chunk_id_sort_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -38,14 +38,14 @@ PAUSE_SECONDS = 2.0
 """How often a paused queue asks whether it may continue."""
 
 
-class Encoder(Protocol):
+class TextEncoder(Protocol):
     """A loaded model, whatever it runs under."""
 
     def encode(self, texts: Sequence[str]) -> Matrix:
         """Return unit vectors, one row for each text."""
 
 
-class MissingVectors:
+class ChunksWithoutVector:
     """The chunks that have no vector yet.
 
     `numbers` are the chunks' numbers; `entries` has them by entry, in the order in which they are
@@ -63,13 +63,13 @@ class MissingVectors:
     def update(self, catalog: Catalog, store: VectorStore) -> None:
         """Compare the vectors with the catalog; remove those that belong to no chunk."""
         # Read first, so that what is written during the comparison is compared the next time.
-        seq = catalog.current_seq()
-        stale, found = compare_vectors(catalog, store)
+        seq = catalog.last_transaction_number()
+        stale, found = compare_vectors_with_catalog(catalog, store)
         if stale:
-            store.remove_rows(stale)
-        self.entries = {name: found[name] for name in catalog.sort_for_embedding(found)}
+            store.remove_vectors_of_chunks(stale)
+        self.entries = {name: found[name] for name in catalog.sort_entries_for_embedding(found)}
         self.numbers = {number for numbers in self.entries.values() for number in numbers}
-        self._hidden_entries = catalog.list_hidden_ids() & self.entries.keys()
+        self._hidden_entries = catalog.list_hidden_entry_ids() & self.entries.keys()
         self.hidden = sum(len(self.entries[name]) for name in self._hidden_entries)
         self.seq = seq
 
@@ -87,7 +87,9 @@ class MissingVectors:
         return not left
 
 
-def compare_vectors(catalog: Catalog, store: VectorStore) -> tuple[list[int], dict[str, set[int]]]:
+def compare_vectors_with_catalog(
+    catalog: Catalog, store: VectorStore
+) -> tuple[list[int], dict[str, set[int]]]:
     """Compare the vectors with the catalog.
 
     Returns the chunk numbers of stale rows, and for each entry those of chunks without a vector. A
@@ -95,7 +97,7 @@ def compare_vectors(catalog: Catalog, store: VectorStore) -> tuple[list[int], di
     """
     import numpy as np
 
-    numbers, hashes = store.read_hashes()
+    numbers, hashes = store.read_vector_hashes()
     order = np.argsort(numbers, kind="stable")
     numbers, hashes = numbers[order], hashes[order]
     duplicates = np.unique(numbers[1:][numbers[1:] == numbers[:-1]])
@@ -103,7 +105,7 @@ def compare_vectors(catalog: Catalog, store: VectorStore) -> tuple[list[int], di
     numbers, hashes = numbers[single], hashes[single]
     is_current = np.zeros(len(numbers), dtype=bool)
     missing: dict[str, set[int]] = {}
-    rows = catalog.iterate_wanted_vectors()
+    rows = catalog.iterate_chunks_to_embed()
     while batch := list(islice(rows, COMPARED_ROWS)):
         wanted = np.array([number for number, _, _ in batch], dtype=np.int64)
         wanted_hashes = np.array([hash_ for _, _, hash_ in batch], dtype=hashes.dtype)
@@ -137,7 +139,7 @@ class EmbeddingQueue:
         self._on_progress = on_progress or (lambda progress: None)
         self._stop = stop or threading.Event()
         self._get_pause_reason = get_pause_reason or (lambda: None)
-        self._missing = MissingVectors()
+        self._missing = ChunksWithoutVector()
         self._total = self._hidden_total = 0
         self._rows: list[tuple[dict[str, Any], Matrix]] = []
 
@@ -145,12 +147,12 @@ class EmbeddingQueue:
         """Continue with newly opened files."""
         self._catalog, self._cache = catalog, cache
 
-    def filter_missing(self, numbers: Sequence[int]) -> list[int]:
+    def filter_chunks_without_vector(self, numbers: Sequence[int]) -> list[int]:
         """Return those of the chunks `numbers` that have no vector yet. From any thread."""
         missing = self._missing.numbers
         return [number for number in numbers if number in missing]
 
-    def count_missing(self, *, hidden: bool) -> tuple[int, int]:
+    def count_missing_vectors(self, *, hidden: bool) -> tuple[int, int]:
         """Return how many chunks have no vector yet, and how many should have one.
 
         `hidden` says whether chunks of hidden entries count. From any thread.
@@ -160,9 +162,9 @@ class EmbeddingQueue:
             left, total = left - self._missing.hidden, total - self._hidden_total
         return max(0, left), total
 
-    def embed_missing(
+    def embed_missing_chunks(
         self,
-        get_encoder: Callable[[int], Encoder],
+        get_encoder: Callable[[int], TextEncoder],
         should_restart: Callable[[], bool] = lambda: False,
     ) -> int:
         """Embed until nothing is missing, `stop` is set, or `should_restart()`; return what is left.
@@ -191,7 +193,7 @@ class EmbeddingQueue:
     def _embed_and_write(self) -> None:
         self._rows = []
         written, writes = time.monotonic(), 0
-        for rows in self._embed_slices():
+        for rows in self._embed_missing_in_slices():
             self._rows += rows
             self._report_progress()
             if self._stop.is_set():
@@ -200,12 +202,12 @@ class EmbeddingQueue:
                 return
             pause = min(WRITE_SECONDS * (1 + writes), WRITE_SECONDS_MAX)
             if len(self._rows) >= WRITE_ROWS or time.monotonic() - written > pause:
-                self._write_rows()
+                self._write_vector_rows()
                 written, writes = time.monotonic(), writes + 1
                 self._store.compact()
-        self._write_rows()
+        self._write_vector_rows()
 
-    def _embed_slices(self) -> Iterator[list[tuple[dict[str, Any], Matrix]]]:
+    def _embed_missing_in_slices(self) -> Iterator[list[tuple[dict[str, Any], Matrix]]]:
         """Yield the rows of missing chunks, a few at a time, until stopped or restarted.
 
         An entry that cannot be embedded is left for the next run. Raises its error when it is the
@@ -225,24 +227,28 @@ class EmbeddingQueue:
                     if self._stop.is_set() or self._should_restart():
                         return
                     assert entry is not None
-                    rows = self._make_rows(entry, chunks, positions[start : start + SLICE_CHUNKS])
+                    rows = self._make_vector_rows(
+                        entry, chunks, positions[start : start + SLICE_CHUNKS]
+                    )
                     failures = 0
                     yield rows
             except KbtuiError:
                 raise
             except Exception as error:
-                self._status.mark_failed(entry_id, f"not embedded: {type(error).__name__}: {error}")
+                self._status.mark_entry_failed(
+                    entry_id, f"not embedded: {type(error).__name__}: {error}"
+                )
                 failures += 1
                 if failures >= FAILURES_MAX:
                     raise
 
-    def _write_rows(self) -> None:
+    def _write_vector_rows(self) -> None:
         """Write the finished rows to the table."""
         if not self._rows:
             return
         import numpy as np
 
-        self._store.add_rows(
+        self._store.add_vectors(
             [row for row, _ in self._rows], np.vstack([vector for _, vector in self._rows])
         )
         done: dict[str, set[int]] = {}
@@ -250,25 +256,25 @@ class EmbeddingQueue:
             done.setdefault(row["entry"], set()).add(row["number"])
         self._rows = []
         finished = [name for name, numbers in done.items() if self._missing.remove(name, numbers)]
-        self._status.mark_done(finished)
+        self._status.mark_entries_embedded(finished)
 
-    def _make_rows(
+    def _make_vector_rows(
         self, entry: Entry, chunks: list[Chunk], positions: list[int]
     ) -> list[tuple[dict[str, Any], Matrix]]:
         """Embed an entry's chunks at `positions`; return fewer rows when stopped half-way."""
         import numpy as np
 
-        neighbours = [find_vector_neighbours(chunks, at) for at in positions]
-        texts = {hash_text(entry.title): entry.title}
+        neighbours = [find_embedding_neighbours(chunks, at) for at in positions]
+        texts = {hash_embedded_text(entry.title): entry.title}
         for at, others in zip(positions, neighbours, strict=True):
             for chunk in (chunks[at], *others):
-                texts[hash_text(chunk.text)] = chunk.text
-        known = self._embed_texts(texts)
-        title = known.get(hash_text(entry.title))
+                texts[hash_embedded_text(chunk.text)] = chunk.text
+        known = self._embed_texts_or_read_cache(texts)
+        title = known.get(hash_embedded_text(entry.title))
         result: list[tuple[dict[str, Any], Matrix]] = []
         for at, others in zip(positions, neighbours, strict=True):
-            own = known.get(hash_text(chunks[at].text))
-            around = [known.get(hash_text(chunk.text)) for chunk in others]
+            own = known.get(hash_embedded_text(chunks[at].text))
+            around = [known.get(hash_embedded_text(chunk.text)) for chunk in others]
             if own is None or title is None:
                 break
             vector = np.array(own)
@@ -280,7 +286,7 @@ class EmbeddingQueue:
             result.append((make_vector_row(entry, chunks[at]), vector / np.linalg.norm(vector)))
         return result
 
-    def _embed_texts(self, texts: dict[bytes, str]) -> dict[bytes, Matrix]:
+    def _embed_texts_or_read_cache(self, texts: dict[bytes, str]) -> dict[bytes, Matrix]:
         """Return the vectors of texts by hash, from the cache or the model; fewer when stopped."""
         import numpy as np
 
@@ -289,7 +295,7 @@ class EmbeddingQueue:
             for key, blob in self._cache.get(texts).items()
         }
         missing = [key for key in texts if key not in found]
-        while missing and self._wait_for_permission():
+        while missing and self._wait_while_paused():
             keys, missing = missing[:EMBEDDING_BATCH], missing[EMBEDDING_BATCH:]
             encoder = self._get_encoder(len(self._missing.numbers))
             vectors = encoder.encode([texts[key] for key in keys])
@@ -300,11 +306,11 @@ class EmbeddingQueue:
                 break
         return found
 
-    def _wait_for_permission(self) -> bool:
+    def _wait_while_paused(self) -> bool:
         """Wait while embedding must pause; return whether to embed the next batch."""
         reason = self._get_pause_reason()
         while reason and not self._stop.is_set():
-            self._write_rows()
+            self._write_vector_rows()
             self._report_progress(reason)
             if self._should_restart():
                 return False
@@ -326,5 +332,5 @@ def make_vector_row(entry: Entry, chunk: Chunk) -> dict[str, Any]:
         "role": chunk.role,
         "entry": entry.id,
         "time": chunk.timestamp if chunk.timestamp else entry.changed,
-        "tie": make_tie_breaker(chunk.id),
+        "tie": make_chunk_id_sort_number(chunk.id),
     }

@@ -99,14 +99,14 @@ class EmbeddingStatusWriter:
 
         self._write_transaction(write)
 
-    def mark_done(self, entries: Iterable[str]) -> None:
+    def mark_entries_embedded(self, entries: Iterable[str]) -> None:
         """Note that these entries have all their vectors."""
         rows = [(entry_id,) for entry_id in entries]
         self._write_transaction(
             lambda db: db.executemany("DELETE FROM missing WHERE entry_id = ?", rows)
         )
 
-    def mark_failed(self, entry_id: str, error: str) -> None:
+    def mark_entry_failed(self, entry_id: str, error: str) -> None:
         """Note why an entry could not be embedded; the next run tries it again."""
         row = (entry_id, error)
         self._write_transaction(

@@ -65,7 +65,9 @@ def open_catalog_snapshot(
         ) from error
 
 
-def _map_citation_names(workspace: Workspace, entries: list[CitableEntry]) -> dict[str, str]:
+def _map_citation_targets_to_entries(
+    workspace: Workspace, entries: list[CitableEntry]
+) -> dict[str, str]:
     """Return the ids of entries by the targets under which they may be cited.
 
     A subject is cited as `topic/slug`, or as its path if it was read as a file before it became a
@@ -86,7 +88,7 @@ def count_citations(
 ) -> dict[str, int]:
     """Count the citations of some entries from Unix time `since` on, without zeros."""
     entries = list(entries)
-    names = _map_citation_names(workspace, entries)
+    names = _map_citation_targets_to_entries(workspace, entries)
     counts: dict[str, int] = {}
     for target, count in db.execute(
         "SELECT t.target, count(*) FROM citations t "
@@ -115,14 +117,14 @@ def count_all_citations(
     db: sqlite3.Connection, workspace: Workspace, entries: Iterable[CitableEntry], since: float
 ) -> CitationCounts:
     """Count the citations of all entries from Unix time `since` on, in one pass over them."""
-    names = _map_citation_names(workspace, list(entries))
+    names = _map_citation_targets_to_entries(workspace, list(entries))
     rows = db.execute(
         f"SELECT t.target, date({_CITED_AT}, 'unixepoch', 'localtime'), count(*) FROM citations t "
         # The plus prevents SQLite from using the index on targets, which is eight times slower.
         f"WHERE {_CITED_AT} >= ? GROUP BY +t.target, 2",
         (since,),
     ).fetchall()
-    names |= _map_chunk_names(db, (row[0] for row in rows))
+    names |= _map_chunk_targets_to_entries(db, (row[0] for row in rows))
     found = CitationCounts()
     for target, day, count in rows:
         # Citations of deleted entries do not count.
@@ -136,13 +138,13 @@ def find_cited_entries(
     db: sqlite3.Connection, workspace: Workspace, entries: Iterable[CitableEntry]
 ) -> set[str]:
     """Return the ids of the entries that any turn ever cited."""
-    names = _map_citation_names(workspace, list(entries))
+    names = _map_citation_targets_to_entries(workspace, list(entries))
     targets = [row[0] for row in db.execute("SELECT DISTINCT target FROM citations")]
-    names |= _map_chunk_names(db, targets)
+    names |= _map_chunk_targets_to_entries(db, targets)
     return {names[target] for target in targets if target in names}
 
 
-def _map_chunk_names(db: sqlite3.Connection, targets: Iterable[str]) -> dict[str, str]:
+def _map_chunk_targets_to_entries(db: sqlite3.Connection, targets: Iterable[str]) -> dict[str, str]:
     """Return the entry ids of targets that are chunks, by target."""
     loose = json.dumps([target[6:] for target in targets if target.startswith("chunk:")])
     rows = db.execute(
@@ -243,7 +245,7 @@ def list_entries(
     limit = max(1, min(most, limit))
     now = time.time() if now is None else now
     with open_catalog_snapshot(reader, is_given_up) as db:
-        _create_listed_table(db, reader, wanted, vectors)
+        _create_filtered_entries_table(db, reader, wanted, vectors)
         page = EntryPage(by_status=dict.fromkeys(ENTRY_STATUSES, 0))
         for status, type_, count in db.execute(
             "SELECT status, type, count(*) FROM listed GROUP BY status, type ORDER BY type"
@@ -254,7 +256,7 @@ def list_entries(
         after = ""
         place: list[Any] = []
         if cursor is not None:
-            created, entry_id = _decode_cursor(cursor, wanted)
+            created, entry_id = _decode_page_cursor(cursor, wanted)
             after, place = "WHERE (created, id) < (?, ?)", [created, entry_id]
         rows = db.execute(
             "SELECT *, (SELECT count(*) FROM chunks WHERE entry_id = listed.id) "
@@ -264,7 +266,7 @@ def list_entries(
         page.entries = [_parse_entry_row(row) for row in rows[:limit]]
         if len(rows) > limit:
             last = page.entries[-1]
-            page.cursor = _encode_cursor(last.created, last.id, wanted)
+            page.cursor = _encode_page_cursor(last.created, last.id, wanted)
         _fill_citation_counts(db, workspace, page.entries, now)
     return page
 
@@ -274,7 +276,7 @@ def get_entry_row(
 ) -> EntryRow | None:
     """Return one entry, also a hidden or archived one; None if it does not exist."""
     with open_catalog_snapshot(reader) as db:
-        _create_listed_table(
+        _create_filtered_entries_table(
             db, reader, EntryFilter(hidden=True, archived=True), vectors, only=entry_id
         )
         row = db.execute(
@@ -293,7 +295,7 @@ _LISTED_COLUMNS = (
 )  # fmt: skip
 
 
-def _create_listed_table(
+def _create_filtered_entries_table(
     db: sqlite3.Connection,
     reader: IndexReader,
     wanted: EntryFilter,
@@ -303,7 +305,7 @@ def _create_listed_table(
     """Create a temporary table `listed` of the wanted entries with their status."""
     status = read_embedding_status(reader.folder) if vectors else EmbeddingStatus(seq=2**62)
     failed = {entry_id: error for entry_id, error in status.missing.items() if error}
-    conditions, values = _make_conditions(wanted)
+    conditions, values = _make_filter_conditions(wanted)
     if only is not None:
         conditions.append("e.id = ?")
         values.append(only)
@@ -323,7 +325,7 @@ def _create_listed_table(
     db.execute(sql, [status.seq, missing, json.dumps(failed), *values, *wanted.statuses])
 
 
-def describe_chunks(reader: IndexReader, entry_id: str) -> list[dict[str, Any]]:
+def serialize_chunks(reader: IndexReader, entry_id: str) -> list[dict[str, Any]]:
     """Return an entry's chunks in order, as documented JSON.
 
     The keys are `chunk_id`, `characters`, `model` (None without a vector), `lines`, `turn`, `role`
@@ -356,7 +358,7 @@ def _make_in_clause(column: str, values: Sequence[str]) -> str:
     return f"{column} IN ({', '.join('?' * len(values))})" if values else "1"
 
 
-def _make_conditions(wanted: EntryFilter) -> tuple[list[str], list[Any]]:
+def _make_filter_conditions(wanted: EntryFilter) -> tuple[list[str], list[Any]]:
     """Return a filter as SQL conditions, and the values of their placeholders."""
     conditions: list[str] = []
     values: list[Any] = []
@@ -412,12 +414,12 @@ def _fill_citation_counts(
         row.cites_30d = counts.get(row.id, 0)
 
 
-def _encode_cursor(created: float, entry_id: str, wanted: EntryFilter) -> str:
+def _encode_page_cursor(created: float, entry_id: str, wanted: EntryFilter) -> str:
     place = json.dumps([wanted.key, created, entry_id]).encode()
     return base64.urlsafe_b64encode(place).decode().rstrip("=")
 
 
-def _decode_cursor(cursor: str, wanted: EntryFilter) -> tuple[float, str]:
+def _decode_page_cursor(cursor: str, wanted: EntryFilter) -> tuple[float, str]:
     """Return time of creation and id of the last entry before the page; raises `UsageError`."""
     try:
         padded = cursor + "=" * (-len(cursor) % 4)

@@ -45,18 +45,18 @@ def compute_schema_mark() -> str:
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:6]
 
 
-def compute_fingerprint(settings: Settings) -> str:
+def compute_index_fingerprint(settings: Settings) -> str:
     """Return the schema mark and six hex digits for the settings that determine an index's content."""
     chosen = (settings.language, settings.embed_tool_results)
     return f"{compute_schema_mark()}{hashlib.sha256(repr(chosen).encode()).hexdigest()[:6]}"
 
 
-def is_readable_generation(folder: Path) -> bool:
+def is_readable_index_generation(folder: Path) -> bool:
     """Whether this version of kbtui can read the generation at `folder`."""
     return folder.name.startswith(f"gen-{compute_schema_mark()}")
 
 
-def find_current_generation(cache_dir: Path) -> Path | None:
+def find_current_index_generation(cache_dir: Path) -> Path | None:
     """Return the directory of the generation in use, None if there is none yet."""
     try:
         name = (cache_dir / CURRENT_LINK).readlink()
@@ -66,14 +66,14 @@ def find_current_generation(cache_dir: Path) -> Path | None:
     return folder if (folder / "catalog.sqlite").exists() else None
 
 
-def create_generation(cache_dir: Path, mark: str) -> Path:
+def create_index_generation(cache_dir: Path, mark: str) -> Path:
     """Create an empty generation with a fingerprint and return its directory."""
     folder = cache_dir / f"gen-{mark}-{time.time_ns():x}"
     make_private_directory(folder)
     return folder
 
 
-def publish_generation(folder: Path) -> None:
+def publish_index_generation(folder: Path) -> None:
     """Make a generation the one in use, atomically."""
     link = folder.parent / f"{CURRENT_LINK}.new"
     link.unlink(missing_ok=True)
@@ -81,9 +81,9 @@ def publish_generation(folder: Path) -> None:
     os.replace(link, folder.parent / CURRENT_LINK)  # noqa: PTH105  (a link, not what it points to)
 
 
-def remove_old_generations(cache_dir: Path, keep: Path) -> None:
+def remove_old_index_generations(cache_dir: Path, keep: Path) -> None:
     """Remove all generations except `keep` and the linked one."""
-    used = {keep.name, getattr(find_current_generation(cache_dir), "name", None)}
+    used = {keep.name, getattr(find_current_index_generation(cache_dir), "name", None)}
     for folder in cache_dir.glob("gen-*"):
         if folder.name not in used:
             import shutil
@@ -112,16 +112,16 @@ def find_damage(folder: Path, stop: threading.Event | None = None) -> str | None
         catalog.close()
     return (
         found
-        or find_damaged_index_file(folder / "lexical")
-        or find_damaged_index_file(folder / "hidden")
+        or find_damaged_tantivy_file(folder / "lexical")
+        or find_damaged_tantivy_file(folder / "hidden")
     )
 
 
-def find_damage_behind(error: BaseException, folder: Path) -> str | None:
+def find_damage_behind_error(error: BaseException, folder: Path) -> str | None:
     """Describe the damage that caused `error` while reading a generation; None if there is none."""
     if isinstance(error, IndexUnavailable):
         return error.message
-    if isinstance(error, sqlite3.DatabaseError) or is_panic(error):
+    if isinstance(error, sqlite3.DatabaseError) or is_rust_panic(error):
         return f"the index cannot be read: {error}"
     if isinstance(error, KbtuiError) or not isinstance(error, Exception):
         return None
@@ -129,12 +129,12 @@ def find_damage_behind(error: BaseException, folder: Path) -> str | None:
     return find_damage(folder)
 
 
-def is_panic(error: BaseException) -> bool:
+def is_rust_panic(error: BaseException) -> bool:
     """Whether an error is a panic of a Rust library, which does not derive from `Exception`."""
     return type(error).__name__ == "PanicException"
 
 
-def find_damaged_index_file(folder: Path) -> str | None:
+def find_damaged_tantivy_file(folder: Path) -> str | None:
     """Describe the first damaged file of a tantivy index in a phrase; None if there is none.
 
     Checks only files that its `meta.json` names. A file that disappears during the check is not

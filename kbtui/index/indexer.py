@@ -12,7 +12,11 @@ from typing import TYPE_CHECKING, TypeVar
 from kbtui.errors import IndexUnavailable
 from kbtui.index import generations
 from kbtui.index.catalog import Catalog
-from kbtui.index.ingest import make_subject_signature, read_conversation_batches, read_subject_batch
+from kbtui.index.ingest import (
+    make_subject_change_signature,
+    read_conversation_batches,
+    read_subject_batch,
+)
 from kbtui.index.keyword_index import KeywordIndexWriter
 from kbtui.index.models import make_subject_id
 from kbtui.workspace.paths import make_private_directory
@@ -23,7 +27,7 @@ if TYPE_CHECKING:
 
     from kbtui.citations import CitationTargets
     from kbtui.conversations.models import Conversation, ConversationInfo
-    from kbtui.index.catalog import WriteResult
+    from kbtui.index.catalog import EntryWriteResult
     from kbtui.index.ingest import IngestBatch
     from kbtui.index.models import Entry
     from kbtui.knowledge import Knowledge
@@ -58,38 +62,38 @@ class IndexStorage:
         self._uncommitted = 0
         self._unpublished = False
         make_private_directory(cache_dir)
-        self.folder = self._choose_folder(rebuild)
-        self._open_or_replace()
+        self.folder = self._choose_generation_folder(rebuild)
+        self._open_or_replace_index_files()
 
-    def _choose_folder(self, rebuild: bool) -> Path:
-        mark = generations.compute_fingerprint(self.settings)
-        old = generations.find_current_generation(self.cache_dir)
+    def _choose_generation_folder(self, rebuild: bool) -> Path:
+        mark = generations.compute_index_fingerprint(self.settings)
+        old = generations.find_current_index_generation(self.cache_dir)
         if old and not rebuild and old.name.startswith(f"gen-{mark}-"):
             return old
-        folder = generations.create_generation(self.cache_dir, mark)
+        folder = generations.create_index_generation(self.cache_dir, mark)
         self._unpublished = old is not None
         return folder
 
-    def _open_or_replace(self) -> None:
+    def _open_or_replace_index_files(self) -> None:
         try:
-            self._open_files()
+            self._open_index_files()
         except IndexUnavailable:
             # The files are too damaged to open: a refresh fills a new generation.
-            self.folder = generations.create_generation(
-                self.cache_dir, generations.compute_fingerprint(self.settings)
+            self.folder = generations.create_index_generation(
+                self.cache_dir, generations.compute_index_fingerprint(self.settings)
             )
-            self._open_files()
+            self._open_index_files()
         if (
             not self._unpublished
-            and generations.find_current_generation(self.cache_dir) != self.folder
+            and generations.find_current_index_generation(self.cache_dir) != self.folder
         ):
-            generations.publish_generation(self.folder)
-        generations.remove_old_generations(self.cache_dir, self.folder)
+            generations.publish_index_generation(self.folder)
+        generations.remove_old_index_generations(self.cache_dir, self.folder)
         self._catch_up_keyword_indexes()
 
-    def _open_files(self) -> None:
+    def _open_index_files(self) -> None:
         self.catalog = Catalog(self.folder / "catalog.sqlite", write=True)
-        if self.catalog.get_meta("language") is None:
+        if self.catalog.get_meta_value("language") is None:
             self.catalog.set_meta("language", self.settings.language)
         self.writers = {
             False: KeywordIndexWriter(self.folder / "lexical", self.settings.language),
@@ -107,22 +111,23 @@ class IndexStorage:
         parts = [self.folder / name / "meta.json" for name in ("lexical", "hidden")]
         parts.append(self.folder / "catalog.sqlite")
         is_linked = (
-            self._unpublished or generations.find_current_generation(self.cache_dir) == self.folder
+            self._unpublished
+            or generations.find_current_index_generation(self.cache_dir) == self.folder
         )
         return is_linked and all(part.exists() for part in parts)
 
     def publish(self) -> None:
         """Make a new generation the one in use."""
         if self._unpublished:
-            generations.publish_generation(self.folder)
+            generations.publish_index_generation(self.folder)
             self._unpublished = False
-            generations.remove_old_generations(self.cache_dir, self.folder)
+            generations.remove_old_index_generations(self.cache_dir, self.folder)
 
     def _catch_up_keyword_indexes(self) -> None:
         """Repeat in the keyword indexes what the catalog did after their last commit."""
-        seq = self.catalog.current_seq()
+        seq = self.catalog.last_transaction_number()
         for hidden, writer in self.writers.items():
-            mark = writer.read_watermark()
+            mark = writer.read_catalog_watermark()
             if mark == seq:
                 continue
             if mark > seq:
@@ -130,12 +135,12 @@ class IndexStorage:
                 mark = 0
                 for entry_id in self.catalog.list_entry_ids():
                     writer.remove_entry(entry_id)
-            for entry_id in self.catalog.list_removed_since(mark):
+            for entry_id in self.catalog.list_entries_removed_since(mark):
                 writer.remove_entry(entry_id)
-            for entry_id in self.catalog.list_changed_since(mark):
+            for entry_id in self.catalog.list_entries_changed_since(mark):
                 entry = self.catalog.get_entry(entry_id)
                 if entry and entry.hidden == hidden:
-                    writer.replace_entry(entry, self.catalog.list_chunks(entry_id))
+                    writer.replace_entry_documents(entry, self.catalog.list_chunks(entry_id))
                 else:
                     writer.remove_entry(entry_id)
             if hidden or writer.has_changes:
@@ -154,13 +159,13 @@ class IndexStorage:
                 writer.remove_entry(entry_id)
         return found
 
-    def put_batches(self, batches: list[tuple[IngestBatch, CitationRows]]) -> None:
+    def write_ingest_batches(self, batches: list[tuple[IngestBatch, CitationRows]]) -> None:
         """Replace entries or parts of them, each with its citations, in one transaction."""
         if not batches:
             return
         self._uncommitted += len(batches)
         seq = self.catalog.begin()
-        results: list[tuple[bool, WriteResult]] = []
+        results: list[tuple[bool, EntryWriteResult]] = []
         try:
             for batch, rows in batches:
                 # Read here, because an earlier item may belong to the same entry.
@@ -173,14 +178,16 @@ class IndexStorage:
                     self.catalog.replace_citations(batch.entry, rows, after=batch.after_turn)
             self.catalog.commit()
         except BaseException:
-            self.catalog.rollback()
+            self.catalog.roll_back_transaction()
             raise
         for (batch, _), (same, written) in zip(batches, results, strict=True):
             writer = self.writers[batch.entry.hidden]
             if batch.first_ordinal or (same and batch.entry.conversation is not None):
-                writer.update_chunks(batch.entry, batch.chunks_before, batch.chunks, written)
+                writer.update_chunk_documents(
+                    batch.entry, batch.chunks_before, batch.chunks, written
+                )
             else:
-                writer.replace_entry(batch.entry, batch.chunks)
+                writer.replace_entry_documents(batch.entry, batch.chunks)
             self.writers[not batch.entry.hidden].remove_entry(batch.entry.id)
 
     def set_meta(self, key: str, value: str) -> None:
@@ -203,7 +210,7 @@ class IndexStorage:
 
         Stops once `give_up` returns true; that index then stays as it was.
         """
-        seq = self.catalog.current_seq()
+        seq = self.catalog.last_transaction_number()
         for hidden, writer in self.writers.items():
             if not _has_stale_documents(writer):
                 continue
@@ -212,12 +219,12 @@ class IndexStorage:
                 for entry in self.catalog.iterate_entries()
                 if entry.hidden == hidden
             )
-            if not writer.rewrite_all(entries, seq, give_up):
+            if not writer.rewrite_all_documents(entries, seq, give_up):
                 return
 
     def commit_keyword_indexes(self) -> None:
         """Commit the keyword indexes, so that searches find the changes."""
-        seq = self.catalog.current_seq()
+        seq = self.catalog.last_transaction_number()
         for hidden, writer in self.writers.items():
             # Commit only an index that changed: changes of hidden entries must not affect the
             # visible index's statistics, and a commit is the slowest step after a save.
@@ -356,13 +363,13 @@ class Index:
             if topic.enable
         ]
         try:
-            subjects, conversations, gone = self._find_differences(knowledge, retry)
+            subjects, conversations, gone = self._find_changed_entries(knowledge, retry)
         except _RefreshStopped:
             return RefreshChanges(is_unfinished=True)
         changes = RefreshChanges()
-        self._save_configuration_state(knowledge, changes)
+        self._save_configuration_file_states(knowledge, changes)
         if gone or subjects or conversations:
-            self._index_differences(gone, subjects, conversations, knowledge, changes)
+            self._index_changed_entries(gone, subjects, conversations, knowledge, changes)
         if not self._stop.is_set() and not changes.is_unfinished:
             self._storage.publish()
         return changes
@@ -381,13 +388,13 @@ class Index:
             stale = self._storage.count_stale_documents()
         return stale
 
-    def _find_differences(
+    def _find_changed_entries(
         self, knowledge: Knowledge, retry: bool
     ) -> tuple[list[Subject], set[str], list[str]]:
         """Return changed subjects, ids of changed conversations, and ids of entries without a file."""
         from kbtui.conversations.repository import list_conversation_signatures
 
-        again = self.catalog.list_unreadable_ids() if retry else frozenset()
+        again = self.catalog.list_unreadable_entry_ids() if retry else frozenset()
         states = {
             (place, slug): (entry_id, state)
             for place, slug, entry_id, state in self._iterate_until_stopped(
@@ -395,14 +402,15 @@ class Index:
             )
         }
 
-        def differs(known: tuple[str, str] | None, state: str) -> bool:
+        def has_file_changed(known: tuple[str, str] | None, state: str) -> bool:
             return known is None or known[1] != state or known[0] in again
 
         subjects = [
             subject
             for subject in self._iterate_until_stopped(_iterate_indexed_subjects(knowledge))
-            if differs(
-                states.pop((subject.topic, subject.slug), None), make_subject_signature(subject)
+            if has_file_changed(
+                states.pop((subject.topic, subject.slug), None),
+                make_subject_change_signature(subject),
             )
         ]
         conversations = {
@@ -410,7 +418,7 @@ class Index:
             for identity, state in self._iterate_until_stopped(
                 list_conversation_signatures(self.workspace).items()
             )
-            if differs(states.pop((identity, None), None), state)
+            if has_file_changed(states.pop((identity, None), None), state)
         }
         return subjects, conversations, [entry_id for entry_id, _ in states.values()]
 
@@ -422,14 +430,16 @@ class Index:
                 raise _RefreshStopped
             yield from batch
 
-    def _save_configuration_state(self, knowledge: Knowledge, changes: RefreshChanges) -> None:
+    def _save_configuration_file_states(
+        self, knowledge: Knowledge, changes: RefreshChanges
+    ) -> None:
         """Save the state of the configuration files, with which clients compare the present one."""
         state = json.dumps(get_configuration_state(knowledge.files))
-        if self.catalog.get_meta("configuration") != state:
+        if self.catalog.get_meta_value("configuration") != state:
             self._storage.set_meta("configuration", state)
             changes.knowledge = True
 
-    def _index_differences(
+    def _index_changed_entries(
         self,
         gone: list[str],
         subjects: list[Subject],
@@ -450,7 +460,7 @@ class Index:
         targets = CitationTargets(
             knowledge, {info.id: info.name for info in infos}, make_subject_id
         )
-        work.sort(key=_get_precedence)
+        work.sort(key=_get_indexing_order_key)
         if gone:
             self._remove_entries(gone, changes)
         done, began = 0, time.monotonic()
@@ -458,7 +468,7 @@ class Index:
         pause = COMMIT_SECONDS
         batches: list[tuple[IngestBatch, CitationRows]] = []
         self._on_progress(IndexProgress("keywords", 0, len(work)))
-        for batch in self._read_batches(work, changes):
+        for batch in self._read_ingest_batches(work, changes):
             batches.append(
                 (
                     batch,
@@ -469,7 +479,7 @@ class Index:
             now = time.monotonic()
             # Write each part of a conversation before reading the next, which builds on it.
             if not batch.is_last or len(batches) >= BATCH_ENTRIES or now - written > BATCH_SECONDS:
-                self._storage.put_batches(batches)
+                self._storage.write_ingest_batches(batches)
                 batches, written = [], now
                 self._on_progress(IndexProgress("keywords", done, len(work)))
                 if now - committed > pause:
@@ -478,11 +488,11 @@ class Index:
                 if now - began > PATIENCE_SECONDS and done < len(work) and self._should_yield():
                     changes.is_unfinished = True
                     break
-        self._storage.put_batches(batches)
+        self._storage.write_ingest_batches(batches)
         self._storage.commit_keyword_indexes()
         self._on_progress(IndexProgress("keywords", done, len(work)))
 
-    def _read_batches(
+    def _read_ingest_batches(
         self, work: list[Subject | ConversationInfo], changes: RefreshChanges
     ) -> Iterator[IngestBatch]:
         from kbtui.conversations.models import ConversationInfo
@@ -521,7 +531,7 @@ def _iterate_indexed_subjects(knowledge: Knowledge) -> Iterator[Subject]:
                     yield subject
 
 
-def _get_precedence(item: Subject | ConversationInfo) -> tuple[bool, float]:
+def _get_indexing_order_key(item: Subject | ConversationInfo) -> tuple[bool, float]:
     """Return a sort key: subjects before conversations, each kind newest first."""
     from kbtui.conversations.models import ConversationInfo
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from kbtui.errors import KbtuiError
 from kbtui.index.catalog import CONTEXT_CHUNKS
 from kbtui.index.chunking import (
-    chunk_conversation,
-    chunk_subject,
     iterate_conversation_chunks,
-    number_chunks,
+    set_chunk_ids,
+    split_conversation_into_chunks,
+    split_subject_into_chunks,
 )
 from kbtui.index.models import Chunk, Entry, format_file_state, make_subject_id
 from kbtui.knowledge.front_matter import split_front_matter
@@ -39,7 +39,7 @@ SUBJECT_BYTES_MAX = 20_000_000
 """A subject larger than this many bytes is listed and can be read, but is not indexed."""
 
 
-def make_subject_signature(subject: Subject) -> str:
+def make_subject_change_signature(subject: Subject) -> str:
     """Return text that changes whenever the subject's entry or its `format_file_state` would.
 
     It includes the inode because a tree that is copied with its times differs in nothing else.
@@ -58,7 +58,7 @@ def read_subject_entry(subject: Subject) -> tuple[Entry, list[Chunk]]:
         id=make_subject_id(subject.topic, subject.slug),
         kind="subject",
         title=subject.slug.rpartition("/")[2],
-        signature=make_subject_signature(subject),
+        signature=make_subject_change_signature(subject),
         path=subject.file,
         type="note",
         topic=subject.topic,
@@ -80,11 +80,11 @@ def read_subject_entry(subject: Subject) -> tuple[Entry, list[Chunk]]:
         entry.error = error.strerror or str(error)
         return entry, []
     split = split_front_matter(text)
-    _fill_from_front_matter(entry, split)
-    return entry, set_vector_hashes(entry, chunk_subject(entry.id, split))
+    _fill_entry_from_front_matter(entry, split)
+    return entry, set_vector_hashes(entry, split_subject_into_chunks(entry.id, split))
 
 
-def _fill_from_front_matter(entry: Entry, text: SubjectText) -> None:
+def _fill_entry_from_front_matter(entry: Entry, text: SubjectText) -> None:
     """Set title, type, tags, source and date from the front matter; the title also from the text."""
     facts = text.facts
     entry.title = text.title or entry.title
@@ -97,11 +97,11 @@ def _fill_from_front_matter(entry: Entry, text: SubjectText) -> None:
         entry.tags = tags.replace(",", " ").split()
     if isinstance(facts.get("source_url"), str):
         entry.source_url = facts["source_url"]
-    if (created := _parse_date(facts.get("created"))) is not None:
+    if (created := _parse_front_matter_date(facts.get("created"))) is not None:
         entry.created = created
 
 
-def _parse_date(value: object) -> float | None:
+def _parse_front_matter_date(value: object) -> float | None:
     """Return a date from front matter as Unix seconds; without a time zone it is in UTC."""
     if isinstance(value, str):
         try:
@@ -155,7 +155,9 @@ def read_conversation_entry(
         return entry, [], None
     if conversation.problems and not entry.error:
         entry.error = conversation.problems[0]
-    chunks = chunk_conversation(entry.id, conversation, embed_tool_results=embed_tool_results)
+    chunks = split_conversation_into_chunks(
+        entry.id, conversation, embed_tool_results=embed_tool_results
+    )
     if chunks and chunks[-1].timestamp:
         entry.changed = max(chunk.timestamp or 0.0 for chunk in chunks)
     return entry, set_vector_hashes(entry, chunks), conversation
@@ -165,7 +167,7 @@ NEIGHBOURS, NEIGHBOUR_CHARACTERS = 2, 500
 """How many neighbours on each side, with how many characters in all, are part of a chunk's vector."""
 
 
-def find_vector_neighbours(chunks: list[Chunk], position: int) -> list[Chunk]:
+def find_embedding_neighbours(chunks: list[Chunk], position: int) -> list[Chunk]:
     """Return the neighbours that are part of the vector of the chunk at `position`."""
     found = []
     for step in (-1, 1):
@@ -191,7 +193,7 @@ def set_vector_hashes(entry: Entry, chunks: list[Chunk], *, first: int = 0) -> l
         if not chunk.embed:
             continue
         digest = begun.copy()
-        around = find_vector_neighbours(chunks, position)
+        around = find_embedding_neighbours(chunks, position)
         texts = "\0".join(("", chunk.text, *[neighbour.text for neighbour in around]))
         made = f"{texts}{chunk.role}\0{chunk.timestamp}"
         digest.update(made.encode("utf-8", "surrogatepass"))
@@ -232,7 +234,7 @@ def read_subject_batch(subject: Subject) -> IngestBatch:
 
 
 @dataclass(frozen=True)
-class _KnownPart:
+class _IndexedConversationPart:
     """What the catalog has of a conversation up to `mark`: number of chunks, and their latest time."""
 
     mark: TurnResumePoint
@@ -253,7 +255,7 @@ def read_conversation_batches(
     if not conversation_format.can_load_parts(info):
         yield _read_whole_conversation(info, embed_tool_results)
         return
-    known = _find_known_part(catalog, make_conversation_entry(info))
+    known = _find_indexed_part(catalog, make_conversation_entry(info))
     max_bytes = BATCH_BYTES if info.size > WHOLE_BYTES_MAX else WHOLE_BYTES_MAX
     while True:
         entry = make_conversation_entry(info)
@@ -265,7 +267,7 @@ def read_conversation_batches(
         if part is None:
             yield _read_whole_conversation(info, embed_tool_results)
             return
-        batch, known = _make_batch(
+        batch, known = _make_conversation_batch(
             catalog, entry, part, known if part.start else None, embed_tool_results
         )
         yield batch
@@ -283,7 +285,7 @@ def _read_whole_conversation(info: ConversationInfo, embed_tool_results: bool) -
     return IngestBatch(entry, chunks, conversation=conversation)
 
 
-def _find_known_part(catalog: Catalog, entry: Entry) -> _KnownPart | None:
+def _find_indexed_part(catalog: Catalog, entry: Entry) -> _IndexedConversationPart | None:
     """Return what the catalog has, None if its chunks would be different today."""
     from kbtui.conversations.models import TurnResumePoint
 
@@ -293,18 +295,18 @@ def _find_known_part(catalog: Catalog, entry: Entry) -> _KnownPart | None:
     if (kept.title, kept.archived) != (entry.title, entry.archived):
         return None
     facts, chunks, latest = json.loads(text)
-    return _KnownPart(
+    return _IndexedConversationPart(
         TurnResumePoint(**facts | {"waiting": tuple(facts["waiting"])}), chunks, latest
     )
 
 
-def _make_batch(
+def _make_conversation_batch(
     catalog: Catalog,
     entry: Entry,
     part: ConversationPart,
-    known: _KnownPart | None,
+    known: _IndexedConversationPart | None,
     embed_tool_results: bool,
-) -> tuple[IngestBatch, _KnownPart | None]:
+) -> tuple[IngestBatch, _IndexedConversationPart | None]:
     """Return the batch of a conversation's part, and what the catalog knows after it is written.
 
     The batch also rewrites the last chunks before the part, because their neighbours change.
@@ -316,8 +318,8 @@ def _make_batch(
         else []
     )
     new_chunks = list(iterate_conversation_chunks(part.conversation, embed_tool_results))
-    seen = catalog.count_texts({chunk.text for chunk in new_chunks}, entry.id, count)
-    number_chunks(entry.id, new_chunks, first=count, seen=seen)
+    seen = catalog.count_equal_chunk_texts({chunk.text for chunk in new_chunks}, entry.id, count)
+    set_chunk_ids(entry.id, new_chunks, first=count, seen=seen)
     chunks = [*around, *new_chunks]
     rewritten = min(CONTEXT_CHUNKS, count)
     cut = len(around) - rewritten
@@ -330,7 +332,7 @@ def _make_batch(
     if not part.is_last:
         # No file has this state, so the next refresh continues, and hits count as outdated.
         entry.signature, entry.stat = f"{entry.signature}{UNFINISHED_SUFFIX}", ""
-    now = _make_known_part(part, known, new_chunks)
+    now = _make_indexed_part(part, known, new_chunks)
     batch = IngestBatch(
         entry,
         chunks[cut:],
@@ -344,9 +346,9 @@ def _make_batch(
     return batch, now
 
 
-def _make_known_part(
-    part: ConversationPart, known: _KnownPart | None, new_chunks: list[Chunk]
-) -> _KnownPart | None:
+def _make_indexed_part(
+    part: ConversationPart, known: _IndexedConversationPart | None, new_chunks: list[Chunk]
+) -> _IndexedConversationPart | None:
     """Return what the catalog will have up to the part's mark, None if it cannot be resumed there.
 
     A chunk without a time has that of the entry in the index, which changes when the entry grows.
@@ -357,7 +359,7 @@ def _make_known_part(
     if not all(chunk.timestamp for chunk in settled):
         return None
     times = [chunk.timestamp or 0.0 for chunk in settled]
-    return _KnownPart(
+    return _IndexedConversationPart(
         part.mark,
         (known.chunks if known else 0) + len(settled),
         max([known.latest if known else 0.0, *times]),

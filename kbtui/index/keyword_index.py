@@ -14,7 +14,7 @@ from zlib import crc32
 import tantivy
 
 from kbtui.errors import IndexUnavailable
-from kbtui.index.models import make_tie_breaker
+from kbtui.index.models import make_chunk_id_sort_number
 from kbtui.index.tokenizer import (
     MAX_COMPOUND_LENGTH,
     MAX_PATH_ENDS,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-    from kbtui.index.catalog import WriteResult
+    from kbtui.index.catalog import EntryWriteResult
     from kbtui.index.models import Chunk, Entry
 
 KEYWORD_INDEX_VERSION = 9
@@ -43,11 +43,11 @@ _WATERMARK, _NO_ENTRY = "\0watermark", "\0nothing"
 _STEMMED, _CODE = "kb_stemmed", "kb_code"
 
 
-def make_schema(language: str = "") -> Any:
+def make_keyword_index_schema(language: str = "") -> Any:
     """Return the schema of a chunk's document. Texts are indexed here, but stored in the catalog.
 
     `body`, `context` and `title` are stemmed for the first language of the setting `language`;
-    each further language has its own field (`get_language_fields`).
+    each further language has its own field (`list_further_language_fields`).
     """
     builder = tantivy.SchemaBuilder()
     builder.add_unsigned_field("chunk", indexed=True, fast=True)
@@ -59,7 +59,7 @@ def make_schema(language: str = "") -> Any:
     builder.add_text_field("context", tokenizer_name=_STEMMED, index_option="freq")
     builder.add_text_field("title", tokenizer_name=_STEMMED, index_option="position")
     builder.add_text_field("code", tokenizer_name=_CODE, index_option="freq")
-    for name in get_language_fields(language):
+    for name in list_further_language_fields(language):
         builder.add_text_field(name, tokenizer_name=name, index_option="freq")
     for name in ("kind", "topic", "type", "role", "tool", "archived", "arg"):
         builder.add_text_field(name, tokenizer_name="raw", index_option="basic")
@@ -68,17 +68,17 @@ def make_schema(language: str = "") -> Any:
     return builder.build()
 
 
-def parse_languages(setting: str) -> list[str]:
+def parse_language_setting(setting: str) -> list[str]:
     """Return the languages of the setting `language`, which may name several: "english, german"."""
     return list(dict.fromkeys(setting.lower().replace(",", " ").split()))
 
 
-def get_language_fields(setting: str) -> dict[str, str]:
+def list_further_language_fields(setting: str) -> dict[str, str]:
     """Return the fields of all languages but the first, with their languages."""
-    return {f"body_{name}": name for name in parse_languages(setting)[1:]}
+    return {f"body_{name}": name for name in parse_language_setting(setting)[1:]}
 
 
-def make_analyzer(language: str) -> Any:
+def make_text_analyzer(language: str) -> Any:
     """Return an analyzer for prose: lower case, ASCII-folded, stemmed for a language ("" for none).
 
     Raises `IndexUnavailable` for an unknown language.
@@ -101,7 +101,7 @@ def make_analyzer(language: str) -> Any:
     return builder.build()
 
 
-def open_index(folder: Path, language: str, *, create: bool = False) -> Any:
+def open_tantivy_index(folder: Path, language: str, *, create: bool = False) -> Any:
     """Open a tantivy index and register its analyzers, which are not stored in it.
 
     `create` creates a missing one. Raises `IndexUnavailable`.
@@ -114,17 +114,17 @@ def open_index(folder: Path, language: str, *, create: bool = False) -> Any:
         if index is None:
             if not create:
                 raise IndexUnavailable("there is no index yet", where=str(folder))
-            index = tantivy.Index(make_schema(language), path=place)
+            index = tantivy.Index(make_keyword_index_schema(language), path=place)
     except (ValueError, OSError) as error:
         raise IndexUnavailable(
             f"the keyword index cannot be opened: {error}",
             where=str(folder),
             hint="run `kbtui index --rebuild`",
         ) from error
-    first = parse_languages(language)[:1]
-    index.register_tokenizer(_STEMMED, make_analyzer(first[0] if first else ""))
-    for field, name in get_language_fields(language).items():
-        index.register_tokenizer(field, make_analyzer(name))
+    first = parse_language_setting(language)[:1]
+    index.register_tokenizer(_STEMMED, make_text_analyzer(first[0] if first else ""))
+    for field, name in list_further_language_fields(language).items():
+        index.register_tokenizer(field, make_text_analyzer(name))
     spaced = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace())
     index.register_tokenizer(
         _CODE, spaced.filter(tantivy.Filter.remove_long(MAX_COMPOUND_LENGTH + 1)).build()
@@ -137,15 +137,15 @@ class KeywordIndexWriter:
 
     `has_changes` says whether there is something to commit. A needless commit is not free of
     effects: it replaces the watermark, and replaced documents stay in the statistics until tantivy
-    merges segments or `rewrite_all` removes them. Scores of visible entries must not change because
+    merges segments or `rewrite_all_documents` removes them. Scores of visible entries must not change because
     a hidden one did.
     """
 
     def __init__(self, folder: Path, language: str, *, threads: int = 1) -> None:
         self._folder = folder
-        self._index = open_index(folder, language, create=True)
+        self._index = open_tantivy_index(folder, language, create=True)
         self._schema = self._index.schema
-        self._others = list(get_language_fields(language))
+        self._others = list(list_further_language_fields(language))
         self._searcher = self._index.searcher()
         self._added: set[str] = set()
         self.has_changes = False
@@ -162,7 +162,7 @@ class KeywordIndexWriter:
         # then takes it as done, and if it were a deletion, the deleted documents would reappear.
         self._writer.delete_documents_by_term("entry", _NO_ENTRY)
 
-    def read_watermark(self) -> int:
+    def read_catalog_watermark(self) -> int:
         """Return the catalog's sequence number at the last commit; 0 for a new index."""
         self._index.reload()
         self._searcher = searcher = self._index.searcher()
@@ -170,18 +170,18 @@ class KeywordIndexWriter:
         hits = searcher.search(query, limit=1, count=False).hits
         return int(searcher.doc(hits[0][1])["watermark"][0]) if hits else 0
 
-    def replace_entry(self, entry: Entry, chunks: Iterable[Chunk]) -> None:
+    def replace_entry_documents(self, entry: Entry, chunks: Iterable[Chunk]) -> None:
         """Replace all documents of an entry."""
         self.remove_entry(entry.id)
         held = list(chunks)
-        for document in _make_documents(entry, held, range(len(held)), self._others):
+        for document in _make_keyword_documents(entry, held, range(len(held)), self._others):
             self._writer.add_document(document)
         if held:
             self._added.add(entry.id)
             self.has_changes = True
 
-    def update_chunks(
-        self, entry: Entry, before: list[Chunk], chunks: list[Chunk], written: WriteResult
+    def update_chunk_documents(
+        self, entry: Entry, before: list[Chunk], chunks: list[Chunk], written: EntryWriteResult
     ) -> None:
         """Write the documents of an entry's changed chunks, and delete those of removed ones.
 
@@ -201,7 +201,7 @@ class KeywordIndexWriter:
         )
         held = [*before, *chunks]
         positions = [len(before) + at for at in sorted(changed)]
-        for document in _make_documents(entry, held, positions, self._others):
+        for document in _make_keyword_documents(entry, held, positions, self._others):
             self._writer.add_document(document)
         self._added.add(entry.id)
         self.has_changes = True
@@ -243,7 +243,7 @@ class KeywordIndexWriter:
         """Count the documents after the last commit."""
         return int(self._searcher.num_docs)
 
-    def rewrite_all(
+    def rewrite_all_documents(
         self,
         entries: Iterable[tuple[Entry, list[Chunk]]],
         watermark: int,
@@ -262,7 +262,9 @@ class KeywordIndexWriter:
                 self._skip_first_operation()
                 self.has_changes = False
                 return False
-            for document in _make_documents(entry, chunks, range(len(chunks)), self._others):
+            for document in _make_keyword_documents(
+                entry, chunks, range(len(chunks)), self._others
+            ):
                 self._writer.add_document(document)
         self.commit(watermark)
         return True
@@ -275,7 +277,7 @@ class KeywordIndexWriter:
         del self._writer
 
 
-def _make_documents(
+def _make_keyword_documents(
     entry: Entry, chunks: list[Chunk], positions: Iterable[int], others: list[str]
 ) -> Iterator[Any]:
     """Yield the documents of an entry's chunks at the given positions."""
@@ -298,11 +300,11 @@ def _make_documents(
         body = normalize_text(chunk.text)
         document.add_unsigned("chunk", chunk.number)
         document.add_unsigned("owner", owner)
-        document.add_unsigned("tie", make_tie_breaker(chunk.id))
+        document.add_unsigned("tie", make_chunk_id_sort_number(chunk.id))
         for field, text in same:
             document.add_text(field, text)
         document.add_text("body", body)
-        document.add_text("context", normalize_text(_make_context(chunks, position)))
+        document.add_text("context", normalize_text(_join_text_with_neighbours(chunks, position)))
         if code := " ".join((*extract_code_words(body), *title_code)):
             document.add_text("code", code)
         for field in others:
@@ -312,13 +314,13 @@ def _make_documents(
         if chunk.tool:
             document.add_text("tool", normalize_text(chunk.tool))
         for key, value in (chunk.args or {}).items():
-            for term in make_argument_terms(normalize_text(key), normalize_text(value)):
+            for term in make_tool_argument_terms(normalize_text(key), normalize_text(value)):
                 document.add_text("arg", term)
         document.add_integer("time", int(chunk.timestamp if chunk.timestamp else entry.changed))
         yield document
 
 
-def make_argument_terms(key: str, value: str) -> list[str]:
+def make_tool_argument_terms(key: str, value: str) -> list[str]:
     """Return the terms by which the filter `arg:` finds an argument.
 
     These are the key, and `key=` followed by the whole value, one of its words, the end of a path,
@@ -335,7 +337,7 @@ def make_argument_terms(key: str, value: str) -> list[str]:
     return [key, *dict.fromkeys(f"{key}={term}" for term in found[:MAX_ARGUMENT_TERMS] if term)]
 
 
-def _make_context(chunks: list[Chunk], position: int) -> str:
+def _join_text_with_neighbours(chunks: list[Chunk], position: int) -> str:
     """Return a chunk's text with the end of the text before it and the start of the text after it.
 
     The chunk itself is included, so that a short entry's chunk does not score lower than one with

@@ -87,7 +87,7 @@ def make_chunk_id(entry: str, text: str, repeat: int) -> str:
     return _hash_parts(entry, text, str(repeat))[:16]
 
 
-def hash_text(text: str) -> bytes:
+def hash_embedded_text(text: str) -> bytes:
     """Return the key of a text's embedding in the cache: 16 bytes."""
     return hashlib.sha256(text.encode("utf-8", "replace")).digest()[:16]
 
@@ -110,7 +110,7 @@ class RankedChunk(NamedTuple):
     tie: int
 
 
-def make_tie_breaker(make_chunk_id: str) -> int:
+def make_chunk_id_sort_number(make_chunk_id: str) -> int:
     """Return a chunk's id as a 64-bit number, which sorts like the id."""
     return int(make_chunk_id, 16)
 

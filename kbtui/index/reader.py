@@ -22,7 +22,7 @@ _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
 
 
-def _call_catalog(
+def _delegate_to_catalog(
     method: Callable[Concatenate[Catalog, _Parameters], _Result],
 ) -> Callable[Concatenate[IndexReader, _Parameters], _Result]:
     """Make a method of `IndexReader` from one of `Catalog`, with the lock and the reader's errors."""
@@ -41,16 +41,16 @@ class IndexReader:
     """Reads the generation in use, from any thread.
 
     Raises `IndexUnavailable` if there is none. When another generation replaces it
-    (`is_replaced`), a new reader must be created.
+    (`is_generation_replaced`), a new reader must be created.
     """
 
     def __init__(self, cache_dir: Path) -> None:
-        folder = generations.find_current_generation(cache_dir)
+        folder = generations.find_current_index_generation(cache_dir)
         if folder is None:
             raise IndexUnavailable(
                 "there is no index yet", where=str(cache_dir), hint="run `kbtui index`"
             )
-        if not generations.is_readable_generation(folder):
+        if not generations.is_readable_index_generation(folder):
             raise IndexUnavailable(
                 "the index was made by another version of kbtui",
                 where=str(folder),
@@ -60,7 +60,7 @@ class IndexReader:
         self.folder = folder
         self._lock = threading.Lock()
         self._catalog = Catalog(folder / "catalog.sqlite")
-        self.language = self._catalog.get_meta("language") or ""
+        self.language = self._catalog.get_meta_value("language") or ""
         self._lexical: dict[str, Any] = {}
         self._commits: dict[str, tuple[int, int] | None] = {}
 
@@ -69,9 +69,9 @@ class IndexReader:
         """The name of the generation. Chunk numbers are valid only within one generation."""
         return self.folder.name
 
-    def is_replaced(self) -> bool:
+    def is_generation_replaced(self) -> bool:
         """Whether another generation is in use now."""
-        return generations.find_current_generation(self._cache_dir) != self.folder
+        return generations.find_current_index_generation(self._cache_dir) != self.folder
 
     def close(self) -> None:
         """Close the files."""
@@ -94,7 +94,7 @@ class IndexReader:
 
     def open_keyword_index(self, *, hidden: bool = False) -> Any:
         """Return the tantivy index at its last commit; `hidden` selects that of hidden subjects."""
-        from kbtui.index.keyword_index import open_index
+        from kbtui.index.keyword_index import open_tantivy_index
 
         name = "hidden" if hidden else "lexical"
         with self._lock:
@@ -102,7 +102,7 @@ class IndexReader:
             # A commit replaces this file; as long as it is the same, there is nothing to reload.
             commit = _get_file_state(self.folder / name / "meta.json")
             if index is None:
-                index = self._lexical[name] = open_index(self.folder / name, self.language)
+                index = self._lexical[name] = open_tantivy_index(self.folder / name, self.language)
             elif commit is None or commit != self._commits.get(name):
                 index.reload()
             self._commits[name] = commit
@@ -111,17 +111,17 @@ class IndexReader:
     def get_configuration_state(self) -> list[list[object]]:
         """Return path, size and modification time of the configuration files of the last refresh."""
         with self._lock_catalog():
-            value = self._catalog.get_meta("configuration")
+            value = self._catalog.get_meta_value("configuration")
             return json.loads(value) if value else []
 
-    get_chunks = _call_catalog(Catalog.get_chunks)
-    get_chunk_owners = _call_catalog(Catalog.get_chunk_owners)
-    list_chunks = _call_catalog(Catalog.list_chunks)
-    get_chunk = _call_catalog(Catalog.get_chunk)
-    get_entries = _call_catalog(Catalog.get_entries)
-    count_rows = _call_catalog(Catalog.count_rows)
-    is_empty = _call_catalog(Catalog.is_empty)
-    find_citations = _call_catalog(Catalog.find_citations)
+    get_chunks = _delegate_to_catalog(Catalog.get_chunks)
+    get_chunk_owners = _delegate_to_catalog(Catalog.get_chunk_owners)
+    list_chunks = _delegate_to_catalog(Catalog.list_chunks)
+    get_chunk = _delegate_to_catalog(Catalog.get_chunk)
+    get_entries = _delegate_to_catalog(Catalog.get_entries)
+    count_rows = _delegate_to_catalog(Catalog.count_rows)
+    is_empty = _delegate_to_catalog(Catalog.is_empty)
+    find_citations = _delegate_to_catalog(Catalog.find_citations)
 
 
 def _get_file_state(path: Path) -> tuple[int, int] | None:

@@ -38,7 +38,7 @@ MAX_COMPOUND_LENGTH, MAX_PATH_ENDS = 200, 5
 
 
 @cache
-def _get_unspaced_pattern() -> re.Pattern[str]:
+def _compile_unspaced_script_pattern() -> re.Pattern[str]:
     """Compile the pattern on first use: it takes two milliseconds, and English does not need it."""
     return re.compile(
         "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
@@ -46,7 +46,7 @@ def _get_unspaced_pattern() -> re.Pattern[str]:
     )
 
 
-class TokenForms(NamedTuple):
+class CodeWordForms(NamedTuple):
     """The forms of a query's word in the field `code`.
 
     A text has the word if it has any of `wholes`, all `parts` of a camelCase word, or all `pairs`
@@ -80,13 +80,13 @@ def extract_code_words(text: str) -> Iterator[str]:
         whole = match[0]
         if len(whole) > MAX_COMPOUND_LENGTH:
             continue
-        yield from _iterate_whole_forms(whole)
+        yield from _iterate_compound_forms(whole)
         yield from split_camel_case(whole)
     if not text.isascii():
         yield from extract_cjk_pairs(text)
 
 
-def get_word_forms(word: str) -> TokenForms:
+def get_code_word_forms(word: str) -> CodeWordForms:
     """Return the forms of a query's word."""
     wholes: list[str] = []
     parts: list[str] = []
@@ -98,12 +98,12 @@ def get_word_forms(word: str) -> TokenForms:
             wholes.append(version[1])
         parts += split_camel_case(match[0])
     pairs = [] if word.isascii() else list(extract_cjk_pairs(word))
-    return TokenForms(
+    return CodeWordForms(
         _remove_duplicates(wholes), _remove_duplicates(parts), _remove_duplicates(pairs)
     )
 
 
-def _iterate_whole_forms(whole: str) -> Iterator[str]:
+def _iterate_compound_forms(whole: str) -> Iterator[str]:
     """Yield a compound, also without `_` and `-`; the ends of a path; a version's shorter forms."""
     lower = whole.lower()
     yield lower
@@ -147,7 +147,7 @@ def _split_camel_word(piece: str) -> list[str]:
 
 def extract_cjk_pairs(text: str) -> Iterator[str]:
     """Yield overlapping pairs of characters of scripts without spaces; a single one as it is."""
-    for match in _get_unspaced_pattern().finditer(text):
+    for match in _compile_unspaced_script_pattern().finditer(text):
         run = match[0]
         if len(run) == 1:
             yield run
@@ -157,7 +157,7 @@ def extract_cjk_pairs(text: str) -> Iterator[str]:
 
 def has_unspaced_script(text: str) -> bool:
     """Whether a text has characters of scripts without spaces, such as Chinese or Thai."""
-    return not text.isascii() and _get_unspaced_pattern().search(text) is not None
+    return not text.isascii() and _compile_unspaced_script_pattern().search(text) is not None
 
 
 def _remove_duplicates(words: list[str]) -> list[str]:

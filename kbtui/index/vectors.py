@@ -98,7 +98,7 @@ class VectorStore:
             self._table = self._db.create_table(
                 f"chunks_{VECTORS_VERSION}_{model}", schema=schema, exist_ok=True
             )
-            self._partitions = self._find_partition_count()
+            self._partitions = self._read_partition_count()
         except BaseException as error:  # many kinds, and panics, which derive from no `Exception`
             if isinstance(error, KeyboardInterrupt | SystemExit):
                 raise
@@ -106,7 +106,7 @@ class VectorStore:
                 f"the vectors cannot be opened: {error}", where=str(folder)
             ) from error
 
-    def read_hashes(self) -> tuple[Any, Any]:
+    def read_vector_hashes(self) -> tuple[Any, Any]:
         """Return number and hash of every row, as two arrays."""
         import numpy as np
 
@@ -118,7 +118,7 @@ class VectorStore:
         """Count all rows, or those that match the SQL condition `where`."""
         return int(self._table.count_rows(where))
 
-    def add_rows(self, rows: Sequence[dict[str, Any]], vectors: Matrix) -> None:
+    def add_vectors(self, rows: Sequence[dict[str, Any]], vectors: Matrix) -> None:
         """Add chunks: `rows` have all columns except the vector, `vectors` has a row for each."""
         if not rows:
             return
@@ -132,7 +132,7 @@ class VectorStore:
         self._table.add(pa.table(columns, schema=self._schema))
         self._writes += 1
 
-    def remove_rows(self, numbers: Iterable[int]) -> None:
+    def remove_vectors_of_chunks(self, numbers: Iterable[int]) -> None:
         """Remove the rows of these chunks."""
         held = sorted(numbers)
         for at in range(0, len(held), 2000):
@@ -145,7 +145,7 @@ class VectorStore:
     ) -> list[tuple[int, float]]:
         """Return the nearest chunks with their cosine similarity, best first, ties by chunk id.
 
-        `where` is a condition from `make_filter_sql`. At most `per_entry` chunks belong to one
+        `where` is a condition from `make_vector_filter_sql`. At most `per_entry` chunks belong to one
         entry, so that a long one does not fill the result.
         """
         wanted, probed = limit * OVERFETCH, min(self._partitions, PROBED_PARTITIONS)
@@ -222,7 +222,7 @@ class VectorStore:
         """Replace the vector index by one of `partitions` partitions."""
         from lancedb.index import Bitmap, BTree, IvfFlat, IvfRq
 
-        old = self._find_partition_count()
+        old = self._read_partition_count()
         # One bit per dimension must fill whole bytes.
         form = IvfRq if partitions > 1 and self._dimension % 8 == 0 else IvfFlat
         self._table.create_index(
@@ -246,7 +246,7 @@ class VectorStore:
         stats = self._table.index_stats(f"{_INDEX_PREFIX}{self._partitions}")
         return int(stats.num_indices or 0) if stats else 0
 
-    def _find_partition_count(self) -> int:
+    def _read_partition_count(self) -> int:
         """Return the number of partitions of the index from its name; 0 if there is no index."""
         names = [index.name for index in self._table.list_indices()]
         found = [
@@ -255,19 +255,19 @@ class VectorStore:
         return max((int(one) for one in found if one.isdigit()), default=0)
 
 
-def remove_vectors(folder: Path) -> None:
+def remove_vector_directory(folder: Path) -> None:
     """Remove a directory of vectors."""
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def shift_towards(vector: list[float], towards: list[float] | None) -> list[float]:
+def lean_vector_towards(vector: list[float], towards: list[float] | None) -> list[float]:
     """Move a query's vector by `LEAN_WEIGHT` towards another one (docs/search-quality.md)."""
     if towards is None:
         return vector
     return [mine + LEAN_WEIGHT * other for mine, other in zip(vector, towards, strict=True)]
 
 
-def make_filter_sql(
+def make_vector_filter_sql(
     *,
     hidden: bool = False,
     archived: bool | None = False,
@@ -289,25 +289,25 @@ def make_filter_sql(
     columns = {"kind": kinds, "topic": topics, "type": types, "role": roles, "entry": entries}
     for column, values in columns.items():
         if values:
-            parts.append(f"{column} IN ({', '.join(_quote_sql(value) for value in values)})")
+            parts.append(f"{column} IN ({', '.join(_quote_sql_value(value) for value in values)})")
     if since is not None:
         parts.append(f"time >= {float(since)!r}")
     if until is not None:
         parts.append(f"time < {float(until)!r}")
     if exclude:
-        parts.append(f"entry <> {_quote_sql(exclude)}")
+        parts.append(f"entry <> {_quote_sql_value(exclude)}")
     return " AND ".join(parts)
 
 
-def _quote_sql(value: str) -> str:
+def _quote_sql_value(value: str) -> str:
     return "'" + value.replace("'", "''").replace("\0", "") + "'"
 
 
 _INDEX_PREFIX = "near_"
 _WIDE_FILTERS = {
     "",
-    make_filter_sql(),
-    make_filter_sql(hidden=True),
-    make_filter_sql(archived=True),
+    make_vector_filter_sql(),
+    make_vector_filter_sql(hidden=True),
+    make_vector_filter_sql(archived=True),
 }
 """Filters that match nearly all rows."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 FindingState = Literal["ok", "note", "wrong"]
 
 
-class Finding(NamedTuple):
+class DiagnosticFinding(NamedTuple):
     """The result of one check; `ref` is the reference of the subject or conversation it is about."""
 
     area: str
@@ -36,7 +36,7 @@ MIN_FREE_BYTES = 300_000_000
 """Bytes that should be free on the disk of the index."""
 
 
-def check_terminal(library: Library | None) -> Iterator[Finding]:
+def check_terminal(library: Library | None) -> Iterator[DiagnosticFinding]:
     """Check TERM, colours, locale and size of the terminal."""
     import locale
     import shutil
@@ -46,43 +46,43 @@ def check_terminal(library: Library | None) -> Iterator[Finding]:
         text = (
             "standard output is not a terminal: commands print plain text, and the TUI cannot start"
         )
-        yield Finding("terminal", "note", text)
+        yield DiagnosticFinding("terminal", "note", text)
     elif name in {"", "dumb", "unknown"}:
         text = (
             f"TERM is {name or 'not set'}: the TUI cannot start; a common value is xterm-256color"
         )
-        yield Finding("terminal", "wrong", text)
+        yield DiagnosticFinding("terminal", "wrong", text)
     else:
         columns, rows = shutil.get_terminal_size()
-        yield Finding("terminal", "ok", f"{name}, {columns} columns, {rows} rows")
+        yield DiagnosticFinding("terminal", "ok", f"{name}, {columns} columns, {rows} rows")
         if columns < MIN_TERMINAL_SIZE[0] or rows < MIN_TERMINAL_SIZE[1]:
             text = f"the terminal is small: the panes need {MIN_TERMINAL_SIZE[0]} columns and {MIN_TERMINAL_SIZE[1]} rows"
-            yield Finding("terminal", "note", text)
+            yield DiagnosticFinding("terminal", "note", text)
     if os.environ.get("NO_COLOR"):
-        yield Finding("terminal", "note", "NO_COLOR is set: no colours")
+        yield DiagnosticFinding("terminal", "note", "NO_COLOR is set: no colours")
     elif os.environ.get("COLORTERM") not in {"truecolor", "24bit"}:
         text = "the terminal does not announce 24-bit colour (COLORTERM=truecolor): kbtui uses the nearest of 256 colours"
-        yield Finding("terminal", "note", text)
+        yield DiagnosticFinding("terminal", "note", text)
     encoding = locale.getencoding()
     if encoding.lower().replace("-", "") != "utf8":
         text = f"the locale's encoding is {encoding}: some characters cannot be shown; try LANG=C.UTF-8"
-        yield Finding("terminal", "wrong", text)
+        yield DiagnosticFinding("terminal", "wrong", text)
     if os.environ.get("TMUX"):
         text = "copying needs this tmux setting: set -g set-clipboard on"
-        yield Finding("terminal", "note", text)
+        yield DiagnosticFinding("terminal", "note", text)
 
 
-def check_settings(library: Library | None) -> Iterator[Finding]:
+def check_settings(library: Library | None) -> Iterator[DiagnosticFinding]:
     """Name the settings that differ from their defaults; raises `ConfigError` for a mistake in the file."""
     from kbtui.workspace.settings import explain_settings, get_settings_path
 
     found = [one.key.name for one in explain_settings() if one.origin != "default"]
     where = get_settings_path() if get_settings_path().exists() else "no file"
     named = f"changed: {', '.join(found)}" if found else "every key has its default"
-    yield Finding("settings", "ok", f"{where}; {named}")
+    yield DiagnosticFinding("settings", "ok", f"{where}; {named}")
 
 
-def check_packages(library: Library | None) -> Iterator[Finding]:
+def check_packages(library: Library | None) -> Iterator[DiagnosticFinding]:
     """Check that every required package is installed, complete and of a fitting version."""
     from importlib.metadata import PackageNotFoundError, distribution, requires
 
@@ -92,7 +92,7 @@ def check_packages(library: Library | None) -> Iterator[Finding]:
     try:
         waiting = [(Requirement(text), "", "kbtui") for text in requires("kbtui") or []]
     except PackageNotFoundError:
-        yield Finding(
+        yield DiagnosticFinding(
             "packages",
             "note",
             "kbtui is not installed as a package, so its requirements are unknown",
@@ -120,22 +120,26 @@ def check_packages(library: Library | None) -> Iterator[Finding]:
         if not wanted.specifier.contains(found.version, prereleases=True):
             text = f"has version {found.version}, not {wanted.specifier}"
             problems.append(_check_package(wanted.name, "note", text, by, exact))
-        if "" in fresh and (gone := _find_missing_module(found)):
+        if "" in fresh and (gone := _find_missing_module_file(found)):
             how = f"--force-reinstall --no-deps {wanted.name}=={found.version}"
             problems.append(
                 _check_package(wanted.name, "wrong", f"has lost its file {gone}", by, how)
             )
     yield from problems
     if not problems:
-        yield Finding("packages", "ok", f"all {len(seen)} required packages are installed")
+        yield DiagnosticFinding(
+            "packages", "ok", f"all {len(seen)} required packages are installed"
+        )
 
 
-def _check_package(name: str, state: FindingState, problem: str, by: str, how: str) -> Finding:
+def _check_package(
+    name: str, state: FindingState, problem: str, by: str, how: str
+) -> DiagnosticFinding:
     text = f"{name} {problem}; {by} needs it: {sys.executable} -m pip install {how}"
-    return Finding("packages", state, text)
+    return DiagnosticFinding("packages", state, text)
 
 
-def _find_missing_module(found: Distribution) -> str | None:
+def _find_missing_module_file(found: Distribution) -> str | None:
     """Return the first module of a distribution whose file is missing.
 
     Reads the list of files as text, because `Distribution.files` takes 0.3 s for torch.
@@ -150,42 +154,42 @@ def _find_missing_module(found: Distribution) -> str | None:
     return None
 
 
-def check_workspace(library: Library) -> Iterator[Finding]:
+def check_workspace(library: Library) -> Iterator[DiagnosticFinding]:
     """Check the root, JP's id, and that kbtui's directories are writable."""
     from kbtui.workspace import paths
 
     workspace = library.workspace
     if not workspace.jp.is_dir():
-        yield Finding("workspace", "wrong", f"{workspace.root} was moved or deleted")
+        yield DiagnosticFinding("workspace", "wrong", f"{workspace.root} was moved or deleted")
         return
-    yield Finding("workspace", "ok", str(workspace.root))
+    yield DiagnosticFinding("workspace", "ok", str(workspace.root))
     if workspace.id is None:
         text = ".jp/.id is missing or invalid: conversations in JP's user directory cannot be found"
-        yield Finding("workspace", "note", text)
+        yield DiagnosticFinding("workspace", "note", text)
     for name, folder in {
         "index": workspace.cache_dir,
         "query log": workspace.data_dir,
         "log": Path(paths.state_home()),
     }.items():
-        there = _nearest_existing(folder)
+        there = _find_nearest_existing_directory(folder)
         if not os.access(there, os.W_OK | os.X_OK):
-            yield Finding(
+            yield DiagnosticFinding(
                 "workspace", "wrong", f"the directory of the {name} is not writable: {there}"
             )
     yield from _check_free_space(workspace.cache_dir)
 
 
-def _nearest_existing(folder: Path) -> Path:
+def _find_nearest_existing_directory(folder: Path) -> Path:
     return next(one for one in (folder, *folder.parents) if one.exists())
 
 
-def _check_free_space(folder: Path) -> Iterator[Finding]:
+def _check_free_space(folder: Path) -> Iterator[DiagnosticFinding]:
     import shutil
 
-    free = shutil.disk_usage(_nearest_existing(folder)).free
+    free = shutil.disk_usage(_find_nearest_existing_directory(folder)).free
     if free < MIN_FREE_BYTES:
-        text = f"only {free // 1_000_000} MB free for the index in {_nearest_existing(folder)}"
-        yield Finding("workspace", "note", text)
+        text = f"only {free // 1_000_000} MB free for the index in {_find_nearest_existing_directory(folder)}"
+        yield DiagnosticFinding("workspace", "note", text)
 
 
 TOOLS_DIRECTORY = ".jp/mcp/tools/kbtui"
@@ -193,7 +197,7 @@ TOOLS_DIRECTORY = ".jp/mcp/tools/kbtui"
 _MAX_DEFINITION_BYTES = 1 << 20
 
 
-def run_diagnostics(library: Library | None) -> Iterator[Finding]:
+def run_diagnostics(library: Library | None) -> Iterator[DiagnosticFinding]:
     """Run all checks, area by area, and yield their findings. Starts no engine.
 
     Without a library, runs only the checks of the environment. Reads every visible subject and
@@ -203,26 +207,28 @@ def run_diagnostics(library: Library | None) -> Iterator[Finding]:
         try:
             yield from look(library)  # type: ignore[arg-type]
         except (KbtuiError, OSError) as error:
-            yield Finding(area, "wrong", f"the check failed: {error}")
+            yield DiagnosticFinding(area, "wrong", f"the check failed: {error}")
 
 
-def _check_knowledge(library: Library) -> Iterator[Finding]:
+def _check_knowledge_topics(library: Library) -> Iterator[DiagnosticFinding]:
     from kbtui.knowledge import lint
 
     knowledge = library.load_knowledge()
     count = sum(len(knowledge.list_subjects(topic)) for topic in knowledge.topics)
     topics = "1 topic" if len(knowledge.topics) == 1 else f"{len(knowledge.topics)} topics"
     subjects = "1 subject" if count == 1 else f"{count} subjects"
-    yield Finding("knowledge", "ok", f"{topics}, {subjects}")
+    yield DiagnosticFinding("knowledge", "ok", f"{topics}, {subjects}")
     for problem in knowledge.problems:
-        yield Finding("knowledge", "wrong", str(problem))
+        yield DiagnosticFinding("knowledge", "wrong", str(problem))
     for problem in lint.lint_knowledge(knowledge):
-        yield Finding("knowledge", "note", str(problem), _describe_subject(knowledge, problem))
+        yield DiagnosticFinding(
+            "knowledge", "note", str(problem), _find_problem_subject_ref(knowledge, problem)
+        )
     yield from _check_hard_links(knowledge)
     yield from _check_installed_learn(library, knowledge)
 
 
-def _check_installed_learn(library: Library, knowledge: Knowledge) -> Iterator[Finding]:
+def _check_installed_learn(library: Library, knowledge: Knowledge) -> Iterator[DiagnosticFinding]:
     """Check that the installed definition of `learn` describes the present topics."""
     from kbtui.files import parse_toml, read_regular_file
 
@@ -239,10 +245,10 @@ def _check_installed_learn(library: Library, knowledge: Knowledge) -> Iterator[F
         text = f"{name} describes topics that have changed"
     else:
         return
-    yield Finding("knowledge", "note", f"{text}; `kbtui tools install` updates it")
+    yield DiagnosticFinding("knowledge", "note", f"{text}; `kbtui tools install` updates it")
 
 
-def _check_hard_links(knowledge: Knowledge) -> Iterator[Finding]:
+def _check_hard_links(knowledge: Knowledge) -> Iterator[DiagnosticFinding]:
     """Find subjects whose file has further hard links, perhaps outside of the workspace."""
     found = []
     for topic in knowledge.topics:
@@ -258,10 +264,10 @@ def _check_hard_links(knowledge: Knowledge) -> Iterator[Finding]:
             f"{ref}: the file has further hard links, perhaps outside of the workspace; "
             "an editor that replaces the file on saving breaks them"
         )
-        yield Finding("knowledge", "note", text, ref)
+        yield DiagnosticFinding("knowledge", "note", text, ref)
 
 
-def _describe_subject(knowledge: Knowledge, problem: Problem) -> str | None:
+def _find_problem_subject_ref(knowledge: Knowledge, problem: Problem) -> str | None:
     """Return the reference of the subject that a problem is about; None if it is about none."""
     topic, place = problem.topic, problem.where or ""
     if topic is None or not place.startswith(f"{topic}/"):
@@ -269,7 +275,7 @@ def _describe_subject(knowledge: Knowledge, problem: Problem) -> str | None:
     return place if knowledge.find(topic, place[len(topic) + 1 :]) else None
 
 
-def _check_conversations(library: Library) -> Iterator[Finding]:
+def _check_conversations(library: Library) -> Iterator[DiagnosticFinding]:
     from kbtui.conversations.repository import (
         count_trashed_conversations,
         find_unlisted_directories,
@@ -285,59 +291,62 @@ def _check_conversations(library: Library) -> Iterator[Finding]:
     state: FindingState = "note" if any(stray.is_unreadable for stray in strays) else "ok"
     nested = sum(info.parent is not None for info in infos)
     parts = f", {nested} part of another" if nested else ""
-    yield Finding("conversations", state, f"{len(infos)}, {archived} archived{parts}")
+    yield DiagnosticFinding("conversations", state, f"{len(infos)}, {archived} archived{parts}")
     for path, reason, is_unreadable in strays:
         if is_unreadable:
-            yield Finding("conversations", "wrong", f"{path}: unreadable: {reason}")
+            yield DiagnosticFinding("conversations", "wrong", f"{path}: unreadable: {reason}")
         else:
-            yield Finding("conversations", "note", f"{path}: skipped: {reason}")
+            yield DiagnosticFinding("conversations", "note", f"{path}: skipped: {reason}")
     for place, count in count_trashed_conversations(library.workspace).items():
         moved = "1 conversation" if count == 1 else f"{count} conversations"
         words = f"{place}: skipped: {moved} that JP could not read; TRASHED.md in each says why"
-        yield Finding("conversations", "note", words)
+        yield DiagnosticFinding("conversations", "note", words)
     for info in infos:
         conversation = load_conversation(info)
         if problem := conversation.describe_problems():
-            yield Finding("conversations", "wrong", f"{info.ref}: {problem}", info.ref)
+            yield DiagnosticFinding("conversations", "wrong", f"{info.ref}: {problem}", info.ref)
         if extras := conversation.describe_unknown_content():
             words = f"{info.ref}: it also has {' and '.join(extras)}"
-            yield Finding("conversations", "note", words, info.ref)
+            yield DiagnosticFinding("conversations", "note", words, info.ref)
 
 
-def _check_sources(library: Library) -> Iterator[Finding]:
+def _check_sources(library: Library) -> Iterator[DiagnosticFinding]:
     from kbtui.sources import load_sources
     from kbtui.sources.config import find_approval_time
     from kbtui.userdata import UserData
 
     found = load_sources(library.workspace)
     count = len(found.sources)
-    yield Finding("sources", "ok", "1 source" if count == 1 else f"{count} sources")
+    yield DiagnosticFinding("sources", "ok", "1 source" if count == 1 else f"{count} sources")
     for problem in found.problems:
-        yield Finding("sources", "wrong", str(problem))
+        yield DiagnosticFinding("sources", "wrong", str(problem))
     if not found.sources:
         return
     userdata = UserData(library.workspace)
-    topics, runs = library.load_knowledge().topics, userdata.load_last_runs()
+    topics, runs = library.load_knowledge().topics, userdata.load_last_source_runs()
     for name, source in found.sources.items():
         if source.topic not in topics:
-            yield Finding("sources", "wrong", f"{name}: unknown topic {source.topic!r}")
+            yield DiagnosticFinding("sources", "wrong", f"{name}: unknown topic {source.topic!r}")
         if find_approval_time(library.workspace, userdata, source) is None:
             hint = f"`kbtui source approve {name}` shows it and asks"
-            yield Finding("sources", "note", f"{name}: not approved, so it never runs; {hint}")
+            yield DiagnosticFinding(
+                "sources", "note", f"{name}: not approved, so it never runs; {hint}"
+            )
         run = runs.get(name)
         if run is not None and run.status != "ok":
             state = "wrong" if run.status == "error" else "note"
-            yield Finding("sources", state, f"{name}: the last run was {run.status}: {run.error}")  # type: ignore[arg-type]
+            text = f"{name}: the last run was {run.status}: {run.error}"
+            yield DiagnosticFinding("sources", state, text)  # type: ignore[arg-type]
 
 
-def _check_index(library: Library) -> Iterator[Finding]:
+def _check_index(library: Library) -> Iterator[DiagnosticFinding]:
     from kbtui.index import IndexReader
     from kbtui.index.generations import find_damage
 
     try:
         reader = IndexReader(library.workspace.cache_dir)
     except KbtuiError as error:
-        yield Finding("index", "note", str(error))
+        yield DiagnosticFinding("index", "note", str(error))
         return
     try:
         named = {"chunks": "passages"}
@@ -345,59 +354,67 @@ def _check_index(library: Library) -> Iterator[Finding]:
             f"{number} {named.get(name, name)}" for name, number in reader.count_rows().items()
         )
         if found := find_damage(reader.folder):
-            yield Finding("index", "wrong", f"{found}; `kbtui index` rebuilds it")
+            yield DiagnosticFinding("index", "wrong", f"{found}; `kbtui index` rebuilds it")
         else:
-            yield Finding("index", "ok", counts)
+            yield DiagnosticFinding("index", "ok", counts)
     finally:
         reader.close()
 
 
-def _check_engine(library: Library) -> Iterator[Finding]:
+def _check_engine(library: Library) -> Iterator[DiagnosticFinding]:
     from kbtui.engine import EngineNotRunning
-    from kbtui.engine.find_or_start import get_socket_path
+    from kbtui.engine.find_or_start import get_engine_socket_path
 
     try:
         client = library.connect_engine(start=False)
     except EngineNotRunning:
         try:
-            get_socket_path(library.workspace)
+            get_engine_socket_path(library.workspace)
         except WorkspaceError as error:
-            yield Finding("engine", "wrong", f"it cannot start: {error}")
+            yield DiagnosticFinding("engine", "wrong", f"it cannot start: {error}")
         else:
-            yield Finding("engine", "note", "not running; a search or the TUI starts it")
+            yield DiagnosticFinding("engine", "note", "not running; a search or the TUI starts it")
         return
     except EngineUnavailable as error:
-        yield Finding("engine", "wrong", str(error))
+        yield DiagnosticFinding("engine", "wrong", str(error))
         return
     try:
         state = client.request("status")
     except EngineUnavailable as error:
-        yield Finding("engine", "note", f"it does not answer: {error.message}")
+        yield DiagnosticFinding("engine", "note", f"it does not answer: {error.message}")
         return
     finally:
         client.close()
-    yield Finding("engine", "ok", f"running as process {state.get('pid')}")
+    yield DiagnosticFinding("engine", "ok", f"running as process {state.get('pid')}")
     if state.get("error"):
-        yield Finding("engine", "wrong", f"the last refresh failed: {state['error']}")
+        yield DiagnosticFinding("engine", "wrong", f"the last refresh failed: {state['error']}")
     if state.get("polling"):
-        yield Finding("engine", "note", f"it polls the files every second: {state['polling']}")
+        yield DiagnosticFinding(
+            "engine", "note", f"it polls the files every second: {state['polling']}"
+        )
     if state.get("reason"):
-        yield Finding("engine", "note", f"no semantic search: {state['reason']}")
+        yield DiagnosticFinding("engine", "note", f"no semantic search: {state['reason']}")
 
 
-def _check_model(library: Library) -> Iterator[Finding]:
-    from kbtui.index.embedding_model import ModelUnavailable, find_model, verify_model
+def _check_model(library: Library) -> Iterator[DiagnosticFinding]:
+    from kbtui.index.embedding_model import (
+        EmbeddingModelUnavailable,
+        find_embedding_model,
+        verify_packaged_model,
+    )
 
     if library.settings.model == "off":
-        yield Finding("model", "note", "switched off in the settings: only keyword search")
+        yield DiagnosticFinding(
+            "model", "note", "switched off in the settings: only keyword search"
+        )
         return
     try:
-        verify_model(find_model(library.settings.model))
-    except ModelUnavailable as error:
-        yield Finding("model", "wrong", f"only keyword search: {error}")
+        verify_packaged_model(find_embedding_model(library.settings.model))
+    except EmbeddingModelUnavailable as error:
+        yield DiagnosticFinding("model", "wrong", f"only keyword search: {error}")
         return
     name = library.settings.model or "all-MiniLM-L6-v2, packaged, verified"
-    yield Finding("model", "ok", name)
+    yield DiagnosticFinding("model", "ok", name)
 
 
 _ENVIRONMENT_CHECKS = {
@@ -408,7 +425,7 @@ _ENVIRONMENT_CHECKS = {
 _WORKSPACE_CHECKS = {
     **_ENVIRONMENT_CHECKS,
     "workspace": check_workspace,
-    "knowledge": _check_knowledge,
+    "knowledge": _check_knowledge_topics,
     "conversations": _check_conversations,
     "sources": _check_sources,
     "index": _check_index,

@@ -49,7 +49,7 @@ class Cancellation:
                 self._client.close()
 
     def __enter__(self) -> Cancellation:
-        self._before = current_cancellation()
+        self._before = get_current_cancellation()
         Cancellation._of_thread.value = self
         return self
 
@@ -62,7 +62,7 @@ class Cancellation:
             raise Cancelled("cancelled")
 
     @contextmanager
-    def holding(self, client: EngineClient) -> Iterator[None]:
+    def closing_on_cancel(self, client: EngineClient) -> Iterator[None]:
         """While the body waits for this connection, `cancel` closes it."""
         with self._lock:
             self._client = client
@@ -74,7 +74,7 @@ class Cancellation:
                 self._client = None
 
 
-def current_cancellation() -> Cancellation:
+def get_current_cancellation() -> Cancellation:
     """Return the cancellation around this thread's call, or one that nobody cancels."""
     found = getattr(Cancellation._of_thread, "value", None)
     return found if isinstance(found, Cancellation) else Cancellation()
@@ -112,7 +112,7 @@ class IndexAccess:
         return private is not None and not private.is_complete
 
     @property
-    def is_private(self) -> bool:
+    def is_index_private(self) -> bool:
         """Whether the index was built by this client for itself, because there is no engine."""
         return self._private is not None
 
@@ -134,18 +134,18 @@ class IndexAccess:
 
         Each call uses a connection of its own. Raises `EngineUnavailable` and `Cancelled`.
         """
-        cancellation = current_cancellation()
+        cancellation = get_current_cancellation()
         for last in (False, True):
             with self._lock:
                 client = self._idle.pop() if self._idle else None
             try:
-                client = client or self._connect_client()
-                with cancellation.holding(client):
+                client = client or self._open_engine_connection()
+                with cancellation.closing_on_cancel(client):
                     found = client.request(op, timeout=timeout, **arguments)
             except EngineUnavailable as error:
                 cancellation.check()
                 if client is None:
-                    self._remember_silence(error)
+                    self._remember_unresponsive_engine(error)
                 # An engine that did not start, refused, or was too slow would do the same again.
                 cause = error.__cause__
                 gone = client is not None and cause and not isinstance(cause, TimeoutError)
@@ -159,7 +159,7 @@ class IndexAccess:
             return found
         raise AssertionError("unreachable: the second try returns or raises")
 
-    def _connect_client(self) -> EngineClient:
+    def _open_engine_connection(self) -> EngineClient:
         """Open a connection; raises at once if the engine did not answer a moment ago."""
         with self._lock:
             error, since = self._silent
@@ -167,7 +167,7 @@ class IndexAccess:
             raise type(error)(error.message, where=error.where, hint=error.hint)
         return self._connect()
 
-    def _remember_silence(self, error: EngineUnavailable) -> None:
+    def _remember_unresponsive_engine(self, error: EngineUnavailable) -> None:
         """Remember that the engine is silent, so that the calls after this one do not wait for it too."""
         from kbtui.engine.client import UnresponsiveEngine
 
@@ -183,24 +183,24 @@ class IndexAccess:
         with self._lock:
             reader, private = self._reader, self._private
         if private is not None and not private.is_complete:
-            private.wait(min(wait, private.remaining_patience))
-        if reader is not None and not reader.is_replaced():
+            private.wait(min(wait, private.remaining_wait_seconds))
+        if reader is not None and not reader.is_generation_replaced():
             return reader
         try:
             reader = IndexReader(private.folder if private else self._workspace.cache_dir)
         except IndexUnavailable:
-            reader = self._first_reader(wait)
+            reader = self._open_first_reader(wait)
         with self._lock:
             self._reader = reader
         return reader
 
-    def update_private(self, wait: float) -> None:
+    def update_private_index(self, wait: float) -> None:
         """Bring a private index up to date; the engine keeps the shared one."""
         private = self._private
         if private is not None:
             private.update(wait)
 
-    def _first_reader(self, wait: float) -> IndexReader:
+    def _open_first_reader(self, wait: float) -> IndexReader:
         """Have the engine build or repair the index; without an engine, build a private one."""
         from kbtui.index import IndexReader
 
@@ -215,7 +215,7 @@ class IndexAccess:
                 if self._private is None:
                     self._private = PrivateIndex(self._workspace, self._settings, error.message)
                 private = self._private
-            private.wait(min(wait, private.remaining_patience))
+            private.wait(min(wait, private.remaining_wait_seconds))
             return private.open_reader()
         try:
             return IndexReader(self._workspace.cache_dir)
@@ -254,10 +254,12 @@ class PrivateIndex:
         self._turn = threading.Condition()
         self._wanted, self._reached = 1, 0
         """Numbers of the last update that was requested, and of the last one that is done."""
-        self._thread = threading.Thread(target=self._run_updates, name="private-index", daemon=True)
+        self._thread = threading.Thread(
+            target=self._update_index_until_closed, name="private-index", daemon=True
+        )
         self._thread.start()
 
-    def _run_updates(self) -> None:
+    def _update_index_until_closed(self) -> None:
         from sqlite3 import DatabaseError
 
         from kbtui.errors import KbtuiError
@@ -282,7 +284,7 @@ class PrivateIndex:
                 self._turn.notify_all()
 
     @property
-    def remaining_patience(self) -> float:
+    def remaining_wait_seconds(self) -> float:
         """How many more seconds a call waits for a complete index."""
         return max(0.0, self._began + PATIENCE_SECONDS - time.monotonic())
 
@@ -324,7 +326,7 @@ class PrivateIndex:
 
     def wait(self, seconds: float) -> None:
         """Wait up to `seconds` until the index is up to date; raises `Cancelled`."""
-        cancellation, end = current_cancellation(), time.monotonic() + seconds
+        cancellation, end = get_current_cancellation(), time.monotonic() + seconds
         with self._turn:
             while self._reached < self._wanted and time.monotonic() < end:
                 self._turn.wait(STEP_SECONDS)
@@ -344,7 +346,7 @@ class PrivateIndex:
 RECONNECT_SECONDS = (0.2, 1.0, 5.0, 15.0, 30.0)
 
 
-class EventListener:
+class EngineEventListener:
     """A thread that passes on the engine's events, and restarts an engine that went away."""
 
     def __init__(
@@ -353,7 +355,9 @@ class EventListener:
         self._connect, self._on_event = connect, on_event
         self._client: EngineClient | None = None
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._listen, name="listen", daemon=True)
+        self._thread = threading.Thread(
+            target=self._pass_on_engine_events, name="listen", daemon=True
+        )
 
     def start(self) -> None:
         """Start the thread."""
@@ -365,7 +369,7 @@ class EventListener:
         if self._client is not None:
             self._client.close()
 
-    def _listen(self) -> None:
+    def _pass_on_engine_events(self) -> None:
         failures = 0
         while not self._stop.is_set():
             reason = "the engine went away"

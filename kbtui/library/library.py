@@ -18,7 +18,7 @@ from kbtui.errors import (
     KbtuiError,
     UsageError,
 )
-from kbtui.library.index_access import IndexAccess, current_cancellation
+from kbtui.library.index_access import IndexAccess, get_current_cancellation
 from kbtui.library.references import ReferenceReader
 from kbtui.notices import Notice, format_notices, make_keywords_only_notice
 from kbtui.search.models import DEFAULT_LIMIT, SearchRequest, make_search_request
@@ -78,7 +78,7 @@ class Library(ReferenceReader):
         self.close()
 
     @property
-    def index_state(self) -> str | None:
+    def index_notices_phrase(self) -> str | None:
         """The notices about the index in one phrase; None if there are none."""
         return format_notices(self._access.notices)
 
@@ -137,7 +137,7 @@ class Library(ReferenceReader):
         private index is updated, and the shared one stays as it is. With `meaning`, the engine also
         loads the model.
         """
-        from kbtui.engine.search_service import describe_lag
+        from kbtui.engine.search_service import make_index_behind_notice
 
         try:
             state = self._request(
@@ -147,9 +147,9 @@ class Library(ReferenceReader):
             self._access.behind = Notice(
                 "index_behind", {"cause": "engine", "detail": error.message}
             )
-            self._access.update_private(wait)
+            self._access.update_private_index(wait)
         else:
-            self._access.behind = describe_lag(state)
+            self._access.behind = make_index_behind_notice(state)
 
     def retry_embedding(self, wait: float = 30.0) -> None:
         """Retry files and passages that failed. Embedding continues in the background.
@@ -165,27 +165,27 @@ class Library(ReferenceReader):
         """
         return self._search_in_process(request)
 
-    def _query_index(self, query: Callable[[IndexReader], T]) -> T:
+    def _query_index_with_repair(self, query: Callable[[IndexReader], T]) -> T:
         """Call `query` with a reader; if the index proves damaged, have it rebuilt and call once more."""
-        from kbtui.index.generations import find_damage_behind
+        from kbtui.index.generations import find_damage_behind_error
 
         reader = self.open_reader()
         try:
             return query(reader)
         except BaseException as error:
-            found = find_damage_behind(error, reader.folder)
+            found = find_damage_behind_error(error, reader.folder)
             if found is None:
                 raise
             try:
-                self._repair(found)
+                self._request_index_repair(found)
             except IndexUnavailable as unavailable:
                 raise unavailable from error
         return query(self.open_reader())
 
-    def _repair(self, found: str) -> None:
+    def _request_index_repair(self, found: str) -> None:
         """Have the engine rebuild a damaged index; raises `IndexUnavailable` if that is impossible."""
         reason = "this process built it for itself"
-        if not self._access.is_private:
+        if not self._access.is_index_private:
             try:
                 self._request(
                     "refresh", check=True, wait=REPAIR_SECONDS, timeout=REPAIR_SECONDS + 5.0
@@ -196,7 +196,7 @@ class Library(ReferenceReader):
                 reason = str(unavailable)
         raise IndexUnavailable(found, hint=f"it cannot be rebuilt now: {reason}")
 
-    def _repair_if_damaged(self) -> bool:
+    def _repair_index_if_damaged(self) -> bool:
         """Have the engine look for damage; whether it found some and rebuilt the index."""
         try:
             state = self._request(
@@ -259,14 +259,14 @@ class Library(ReferenceReader):
     ) -> SearchAnswer:
         """Ask the engine, or without an engine search in this process."""
         began = time.perf_counter()
-        answered, is_logged = self._ask_engine(request, wait, origin, caller)
+        answered, is_logged = self._search_with_engine(request, wait, origin, caller)
         if answered is None:
-            answered = self._search_in_process(request, self._explain_missing_leg())
+            answered = self._search_in_process(request, self._make_missing_leg_notice())
         if not is_logged and origin is not None:
             self.log_search(answered, origin, caller, (time.perf_counter() - began) * 1000)
         return answered
 
-    def _ask_engine(
+    def _search_with_engine(
         self, request: SearchRequest, wait: float, origin: str | None, caller: str | None
     ) -> tuple[SearchAnswer | None, bool]:
         """Return the engine's answer, None if it has none, and whether the query log has it."""
@@ -287,23 +287,23 @@ class Library(ReferenceReader):
                 self._access.behind = Notice(
                     "index_behind", {"cause": "engine", "detail": error.message}
                 )
-                self._access.update_private(UPDATE_SECONDS)
+                self._access.update_private_index(UPDATE_SECONDS)
                 return None, False
             self._access.behind = None
             declined = reply.get("declined")
             if declined is None:
-                answered = SearchAnswer.from_message(_parse_reply(reply))
-                if not last and reply["suspect"] and self._repair_if_damaged():
+                answered = SearchAnswer.from_engine_message(_parse_engine_search_reply(reply))
+                if not last and reply["suspect"] and self._repair_index_if_damaged():
                     continue
                 behind = (one for one in answered.notices if one.code == "index_behind")
                 self._access.behind = next(behind, None)
                 return self._add_repair_notice(answered), not reply["suspect"]
             detail = str(reply.get("detail"))
             if declined == "damaged" and not last:
-                self._repair(detail)
+                self._request_index_repair(detail)
             elif declined == "no_index" and not last:
                 self._access.open_reader(FIRST_INDEX_SECONDS)
-                if self._access.is_private:
+                if self._access.is_index_private:
                     break
             else:
                 if declined == "damaged":
@@ -315,18 +315,18 @@ class Library(ReferenceReader):
         self, request: SearchRequest, missing: Notice | None = None
     ) -> SearchAnswer:
         """Search the index by keywords in this process; `missing` is why there is no semantic leg."""
-        from kbtui.engine.search_service import answer_search_request, make_missing_leg
+        from kbtui.engine.search_service import answer_search_request, make_empty_semantic_leg
 
-        leg = make_missing_leg(missing)
-        answered = self._query_index(
+        leg = make_empty_semantic_leg(missing)
+        answered = self._query_index_with_repair(
             lambda reader: answer_search_request(self.workspace, reader, request, leg)
         )
         answered.notices = [*self._access.notices, *answered.notices]
         return self._add_repair_notice(answered)
 
-    def _explain_missing_leg(self) -> Notice | None:
+    def _make_missing_leg_notice(self) -> Notice | None:
         """Return the notice why a search in this process has no semantic leg."""
-        if self._access.is_private:
+        if self._access.is_index_private:
             return None  # the notices of the private index say why
         if self.settings.model == "off":
             return make_keywords_only_notice("model_off")
@@ -349,9 +349,9 @@ class Library(ReferenceReader):
         milliseconds: float | None = None,
     ) -> None:
         """Add a search to the query log if the settings allow it; never raises."""
-        from kbtui.userdata.query_log import log_answer
+        from kbtui.userdata.query_log import log_search_answer
 
-        log_answer(self.workspace, self.settings, answered, origin, caller, milliseconds)
+        log_search_answer(self.workspace, self.settings, answered, origin, caller, milliseconds)
 
     def open_reader(self, wait: float = FIRST_INDEX_SECONDS) -> IndexReader:
         """Return a reader of the index; waits up to `wait` seconds for the first index.
@@ -378,7 +378,7 @@ class Library(ReferenceReader):
         """Open a new connection to the engine; raises `EngineUnavailable`."""
         from kbtui.engine.find_or_start import connect_or_start
 
-        return connect_or_start(self.workspace, start=start, check=current_cancellation().check)
+        return connect_or_start(self.workspace, start=start, check=get_current_cancellation().check)
 
     def _request(self, op: str, *, timeout: float, **arguments: Any) -> dict[str, Any]:
         return self._access.request(op, timeout=timeout, **arguments)
@@ -391,14 +391,14 @@ class Library(ReferenceReader):
         `progress` (`phase`, `done`, `total`, `seconds_left` or None),
         `ready` (`lexical`, `semantic`: bool, `reason`), `gone` (`reason`).
         """
-        from kbtui.library.index_access import EventListener
+        from kbtui.library.index_access import EngineEventListener
 
-        listener = EventListener(self.connect_engine, on_event)
+        listener = EngineEventListener(self.connect_engine, on_event)
         listener.start()
         return listener.stop
 
 
-def _parse_reply(reply: dict[str, Any]) -> dict[str, Any]:
+def _parse_engine_search_reply(reply: dict[str, Any]) -> dict[str, Any]:
     """Return the answer in an engine's reply; raises the error that the reply has instead."""
     if failed := reply.get("failed"):
         from kbtui import errors

@@ -93,12 +93,15 @@ class ReferenceReader:
         try:
             topic = knowledge.resolve_topic(ref.topic or "")
         except NothingFound as error:
-            raise NothingFound(error.message, hint=_suggest_subject(knowledge, ref)) from error
+            raise NothingFound(
+                error.message, hint=_suggest_similar_subject(knowledge, ref)
+            ) from error
         found = knowledge.find(topic.id, ref.slug or "")
         if found is None or found.disabled:
             raise NothingFound(
                 f"the topic {topic.id!r} has no subject {ref.slug!r}",
-                hint=_suggest_subject(knowledge, ref) or f"`kbtui learn {topic.id}` lists them",
+                hint=_suggest_similar_subject(knowledge, ref)
+                or f"`kbtui learn {topic.id}` lists them",
             )
         return found
 
@@ -162,7 +165,7 @@ class ReferenceReader:
         conversation = self.load_conversation(ref.conversation or "")
         turns = conversation.turns
         if ref.turn is not None:
-            turns = [conversation.turn(ref.turn) or _refuse_turn(conversation, ref)]
+            turns = [conversation.turn(ref.turn) or _raise_missing_turn(conversation, ref)]
         parts = [] if ref.turn else [f"# {conversation.info.name}"]
         for turn in turns:
             if ref.call is None:
@@ -204,40 +207,41 @@ class ReferenceReader:
     def _describe_target(self, cite: Citation, targets: CitationTargets) -> tuple[str, bool]:
         """Return the title of a citation's target, and whether the target is gone."""
         if cite.kind == "file":
-            return cite.title, _is_missing(self.workspace.root, cite.target)
+            return cite.title, _is_workspace_file_missing(self.workspace.root, cite.target)
         if cite.kind == "subject" and not cite.gone:
             topic, _, slug = cite.target.partition("/")
             subject = targets.find_subject(topic, slug)
             if subject is not None:
-                return _read_title(subject), False
+                return _read_subject_title(subject), False
         return cite.title, cite.gone
 
     def find_citing_turns(self, target: Ref | str) -> list[Citation]:
         """Find the turns that used what a reference names, or the file at a path; newest first."""
         from kbtui.citations.models import Citation
 
-        targets, chunk, gone = self._name_target(target)
+        targets, chunk, gone = self._list_names_of_target(target)
         reader = self.open_reader()
         rows = reader.find_citations(targets, chunk)
         entries = reader.get_entries(
-            {row[0] for row in rows} | {_target_entry_id(row[5]) for row in rows}
+            {row[0] for row in rows} | {_get_target_entry_id(row[5]) for row in rows}
         )
         return [
             Citation(
                 conversation=row[0], turn=row[1], call=row[2], how=row[3], kind=row[4], target=row[5],
-                title=_entry_title(entries, _target_entry_id(row[5]), row[6]), tool=row[7],
+                title=_get_entry_title(entries, _get_target_entry_id(row[5]), row[6]), tool=row[7],
                 timestamp=datetime.fromtimestamp(row[8], UTC) if row[8] else None,
                 gone=gone, chunk=row[9], score=row[10],
-                source_title=_entry_title(entries, row[0], ""),
+                source_title=_get_entry_title(entries, row[0], ""),
             )
             for row in rows
         ]  # fmt: skip
 
-    def _name_target(self, target: Ref | str) -> tuple[list[str], str | None, bool]:
+    def _list_names_of_target(self, target: Ref | str) -> tuple[list[str], str | None, bool]:
         """Return the names that citations use for a target, its chunk id, and whether it is gone."""
         root = self.workspace.root
         if isinstance(target, str):
-            return [target, os.path.join(root, target)], None, _is_missing(root, target)  # noqa: PTH118
+            names = [target, os.path.join(root, target)]  # noqa: PTH118
+            return names, None, _is_workspace_file_missing(root, target)
         if target.kind == "chunk":
             return (
                 [str(target)],
@@ -260,23 +264,23 @@ class ReferenceReader:
         """
         from kbtui.citations.models import Citations
 
-        target = self._find_target(name) if isinstance(name, str) else name
+        target = self._find_citation_target(name) if isinstance(name, str) else name
         if isinstance(target, Ref) and target.kind == "topic":
             raise UsageError(
                 "is a topic", where=str(name), hint="name one of its subjects: topic/slug"
             )
         used_by = self.find_citing_turns(target)
         try:
-            return Citations(str(target), self._list_uses(target), used_by)
+            return Citations(str(target), self._list_used_targets(target), used_by)
         except NothingFound as error:
             if not used_by:
                 raise
             return Citations(str(target), [], used_by, gone=error.message)
 
-    def _list_uses(self, target: Ref | str) -> list[Citation]:
+    def _list_used_targets(self, target: Ref | str) -> list[Citation]:
         """Return what a conversation or a turn used; raises `NothingFound` if it does not exist."""
         if isinstance(target, str):
-            if _is_missing(self.workspace.root, target):
+            if _is_workspace_file_missing(self.workspace.root, target):
                 raise NothingFound("there is no such file", where=target)
             return []
         if target.kind == "subject":
@@ -291,15 +295,15 @@ class ReferenceReader:
         if target.turn is None:
             return used
         if conversation.turn(target.turn) is None:
-            _refuse_turn(conversation, target)
+            _raise_missing_turn(conversation, target)
         return [cite for cite in used if cite.turn == target.turn]
 
-    def _find_target(self, text: str) -> Ref | str:
+    def _find_citation_target(self, text: str) -> Ref | str:
         """Read a name: a reference to something that exists, else a file, else the reference."""
         try:
             ref = self.resolve(text)
         except UsageError as error:
-            if (path := self._find_file(text)) is not None:
+            if (path := self._find_cited_file(text)) is not None:
                 return path
             raise error
         if ref.kind in ("chunk", "conversation"):
@@ -309,13 +313,13 @@ class ReferenceReader:
                 return ref._replace(topic=self.load_knowledge().resolve_topic(ref.topic or "").id)
             return ref._replace(topic=self.find_subject(ref).topic)
         except NothingFound:
-            if (path := self._find_file(text)) is not None:
+            if (path := self._find_cited_file(text)) is not None:
                 return path
             if ref.kind == "topic":
                 raise
             return ref
 
-    def _find_file(self, text: str) -> Ref | str | None:
+    def _find_cited_file(self, text: str) -> Ref | str | None:
         """Find the subject or other file at a path; None if it neither exists nor was ever read."""
         from pathlib import Path
 
@@ -336,13 +340,13 @@ class ReferenceReader:
         return None
 
 
-def _refuse_turn(conversation: Conversation, ref: Ref) -> NoReturn:
+def _raise_missing_turn(conversation: Conversation, ref: Ref) -> NoReturn:
     """Raise `NothingFound` for a turn that a conversation does not have."""
     turns = len(conversation.turns)
     raise NothingFound(f"the conversation has {turns} turn{'s' * (turns != 1)}", where=str(ref))
 
 
-def _read_title(subject: Subject) -> str:
+def _read_subject_title(subject: Subject) -> str:
     """Return a subject's title as its entry has it: from its text, else from its slug."""
     from kbtui.knowledge import read_subject_text
     from kbtui.knowledge.front_matter import split_front_matter
@@ -354,7 +358,7 @@ def _read_title(subject: Subject) -> str:
     return title or subject.slug.rpartition("/")[2]
 
 
-def _target_entry_id(target: str) -> str:
+def _get_target_entry_id(target: str) -> str:
     """Return the id of the entry that a citation names as `topic/slug` or `jp-c…`."""
     from kbtui.index.models import make_subject_id
 
@@ -362,12 +366,12 @@ def _target_entry_id(target: str) -> str:
     return make_subject_id(topic, slug) if slash else target
 
 
-def _entry_title(entries: dict[str, Entry], entry_id: str, default: str) -> str:
+def _get_entry_title(entries: dict[str, Entry], entry_id: str, default: str) -> str:
     entry = entries.get(entry_id)
     return entry.title if entry else default
 
 
-def _is_missing(root: Path, path: str) -> bool:
+def _is_workspace_file_missing(root: Path, path: str) -> bool:
     """Whether a file of the workspace does not exist; False for files outside of it."""
     full = os.path.normpath(root / path)
     if not full.startswith(f"{root}/"):
@@ -381,7 +385,7 @@ def _is_missing(root: Path, path: str) -> bool:
     return False
 
 
-def _suggest_subject(knowledge: Knowledge, ref: Ref) -> str | None:
+def _suggest_similar_subject(knowledge: Knowledge, ref: Ref) -> str | None:
     """Return a hint that names the listed subject most like a reference; None if none is."""
     from difflib import get_close_matches
 

@@ -6,8 +6,12 @@ import re
 import unicodedata
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kbtui.index.keyword_index import get_language_fields, make_analyzer, parse_languages
-from kbtui.index.tokenizer import TokenForms, get_word_forms, normalize_text
+from kbtui.index.keyword_index import (
+    list_further_language_fields,
+    make_text_analyzer,
+    parse_language_setting,
+)
+from kbtui.index.tokenizer import CodeWordForms, get_code_word_forms, normalize_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -91,7 +95,7 @@ MAX_ENDING_LETTERS = 5
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
-class Token(NamedTuple):
+class QueryToken(NamedTuple):
     """A run of letters and digits in a word of a query.
 
     `stem` is its term in the index, `others` are pairs of field and term for further languages,
@@ -109,21 +113,22 @@ class QueryWord(NamedTuple):
     """A word of a query: its tokens, its forms as code, and its completions while it is being typed."""
 
     text: str
-    tokens: tuple[Token, ...]
-    forms: TokenForms
+    tokens: tuple[QueryToken, ...]
+    forms: CodeWordForms
     completions: tuple[str, ...] = ()
     code_completions: tuple[str, ...] = ()
 
 
-class Language:
+class LanguageAnalyzer:
     """The analyzers for one value of the setting `language`."""
 
     def __init__(self, setting: str) -> None:
-        names = parse_languages(setting)
-        self._plain = make_analyzer("")
-        self._first = make_analyzer(names[0]) if names else self._plain
+        names = parse_language_setting(setting)
+        self._plain = make_text_analyzer("")
+        self._first = make_text_analyzer(names[0]) if names else self._plain
         self._others = {
-            field: make_analyzer(name) for field, name in get_language_fields(setting).items()
+            field: make_text_analyzer(name)
+            for field, name in list_further_language_fields(setting).items()
         }
         self._function_words = list_function_words(names or ["english"])
 
@@ -136,7 +141,7 @@ class Language:
         tokens = self._first.pre_tokenize(text).tokens
         return [(token.text, token.char_offset_from, token.char_offset_to) for token in tokens]
 
-    def analyze_run(self, text: str) -> Token | None:
+    def analyze_letter_run(self, text: str) -> QueryToken | None:
         """Analyze one run of letters; None if the analyzer drops it."""
         stems = self._first.analyze(text)
         if not stems:
@@ -147,16 +152,16 @@ class Language:
             if (found := other.analyze(text))
         )
         weight = FUNCTION_WORD_WEIGHT if text in self._function_words else 1.0
-        return Token(text, stems[0], others, weight)
+        return QueryToken(text, stems[0], others, weight)
 
-    def analyze_word(self, word: str) -> list[Token]:
+    def analyze_query_word(self, word: str) -> list[QueryToken]:
         """Return the distinct tokens of a word; `don't` has two."""
         runs = dict.fromkeys(self._plain.analyze(word))
-        return [token for run in runs if (token := self.analyze_run(run))]
+        return [token for run in runs if (token := self.analyze_letter_run(run))]
 
 
-def analyze_words(
-    words: Sequence[str], searcher: Any, language: Language, *, completes_last: bool = False
+def analyze_query_words(
+    words: Sequence[str], searcher: Any, language: LanguageAnalyzer, *, completes_last: bool = False
 ) -> list[QueryWord]:
     """Analyze the words of a query for one index; words that are not in it are corrected.
 
@@ -165,18 +170,18 @@ def analyze_words(
     found = []
     for position, text in enumerate(words, 1):
         word = normalize_text(text)
-        tokens = language.analyze_word(word)
+        tokens = language.analyze_query_word(word)
         completions: list[str] = []
         code_completions: list[str] = []
         if completes_last and position == len(words) and len(word) > 1:
-            completions, code_completions = _complete_prefix(word, tokens, searcher)
+            completions, code_completions = _complete_word_prefix(word, tokens, searcher)
         if not completions and not code_completions:
             tokens = [_correct_spelling(token, searcher, language) for token in tokens]
         found.append(
             QueryWord(
                 text,
                 tuple(tokens),
-                get_word_forms(word),
+                get_code_word_forms(word),
                 tuple(completions),
                 tuple(code_completions),
             )
@@ -184,14 +189,14 @@ def analyze_words(
     return found
 
 
-def _complete_prefix(
-    word: str, tokens: Sequence[Token], searcher: Any
+def _complete_word_prefix(
+    word: str, tokens: Sequence[QueryToken], searcher: Any
 ) -> tuple[list[str], list[str]]:
     """Return terms that begin like a word's last run of letters, and code words that begin like it."""
     completions: list[str] = []
     if tokens and tokens[-1].weight == 1.0:
         run = tokens[-1].plain
-        completions = _list_terms(searcher, "body", run)
+        completions = _list_index_terms(searcher, "body", run)
         # `configurati` is longer than the stem `configur`.
         for cut in range(1, MAX_ENDING_LETTERS + 1):
             if len(run) - cut >= 4 and searcher.doc_freq("body", run[:-cut]):
@@ -199,34 +204,34 @@ def _complete_prefix(
                 break
     code = word.lower()
     code_completions = (
-        _list_terms(searcher, "code", code) if len(code) > 2 and not code.isalpha() else []
+        _list_index_terms(searcher, "code", code) if len(code) > 2 and not code.isalpha() else []
     )
     return completions, code_completions
 
 
-def _list_terms(searcher: Any, field: str, prefix: str) -> list[str]:
+def _list_index_terms(searcher: Any, field: str, prefix: str) -> list[str]:
     return [term for term, _ in searcher.terms_with_prefix(field, prefix, limit=MAX_PREFIX_TERMS)]
 
 
-def list_pairs_from(searcher: Any, character: str) -> list[str]:
+def list_indexed_character_pairs(searcher: Any, character: str) -> list[str]:
     """Return the indexed pairs that begin with a character of a script without spaces."""
-    return _list_terms(searcher, "code", character)
+    return _list_index_terms(searcher, "code", character)
 
 
-def _correct_spelling(token: Token, searcher: Any, language: Language) -> Token:
+def _correct_spelling(token: QueryToken, searcher: Any, language: LanguageAnalyzer) -> QueryToken:
     word = token.plain
     if len(word) < MIN_CORRECTED_LETTERS or not (word.isascii() and word.isalpha()):
         return token
     places = [("body", token.stem), ("title", token.stem), ("code", word), *token.others]
     if any(searcher.doc_freq(field, term) for field, term in places):
         return token
-    stems = dict.fromkeys(language.stem_text(" ".join(_list_edits(word))))
+    stems = dict.fromkeys(language.stem_text(" ".join(_list_words_at_edit_distance_one(word))))
     counts = {stem: searcher.doc_freq("body", stem) for stem in stems if len(stem) > 2}
     best = sorted((stem for stem in counts if counts[stem]), key=lambda stem: -counts[stem])
     return token._replace(corrected=tuple(best[:MAX_CORRECTIONS]))
 
 
-def _list_edits(word: str) -> list[str]:
+def _list_words_at_edit_distance_one(word: str) -> list[str]:
     """Return every word at edit distance 1: a letter dropped, swapped with the next, changed or added."""
     cuts = [(word[:at], word[at:]) for at in range(len(word) + 1)]
     dropped = [head + tail[1:] for head, tail in cuts if tail]
@@ -243,7 +248,7 @@ class MatchFinder:
     """Finds the matches of a query in texts, by the same stems as the ranking."""
 
     def __init__(
-        self, words: Sequence[QueryWord], phrases: Sequence[str], language: Language
+        self, words: Sequence[QueryWord], phrases: Sequence[str], language: LanguageAnalyzer
     ) -> None:
         tokens = [token for word in words for token in word.tokens]
         telling = [token for token in tokens if token.weight == 1.0]
@@ -257,10 +262,10 @@ class MatchFinder:
         literal |= {whole for word in words for whole in word.forms.wholes if not whole.isalnum()}
         literal |= {phrase for phrase in phrases if not phrase.isascii() or not phrase.isalnum()}
         parts |= {token.plain for token in telling}
-        self._literal = _compile_alternatives(literal, flags=re.IGNORECASE)
+        self._literal = _compile_any_word_pattern(literal, flags=re.IGNORECASE)
         # Finds `subject` in `readSubject`.
         humps = (part.capitalize() for part in parts if len(part) > 2)
-        self._humps = _compile_alternatives(humps, "(?<=[a-z0-9])(?:{})(?![a-z])")
+        self._humps = _compile_any_word_pattern(humps, "(?<=[a-z0-9])(?:{})(?![a-z])")
         self._language = language
 
     def find(self, text: str) -> list[Span]:
@@ -277,10 +282,10 @@ class MatchFinder:
             spans += [match.span() for match in self._literal.finditer(text)]
         if self._humps:
             spans += [match.span() for match in self._humps.finditer(text)]
-        return merge_spans(spans)
+        return merge_overlapping_spans(spans)
 
 
-def _compile_alternatives(
+def _compile_any_word_pattern(
     words: Iterable[str], around: str = "{}", flags: int = 0
 ) -> re.Pattern[str] | None:
     """Return a pattern that matches any of the words, longest first; None without words."""
@@ -290,7 +295,7 @@ def _compile_alternatives(
     return re.compile(around.replace("{}", "|".join(map(re.escape, held))), flags)
 
 
-def merge_spans(spans: list[Span]) -> list[Span]:
+def merge_overlapping_spans(spans: list[Span]) -> list[Span]:
     """Sort spans, and merge those that touch or overlap."""
     result: list[Span] = []
     for start, end in sorted(spans):

@@ -6,9 +6,9 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from kbtui.search.freshness import FreshnessChecker
-from kbtui.search.models import EmbeddedText, Explanation, LegRank, TermMatch
-from kbtui.search.pipeline import SearchRun, build_answer, score_rank
+from kbtui.search.freshness import HitFreshnessChecker
+from kbtui.search.models import EmbeddedChunkText, Explanation, QueryTermMatch, SearchLegRank
+from kbtui.search.pipeline import SearchRun, run_search_and_build_answer, score_leg_rank
 
 if TYPE_CHECKING:
     from kbtui.index import IndexReader
@@ -24,7 +24,7 @@ DEEP_RANKS = 1000
 """How many ranks of a leg are searched for a chunk that is not among its hits."""
 
 
-class Explainer:
+class SearchExplainer:
     """Searches, and explains the answer. Takes longer than a search."""
 
     def __init__(
@@ -36,7 +36,7 @@ class Explainer:
     ) -> None:
         self._workspace, self._reader, self._semantic = workspace, reader, semantic
         self._run = SearchRun(workspace, reader, request)
-        self.answer: SearchAnswer = build_answer(self._run, semantic)
+        self.answer: SearchAnswer = run_search_and_build_answer(self._run, semantic)
         self._order = self._run.sort_chunks()
         self._deep: dict[str, dict[int, tuple[int, float]]] = {}
 
@@ -44,7 +44,7 @@ class Explainer:
         """Explain each hit of the answer, in order."""
         return [self._explain_hit(hit.chunk_id, hit.ref) for hit in self.answer.hits]
 
-    def explain_absence(self, ref: Ref) -> Explanation:
+    def explain_missing_hit(self, ref: Ref) -> Explanation:
         """Explain why a subject, turn or chunk is not a hit, by its chunk that came nearest."""
         entry, chunks = resolve_passages(self._reader, ref)
         if entry is None:
@@ -53,64 +53,66 @@ class Explainer:
         if not chunks:
             reason = entry.error or "none of its text is indexed"
             return Explanation(str(ref), entry.title, None, kept_out=[reason])
-        explained = [self._explain(entry, chunk, str(ref)) for chunk in chunks]
-        return min(explained, key=_rank_nearness)
+        explained = [self._explain_chunk(entry, chunk, str(ref)) for chunk in chunks]
+        return min(explained, key=_make_nearness_sort_key)
 
     def _explain_hit(self, chunk_id: str, ref: str) -> Explanation:
         found = self._reader.get_chunk(chunk_id)
         entry = self._reader.get_entries({found[1]}).get(found[1]) if found else None
         if found is None or entry is None:
             return Explanation(ref, "", chunk_id, kept_out=["it no longer exists"])
-        return self._explain(entry, found[0], ref)
+        return self._explain_chunk(entry, found[0], ref)
 
-    def _explain(self, entry: Entry, chunk: Chunk, ref: str) -> Explanation:
+    def _explain_chunk(self, entry: Entry, chunk: Chunk, ref: str) -> Explanation:
         run = self._run
         number = chunk.number
         rank = self._order.index(number) + 1 if number in self._order else None
-        matches, missing = self._match_terms(entry, chunk)
+        matches, missing = self._match_query_terms(entry, chunk)
         explained = Explanation(
             ref=ref,
             title=entry.title,
             chunk_id=chunk.id,
             rank=rank,
             score=round(run.scores.get(number, 0.0), 6),
-            lexical=self._rank_in_leg("lexical", number, "it has none of the words"),
-            semantic=self._rank_in_leg("semantic", number, self._explain_missing_vector(chunk)),
+            lexical=self._find_rank_in_leg("lexical", number, "it has none of the words"),
+            semantic=self._find_rank_in_leg(
+                "semantic", number, self._explain_missing_vector(chunk)
+            ),
             matches=matches,
             missing=missing,
             embedded=self._describe_embedding(entry, chunk),
         )
         if any(hit.chunk_id == chunk.id for hit in self.answer.hits):
             return explained
-        reasons = list_obstacles(self._workspace, self._reader, run, entry, chunk)
+        reasons = list_reasons_for_exclusion(self._workspace, self._reader, run, entry, chunk)
         if not reasons:
             reasons = self._explain_low_rank(explained, entry)
         return replace(explained, kept_out=reasons)
 
     # the legs
 
-    def _rank_in_leg(self, leg: str, number: int, absent: str) -> LegRank:
+    def _find_rank_in_leg(self, leg: str, number: int, absent: str) -> SearchLegRank:
         run = self._run
         if leg not in run.legs:
-            return LegRank(note="not asked")
+            return SearchLegRank(note="not asked")
         ranked = run.legs[leg]
         rank = next((at for at, (other, _) in enumerate(ranked, 1) if other == number), None)
-        part = round(self._score_in_leg(leg, rank, number), 6)
+        part = round(self._find_score_in_leg(leg, rank, number), 6)
         if rank is not None:
-            return LegRank(rank, round(ranked[rank - 1][1], 6), part)
+            return SearchLegRank(rank, round(ranked[rank - 1][1], 6), part)
         if number in self._list_deep_ranks(leg):
             rank, score = self._list_deep_ranks(leg)[number]
-            return LegRank(rank, round(score, 6), part)
-        return LegRank(gives=part, note=absent)
+            return SearchLegRank(rank, round(score, 6), part)
+        return SearchLegRank(gives=part, note=absent)
 
-    def _score_in_leg(self, leg: str, rank: int | None, number: int) -> float:
+    def _find_score_in_leg(self, leg: str, rank: int | None, number: int) -> float:
         run = self._run
         coverage = run.coverage if leg == "semantic" else 1.0
         if leg == "semantic" and number in run.pending:
             leg, coverage = "lexical", 1.0
             rank = next(at for at, (other, _) in enumerate(run.legs[leg], 1) if other == number)
         length = len(run.legs[leg])
-        return score_rank(leg, rank, length, depth=run.request.depth, coverage=coverage)
+        return score_leg_rank(leg, rank, length, depth=run.request.depth, coverage=coverage)
 
     def _list_deep_ranks(self, leg: str) -> dict[int, tuple[int, float]]:
         """Return rank and score of the chunks of a leg beyond its hits, by number, with every chunk of an entry."""
@@ -162,12 +164,14 @@ class Explainer:
 
     # the terms
 
-    def _match_terms(self, entry: Entry, chunk: Chunk) -> tuple[list[TermMatch], list[str]]:
+    def _match_query_terms(
+        self, entry: Entry, chunk: Chunk
+    ) -> tuple[list[QueryTermMatch], list[str]]:
         """Return the terms of the query that match a chunk, best first, and the words that do not."""
-        found: list[TermMatch] = []
+        found: list[QueryTermMatch] = []
         words: dict[str, bool] = {}
         for side in self._run.lexical.sides:
-            address = side.find_address(entry.id, chunk.number)
+            address = side.find_document_address(entry.id, chunk.number)
             if address is None:
                 continue
             for part in side.parts:
@@ -175,21 +179,23 @@ class Explainer:
                 words[part.word] = words.get(part.word, False) or score > 0
                 if score > 0:
                     found.append(
-                        TermMatch(part.word, part.field, part.term, part.weight, round(score, 4))
+                        QueryTermMatch(
+                            part.word, part.field, part.term, part.weight, round(score, 4)
+                        )
                     )
         found.sort(key=lambda match: (-match.score, match.word, match.field))
         return found, [word for word, matched in words.items() if not matched]
 
-    def _describe_embedding(self, entry: Entry, chunk: Chunk) -> EmbeddedText | None:
+    def _describe_embedding(self, entry: Entry, chunk: Chunk) -> EmbeddedChunkText | None:
         if not chunk.embed:
             return None
         from kbtui.index.embedding_queue import NEIGHBOUR_WEIGHT, TITLE_WEIGHT
-        from kbtui.index.ingest import find_vector_neighbours
+        from kbtui.index.ingest import find_embedding_neighbours
 
         chunks = self._reader.list_chunks(entry.id)
         position = next((at for at, other in enumerate(chunks) if other.id == chunk.id), None)
-        around = find_vector_neighbours(chunks, position) if position is not None else []
-        return EmbeddedText(
+        around = find_embedding_neighbours(chunks, position) if position is not None else []
+        return EmbeddedChunkText(
             chunk.text,
             entry.title,
             TITLE_WEIGHT,
@@ -227,7 +233,7 @@ def _explain_score(part: QueryTerm, searcher: Any, address: Any) -> float:
         return 0.0  # the term does not match
 
 
-def _rank_nearness(explained: Explanation) -> tuple[bool, int, int, float]:
+def _make_nearness_sort_key(explained: Explanation) -> tuple[bool, int, int, float]:
     """Return a sort key for explanations: hits first, then by nearness."""
     lexical, semantic = explained.lexical.rank, explained.semantic.rank
     ranks = [rank for rank in (lexical, semantic) if rank is not None]
@@ -270,14 +276,14 @@ def explain_missing_entry(workspace: Workspace, ref: Ref) -> str:
     return "it is not indexed yet; `kbtui index` brings the index up to date"
 
 
-def list_obstacles(
+def list_reasons_for_exclusion(
     workspace: Workspace, reader: IndexReader, run: SearchRun, entry: Entry, chunk: Chunk
 ) -> list[str]:
     """Return the reasons that exclude a chunk whatever its rank."""
     if run.mistakes:
         return [f"the query has a mistake: {run.mistakes[0]}"]
     found = list(_list_failed_filters(run.request, entry, chunk))
-    if not run.narrowing.allows(entry, chunk):
+    if not run.narrowing.allows_chunk(entry, chunk):
         found.append("a filter of the query excludes it")
     says = run.lexical.make_phrase_matcher(f"{chunk.text}\n{entry.title}")
     found += [f"it does not contain “{text}”" for text in run.query.phrases if not says(text)]
@@ -286,7 +292,7 @@ def list_obstacles(
         for text in run.query.excluded
         if says(text)
     ]
-    if not found and FreshnessChecker(workspace, reader).check(entry, chunk) is None:
+    if not found and HitFreshnessChecker(workspace, reader).check(entry, chunk) is None:
         found.append("its file no longer has this text, or it was disabled in the meantime")
     return found
 

@@ -27,7 +27,7 @@ VALUE_PATTERN = r'(?:"[^"]*(?:"|$)|[^\s",]+)'
 """The pattern of one value of a filter."""
 
 
-class FilterError(Exception):
+class FilterValueError(Exception):
     """An invalid value of a filter: what is wrong, and what to write instead."""
 
     def __init__(self, message: str, hint: str) -> None:
@@ -81,7 +81,7 @@ class FilterDefinition:
         self.includes_day = includes_day
         """Whether a bound on time includes the day that it names."""
 
-    def applies_to(self, surface: Surface) -> bool:
+    def applies_to_surface(self, surface: Surface) -> bool:
         """Whether it is one of a surface's filters."""
         return bool(getattr(self, surface))
 
@@ -90,24 +90,24 @@ class FilterDefinition:
         """Its options as errors name them."""
         return "/".join(self.options)
 
-    def read_choice(self, value: str) -> tuple[str, ...]:
-        """Return what a choice means; raises `FilterError` for an unknown one."""
+    def parse_choice_value(self, value: str) -> tuple[str, ...]:
+        """Return what a choice means; raises `FilterValueError` for an unknown one."""
         if value.lower() not in self.choices:
-            raise self.make_unknown_error(value, self.shown_choices)
+            raise self.make_unknown_value_error(value, self.shown_choices)
         return self.choices[value.lower()]
 
-    def read_date(
+    def parse_date_value(
         self, value: str, now: datetime | None = None, zone: tzinfo | None = None
     ) -> datetime:
-        """Return the time that a date means as this bound; raises `FilterError`."""
+        """Return the time that a date means as this bound; raises `FilterValueError`."""
         from kbtui.dates import DATE_HINT, parse_moment
 
         moment = parse_moment(value, now, zone, to_end_of_day=self.includes_day)
         if moment is None:
-            raise FilterError(f"{value!r} is not a date", DATE_HINT)
+            raise FilterValueError(f"{value!r} is not a date", DATE_HINT)
         return moment
 
-    def make_unknown_error(self, value: str, known: Sequence[str]) -> FilterError:
+    def make_unknown_value_error(self, value: str, known: Sequence[str]) -> FilterValueError:
         """Return the error for a value that is not among the known ones."""
         from difflib import get_close_matches
 
@@ -116,7 +116,7 @@ class FilterDefinition:
         hint = f"known: {', '.join(known[:12])}{more}" if known else "there are none yet"
         if near:
             hint = f"did you mean {' or '.join(near)}?"
-        return FilterError(f"unknown {self.noun} {value!r}", hint)
+        return FilterValueError(f"unknown {self.noun} {value!r}", hint)
 
 
 def _is_active_since(info: ConversationInfo, _: ConversationUsage, moment: datetime) -> bool:
@@ -220,15 +220,15 @@ FILTERS: tuple[FilterDefinition, ...] = (
 
 def list_filters(surface: Surface) -> list[FilterDefinition]:
     """Return the filters of a surface."""
-    return [row for row in FILTERS if row.applies_to(surface)]
+    return [row for row in FILTERS if row.applies_to_surface(surface)]
 
 
-def map_filters(surface: Surface) -> dict[str, FilterDefinition]:
+def map_filters_by_key(surface: Surface) -> dict[str, FilterDefinition]:
     """Return the filters of a surface by key and alias."""
     return {name: row for row in list_filters(surface) for name in (row.key, *row.aliases)}
 
 
-def split_values(text: str) -> tuple[str, ...]:
+def split_filter_values(text: str) -> tuple[str, ...]:
     """Split `value,"another value"` into its values."""
     found = re.finditer(r'"([^"]*)(?:"|$)|([^\s",]+)', text)
     return tuple(

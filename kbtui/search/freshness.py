@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 
-def _stat_file(path: str) -> os.stat_result:
+def _get_file_state_or_none(path: str) -> os.stat_result:
     # The index has paths in UTF-8; this process may have another locale.
     return os.stat(path.encode("utf-8", "surrogateescape"))  # noqa: PTH116  (cheaper)
 
 
-class FreshnessChecker:
+class HitFreshnessChecker:
     """Checks the hits of one answer; reads each file once."""
 
     def __init__(self, workspace: Workspace, reader: IndexReader) -> None:
@@ -50,13 +50,13 @@ class FreshnessChecker:
         if self._read_state(entry) == entry.stat and entry.stat:
             return "fresh", chunk.lines
         if entry.kind == "subject":
-            return self._find_in_subject(entry, chunk)
-        return self._find_in_conversation(entry, chunk)
+            return self._find_chunk_in_subject(entry, chunk)
+        return self._find_chunk_in_conversation(entry, chunk)
 
     def _read_state(self, entry: Entry) -> str | None:
         if entry.path not in self._stats:
             try:
-                self._stats[entry.path] = format_file_state(_stat_file(entry.path))
+                self._stats[entry.path] = format_file_state(_get_file_state_or_none(entry.path))
             except OSError:
                 self._stats[entry.path] = None
         return self._stats[entry.path]
@@ -64,7 +64,7 @@ class FreshnessChecker:
     def _has_configuration_changed(self) -> bool:
         for path, size, modified in self._reader.get_configuration_state():
             try:
-                status = _stat_file(str(path))
+                status = _get_file_state_or_none(str(path))
             except OSError:
                 if size is not None:
                     return True
@@ -86,7 +86,7 @@ class FreshnessChecker:
             return False
         return not subject.hidden or entry.hidden
 
-    def _find_in_subject(
+    def _find_chunk_in_subject(
         self, entry: Entry, chunk: Chunk
     ) -> tuple[str, tuple[int, int] | None] | None:
         if entry.path not in self._texts:
@@ -121,7 +121,7 @@ class FreshnessChecker:
         except (OSError, UnicodeDecodeError):
             return None
 
-    def _find_in_conversation(
+    def _find_chunk_in_conversation(
         self, entry: Entry, chunk: Chunk
     ) -> tuple[str, tuple[int, int] | None] | None:
         wanted = _collapse_spaces(chunk.text)

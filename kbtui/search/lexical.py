@@ -16,18 +16,23 @@ from kbtui.index.models import SCORE_TOLERANCE, RankedChunk, sort_ranked_chunks
 from kbtui.index.tokenizer import (
     extract_cjk_pairs,
     extract_code_words,
-    get_word_forms,
+    get_code_word_forms,
     has_unspaced_script,
     normalize_text,
 )
-from kbtui.search.analysis import Language, QueryWord, analyze_words, list_pairs_from
+from kbtui.search.analysis import (
+    LanguageAnalyzer,
+    QueryWord,
+    analyze_query_words,
+    list_indexed_character_pairs,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from kbtui.index import IndexReader
     from kbtui.search.models import SearchRequest
-    from kbtui.search.query_parser import ExtraFilters, ParsedQuery
+    from kbtui.search.query_parser import ArgumentAndExclusionFilters, ParsedQuery
 
 
 LARGE_INDEX_CHUNKS = 50_000
@@ -55,11 +60,11 @@ class QueryTerm(NamedTuple):
         return " " in self.term and "|" not in self.term
 
 
-def select_terms(parts: Sequence[QueryTerm], searcher: Any) -> list[QueryTerm]:
+def select_query_terms(parts: Sequence[QueryTerm], searcher: Any) -> list[QueryTerm]:
     """Return the terms that a query is made of; for a small index all of them."""
     if searcher.num_docs < LARGE_INDEX_CHUNKS:
         return list(parts)
-    worths = [_estimate_worth(part, searcher) for part in parts]
+    worths = [_estimate_term_worth(part, searcher) for part in parts]
     best = max((worth for worth in worths if worth is not None), default=0.0)
     return [
         part
@@ -68,7 +73,7 @@ def select_terms(parts: Sequence[QueryTerm], searcher: Any) -> list[QueryTerm]:
     ]
 
 
-def _estimate_worth(part: QueryTerm, searcher: Any) -> float | None:
+def _estimate_term_worth(part: QueryTerm, searcher: Any) -> float | None:
     """Weight times rarity of a term; None if it is in no chunk, or has alternatives."""
     if "|" in part.term:
         return None
@@ -96,7 +101,7 @@ PAIR_WEIGHT = 0.1
 class QueryTermBuilder:
     """Builds the terms of a query for one index."""
 
-    def __init__(self, schema: Any, searcher: Any, language: Language) -> None:
+    def __init__(self, schema: Any, searcher: Any, language: LanguageAnalyzer) -> None:
         self._schema, self._searcher, self._language = schema, searcher, language
 
     def build_word_terms(self, word: QueryWord) -> Iterable[QueryTerm]:
@@ -125,7 +130,11 @@ class QueryTermBuilder:
             stems = [("body", stem) for stem in self._language.stem_text(part)[:1]]
             yield self._build_term(part, PART_WEIGHT, ("code", part), *stems)
         for pair in word.forms.pairs:
-            pairs = [pair] if len(pair) > 1 else list_pairs_from(self._searcher, pair) or [pair]
+            pairs = (
+                [pair]
+                if len(pair) > 1
+                else list_indexed_character_pairs(self._searcher, pair) or [pair]
+            )
             yield self._build_term(pair, CODE_WEIGHT, *[("code", term) for term in pairs])
         completions = [("body", stem) for stem in word.completions] + [
             ("code", w) for w in word.code_completions
@@ -144,13 +153,16 @@ class QueryTermBuilder:
                 said = f"{first.plain} {second.plain}"
                 yield QueryTerm(said, "body", " ".join(terms), PAIR_WEIGHT, query)
 
-    def build_phrase(self, text: str) -> Any:
+    def build_phrase_query(self, text: str) -> Any:
         """Build the query for a phrase: all words, and in order if the script has spaces."""
         text = normalize_text(text)
         needed: list[Any] = []
         stems = self._language.stem_text(text)
         if has_unspaced_script(text):
-            needed += [self._term("code", pair) for pair in dict.fromkeys(extract_cjk_pairs(text))]
+            needed += [
+                self._make_term_query("code", pair)
+                for pair in dict.fromkeys(extract_cjk_pairs(text))
+            ]
             stems = [stem for stem in stems if not has_unspaced_script(stem)]
             needed += [self._match_anywhere([stem]) for stem in stems]
         elif stems:
@@ -158,17 +170,20 @@ class QueryTermBuilder:
         # The tokenizer reduces `C++` and `C#` to `c`.
         for word in text.split():
             if word.endswith(("+", "#")):
-                needed += [self._term("code", whole) for whole in extract_marked_words(word)]
+                needed += [
+                    self._make_term_query("code", whole)
+                    for whole in extract_words_ending_in_symbols(word)
+                ]
         if not needed:
             return tantivy.Query.empty_query()
         return tantivy.Query.boolean_query([(tantivy.Occur.Must, part) for part in needed])
 
-    def _term(self, field: str, term: str) -> Any:
+    def _make_term_query(self, field: str, term: str) -> Any:
         return tantivy.Query.term_query(self._schema, field, term, "freq")
 
     def _build_term(self, word: str, weight: float, *places: tuple[str, str]) -> QueryTerm:
         """Build a term with one alternative or several."""
-        terms = [self._term(field, term) for field, term in dict.fromkeys(places)]
+        terms = [self._make_term_query(field, term) for field, term in dict.fromkeys(places)]
         query = terms[0] if len(terms) == 1 else tantivy.Query.disjunction_max_query(terms)
         if weight != 1.0:
             query = tantivy.Query.boost_query(query, weight)
@@ -177,7 +192,7 @@ class QueryTermBuilder:
 
     def _match_anywhere(self, stems: list[str]) -> Any:
         if len(stems) == 1:
-            found = [self._term(field, stems[0]) for field in ("body", "title")]
+            found = [self._make_term_query(field, stems[0]) for field in ("body", "title")]
         else:
             found = [
                 tantivy.Query.phrase_query(self._schema, field, list(stems))
@@ -186,9 +201,9 @@ class QueryTermBuilder:
         return tantivy.Query.boolean_query([(tantivy.Occur.Should, part) for part in found])
 
 
-def extract_marked_words(word: str) -> list[str]:
+def extract_words_ending_in_symbols(word: str) -> list[str]:
     """Return the forms of a word that end in `+` or `#`, such as `c++` and `c#`."""
-    return [whole for whole in get_word_forms(word).wholes if whole.endswith(("+", "#"))]
+    return [whole for whole in get_code_word_forms(word).wholes if whole.endswith(("+", "#"))]
 
 
 OVERFETCH_FACTOR = 5
@@ -201,7 +216,7 @@ Ranked = list[tuple[int, float]]
 """Chunk numbers with their scores, best first."""
 
 
-class LexicalSearch:
+class KeywordSearch:
     """A request for the keyword index, and for the one of hidden subjects if it allows them."""
 
     def __init__(
@@ -209,12 +224,12 @@ class LexicalSearch:
         reader: IndexReader,
         query: ParsedQuery,
         request: SearchRequest,
-        narrowing: ExtraFilters,
+        narrowing: ArgumentAndExclusionFilters,
     ) -> None:
         self._request = request
-        self.language = Language(reader.language)
+        self.language = LanguageAnalyzer(reader.language)
         self.sides = [
-            _IndexQuery(
+            _KeywordIndexQuery(
                 reader.open_keyword_index(hidden=hidden), query, request, narrowing, self.language
             )
             for hidden in ((False, True) if request.hidden else (False,))
@@ -237,7 +252,7 @@ class LexicalSearch:
             last = len(stems) - len(phrase)
             return (
                 bool(phrase or pairs)
-                and pairs | set(extract_marked_words(wanted)) <= code
+                and pairs | set(extract_words_ending_in_symbols(wanted)) <= code
                 and any(stems[at : at + len(phrase)] == phrase for at in range(last + 1))
             )
 
@@ -258,7 +273,7 @@ class LexicalSearch:
         ]
 
 
-class _IndexQuery:
+class _KeywordIndexQuery:
     """The query for one of the two indexes."""
 
     def __init__(
@@ -266,22 +281,22 @@ class _IndexQuery:
         index: Any,
         query: ParsedQuery,
         request: SearchRequest,
-        narrowing: ExtraFilters,
-        language: Language,
+        narrowing: ArgumentAndExclusionFilters,
+        language: LanguageAnalyzer,
     ) -> None:
         self.searcher = index.searcher()
         self._schema = index.schema
-        self.words = analyze_words(
+        self.words = analyze_query_words(
             query.words, self.searcher, language, completes_last=request.partial and query.open
         )
         made = QueryTermBuilder(self._schema, self.searcher, language)
         words = [part for word in self.words for part in made.build_word_terms(word)]
-        self.parts = select_terms([*words, *made.build_pair_terms(self.words)], self.searcher)
+        self.parts = select_query_terms([*words, *made.build_pair_terms(self.words)], self.searcher)
         self._terms = [part for part in self.parts if not part.is_pair]
         self._nearby = [part for part in self.parts if part.is_pair]
-        self.phrases = [(text, made.build_phrase(text)) for text in query.phrases]
-        self.excluded = [(text, made.build_phrase(text)) for text in query.excluded]
-        self.filters = list(self._iter_filters(request, narrowing))
+        self.phrases = [(text, made.build_phrase_query(text)) for text in query.phrases]
+        self.excluded = [(text, made.build_phrase_query(text)) for text in query.excluded]
+        self.filters = list(self._iterate_filter_queries(request, narrowing))
         self.asks = bool(self.parts or self.phrases)
         self.query = self._build_query()
 
@@ -319,7 +334,7 @@ class _IndexQuery:
 
         With `whole_ties`, a group of equal scores at the end that may be incomplete is left out.
         """
-        query = self._exclude_owners(without)
+        query = self._exclude_entries(without)
         order = {} if self.asks else {"order_by_field": "time"}
         hits = self.searcher.search(query, limit=limit, count=False, **order).hits
         addresses = [address for _, address in hits]
@@ -341,7 +356,7 @@ class _IndexQuery:
         ]
         return sort_ranked_chunks(paired, tolerance=self.tolerance), all_found
 
-    def _exclude_owners(self, owners: Iterable[Any]) -> Any:
+    def _exclude_entries(self, owners: Iterable[Any]) -> Any:
         """Return the query without the chunks of some owners."""
         left_out = [
             (
@@ -369,7 +384,9 @@ class _IndexQuery:
         terms = [
             tantivy.Query.term_query(self._schema, "chunk", number, "basic") for number in numbers
         ]
-        query = _without_score(tantivy.Query.boolean_query([(should, term) for term in terms]))
+        query = _make_scoreless_query(
+            tantivy.Query.boolean_query([(should, term) for term in terms])
+        )
         for pair in self._nearby:
             # Nested: in one flat query, tantivy would score blocks of chunks instead of these alone.
             query = tantivy.Query.boolean_query([(tantivy.Occur.Must, query), (should, pair.query)])
@@ -377,7 +394,7 @@ class _IndexQuery:
         found = self.searcher.fast_field_values("chunk", [address for _, address in hits])
         return {int(n): float(score) for n, (score, _) in zip(found, hits, strict=True)}
 
-    def find_address(self, entry_id: str, number: int) -> Any:
+    def find_document_address(self, entry_id: str, number: int) -> Any:
         """Find the address of a chunk in this index, for explanations; None if it is not there."""
         entry = tantivy.Query.term_query(self._schema, "entry", entry_id, "basic")
         hits = self.searcher.search(entry, limit=MAX_FETCHED_CHUNKS, count=False).hits
@@ -402,13 +419,13 @@ class _IndexQuery:
         asked = tantivy.Query.boolean_query(wanted) if wanted else tantivy.Query.all_query()
         if not wanted:
             # The document that marks the last commit is not a chunk.
-            limits.append((tantivy.Occur.Must, self._any("archived", ("yes", "no"))))
+            limits.append((tantivy.Occur.Must, self._make_any_of_query("archived", ("yes", "no"))))
         return tantivy.Query.boolean_query([(tantivy.Occur.Must, asked), *limits])
 
     # filters
 
-    def _iter_filters(
-        self, request: SearchRequest, narrowing: ExtraFilters
+    def _iterate_filter_queries(
+        self, request: SearchRequest, narrowing: ArgumentAndExclusionFilters
     ) -> Iterable[tuple[str, Any, Any]]:
         """Yield the filters that apply before ranking, each with its name; they do not change scores."""
         wanted: dict[str, tuple[str, ...]] = {
@@ -425,14 +442,22 @@ class _IndexQuery:
             yield "archived", tantivy.Occur.MustNot, archived
         for field, values in wanted.items():
             if values:
-                yield field, tantivy.Occur.Must, _without_score(self._any(field, values))
+                yield (
+                    field,
+                    tantivy.Occur.Must,
+                    _make_scoreless_query(self._make_any_of_query(field, values)),
+                )
         for terms in narrowing.args:
-            yield "arg", tantivy.Occur.Must, _without_score(self._any("arg", terms))
+            yield (
+                "arg",
+                tantivy.Occur.Must,
+                _make_scoreless_query(self._make_any_of_query("arg", terms)),
+            )
         for field, values in narrowing.without:
             if values:
-                yield f"-{field}", tantivy.Occur.MustNot, self._any(field, values)
+                yield f"-{field}", tantivy.Occur.MustNot, self._make_any_of_query(field, values)
         if request.exclude is not None:
-            entry = self._any("entry", (request.exclude,))
+            entry = self._make_any_of_query("entry", (request.exclude,))
             yield "exclude", tantivy.Occur.MustNot, entry
         if request.since or request.until:
             between = tantivy.Query.range_query(
@@ -443,13 +468,13 @@ class _IndexQuery:
                 upper_bound=int(request.until.timestamp()) if request.until else None,
                 include_upper=request.until is None,
             )
-            yield "time", tantivy.Occur.Must, _without_score(between)
+            yield "time", tantivy.Occur.Must, _make_scoreless_query(between)
 
-    def _any(self, field: str, values: Iterable[str]) -> Any:
+    def _make_any_of_query(self, field: str, values: Iterable[str]) -> Any:
         return tantivy.Query.term_set_query(
             self._schema, field, [normalize_text(value) for value in values]
         )
 
 
-def _without_score(query: Any) -> Any:
+def _make_scoreless_query(query: Any) -> Any:
     return tantivy.Query.const_score_query(query, 0.0)

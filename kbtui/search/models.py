@@ -120,7 +120,7 @@ def make_search_request(
     )
 
 
-class QueryError(NamedTuple):
+class QueryMistake(NamedTuple):
     """An error in a query.
 
     `start` and `end` are its characters in the text, both -1 for an option outside of the text.
@@ -140,7 +140,7 @@ class QueryError(NamedTuple):
         return Notice("query_mistake", {"detail": str(self)})
 
 
-class Ranking(NamedTuple):
+class SemanticRanking(NamedTuple):
     """The result of the semantic leg: chunk numbers with scores, best first; None if it is missing.
 
     `notice` says why it is missing or incomplete. While passages are being embedded, `coverage` is
@@ -221,7 +221,7 @@ class Hit:
 
 
 @dataclass(frozen=True)
-class LegRank:
+class SearchLegRank:
     """The rank of a chunk in one leg.
 
     `rank` is 1-based and may be deeper than the leg fetches. `score` is the leg's own (BM25 or
@@ -235,7 +235,7 @@ class LegRank:
 
 
 @dataclass(frozen=True)
-class TermMatch:
+class QueryTermMatch:
     """A term that matched: the query's word, the index field and term, weight, and part of the score."""
 
     word: str
@@ -246,7 +246,7 @@ class TermMatch:
 
 
 @dataclass(frozen=True)
-class EmbeddedText:
+class EmbeddedChunkText:
     """The texts behind a chunk's vector, with the weights of title and neighbours."""
 
     text: str
@@ -269,11 +269,11 @@ class Explanation:
     chunk_id: str | None
     rank: int | None = None
     score: float = 0.0
-    lexical: LegRank = LegRank()
-    semantic: LegRank = LegRank()
-    matches: list[TermMatch] = field(default_factory=list)
+    lexical: SearchLegRank = SearchLegRank()
+    semantic: SearchLegRank = SearchLegRank()
+    matches: list[QueryTermMatch] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
-    embedded: EmbeddedText | None = None
+    embedded: EmbeddedChunkText | None = None
     kept_out: list[str] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
@@ -285,10 +285,10 @@ class Explanation:
         """Parse what `as_json` returns."""
         embedded = shape["embedded"]
         return cls(**shape | {
-            "lexical": LegRank(**shape["lexical"]),
-            "semantic": LegRank(**shape["semantic"]),
-            "matches": [TermMatch(**match) for match in shape["matches"]],
-            "embedded": EmbeddedText(**embedded) if embedded else None,
+            "lexical": SearchLegRank(**shape["lexical"]),
+            "semantic": SearchLegRank(**shape["semantic"]),
+            "matches": [QueryTermMatch(**match) for match in shape["matches"]],
+            "embedded": EmbeddedChunkText(**embedded) if embedded else None,
         })  # fmt: skip
 
 
@@ -311,7 +311,7 @@ class SearchAnswer:
     omitted: int = 0
     notices: list[Notice] = field(default_factory=list)
     partial: bool = False
-    mistakes: tuple[QueryError, ...] = ()
+    mistakes: tuple[QueryMistake, ...] = ()
     empty: bool = False
     filters: str = ""
     is_gap: bool = False
@@ -342,7 +342,7 @@ class SearchAnswer:
         }
         return shape | ({"why": self.why.as_json()} if self.why else {})
 
-    def as_message(self) -> dict[str, Any]:
+    def as_engine_message(self) -> dict[str, Any]:
         """Return the answer for another process: the documented JSON, and `details`."""
         details = {
             "notices": [[notice.code, notice.values] for notice in self.notices],
@@ -355,8 +355,8 @@ class SearchAnswer:
         return self.as_json() | {"details": details}
 
     @classmethod
-    def from_message(cls, shape: dict[str, Any]) -> "SearchAnswer":
-        """Parse what `as_message` returns."""
+    def from_engine_message(cls, shape: dict[str, Any]) -> "SearchAnswer":
+        """Parse what `as_engine_message` returns."""
         details = shape["details"]
         answered = cls(
             shape["query"],
@@ -366,7 +366,7 @@ class SearchAnswer:
             omitted=shape["omitted"],
             notices=[Notice(code, values) for code, values in details["notices"]],
             partial=details["partial"],
-            mistakes=tuple(QueryError(*mistake) for mistake in details["mistakes"]),
+            mistakes=tuple(QueryMistake(*mistake) for mistake in details["mistakes"]),
             empty=details["empty"],
             filters=details["filters"],
             is_gap=details["is_gap"],

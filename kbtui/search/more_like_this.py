@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import NothingFound
 from kbtui.search.models import MAX_QUERY_CHARACTERS, SearchRequest
-from kbtui.search.pipeline import SearchRun, build_answer
+from kbtui.search.pipeline import SearchRun, run_search_and_build_answer
 
 if TYPE_CHECKING:
     from kbtui.index import IndexReader
     from kbtui.index.models import Chunk, Entry
     from kbtui.refs import Ref
-    from kbtui.search.analysis import Language
+    from kbtui.search.analysis import LanguageAnalyzer
     from kbtui.search.models import SearchAnswer
     from kbtui.search.pipeline import SemanticLeg
     from kbtui.workspace import Workspace
@@ -48,12 +48,16 @@ def find_similar(
         raise NothingFound("it has no indexed text", where=str(ref))
     request = request or SearchRequest("", per_entry=1)
     asked = _MoreLikeThisRun(
-        workspace, reader, replace(request, query=_compose_query(entry, chunks)), entry, chunks
+        workspace,
+        reader,
+        replace(request, query=_compose_similarity_query(entry, chunks)),
+        entry,
+        chunks,
     )
-    return build_answer(asked, semantic)
+    return run_search_and_build_answer(asked, semantic)
 
 
-def _compose_query(entry: Entry, chunks: list[Chunk]) -> str:
+def _compose_similarity_query(entry: Entry, chunks: list[Chunk]) -> str:
     """Return a text's title and the start of its prose as a query."""
     prose = " ".join(chunk.text for chunk in chunks if chunk.embed) or chunks[0].text
     words = " ".join(f"{entry.title}. {prose}".split())[:MAX_PROSE_CHARACTERS]
@@ -76,7 +80,7 @@ class _MoreLikeThisRun(SearchRun):
         self.notices.clear()
         without = (*self.narrowing.without, ("entry", (entry.id,)))
         self.narrowing = self.narrowing._replace(without=without)
-        words = select_keywords(
+        words = select_distinctive_words(
             chunks, entry, self.lexical.sides[0].searcher, self.lexical.language
         )
         spoken = self.query.spoken
@@ -84,8 +88,8 @@ class _MoreLikeThisRun(SearchRun):
         del self.lexical  # it was built from the typed query
 
 
-def select_keywords(
-    chunks: list[Chunk], entry: Entry, searcher: Any, language: Language
+def select_distinctive_words(
+    chunks: list[Chunk], entry: Entry, searcher: Any, language: LanguageAnalyzer
 ) -> list[str]:
     """Return the words with the greatest tf-idf weight: frequent in the text, rare in the index."""
     text = f"{entry.title}\n" + "\n".join(chunk.text for chunk in chunks)
@@ -98,7 +102,7 @@ def select_keywords(
     weights = {}
     for stem, count in counts.items():
         found = searcher.doc_freq("body", stem)
-        token = language.analyze_run(shown[stem].lower())
+        token = language.analyze_letter_run(shown[stem].lower())
         if found < 2 or len(stem) < 3 or token is None or token.weight < 1.0:
             continue
         weights[stem] = (1 + log(count)) * log(total / found)

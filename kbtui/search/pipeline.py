@@ -13,17 +13,17 @@ from kbtui.notices import Notice, make_keywords_only_notice
 from kbtui.refs import make_conversation_ref, make_subject_ref
 from kbtui.search.analysis import MatchFinder
 from kbtui.search.filters import list_filters
-from kbtui.search.freshness import FreshnessChecker
+from kbtui.search.freshness import HitFreshnessChecker
 from kbtui.search.models import (
     LEG_DEPTH,
     MAX_HITS,
     MAX_QUERY_CHARACTERS,
     Hit,
-    Ranking,
     SearchAnswer,
     SearchRequest,
+    SemanticRanking,
 )
-from kbtui.search.query_parser import apply_filters, parse_query
+from kbtui.search.query_parser import apply_query_filters, parse_query
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from kbtui.index import IndexReader
     from kbtui.index.models import Chunk, Entry
     from kbtui.search.analysis import QueryWord
-    from kbtui.search.lexical import LexicalSearch, Ranked
+    from kbtui.search.lexical import KeywordSearch, Ranked
     from kbtui.search.query_parser import ParsedQuery
     from kbtui.workspace import Workspace
 
 
-SemanticRanker = Callable[[SearchRequest, str], Ranking]
+SemanticRanker = Callable[[SearchRequest, str], SemanticRanking]
 """Ranks chunks by vectors for a request and an index generation."""
 SemanticLeg = Callable[[str], SemanticRanker]
 """Starts to embed a query's text, and returns the ranker that waits for the vector."""
@@ -53,10 +53,12 @@ def search_index(
     Without `semantic`, or if it has no ranking, the answer has only keyword hits and a notice. A
     query with mistakes is not searched; `SearchAnswer.mistakes` lists them.
     """
-    return build_answer(SearchRun(workspace, reader, request), semantic)
+    return run_search_and_build_answer(SearchRun(workspace, reader, request), semantic)
 
 
-def build_answer(run: SearchRun, semantic: SemanticLeg | None = None) -> SearchAnswer:
+def run_search_and_build_answer(
+    run: SearchRun, semantic: SemanticLeg | None = None
+) -> SearchAnswer:
     """Run a search and build its answer; `run` keeps the rankings of the legs for explanations."""
     result = SearchAnswer(
         query=run.query.text,
@@ -67,13 +69,13 @@ def build_answer(run: SearchRun, semantic: SemanticLeg | None = None) -> SearchA
     )
     if not run.mistakes:
         run.run_legs(semantic)
-        _fill_hits(result, run)
+        _fill_answer_with_hits(result, run)
         is_typed = run.request.mode == "hybrid" and run.request.like is None
         if is_typed and result.hits and not run.legs["lexical"]:
             run.notices.insert(0, Notice("meaning_only"))
-        result.filters = format_filters(run.request, run.query)
+        result.filters = format_filters_in_effect(run.request, run.query)
         best = result.hits[0] if result.hits else None
-        similarity = run.get_similarity(best.chunk_id) if best else 0.0
+        similarity = run.get_semantic_similarity(best.chunk_id) if best else 0.0
         result.is_gap = is_gap(run.query, run.lexical, best, similarity)
         # Even the existence of hidden subjects must not show.
         result.empty = not run.scores and run.reader.is_empty(hidden=run.request.hidden)
@@ -91,7 +93,7 @@ class SearchRun:
             text = text[:MAX_QUERY_CHARACTERS]
             self.notices.append(Notice("query_cut", {"characters": MAX_QUERY_CHARACTERS}))
         self.query = parse_query(text, partial=request.partial)
-        self.request, self.narrowing, self.mistakes = apply_filters(
+        self.request, self.narrowing, self.mistakes = apply_query_filters(
             workspace, reader, self.query, request
         )
         self.notices += [mistake.notice for mistake in self.mistakes[:1]]
@@ -103,11 +105,11 @@ class SearchRun:
         self.scores: dict[int, float] = {}
 
     @cached_property
-    def lexical(self) -> LexicalSearch:
+    def lexical(self) -> KeywordSearch:
         """The keyword leg, which also knows the words to highlight."""
-        from kbtui.search.lexical import LexicalSearch
+        from kbtui.search.lexical import KeywordSearch
 
-        return LexicalSearch(self.reader, self.query, self.request, self.narrowing)
+        return KeywordSearch(self.reader, self.query, self.request, self.narrowing)
 
     @cached_property
     def owners(self) -> dict[int, tuple[str, str]]:
@@ -119,7 +121,7 @@ class SearchRun:
         """The entries of the ranked chunks by id."""
         return self.reader.get_entries({entry_id for _, entry_id in self.owners.values()})
 
-    def get_similarity(self, chunk_id: str) -> float:
+    def get_semantic_similarity(self, chunk_id: str) -> float:
         """Return the cosine of a chunk in the semantic leg; 0 if that did not rank it."""
         return next(
             (
@@ -139,11 +141,11 @@ class SearchRun:
         known = [
             number
             for number in self.scores
-            if number in self.owners and self._is_visible(self.owners[number][1])
+            if number in self.owners and self._is_entry_visible(self.owners[number][1])
         ]
         return sorted(known, key=lambda number: (-self.scores[number], self.owners[number][0]))
 
-    def _is_visible(self, entry_id: str) -> bool:
+    def _is_entry_visible(self, entry_id: str) -> bool:
         entry = self.entries.get(entry_id)
         return (
             entry is not None
@@ -155,11 +157,11 @@ class SearchRun:
         """Run the legs, and fuse `legs` into `scores`."""
         request = self.request
         # Embedding runs in parallel to the keyword search.
-        begun = self._start_semantic(semantic)
+        begun = self._start_semantic_leg(semantic)
         if request.mode != "semantic":
             self.legs["lexical"] = self.lexical.rank(request.depth)
         if begun is not None:
-            self._run_semantic(begun)
+            self._run_semantic_leg(begun)
         if request.mode == "semantic" and "semantic" not in self.legs:
             self.legs["lexical"] = self.lexical.rank(request.depth)
         if "lexical" in self.legs and not self.query.words and not self.query.phrases:
@@ -172,14 +174,14 @@ class SearchRun:
             pending=self.pending,
         )
 
-    def _start_semantic(self, semantic: SemanticLeg | None) -> SemanticRanker | None:
+    def _start_semantic_leg(self, semantic: SemanticLeg | None) -> SemanticRanker | None:
         if self.request.mode == "lexical" or semantic is None or not self.query.spoken:
             return None
         if self.request.tools or self.narrowing.args:
             return _rank_nothing  # tool calls and their results have no vectors
         return semantic(self.query.spoken)
 
-    def _run_semantic(self, begun: SemanticRanker) -> None:
+    def _run_semantic_leg(self, begun: SemanticRanker) -> None:
         worded = tuple(number for number, _ in self.legs.get("lexical", ()))
         found = begun(replace(self.request, worded=worded), self.reader.generation)
         ranked = found.ranked
@@ -189,16 +191,16 @@ class SearchRun:
             self.coverage, self.pending = found.coverage, found.pending
             # Phrases, exclusions and excluding filters hold for both legs.
             demands = self.query.phrases or self.query.excluded or self.narrowing.without
-            self.legs["semantic"] = self._filter_ranking(ranked) if demands else ranked
+            self.legs["semantic"] = self._filter_semantic_ranking(ranked) if demands else ranked
 
-    def _filter_ranking(self, ranked: Ranked) -> Ranked:
+    def _filter_semantic_ranking(self, ranked: Ranked) -> Ranked:
         chunks = self.reader.get_chunks([number for number, _ in ranked])
         entries = self.reader.get_entries({entry_id for _, entry_id in chunks.values()})
         kept = []
         for number, score in ranked:
             chunk, entry_id = chunks.get(number, (None, ""))
             entry = entries.get(entry_id)
-            if chunk is None or entry is None or not self.narrowing.allows(entry, chunk):
+            if chunk is None or entry is None or not self.narrowing.allows_chunk(entry, chunk):
                 continue
             contains = self.lexical.make_phrase_matcher(f"{chunk.text}\n{entry.title}")
             if all(map(contains, self.query.phrases)) and not any(
@@ -208,7 +210,7 @@ class SearchRun:
         return kept
 
 
-def _fill_hits(result: SearchAnswer, run: SearchRun) -> None:
+def _fill_answer_with_hits(result: SearchAnswer, run: SearchRun) -> None:
     """Make hits of the best `limit` chunks whose text their file still has, and count the rest."""
     request = run.request
     entries = run.entries
@@ -217,7 +219,7 @@ def _fill_hits(result: SearchAnswer, run: SearchRun) -> None:
         for name, ranked in run.legs.items()
     }
     limit = max(1, min(MAX_HITS, request.limit))
-    freshness = FreshnessChecker(run.workspace, run.reader)
+    freshness = HitFreshnessChecker(run.workspace, run.reader)
     marker = MatchFinder(run.lexical.words, run.query.phrases, run.lexical.language)
     order = run.sort_chunks()
     chunks: dict[int, tuple[Chunk, str]] = {}
@@ -242,9 +244,9 @@ def _fill_hits(result: SearchAnswer, run: SearchRun) -> None:
         result.total += 1
 
 
-def _rank_nothing(request: SearchRequest, generation: str) -> Ranking:
+def _rank_nothing(request: SearchRequest, generation: str) -> SemanticRanking:
     """Rank nothing, for requests that vectors cannot answer."""
-    return Ranking([])
+    return SemanticRanking([])
 
 
 def _make_hit(
@@ -290,15 +292,17 @@ def make_vector_filters(request: SearchRequest) -> dict[str, Any]:
     }
 
 
-def parse_ranking(reply: dict[str, Any]) -> Ranking:
+def parse_semantic_ranking(reply: dict[str, Any]) -> SemanticRanking:
     """Parse the embedding worker's reply; it has a `cause` if it could not rank."""
     if "ranked" not in reply:
-        return Ranking(None, make_keywords_only_notice(reply["cause"], reply.get("detail") or ""))
+        return SemanticRanking(
+            None, make_keywords_only_notice(reply["cause"], reply.get("detail") or "")
+        )
     ranked = [(int(number), float(score)) for number, score in reply["ranked"]]
     left, total = int(reply.get("left") or 0), int(reply.get("total") or 0)
     if not left:
-        return Ranking(ranked)
-    return Ranking(
+        return SemanticRanking(ranked)
+    return SemanticRanking(
         ranked,
         Notice("passages_pending", {"total": left}),
         max(1, total - left) / max(1, total),
@@ -311,7 +315,7 @@ LEG_WEIGHTS = {"lexical": 1.0, "semantic": 1.0}
 """Constants of reciprocal rank fusion (Cormack, Clarke and Büttcher 2009, k = 60), chosen by measurement (docs/search-quality.md)."""
 
 
-def score_rank(
+def score_leg_rank(
     leg: str,
     rank: int | None,
     length: int,
@@ -359,7 +363,7 @@ def fuse_rankings(
         if name == "semantic" and number in pending:
             name, share = "lexical", 1.0
         ranks = held[name]
-        return score_rank(
+        return score_leg_rank(
             name, ranks.get(number), len(ranks), k=k, weights=weights, depth=depth, coverage=share
         )
 
@@ -375,29 +379,29 @@ MIN_SIMILARITY = 0.4
 """The least cosine of a passage that fits a query without its rare words (docs/search-quality.md)."""
 
 
-def format_filters(request: SearchRequest, query: ParsedQuery) -> str:
+def format_filters_in_effect(request: SearchRequest, query: ParsedQuery) -> str:
     """Return the filters of a search, from its query and its options, as a query spells them."""
-    return " ".join(_iter_filters(request, query))
+    return " ".join(_iterate_filters_in_effect(request, query))
 
 
-def _iter_filters(request: SearchRequest, query: ParsedQuery) -> Iterator[str]:
+def _iterate_filters_in_effect(request: SearchRequest, query: ParsedQuery) -> Iterator[str]:
     fields = {row.key: getattr(request, row.search, None) for row in list_filters("search")}
     for key, value in fields.items():
         if isinstance(value, datetime):
             yield f"{key}:{value.isoformat()}"
         elif value and not (key == "in" and len(value) > 1):
-            yield f"{key}:{','.join(map(_quote_value, value))}"
+            yield f"{key}:{','.join(map(_quote_filter_value, value))}"
     for part in query.filters:
         if part.excluded or fields.get(part.key) is None:
             yield query.text[part.start : part.end]
-    yield from (f"-{_quote_value(text)}" for text in query.excluded)
+    yield from (f"-{_quote_filter_value(text)}" for text in query.excluded)
 
 
-def _quote_value(text: str) -> str:
+def _quote_filter_value(text: str) -> str:
     return f'"{text}"' if " " in text or "," in text else text
 
 
-def is_gap(query: ParsedQuery, lexical: LexicalSearch, best: Hit | None, similarity: float) -> bool:
+def is_gap(query: ParsedQuery, lexical: KeywordSearch, best: Hit | None, similarity: float) -> bool:
     """Whether what was asked for seems to be missing: the insights list such queries.
 
     Search by meaning always has a nearest passage, and nearly every passage has a common word of
@@ -411,7 +415,7 @@ def is_gap(query: ParsedQuery, lexical: LexicalSearch, best: Hit | None, similar
     return similarity < MIN_SIMILARITY
 
 
-def _find_rare_words(query: ParsedQuery, lexical: LexicalSearch) -> list[QueryWord]:
+def _find_rare_words(query: ParsedQuery, lexical: KeywordSearch) -> list[QueryWord]:
     """Return the rare words of a query without function words; if none is rare, all of them.
 
     Returns none for a query with a phrase, because all of its hits contain the phrase.
@@ -422,14 +426,16 @@ def _find_rare_words(query: ParsedQuery, lexical: LexicalSearch) -> list[QueryWo
     side = lexical.sides[0]
     words = [word for word in side.words if _is_content_word(word)]
     most = max(1, RARE_SHARE * side.searcher.num_docs)
-    return [word for word in words if _count_passages(word, side.searcher) <= most] or words
+    return [
+        word for word in words if _count_passages_with_word(word, side.searcher) <= most
+    ] or words
 
 
 def _is_content_word(word: QueryWord) -> bool:
     return not word.tokens or any(token.weight == 1.0 for token in word.tokens)
 
 
-def _count_passages(word: QueryWord, searcher: Any) -> int:
+def _count_passages_with_word(word: QueryWord, searcher: Any) -> int:
     """Return how many passages have a word, by the rarest of its tokens that are not function words."""
     return min(
         (

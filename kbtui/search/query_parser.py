@@ -11,11 +11,11 @@ from kbtui.notices import Notice
 from kbtui.search.filters import (
     VALUE_PATTERN,
     FilterDefinition,
-    FilterError,
-    map_filters,
-    split_values,
+    FilterValueError,
+    map_filters_by_key,
+    split_filter_values,
 )
-from kbtui.search.models import QueryError
+from kbtui.search.models import QueryMistake
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -77,7 +77,7 @@ class ParsedQuery(NamedTuple):
         return tuple(word.notice for word in self.almost_filters)
 
 
-class _ParsedParts:
+class _ParsedQueryParts:
     def __init__(self) -> None:
         self.words: list[str] = []
         self.phrases: list[str] = []
@@ -87,7 +87,7 @@ class _ParsedParts:
         self.spoken: list[str] = []
 
 
-def _compile_part_pattern(names: Iterable[str]) -> re.Pattern[str]:
+def _compile_query_part_pattern(names: Iterable[str]) -> re.Pattern[str]:
     """Return the pattern of one part of a query; `re` caches it."""
     return re.compile(
         r"(?P<no>(?<!\S)-(?=[^\s-]))?"
@@ -104,15 +104,15 @@ def parse_query(text: str, *, partial: bool = False, surface: Surface = "search"
     word, and an unknown key is text. No text reaches tantivy's own query parser. With `partial` the
     query is still being typed, so a filter at its end may be unfinished.
     """
-    found = _ParsedParts()
-    known = map_filters(surface)
+    found = _ParsedQueryParts()
+    known = map_filters_by_key(surface)
     # Surrogates are in no document, and tantivy rejects them.
     text = _SURROGATES.sub("\ufffd", text)
-    for match in _compile_part_pattern(known).finditer(text):
+    for match in _compile_query_part_pattern(known).finditer(text):
         typing = partial and match.end() == len(text)
         if match["key"]:
             key = known[match["key"].lower()].key
-            values = split_values(match["values"])
+            values = split_filter_values(match["values"])
             found.filters.append(
                 QueryFilter(key, values, bool(match["no"]), match.start(), match.end(), typing)
             )
@@ -131,7 +131,7 @@ def parse_query(text: str, *, partial: bool = False, surface: Surface = "search"
             # A search includes every word; the other surfaces ignore a key without a value.
             if surface == "search" or not is_bare:
                 found.words.append(part)
-            if not typing and (notice := _notice_almost_filter(part, known)):
+            if not typing and (notice := _make_filter_like_word_notice(part, known)):
                 found.almost_filters.append(FilterLikeWord(match.start(), match.end(), notice))
     typed = text[-1:]
     return ParsedQuery(
@@ -146,7 +146,7 @@ def parse_query(text: str, *, partial: bool = False, surface: Surface = "search"
     )
 
 
-def _notice_almost_filter(word: str, known: Iterable[str]) -> Notice | None:
+def _make_filter_like_word_notice(word: str, known: Iterable[str]) -> Notice | None:
     """Return the notice about a word that looks like a filter; None for other words."""
     if word.endswith(":") and word[:-1].lower() in known:
         return Notice("filter_without_value", {"word": word})
@@ -162,7 +162,7 @@ MAX_TITLED_ENTRIES = 2000
 """How many entries a `title:` filter selects at most; the rest is left out."""
 
 
-class ExtraFilters(NamedTuple):
+class ArgumentAndExclusionFilters(NamedTuple):
     """Filters without a field in `SearchRequest`: arguments of tool calls, and exclusions.
 
     `args` has a tuple of terms for each `arg:`, one of which must match. `without` has fields of the
@@ -172,7 +172,7 @@ class ExtraFilters(NamedTuple):
     args: tuple[tuple[str, ...], ...] = ()
     without: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
-    def allows(self, entry: Entry, chunk: Chunk) -> bool:
+    def allows_chunk(self, entry: Entry, chunk: Chunk) -> bool:
         """Whether a chunk passes, for the semantic leg, whose table lacks these fields."""
         return all(set(terms) & _list_argument_terms(chunk) for terms in self.args) and not any(
             set(values) & _get_field_values(name, entry, chunk) for name, values in self.without
@@ -195,33 +195,33 @@ def _get_field_values(name: str, entry: Entry, chunk: Chunk) -> set[str | None]:
 
 
 def _list_argument_terms(chunk: Chunk) -> set[str]:
-    from kbtui.index.keyword_index import make_argument_terms
+    from kbtui.index.keyword_index import make_tool_argument_terms
 
     return {
         term
         for key, value in (chunk.args or {}).items()
-        for term in make_argument_terms(key, value)
+        for term in make_tool_argument_terms(key, value)
     }
 
 
-def apply_filters(
+def apply_query_filters(
     workspace: Workspace,
     reader: IndexReader,
     query: ParsedQuery,
     request: SearchRequest,
     now: datetime | None = None,
-) -> tuple[SearchRequest, ExtraFilters, list[QueryError]]:
+) -> tuple[SearchRequest, ArgumentAndExclusionFilters, list[QueryMistake]]:
     """Return the request with the query's filters applied, further filters, and the errors.
 
     Filters narrow the options of the request, they never widen them. `now` is the time that
     relative dates count from.
     """
     if not (query.filters or request.topics or request.roles or request.types):
-        return request, ExtraFilters(), []
-    return _FilterApplication(workspace, reader, request, now).apply(query)
+        return request, ArgumentAndExclusionFilters(), []
+    return _QueryFilterApplier(workspace, reader, request, now).apply(query)
 
 
-class _FilterApplication:
+class _QueryFilterApplier:
     """Applies the filters of one query to its request."""
 
     def __init__(
@@ -234,68 +234,74 @@ class _FilterApplication:
         self._workspace, self._reader, self._now = workspace, reader, now
         self._zone = parse_time_zone(request.zone) if request.zone is not None else None
         self._request = request
-        self._mistakes: list[QueryError] = []
+        self._mistakes: list[QueryMistake] = []
         self._wanted: dict[str, list[str]] = {}
         self._places: dict[str, QueryFilter] = {}
         self._args: list[tuple[str, ...]] = []
         self._without: list[tuple[str, tuple[str, ...]]] = []
         self._entries: set[str] | None = None
 
-    def apply(self, query: ParsedQuery) -> tuple[SearchRequest, ExtraFilters, list[QueryError]]:
+    def apply(
+        self, query: ParsedQuery
+    ) -> tuple[SearchRequest, ArgumentAndExclusionFilters, list[QueryMistake]]:
         self._resolve_options()
         for part in query.filters:
             try:
                 self._apply_filter(part)
-            except FilterError as wrong:
+            except FilterValueError as wrong:
                 if not part.unfinished:
                     self._mistakes.append(
-                        QueryError(part.start, part.end, f"{part.key}: {wrong.message}", wrong.hint)
+                        QueryMistake(
+                            part.start, part.end, f"{part.key}: {wrong.message}", wrong.hint
+                        )
                     )
         for field in self._wanted:
-            self._intersect_field(field)
+            self._intersect_request_field(field)
         if self._entries is not None:
             held = self._request.entries
             entries = self._entries & set(held) if held else self._entries
             self._request = replace(self._request, entries=tuple(sorted(entries)) or ("",))
         return (
             self._request,
-            ExtraFilters(tuple(self._args), tuple(self._without)),
+            ArgumentAndExclusionFilters(tuple(self._args), tuple(self._without)),
             self._mistakes,
         )
 
     def _resolve_options(self) -> None:
         """Resolve the request's own topics, roles and types; unknown values are errors."""
         for key in ("topic", "role", "type"):
-            row = map_filters("search")[key]
+            row = map_filters_by_key("search")[key]
             field = row.search
             values: list[str] = []
-            mistakes: list[QueryError] = []
+            mistakes: list[QueryMistake] = []
             for value in getattr(self._request, field):
                 try:
-                    values += self._resolve_value(row, value)
-                except FilterError as wrong:
-                    mistakes.append(QueryError(-1, -1, wrong.message, wrong.hint))
+                    values += self._resolve_filter_value(row, value)
+                except FilterValueError as wrong:
+                    mistakes.append(QueryMistake(-1, -1, wrong.message, wrong.hint))
             # A program may name types that only other workspaces have.
             if field != "types" or not values:
                 self._mistakes += mistakes
-            self._set_field(field, tuple(dict.fromkeys(values)))
+            self._set_request_field(field, tuple(dict.fromkeys(values)))
 
-    def _set_field(self, field: str, values: tuple[str, ...]) -> None:
+    def _set_request_field(self, field: str, values: tuple[str, ...]) -> None:
         changed: dict[str, Any] = {field: values}
         self._request = replace(self._request, **changed)
 
     def _apply_filter(self, part: QueryFilter) -> None:
-        row = map_filters("search")[part.key]
+        row = map_filters_by_key("search")[part.key]
         values = [value for value in part.values if value]
         if not values:
-            raise FilterError("needs a value", row.about)
+            raise FilterValueError("needs a value", row.about)
         if row.kind == "date":
             for value in values:
-                self._apply_date(row, part, row.read_date(value, self._now, self._zone))
+                self._apply_date_filter(
+                    row, part, row.parse_date_value(value, self._now, self._zone)
+                )
         elif row.kind == "title":
             found = set().union(
                 *(
-                    _find_titles(self._reader, value, hidden=self._request.hidden)
+                    _find_entries_by_title(self._reader, value, hidden=self._request.hidden)
                     for value in values
                 )
             )
@@ -304,20 +310,20 @@ class _FilterApplication:
             else:
                 self._entries = found if self._entries is None else self._entries & found
         elif row.kind == "argument":
-            terms = tuple(_parse_argument(value) for value in values)
+            terms = tuple(_parse_argument_filter(value) for value in values)
             if part.excluded:
                 self._without.append((row.term, terms))
             else:
                 self._args.append(terms)
         else:
-            meant = [one for value in values for one in self._resolve_value(row, value)]
+            meant = [one for value in values for one in self._resolve_filter_value(row, value)]
             if part.excluded:
                 self._without.append((row.term, tuple(meant)))
             else:
                 self._wanted.setdefault(row.search, []).extend(meant)
                 self._places[row.search] = part
 
-    def _intersect_field(self, field: str) -> None:
+    def _intersect_request_field(self, field: str) -> None:
         """Intersect the typed values of a field with those of the request."""
         wanted = tuple(dict.fromkeys(self._wanted[field]))
         held: Sequence[str] = getattr(self._request, field)
@@ -326,7 +332,7 @@ class _FilterApplication:
             if not both:
                 part = self._places[field]
                 self._mistakes.append(
-                    QueryError(
+                    QueryMistake(
                         part.start,
                         part.end,
                         f"{part.key}: {', '.join(wanted)} is outside of the searched part",
@@ -334,11 +340,13 @@ class _FilterApplication:
                     )
                 )
             wanted = both
-        self._set_field(field, wanted)
+        self._set_request_field(field, wanted)
 
     # one value each
 
-    def _apply_date(self, row: FilterDefinition, part: QueryFilter, moment: datetime) -> None:
+    def _apply_date_filter(
+        self, row: FilterDefinition, part: QueryFilter, moment: datetime
+    ) -> None:
         request = self._request
         # `-before:` means after.
         if (row.search == "since") != part.excluded:
@@ -348,10 +356,10 @@ class _FilterApplication:
             until = min(moment, request.until) if request.until else moment
             self._request = replace(request, until=until)
 
-    def _resolve_value(self, row: FilterDefinition, value: str) -> Sequence[str]:
-        """Return the terms that a value means; raises `FilterError` for an unknown one."""
+    def _resolve_filter_value(self, row: FilterDefinition, value: str) -> Sequence[str]:
+        """Return the terms that a value means; raises `FilterValueError` for an unknown one."""
         if row.kind == "choice":
-            return row.read_choice(value)
+            return row.parse_choice_value(value)
         if self._is_indexed(row.term, value):
             return [value]
         if row.kind == "topic":
@@ -360,7 +368,7 @@ class _FilterApplication:
         for term in known:
             if term.lower() == value.lower():
                 return [term]
-        raise row.make_unknown_error(value, known)
+        raise row.make_unknown_value_error(value, known)
 
     def _resolve_topic(self, row: FilterDefinition, value: str) -> str:
         from kbtui.errors import NothingFound
@@ -371,7 +379,7 @@ class _FilterApplication:
             return knowledge.resolve_topic(value).id
         except NothingFound:
             topics = [topic.id for topic in knowledge.topics.values() if topic.enable]
-            raise row.make_unknown_error(value, topics) from None
+            raise row.make_unknown_value_error(value, topics) from None
 
     def _is_indexed(self, field: str, value: str) -> bool:
         return any(searcher.doc_freq(field, value) for searcher in self._searchers() if value)
@@ -388,15 +396,15 @@ class _FilterApplication:
             yield self._reader.open_keyword_index(hidden=hidden).searcher()
 
 
-def _find_titles(reader: IndexReader, text: str, *, hidden: bool) -> set[str]:
+def _find_entries_by_title(reader: IndexReader, text: str, *, hidden: bool) -> set[str]:
     """Return the ids of the entries whose title has all words of `text`."""
     import tantivy
 
     from kbtui.index.tokenizer import extract_cjk_pairs, has_unspaced_script, normalize_text
-    from kbtui.search.analysis import Language
+    from kbtui.search.analysis import LanguageAnalyzer
 
     text = normalize_text(text)
-    language = Language(reader.language)
+    language = LanguageAnalyzer(reader.language)
     unspaced = has_unspaced_script(text)
     terms = [("title", stem) for stem in language.stem_text(text) if not has_unspaced_script(stem)]
     terms += [("code", pair) for pair in extract_cjk_pairs(text)]
@@ -431,7 +439,7 @@ def _find_titles(reader: IndexReader, text: str, *, hidden: bool) -> set[str]:
     }
 
 
-def _parse_argument(value: str) -> str:
+def _parse_argument_filter(value: str) -> str:
     from kbtui.index.tokenizer import normalize_text
 
     key, sign, wanted = normalize_text(value).partition("=")
@@ -456,7 +464,7 @@ def parse_entry_filter(
     from kbtui.index.entry_query import EntryFilter
 
     query = parse_query(text, surface="entries")
-    known = map_filters("entries")
+    known = map_filters_by_key("entries")
     given: list[tuple[FilterDefinition, Sequence[str], str]] = [
         (known[part.key], part.values, f"{part.key}:") for part in query.filters
     ]
@@ -474,13 +482,13 @@ def parse_entry_filter(
         try:
             for value in filter(None, values):
                 if row.kind == "date":
-                    moment = row.read_date(value).timestamp()
+                    moment = row.parse_date_value(value).timestamp()
                     narrower = max if row.entries == "since" else min
                     fields[row.entries] = narrower(fields.get(row.entries, moment), moment)
                 else:
-                    meant = row.read_choice(value) if row.kind == "choice" else (value,)
+                    meant = row.parse_choice_value(value) if row.kind == "choice" else (value,)
                     fields[row.entries] = (*fields.get(row.entries, ()), *meant)
-        except FilterError as error:
+        except FilterValueError as error:
             raise UsageError(error.message, where=where, hint=error.hint) from error
     return EntryFilter(
         q=" ".join(query.words),

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kbtui.search.filters import FilterDefinition, list_filters, map_filters
+from kbtui.search.filters import FilterDefinition, list_filters, map_filters_by_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -40,7 +40,7 @@ class QuerySuggestion:
     note: str
 
 
-def complete_query(
+def suggest_query_completions(
     text: str, cursor: int, knowledge: Knowledge, reader: IndexReader | None = None
 ) -> list[QuerySuggestion]:
     """Return up to `MAX_SUGGESTIONS` completions of the word before the cursor, likeliest first.
@@ -48,7 +48,7 @@ def complete_query(
     Types, tools and arguments come from the index, if there is one. Hidden and disabled subjects
     are never suggested.
     """
-    known = map_filters("search")
+    known = map_filters_by_key("search")
     match = re.search(_TYPED_PART.format("|".join(known)), text[:cursor], re.IGNORECASE)
     if match is None:
         return []
@@ -70,13 +70,13 @@ def complete_query(
         pair for pair in values if pair not in begun and part in f"{pair[0]} {pair[1]}".lower()
     ]
     return [
-        QuerySuggestion(start, cursor, _quote_completion(value), note)
+        QuerySuggestion(start, cursor, _quote_filter_completion(value), note)
         for value, note in [*begun, *other][:MAX_SUGGESTIONS]
         if value.lower() != part
     ]
 
 
-def _quote_completion(value: str) -> str:
+def _quote_filter_completion(value: str) -> str:
     return f'"{value}"' if re.search(r"[\s,]", value) else value
 
 

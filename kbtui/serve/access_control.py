@@ -37,7 +37,7 @@ Inline styles are allowed because the terminal in the page creates its own.
 """
 
 
-class AllowedHosts:
+class AllowedHostHeaders:
     """The values of the Host header that the server accepts."""
 
     def __init__(self, host: str, port: int) -> None:
@@ -61,7 +61,9 @@ class AllowedHosts:
         return port == str(self._port)
 
 
-def find_refusal(headers: CIMultiDictProxy[str], hosts: AllowedHosts, kind: str) -> str | None:
+def find_refusal_reason(
+    headers: CIMultiDictProxy[str], hosts: AllowedHostHeaders, kind: str
+) -> str | None:
     """Return why to refuse a request, None to accept it; `kind` is "page", "file" or "socket"."""
     named = headers.getall("Host", [])
     if len(named) != 1 or named[0].lower() not in hosts:
@@ -79,12 +81,12 @@ def find_refusal(headers: CIMultiDictProxy[str], hosts: AllowedHosts, kind: str)
     return None
 
 
-def is_token(given: str | None, token: str) -> bool:
+def is_correct_token(given: str | None, token: str) -> bool:
     """Whether a value is the token; takes the same time for every wrong value."""
     return hmac.compare_digest((given or "").encode("utf-8", "replace"), token.encode())
 
 
-def choose_address(host: str, allow_network: bool) -> str:
+def choose_listen_address(host: str, allow_network: bool) -> str:
     """Return the IP address to listen on for a host name or address.
 
     Raises `UsageError` for an unknown one, and without `allow_network` for one that other

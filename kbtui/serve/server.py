@@ -18,8 +18,13 @@ from typing import TYPE_CHECKING
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
-from kbtui.serve.access_control import HEADERS, AllowedHosts, find_refusal, is_token
-from kbtui.serve.session import BrowserSession, limit_size
+from kbtui.serve.access_control import (
+    HEADERS,
+    AllowedHostHeaders,
+    find_refusal_reason,
+    is_correct_token,
+)
+from kbtui.serve.session import BrowserSession, limit_terminal_size
 
 if TYPE_CHECKING:
     import socket
@@ -38,7 +43,7 @@ class BrowserServer:
     def __init__(self, root: Path, host: str, port: int, token: str, font_size: int = 16) -> None:
         self._command = [sys.executable, "-P", "-m", "kbtui.serve.session", str(root)]
         self._name = root.name or str(root)
-        self._hosts = AllowedHosts(host, port)
+        self._hosts = AllowedHostHeaders(host, port)
         self._cookie = f"kbtui-{port}"
         self._token = token
         self._font_size = font_size
@@ -46,21 +51,21 @@ class BrowserServer:
 
     def make_application(self) -> web.Application:
         """Return the aiohttp application; it checks every request first."""
-        app = web.Application(middlewares=[self._check_request], client_max_size=1024)
+        app = web.Application(middlewares=[self._refuse_or_pass_request], client_max_size=1024)
         app.add_routes(
             [
-                web.get("/", self._send_page, name="page"),
-                web.get("/ws", self._handle_socket, name="socket"),
+                web.get("/", self._send_terminal_page, name="page"),
+                web.get("/ws", self._handle_websocket, name="socket"),
                 web.static("/own", STATIC_DIRECTORY, name="own"),
                 web.static("/static", str(files("textual_serve") / "static"), name="static"),
             ]
         )
-        app.on_response_prepare.append(self._add_headers)
+        app.on_response_prepare.append(self._add_security_headers)
         app.on_shutdown.append(self._stop_sessions)
         return app
 
     @web.middleware
-    async def _check_request(
+    async def _refuse_or_pass_request(
         self,
         request: web.Request,
         handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
@@ -68,23 +73,25 @@ class BrowserServer:
         kind = {"/": "page", "/ws": "socket"}.get(request.path, "file")
         if not request.raw_path.startswith("/"):
             raise web.HTTPBadRequest(text="only paths of this server are accepted\n")
-        reason = find_refusal(request.headers, self._hosts, kind)
+        reason = find_refusal_reason(request.headers, self._hosts, kind)
         if reason is None and not (
-            is_token(request.cookies.get(self._cookie), self._token)
-            or (kind == "page" and is_token(request.query.get("token"), self._token))
+            is_correct_token(request.cookies.get(self._cookie), self._token)
+            or (kind == "page" and is_correct_token(request.query.get("token"), self._token))
         ):
             reason = "open the address that `kbtui serve` printed; it contains a token"
         if reason is not None:
             raise web.HTTPForbidden(text=f"kbtui: {reason}\n")
         return await handler(request)
 
-    async def _add_headers(self, request: web.Request, response: web.StreamResponse) -> None:
+    async def _add_security_headers(
+        self, request: web.Request, response: web.StreamResponse
+    ) -> None:
         socket = f"ws://{request.host}" if request.host.lower() in self._hosts else ""
         for name, value in HEADERS.items():
             response.headers[name] = value.replace("{socket}", socket)
         response.headers.pop("Server", None)
 
-    async def _send_page(self, request: web.Request) -> web.Response:
+    async def _send_terminal_page(self, request: web.Request) -> web.Response:
         template = Template((STATIC_DIRECTORY / "page.html").read_text("utf-8"))
         text = template.substitute(
             name=html.escape(self._name),
@@ -95,7 +102,7 @@ class BrowserServer:
         response.set_cookie(self._cookie, self._token, httponly=True, samesite="Strict", path="/")
         return response
 
-    async def _handle_socket(self, request: web.Request) -> web.WebSocketResponse:
+    async def _handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
         websocket = web.WebSocketResponse(heartbeat=15, max_msg_size=MESSAGE_MOST)
         await websocket.prepare(request)
         if len(self._sessions) >= SESSIONS_MOST:
@@ -107,11 +114,11 @@ class BrowserServer:
         self._sessions.add(session)
         try:
             await session.start(
-                *limit_size(request.query.get("width"), request.query.get("height"))
+                *limit_terminal_size(request.query.get("width"), request.query.get("height"))
             )
             async for message in websocket:
                 if message.type == WSMsgType.TEXT:
-                    await session.handle_message(message.data)
+                    await session.handle_page_message(message.data)
         except (ValueError, RecursionError, ConnectionError):
             await websocket.close(code=1008)
         finally:
@@ -125,7 +132,7 @@ class BrowserServer:
         )
 
 
-async def run_server(
+async def run_browser_server(
     server: BrowserServer, listening: socket.socket, on_ready: Callable[[], None]
 ) -> int:
     """Serve until a signal ends it; return the number of the signal."""

@@ -82,7 +82,7 @@ class BrowserSession(AppService):
             if self._requested_size is not None:
                 await self.set_terminal_size(*self._requested_size)
 
-    async def handle_message(self, text: str) -> None:
+    async def handle_page_message(self, text: str) -> None:
         """Forward a message of the page. Raises `ValueError` for a message that the page never sends."""
         message = json.loads(text)
         if not isinstance(message, list) or not message:
@@ -91,7 +91,9 @@ class BrowserSession(AppService):
         if kind == "stdin" and isinstance(data, str):
             await self.send_bytes(data.encode("utf-8", "replace"))
         elif kind == "resize" and isinstance(data, dict):
-            await self.set_terminal_size(*limit_size(data.get("width"), data.get("height")))
+            await self.set_terminal_size(
+                *limit_terminal_size(data.get("width"), data.get("height"))
+            )
         elif kind == "ping":
             await self.remote_write_str(json.dumps(["pong", str(data)[:32]]))
         elif kind in {"focus", "blur"}:
@@ -127,7 +129,7 @@ class BrowserSession(AppService):
         await asyncio.gather(task, return_exceptions=True)
 
 
-def limit_size(width: Any, height: Any) -> tuple[int, int]:
+def limit_terminal_size(width: Any, height: Any) -> tuple[int, int]:
     """Return columns and rows within bounds for any values from a browser."""
     found = []
     for value, usual, least, most in zip((width, height), (80, 24), SMALLEST, LARGEST, strict=True):
@@ -147,7 +149,7 @@ def main(root: str) -> int:
     from kbtui.tui.app import run_tui
     from kbtui.workspace import load_settings, open_workspace_root
 
-    _quit_with_parent(os.getppid())
+    _quit_when_server_ends(os.getppid())
     library = Library(open_workspace_root(Path(root)), load_settings())
     try:
         return run_tui(library, None)
@@ -155,19 +157,19 @@ def main(root: str) -> int:
         library.close()
 
 
-def _quit_with_parent(parent: int) -> None:
+def _quit_when_server_ends(parent: int) -> None:
     """Quit when the server is gone; Textual's web driver does not notice that by itself."""
     import threading
     import time
 
-    def watch_parent() -> None:
+    def wait_for_server_end() -> None:
         while os.getppid() == parent:
             time.sleep(1.0)
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(QUIT_SECONDS)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    threading.Thread(target=watch_parent, name="watch-parent", daemon=True).start()
+    threading.Thread(target=wait_for_server_end, name="watch-parent", daemon=True).start()
 
 
 if __name__ == "__main__":

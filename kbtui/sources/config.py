@@ -296,12 +296,12 @@ def approve_source(workspace: Workspace, userdata: UserData, source: Source) -> 
 
     Approvals are stored outside the workspace, so opening someone else's clone runs nothing.
     """
-    userdata.save_approval(source.name, hash_source(workspace, source))
+    userdata.save_source_approval(source.name, hash_source(workspace, source))
 
 
 def find_approval_time(workspace: Workspace, userdata: UserData, source: Source) -> float | None:
     """Return when the user approved the source as it is now, in Unix seconds, or None."""
-    return userdata.get_approval_time(hash_source(workspace, source))
+    return userdata.get_source_approval_time(hash_source(workspace, source))
 
 
 def format_source_toml(source: Source) -> str:

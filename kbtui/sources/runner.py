@@ -74,23 +74,25 @@ def run_source(
         began = time.time()
         try:
             directory = open_source_directory(workspace, source)
-            context = SourceRunContext(source, directory, userdata.load_fetched(name), on_progress)
+            context = SourceRunContext(
+                source, directory, userdata.load_fetched_addresses(name), on_progress
+            )
             limits = limits or make_source_limits(load_settings())
             fetching = _fetch_documents(workspace.root, context, limits, resolve)
             interrupted = _run_to_end(context, fetching, should_stop)
             run = _make_run_record(context, began)
-            userdata.save_fetched(name, context.new_memory)
+            userdata.save_fetched_addresses(name, context.new_memory)
         except (KbtuiError, OSError) as error:
             reason = str(error) if isinstance(error, KbtuiError) else error.strerror or str(error)
             run, interrupted = _make_failed_run_record(userdata, name, began, reason), False
-        userdata.save_run(run)
+        userdata.save_source_run(run)
     if interrupted:
         raise KeyboardInterrupt
     return run
 
 
 def _make_failed_run_record(userdata: UserData, name: str, began: float, reason: str) -> SourceRun:
-    before = userdata.load_last_runs().get(name)
+    before = userdata.load_last_source_runs().get(name)
     entries = before.entries if before else 0
     return SourceRun(name, began, time.time(), "error", reason, entries, problems=(reason,))
 
@@ -187,7 +189,7 @@ def remove_source_and_documents(workspace: Workspace, name: str, *, keep: bool) 
             directory.detach_documents()
         elif directory is not None:
             directory.remove_all_documents()
-        UserData(workspace).forget_source(name)
+        UserData(workspace).forget_source_data(name)
         return problems + (
             [*directory.problems, *directory.edited] if directory is not None else []
         )

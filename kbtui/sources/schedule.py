@@ -35,7 +35,7 @@ def find_due_time(
     approved = find_approval_time(workspace, userdata, source)
     if approved is None:
         return None
-    last = userdata.load_last_runs().get(source.name)
+    last = userdata.load_last_source_runs().get(source.name)
     return next_cron_time(source.cron, max(approved, since, last.began if last else 0.0))
 
 

@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from kbtui.library.diagnostics import AREAS, Finding, run_diagnostics
+from kbtui.library.diagnostics import AREAS, DiagnosticFinding, run_diagnostics
 from kbtui.refs import parse_ref
 from kbtui.text import one_line
 from kbtui.tui.commands import make_scope_bindings
@@ -41,7 +41,7 @@ class DoctorFindingBlock(ParagraphBlock):
         return lines
 
 
-def build_doctor_document(findings: list[Finding], checking: str | None) -> Document:
+def build_doctor_document(findings: list[DiagnosticFinding], checking: str | None) -> Document:
     """Return the findings by area, errors first; `checking` is the area being checked now."""
     blocks: list[DocumentBlock] = []
     for area in AREAS:
@@ -62,7 +62,7 @@ def build_doctor_document(findings: list[Finding], checking: str | None) -> Docu
     return Document("doctor", "Doctor", blocks)
 
 
-def _format_counts(findings: list[Finding]) -> list[str]:
+def _format_counts(findings: list[DiagnosticFinding]) -> list[str]:
     counts = {state: sum(f.state == state for f in findings) for state in STATE_NOUNS}
     return [format_count(count, STATE_NOUNS[state]) for state, count in counts.items() if count]
 
@@ -77,7 +77,7 @@ class DoctorScreen(SecondaryScreen):
 
     def __init__(self, library: Library) -> None:
         super().__init__(library)
-        self.findings: list[Finding] = []
+        self.findings: list[DiagnosticFinding] = []
         self.checking: str | None = AREAS[0]
         """The area being checked, None when all checks are done."""
         self._run = 0
@@ -104,7 +104,7 @@ class DoctorScreen(SecondaryScreen):
 
     def _run_checks(self, run: int) -> None:
         """Collect findings in a thread, and show them in growing batches."""
-        findings: list[Finding] = []
+        findings: list[DiagnosticFinding] = []
         area, next_count = AREAS[0], 1
 
         def show_findings_so_far(checking: str | None) -> None:
@@ -125,11 +125,11 @@ class DoctorScreen(SecondaryScreen):
                     show_findings_so_far(area)
         except Exception as error:
             message = f"cannot be checked: {type(error).__name__}: {error}"
-            findings.append(Finding(area, "wrong", message))
+            findings.append(DiagnosticFinding(area, "wrong", message))
         show_findings_so_far(None)
 
     def _show_findings(
-        self, run: int, findings: list[Finding], checking: str | None, document: Document
+        self, run: int, findings: list[DiagnosticFinding], checking: str | None, document: Document
     ) -> None:
         if run != self._run:
             return

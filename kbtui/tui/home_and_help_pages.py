@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
-    from kbtui.search.models import Explanation, LegRank
+    from kbtui.search.models import Explanation, SearchLegRank
     from kbtui.tui.commands import Scope
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.library_snapshot import LibrarySnapshot, TopicListing
@@ -263,7 +263,7 @@ def build_explanation_document(explanation: Explanation, query: str) -> Document
 def _add_search_rankings(blocks: list[DocumentBlock], explanation: Explanation) -> None:
     facts: Facts = []
     for leg, name in LEG_NAMES.items():
-        result: LegRank = getattr(explanation, leg)
+        result: SearchLegRank = getattr(explanation, leg)
         if result.rank is None:
             spans: Spans = [(result.note or "not found", "dim")]
         else:

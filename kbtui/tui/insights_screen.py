@@ -251,7 +251,7 @@ class InsightsScreen(SecondaryScreen):
 
         def erase_if_confirmed(answer: str | None) -> None:
             if answer == "y":
-                erase = UserData(self.library.workspace).query_log.erase_all
+                erase = UserData(self.library.workspace).query_log.erase_all_searches
                 self._erase_worker.submit(erase, self._show_erased_count, self.show_error)
 
         question = "Delete all logged searches of this workspace? Citations stay: they are in the conversations."

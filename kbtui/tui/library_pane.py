@@ -14,8 +14,8 @@ from textual.widgets import Input
 from kbtui.dates import format_age
 from kbtui.notices import format_notice
 from kbtui.refs import Ref, make_conversation_ref, make_subject_ref
-from kbtui.search.filters import FilterDefinition, FilterError, map_filters
-from kbtui.search.models import QueryError
+from kbtui.search.filters import FilterDefinition, FilterValueError, map_filters_by_key
+from kbtui.search.models import QueryMistake
 from kbtui.search.query_parser import parse_query
 from kbtui.text import one_line
 from kbtui.tui.commands import make_scope_bindings
@@ -69,7 +69,7 @@ class LibraryFilter(NamedTuple):
     words: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     parts: tuple[FilterCondition, ...] = ()
-    errors: tuple[QueryError, ...] = ()
+    errors: tuple[QueryMistake, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.words or self.without or self.parts)
@@ -104,9 +104,9 @@ def parse_library_filter(text: str, now: datetime, *, partial: bool = False) -> 
     for part in query.filters:
         try:
             parts.append(_parse_condition(part, now))
-        except FilterError as error:
+        except FilterValueError as error:
             if not part.unfinished:
-                errors.append(QueryError(part.start, part.end, error.message, error.hint))
+                errors.append(QueryMistake(part.start, part.end, error.message, error.hint))
     return LibraryFilter(
         tuple(word.casefold() for word in (*query.words, *query.phrases)),
         tuple(word.casefold() for word in query.excluded),
@@ -115,27 +115,27 @@ def parse_library_filter(text: str, now: datetime, *, partial: bool = False) -> 
     )
 
 
-def _make_query_error(word: FilterLikeWord) -> QueryError:
+def _make_query_error(word: FilterLikeWord) -> QueryMistake:
     if word.notice.code == "filter_without_value":
         key = str(word.notice.values["word"])[:-1].lower()
-        about = map_filters("library")[key].about
-        return QueryError(word.start, word.end, "needs a value", about)
-    return QueryError(word.start, word.end, format_notice(word.notice), "")
+        about = map_filters_by_key("library")[key].about
+        return QueryMistake(word.start, word.end, "needs a value", about)
+    return QueryMistake(word.start, word.end, format_notice(word.notice), "")
 
 
 def _parse_condition(part: QueryFilter, now: datetime) -> FilterCondition:
-    row = map_filters("library")[part.key]
+    row = map_filters_by_key("library")[part.key]
     given = [value for value in part.values if value]
     values: list[Any] = []
     for value in given:
         if row.kind == "date":
-            values.append(row.read_date(value, now))
+            values.append(row.parse_date_value(value, now))
         elif row.kind == "choice":
-            values += row.read_choice(value)
+            values += row.parse_choice_value(value)
         else:
             values.append(value.casefold())
     if not values:
-        raise FilterError("needs a value", row.about)
+        raise FilterValueError("needs a value", row.about)
     return FilterCondition(row, tuple(values), part.excluded)
 
 

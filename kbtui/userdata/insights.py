@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.dates import format_unix_time
 from kbtui.index.entry_query import count_all_citations, find_cited_entries, open_catalog_snapshot
-from kbtui.userdata.query_log import DAY_SECONDS, get_day_start, list_dates
+from kbtui.userdata.query_log import DAY_SECONDS, get_local_midnight, list_last_dates
 
 if TYPE_CHECKING:
     from kbtui.index import IndexReader
@@ -115,13 +115,13 @@ def collect_insights(
     when the query log is damaged.
     """
     now = time.time() if now is None else now
-    dates = list_dates(now, days)
+    dates = list_last_dates(now, days)
     with open_catalog_snapshot(reader) as db:
         rows = db.execute(
             "SELECT id, kind, title, topic, slug, path, changed, hidden, archived FROM entries"
         )
         entries = [_CitableEntry(row) for row in rows]
-        recent = count_all_citations(db, workspace, entries, get_day_start(dates[0]))
+        recent = count_all_citations(db, workspace, entries, get_local_midnight(dates[0]))
         ever = find_cited_entries(db, workspace, entries)
     entries = [entry for entry in entries if hidden or not entry.hidden]
     subjects = [entry for entry in entries if entry.kind == "subject"]

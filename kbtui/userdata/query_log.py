@@ -79,7 +79,7 @@ class SearchSummary(NamedTuple):
     by_origin: dict[str, int]
 
 
-def log_answer(
+def log_search_answer(
     workspace: Workspace,
     settings: Settings,
     answer: SearchAnswer,
@@ -151,7 +151,7 @@ class QueryLog:
                 row,
             )
 
-    def remove_old(self, days: int, now: float | None = None) -> int:
+    def remove_old_searches(self, days: int, now: float | None = None) -> int:
         """Remove searches older than `days`, and those that a wrong clock dated as far ahead.
 
         Returns the number of removed rows. Never raises: the next call tries again.
@@ -166,20 +166,20 @@ class QueryLog:
                 ).rowcount
         return 0
 
-    def erase_all(self) -> int:
+    def erase_all_searches(self) -> int:
         """Remove every search, so that no byte of a query is left; returns the number of rows.
 
         A damaged file is deleted. Raises `WorkspaceError`.
         """
         if not self.path.exists():
             return 0
-        with self._store.wrap_errors("delete the file"):
+        with self._store.wrap_sqlite_errors("delete the file"):
             try:
                 return self._erase_rows()
             except sqlite3.OperationalError:
                 raise
             except sqlite3.DatabaseError:
-                self._store.delete_files()
+                self._store.delete_database_files()
                 return 0
 
     def _erase_rows(self) -> int:
@@ -192,7 +192,7 @@ class QueryLog:
                 raise sqlite3.OperationalError("another process is reading it; try again")
             return count
 
-    def recent_queries(self, origin: str = "dashboard", limit: int = 50) -> list[str]:
+    def list_recent_queries(self, origin: str = "dashboard", limit: int = 50) -> list[str]:
         """Return the last different queries from an origin, newest first. Raises `WorkspaceError`."""
         rows = self._store.select(
             "SELECT query, max(at) AS last FROM searches WHERE origin = ? GROUP BY key "
@@ -211,10 +211,10 @@ class QueryLog:
         search without filters found nothing that fits; a search with filters proves nothing about
         what exists. Raises `WorkspaceError`.
         """
-        dates = list_dates(time.time() if now is None else now, days)
-        since = get_day_start(dates[0])
+        dates = list_last_dates(time.time() if now is None else now, days)
+        since = get_local_midnight(dates[0])
 
-        def group_queries(rows: str, queries: str) -> list[LoggedQuery]:
+        def group_logged_queries(rows: str, queries: str) -> list[LoggedQuery]:
             # With max(), SQLite takes the other columns from the row that has the maximum.
             found = self._store.select(
                 "SELECT query, times, last, found, filters FROM (SELECT query, count(*) AS times, "
@@ -225,7 +225,7 @@ class QueryLog:
             )
             return [LoggedQuery(*row) for row in found]
 
-        def count_by(column: str) -> dict[str, int]:
+        def count_searches_by(column: str) -> dict[str, int]:
             return dict(
                 self._store.select(
                     f"SELECT {column}, count(*) FROM searches WHERE at >= ? GROUP BY 1 ORDER BY 1",
@@ -233,11 +233,14 @@ class QueryLog:
                 )
             )
 
-        by_day, by_origin = count_by("date(at, 'unixepoch', 'localtime')"), count_by("origin")
+        by_day, by_origin = (
+            count_searches_by("date(at, 'unixepoch', 'localtime')"),
+            count_searches_by("origin"),
+        )
         return SearchSummary(
             total=sum(by_origin.values()),
-            top=group_queries("", ""),
-            gaps=group_queries("AND filters = ''", "WHERE is_gap"),
+            top=group_logged_queries("", ""),
+            gaps=group_logged_queries("AND filters = ''", "WHERE is_gap"),
             by_day={date: by_day.get(date, 0) for date in dates},
             by_origin=by_origin,
         )
@@ -248,12 +251,12 @@ def normalize_query(query: str) -> str:
     return " ".join(query.casefold().split())
 
 
-def list_dates(now: float, days: int) -> list[str]:
+def list_last_dates(now: float, days: int) -> list[str]:
     """Return the last `days` local dates up to that of `now` (Unix seconds), oldest first."""
     last = datetime.fromtimestamp(now).date()
     return [(last - timedelta(days=back)).isoformat() for back in range(max(1, days) - 1, -1, -1)]
 
 
-def get_day_start(date: str) -> float:
+def get_local_midnight(date: str) -> float:
     """Return the local midnight at which an ISO date begins, in Unix seconds."""
     return datetime.fromisoformat(date).timestamp()

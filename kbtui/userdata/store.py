@@ -42,7 +42,7 @@ class SqliteStore:
 
         Waits up to `wait` seconds for other writers.
         """
-        with self.wrap_errors():
+        with self.wrap_sqlite_errors():
             make_private_directory(self.path.parent)
             with closing(self.connect(wait)) as db:
                 db.execute("BEGIN IMMEDIATE")
@@ -55,7 +55,7 @@ class SqliteStore:
 
     def select(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         """Return the rows of a query; none while the file does not exist."""
-        with self.wrap_errors():
+        with self.wrap_sqlite_errors():
             if not self.path.exists():
                 return []
             with closing(self.connect()) as db:
@@ -66,32 +66,32 @@ class SqliteStore:
         db = sqlite3.connect(self.path, timeout=wait, isolation_level=None)
         try:
             db.execute(f"PRAGMA synchronous={'NORMAL' if self._sync else 'OFF'}")
-            if _table_version(db) <= len(self._upgrades):
-                self._make_tables(db)
+            if _read_table_version(db) <= len(self._upgrades):
+                self._create_or_upgrade_tables(db)
         except BaseException:
             db.close()
             raise
         return db
 
-    def _make_tables(self, db: sqlite3.Connection) -> None:
+    def _create_or_upgrade_tables(self, db: sqlite3.Connection) -> None:
         self.path.chmod(0o600)
         db.execute("PRAGMA journal_mode=WAL")
         db.execute("BEGIN IMMEDIATE")
         # Read again inside the transaction: another process may have created the tables by now.
-        version = _table_version(db)
+        version = _read_table_version(db)
         for script in self._upgrades[version - 1 :] if version else [self._tables]:
             for statement in script.split(";"):
                 db.execute(statement)
         db.execute(f"PRAGMA user_version={1 + len(self._upgrades)}")
         db.execute("COMMIT")
 
-    def delete_files(self) -> None:
+    def delete_database_files(self) -> None:
         """Delete the file and the files that SQLite keeps next to it."""
         for end in ("", "-wal", "-shm"):
             self.path.with_name(self.path.name + end).unlink(missing_ok=True)
 
     @contextmanager
-    def wrap_errors(self, hint: str = "") -> Iterator[None]:
+    def wrap_sqlite_errors(self, hint: str = "") -> Iterator[None]:
         """Raise errors of SQLite and the system as `WorkspaceError`s that name the file."""
         try:
             yield
@@ -104,7 +104,7 @@ class SqliteStore:
             ) from error
 
 
-def _table_version(db: sqlite3.Connection) -> int:
+def _read_table_version(db: sqlite3.Connection) -> int:
     """Return the version of the tables, 0 for a new file."""
     return int(db.execute("PRAGMA user_version").fetchone()[0])
 

@@ -89,7 +89,7 @@ class SourceRun(NamedTuple):
         return ", ".join(f"{n:,} {what}" for what, n in counted.items() if n or what in first)
 
     @property
-    def skips_by_reason(self) -> dict[str, list[str]]:
+    def skipped_documents_by_reason(self) -> dict[str, list[str]]:
         """What was skipped, by the reason."""
         found: dict[str, list[str]] = {}
         for skip in self.skips:
@@ -173,18 +173,18 @@ class UserData:
 
     # sources
 
-    def save_approval(self, source: str, digest: str) -> None:
+    def save_source_approval(self, source: str, digest: str) -> None:
         """Record that the user approved the source's block with this hash."""
         with self._store.write_transaction() as db:
             row = (digest, source, time.time())
             db.execute("INSERT OR REPLACE INTO approvals VALUES (?, ?, ?)", row)
 
-    def get_approval_time(self, digest: str) -> float | None:
+    def get_source_approval_time(self, digest: str) -> float | None:
         """Return when the block with this hash was approved, None if it was not."""
         rows = self._store.select("SELECT at FROM approvals WHERE hash = ?", digest)
         return rows[0][0] if rows else None
 
-    def save_run(self, run: SourceRun) -> None:
+    def save_source_run(self, run: SourceRun) -> None:
         """Record a source's run, replacing the previous one."""
         details = {"problems": run.problems, "skipped": run.skipped, "skips": run.skips, "edited": run.edited}  # fmt: skip
         error = replace_surrogates(run.error) if run.error else None
@@ -192,7 +192,7 @@ class UserData:
         with self._store.write_transaction() as db:
             db.execute("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
 
-    def load_last_runs(self) -> dict[str, SourceRun]:
+    def load_last_source_runs(self) -> dict[str, SourceRun]:
         """Return the last run of each source, by source name."""
         runs = {}
         for row in self._store.select("SELECT * FROM runs"):
@@ -207,19 +207,19 @@ class UserData:
             )
         return runs
 
-    def save_fetched(self, source: str, facts: dict[str, dict[str, Any]]) -> None:
+    def save_fetched_addresses(self, source: str, facts: dict[str, dict[str, Any]]) -> None:
         """Replace what a source knows of each address for its next run (`ETag`, links, …)."""
         rows = [(source, replace_surrogates(url), json.dumps(fact)) for url, fact in facts.items()]
         with self._store.write_transaction() as db:
             db.execute("DELETE FROM fetched WHERE source = ?", (source,))
             db.executemany("INSERT INTO fetched VALUES (?, ?, ?)", rows)
 
-    def load_fetched(self, source: str) -> dict[str, dict[str, Any]]:
-        """Return what `save_fetched` saved for a source, by address."""
+    def load_fetched_addresses(self, source: str) -> dict[str, dict[str, Any]]:
+        """Return what `save_fetched_addresses` saved for a source, by address."""
         rows = self._store.select("SELECT url, facts FROM fetched WHERE source = ?", source)
         return {url: json.loads(facts) for url, facts in rows}
 
-    def forget_source(self, source: str) -> None:
+    def forget_source_data(self, source: str) -> None:
         """Remove a source's approvals, run and fetched addresses."""
         with self._store.write_transaction() as db:
             for table in ("approvals", "runs", "fetched"):

@@ -27,7 +27,7 @@ from support import Builder, end_engine, tree_hash
 from kbtui.assistant import mcp_server as server
 from kbtui.assistant.jp_local_tool import answer_jp_call
 from kbtui.assistant.tools import TOOLS, answer_tool_call, list_offered_tools
-from kbtui.engine.find_or_start import get_socket_path
+from kbtui.engine.find_or_start import get_engine_socket_path
 from kbtui.knowledge import load_knowledge
 from kbtui.library import Library
 from kbtui.workspace import open_workspace_root
@@ -346,7 +346,7 @@ class HungEngine:
 
     def __init__(self, builder: Builder) -> None:
         self._door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._door.bind(str(get_socket_path(builder.workspace)))
+        self._door.bind(str(get_engine_socket_path(builder.workspace)))
         self._door.listen()
         self.asked = queue.Queue[bytes]()
         self._guests: list[socket.socket] = []

@@ -11,8 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kbtui.engine import EngineClient, connect_or_start
-from kbtui.engine.find_or_start import read_lock_file
-from kbtui.index.embedding_model import ModelUnavailable, export_model, find_model
+from kbtui.engine.find_or_start import read_engine_lock_file
+from kbtui.index.embedding_model import (
+    EmbeddingModelUnavailable,
+    export_model_to_onnx,
+    find_embedding_model,
+)
 from kbtui.library import Library
 from kbtui.search import SearchRequest
 from kbtui.workspace import Settings, Workspace, open_workspace_root
@@ -25,8 +29,8 @@ QUESTIONS = 40
 def busy(base: Path, times: int) -> Iterator[Row]:
     """Questions beside a backlog against the same of an idle engine; then stopping it."""
     try:
-        export_model(find_model(""))
-    except ModelUnavailable as error:
+        export_model_to_onnx(find_embedding_model(""))
+    except EmbeddingModelUnavailable as error:
         print(f"  {error}")
     workspaces.subjects(base, 300, 30)
     workspaces.conversations(base, 20, 50)
@@ -71,7 +75,7 @@ def stopped(engine: EngineClient, workspace: Workspace) -> tuple[float, float]:
     """Stop an engine; seconds until another could begin, and until its memory was given back."""
     began = time.perf_counter()
     engine.request("stop")
-    while read_lock_file(workspace):
+    while read_engine_lock_file(workspace):
         time.sleep(0.001)
     free = time.perf_counter() - began
     engine.stop_engine()
@@ -144,8 +148,8 @@ Beating(open_workspace(sys.argv[1])).run(headless=True, size=(160, 50))
 def stall(base: Path, times: int) -> Iterator[Row]:
     """How late the TUI's event loop comes, idle and while 600 subjects are indexed and embedded."""
     try:
-        export_model(find_model(""))
-    except ModelUnavailable as error:
+        export_model_to_onnx(find_embedding_model(""))
+    except EmbeddingModelUnavailable as error:
         print(f"  {error}")
     workspaces.subjects(base, 100, 10)
     workspaces.conversations(base, 5, 50)

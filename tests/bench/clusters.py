@@ -9,11 +9,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kbtui.index import Index, IndexReader
-from kbtui.index.embedding_model import find_model
+from kbtui.index.embedding_model import find_embedding_model
 from kbtui.index.embedding_queue import make_vector_row
-from kbtui.index.vectors import LEAN_CANDIDATES, VectorStore, make_filter_sql, shift_towards
+from kbtui.index.vectors import (
+    LEAN_CANDIDATES,
+    VectorStore,
+    lean_vector_towards,
+    make_vector_filter_sql,
+)
 from kbtui.search import SearchRequest
-from kbtui.search.models import Ranking
+from kbtui.search.models import SemanticRanking
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,13 +53,13 @@ class Clusters:
 def fill(index: Index, place: Path) -> float:
     """Put a vector of each chunk into the table, and for exact search into `place`; gives seconds."""
     began = time.monotonic()
-    wanted = list(index.catalog.iterate_wanted_vectors())
+    wanted = list(index.catalog.iterate_chunks_to_embed())
     np.save(place / "numbers.npy", np.array([number for number, _, _ in wanted]))
     held = np.lib.format.open_memmap(
         place / "vectors.npy", "w+", np.float32, (len(wanted), DIMENSION)
     )
     made = Clusters(len(wanted), 2)
-    store = VectorStore(index.folder / "vectors", find_model("").key, DIMENSION)
+    store = VectorStore(index.folder / "vectors", find_embedding_model("").key, DIMENSION)
     owners: dict[str, Any] = {}
     for at in range(0, len(wanted), 20_000):
         part = wanted[at : at + 20_000]
@@ -64,7 +69,7 @@ def fill(index: Index, place: Path) -> float:
             if name not in owners:
                 owners[name] = index.catalog.get_entry(name)
             rows.append(make_vector_row(owners[name], _Chunk(number, mark)))  # type: ignore[arg-type]
-        store.add_rows(rows, vectors)
+        store.add_vectors(rows, vectors)
     store.compact(force=True)
     return time.monotonic() - began
 
@@ -86,7 +91,9 @@ class Near:
         self._numbers = np.load(place / "numbers.npy")
         self._held = np.load(place / "vectors.npy", mmap_mode="r")
         self._asked = Clusters(len(self._numbers), 3)
-        self._store = VectorStore(reader.folder / "vectors", find_model("").key, DIMENSION)
+        self._store = VectorStore(
+            reader.folder / "vectors", find_embedding_model("").key, DIMENSION
+        )
 
     def leg(self, encode: "Callable[[str], Any]" = lambda text: None) -> "SemanticLeg":
         """Return the semantic leg as the engine has it, searching for made-up vectors; `encode` only takes time."""
@@ -95,12 +102,14 @@ class Near:
         def begin(text: str) -> "SemanticRanker":
             return partial(ask, pool.submit(encode, text))
 
-        def ask(pending: Future[Any], question: SearchRequest, generation: str) -> Ranking:
+        def ask(pending: Future[Any], question: SearchRequest, generation: str) -> SemanticRanking:
             pending.result()
             towards = self._store.get_vector(list(question.worded[:LEAN_CANDIDATES]))
-            vector = shift_towards(self._asked.some(1)[0].tolist(), towards)
-            return Ranking(
-                self._store.search(vector, make_filter_sql(), question.depth, question.per_entry)
+            vector = lean_vector_towards(self._asked.some(1)[0].tolist(), towards)
+            return SemanticRanking(
+                self._store.search(
+                    vector, make_vector_filter_sql(), question.depth, question.per_entry
+                )
             )
 
         return begin
@@ -115,7 +124,7 @@ class Near:
         found = 0
         for vector, likeness in zip(asked, near, strict=True):
             exact = set(self._numbers[np.argpartition(-likeness, best)[:best]].tolist())
-            ranked = self._store.search(vector.tolist(), make_filter_sql(), best, 1000)
+            ranked = self._store.search(vector.tolist(), make_vector_filter_sql(), best, 1000)
             found += len(exact & {number for number, _ in ranked})
         return (
             f"recall@{best} against exact search: {found / questions / best:.3f}"

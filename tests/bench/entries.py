@@ -21,7 +21,7 @@ DAY = 86_400.0
 def entries(base: Path, times: int) -> Iterator[Row]:
     """What the screens of entries and insights ask for, beside the same without citations."""
     from kbtui.index import Index, IndexReader
-    from kbtui.index.entry_query import EntryFilter, describe_chunks, list_entries
+    from kbtui.index.entry_query import EntryFilter, list_entries, serialize_chunks
     from kbtui.userdata import UserData
     from kbtui.userdata.insights import collect_insights
     from kbtui.workspace import Settings, open_workspace_root
@@ -70,7 +70,7 @@ def entries(base: Path, times: int) -> Iterator[Row]:
     most = max(refs, key=lambda ref: refs[ref])
 
     def detail() -> None:
-        describe_chunks(full, page(full).entries[0].id)
+        serialize_chunks(full, page(full).entries[0].id)
         full.find_citations([most])
 
     ours, plain = side_by_side(detail, lambda: page(full), times)

@@ -91,7 +91,7 @@ def _first(base: Path, folder: Path) -> tuple[_Spent, _Spent]:
 
     def feed() -> None:
         for entry, chunks in held:
-            writer.replace_entry(entry, chunks)
+            writer.replace_entry_documents(entry, chunks)
         writer.commit(1)
 
     raw = _spent(feed)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from kbtui.index import generations
-from kbtui.index.embedding_model import export_model, find_model
+from kbtui.index.embedding_model import export_model_to_onnx, find_embedding_model
 from kbtui.library import Library
 from kbtui.search import SearchRequest
 from kbtui.workspace import Settings, open_workspace_root
@@ -47,7 +47,7 @@ def search(base: Path, times: int) -> Iterator[Row]:
     engine = library.connect_engine()
     while not engine.request("settle", wait=5.0)["done"]:
         pass
-    folder = generations.find_current_generation(library.workspace.cache_dir)
+    folder = generations.find_current_index_generation(library.workspace.cache_dir)
     words = ["gasto", "subject"]
     bare = process([sys.executable, "-c", BARE, str(folder) + "/lexical", *words])
     command = [str(Path(sys.executable).with_name("kbtui")), "search", "-w", str(base)]
@@ -100,8 +100,8 @@ LOAD = """
 import os
 os.environ["HF_HUB_OFFLINE"] = "1"
 from sentence_transformers import SentenceTransformer
-from kbtui.index.embedding_model import find_model
-SentenceTransformer(find_model("").source, device="cpu").encode(["one"])
+from kbtui.index.embedding_model import find_embedding_model
+SentenceTransformer(find_embedding_model("").source, device="cpu").encode(["one"])
 """
 
 
@@ -110,7 +110,7 @@ def cold(base: Path, times: int) -> Iterator[Row]:
     workspaces.subjects(base, 20, 2)
     # The first start of all has no export of the model, and passages to embed.
     first = _first_answer(base)
-    export_model(find_model(""))
+    export_model_to_onnx(find_embedding_model(""))
     ours, load = [], []
     for _ in range(max(3, times // 5)):
         load.append(timed(process([sys.executable, "-c", LOAD])))

@@ -19,11 +19,11 @@ from typing import Any
 from kbtui.engine import EngineClient, connect_or_start
 from kbtui.index import Index, IndexReader
 from kbtui.index.embedding_model import (
-    ModelUnavailable,
+    EmbeddingModelUnavailable,
     OnnxEmbedder,
     TorchEmbedder,
-    export_model,
-    find_model,
+    export_model_to_onnx,
+    find_embedding_model,
 )
 from kbtui.index.embedding_status import EmbeddingStatusWriter
 from kbtui.search import SearchRequest
@@ -78,7 +78,7 @@ def make(base: Path, made: Path) -> None:
     print(f"  vectors and their index: {clusters.fill(index, base):.0f} s", flush=True)
     # The engine is told that every chunk has its vector, as it would know had it made them.
     standing = EmbeddingStatusWriter(index.folder)
-    standing.start(index.catalog.current_seq(), find_model("").key, [])
+    standing.start(index.catalog.last_transaction_number(), find_embedding_model("").key, [])
     index.close()
     made.write_text(json.dumps(words))
 
@@ -128,11 +128,11 @@ def say(name: str, passes: list[list[tuple[float, float]]], target: int) -> None
 
 def embedder() -> TorchEmbedder | OnnxEmbedder:
     """The model that an engine would have."""
-    model = find_model("")
+    model = find_embedding_model("")
     try:
-        export_model(model)
+        export_model_to_onnx(model)
         return OnnxEmbedder(model)
-    except ModelUnavailable:
+    except EmbeddingModelUnavailable:
         return TorchEmbedder(model)
 
 
@@ -141,7 +141,7 @@ def reader_seq(folder: Path) -> int:
 
     catalog = Catalog(folder / "catalog.sqlite")
     try:
-        return catalog.current_seq()
+        return catalog.last_transaction_number()
     finally:
         catalog.close()
 

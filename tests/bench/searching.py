@@ -18,11 +18,11 @@ def embed(base: Path, times: int) -> Iterator[Row]:
     import numpy as np
     from sentence_transformers import SentenceTransformer
 
-    from kbtui.index.embedding_model import EMBEDDING_BATCH, TorchEmbedder, find_model
+    from kbtui.index.embedding_model import EMBEDDING_BATCH, TorchEmbedder, find_embedding_model
 
     random_ = random.Random(3)
     chunks = [workspaces.prose(random_, 60 + random_.randint(0, 60)) for _ in range(CHUNKS)]
-    model = find_model("")
+    model = find_embedding_model("")
     ours, plain = TorchEmbedder(model), SentenceTransformer(model.source, device="cpu")
     ours.encode(chunks[:EMBEDDING_BATCH]), plain.encode(chunks[:8])
 

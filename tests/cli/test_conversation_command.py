@@ -16,7 +16,7 @@ import pytest
 from support import grep_answer, list_answer, read_answer
 
 from kbtui.assistant.conversation_answers import ConversationEntry, ConversationPage, format_xml
-from kbtui.cli.conversation import ConversationWriter, format_age
+from kbtui.cli.conversation import ConversationFormatter, format_age
 from kbtui.cli.main import main
 from kbtui.workspace import open_workspace_root
 
@@ -689,7 +689,7 @@ def test_marks_of_a_conversation_are_words(root: Path) -> None:
         "labels": {"area": "search", "draft": ""},
         "problem": None,
     }
-    writer = ConversationWriter(terminal=False, colours=False, width=80, now=datetime.now(UTC))
-    assert list(writer.format_list(ConversationPage(1, 0, [entry]))) == [
+    writer = ConversationFormatter(terminal=False, colours=False, width=80, now=datetime.now(UTC))
+    assert list(writer.format_conversation_list(ConversationPage(1, 0, [entry]))) == [
         "jp-c1  ?  2026-05-29T10:00:00.000Z  Untitled  pinned archived in jp-c7 [area=search] [draft]"
     ]

@@ -17,7 +17,7 @@ from support import Builder, asked
 
 from kbtui.cli.diagnostics import LogRedactor
 from kbtui.cli.main import COMMANDS, main
-from kbtui.engine.lifecycle import write_log_record
+from kbtui.engine.lifecycle import write_engine_log_record
 from kbtui.workspace.settings import SETTING_KEYS, get_settings_path
 
 GUIDE = Path(__file__).parents[2] / "docs/guide"
@@ -249,8 +249,10 @@ def test_a_log_for_a_report_has_no_line_of_a_damaged_passage(
 ) -> None:
     message = undecodable(tmp_path / "damaged.sqlite")
     assert "\nMahnung-Meier" in message
-    write_log_record(f"refresh failed: OperationalError: {message}\n2026-11-22 10:00:07 [7] Meier")
-    write_log_record("idle")
+    write_engine_log_record(
+        f"refresh failed: OperationalError: {message}\n2026-11-22 10:00:07 [7] Meier"
+    )
+    write_engine_log_record("idle")
     engine_log.write_text(capfd.readouterr().err)
     for lines in range(1, 14):
         assert main(["log", "--lines", str(lines)]) == 0
@@ -279,7 +281,7 @@ def test_a_traceback_in_a_report_keeps_its_frames_and_loses_what_messages_quote(
         f'  File "{code}", line 9, in again\n'
         f"sqlite3.OperationalError: {undecodable(tmp_path / 'damaged.sqlite')}\n"
     )
-    write_log_record(f"no semantic search: {traceback}")
+    write_engine_log_record(f"no semantic search: {traceback}")
     logged = capfd.readouterr().err
     # Python writes what nobody caught to the same file, as it is.
     for text in (logged, f"{logged}Exception in thread refresher:\n{traceback}", traceback):
@@ -314,7 +316,7 @@ def test_no_name_gets_past_the_redaction(name: str, form: str) -> None:
     redaction = LogRedactor(Path("/srv/work/shop"))
     text = form.format(root="/srv/work/shop", name=name)
     for record in (f"2026-11-22 10:00:00 [7] {text}", text):
-        assert name not in "\n".join(redaction.redact(record.splitlines()))
+        assert name not in "\n".join(redaction.redact_log(record.splitlines()))
 
 
 def test_the_manual_page_has_everything_and_pleases_groff(

@@ -13,8 +13,8 @@ import pytest
 from support import Builder, asked, end_engine
 
 from kbtui.cli.main import main
-from kbtui.cli.output import ActivityLine, format_time_left
-from kbtui.engine.find_or_start import read_lock_file
+from kbtui.cli.output import WaitingLine, format_time_left
+from kbtui.engine.find_or_start import read_engine_lock_file
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Builder
     builder.subject("notes/plain.md", "# Plain\n\nText.\n")
     builder.conversation(1, [[asked("One?")]])
     assert main(["index", "-w", str(builder.root)]) == 0
-    found = read_lock_file(builder.workspace)
+    found = read_engine_lock_file(builder.workspace)
     assert found is not None
     engine = psutil.Process(found["pid"])
     engine.suspend()
@@ -76,7 +76,7 @@ def test_who_waits_for_the_engine_says_so_and_can_be_interrupted(stopped: Builde
         if said is not None:
             assert "\r\x1b[K" in child.before  # the line is taken away
 
-    found = read_lock_file(stopped.workspace)
+    found = read_engine_lock_file(stopped.workspace)
     assert found is not None
     psutil.Process(found["pid"]).resume()
     child = started(stopped, "index", "--watch", model="off")
@@ -135,7 +135,7 @@ def test_an_empty_path_is_no_workspace(
 
 
 def test_nothing_is_said_where_nobody_looks(capfd: pytest.CaptureFixture[str]) -> None:
-    with ActivityLine("waiting"):
+    with WaitingLine("waiting"):
         time.sleep(0.7)  # longer than what is not worth a word
     assert capfd.readouterr() == ("", "")
 

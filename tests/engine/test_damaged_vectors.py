@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from support import Builder, hurt_file
 
-from kbtui.engine.embedding_worker import EmbeddingWorker, EngineModel
+from kbtui.engine.embedding_worker import EmbeddingWorker, EngineEmbeddingModel
 from kbtui.index import Index
 from kbtui.index.vectors import VECTORS_VERSION
 from kbtui.workspace import Settings
@@ -21,7 +21,7 @@ from kbtui.workspace import Settings
 SEED = 11
 
 
-class LetterModel(EngineModel):
+class LetterModel(EngineEmbeddingModel):
     """A model that counts the letters of a text."""
 
     is_loaded = True
@@ -82,8 +82,8 @@ def held(builder: Builder, folder: Path) -> tuple[Any, Any, list[str]]:
     """Start a worker; return the vector table's rows, the numbers that a query finds, and the log."""
     logged: list[str] = []
     semantic = make_worker(builder, logged)
-    semantic.request_model()
-    semantic.set_generation(folder)
+    semantic.request_model_loading()
+    semantic.set_generation_to_embed(folder)
     semantic.start()
     try:
         assert semantic.caught_up.wait(60)
@@ -144,8 +144,8 @@ def test_what_is_lost_while_it_runs_is_made_anew_when_it_is_asked(
     good = held(builder, folder)[:2]
     logged: list[str] = []
     semantic = make_worker(builder, logged)
-    semantic.request_model()
-    semantic.set_generation(folder)
+    semantic.request_model_loading()
+    semantic.set_generation_to_embed(folder)
     semantic.start()
     assert semantic.caught_up.wait(60)
     for path in files(folder / "vectors"):

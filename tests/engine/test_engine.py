@@ -19,7 +19,7 @@ from support import Builder, asked, content_of, end_engine, kill_engine, said
 
 from kbtui.cli.main import main
 from kbtui.engine import EngineClient, connect_or_start
-from kbtui.engine.find_or_start import get_socket_path, read_lock_file
+from kbtui.engine.find_or_start import get_engine_socket_path, read_engine_lock_file
 from kbtui.errors import EngineUnavailable
 from kbtui.index import Index
 from kbtui.library import Library
@@ -192,12 +192,12 @@ def test_an_engine_without_clients_goes_away_and_leaves_nothing(
     monkeypatch.setenv("KBTUI_ENGINE_IDLE", "0.3")
     engine = connect_or_start(built.workspace)
     pid = engine.pid
-    place = get_socket_path(built.workspace)
+    place = get_engine_socket_path(built.workspace)
     assert place.exists()
     engine.close()
     until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == "zombie")
     until(lambda: not place.exists())
-    assert read_lock_file(built.workspace) is None
+    assert read_engine_lock_file(built.workspace) is None
 
 
 def wakes(pid: int) -> int:
@@ -254,7 +254,7 @@ def test_an_engine_whose_cache_was_taken_away_does_not_call_it_up_to_date(built:
 
 
 def raw(builder: Builder) -> socket.socket:
-    found = read_lock_file(builder.workspace)
+    found = read_engine_lock_file(builder.workspace)
     assert found
     plug = socket.socket(socket.AF_UNIX)
     plug.settimeout(10)
@@ -366,7 +366,7 @@ def test_an_older_client_leaves_a_newer_engine_and_makes_do(
 
 def test_the_socket_is_this_users_alone(built: Builder) -> None:
     connect_or_start(built.workspace)
-    place = get_socket_path(built.workspace)
+    place = get_engine_socket_path(built.workspace)
     assert place.parent.stat().st_mode & 0o077 == 0
     assert place.stat().st_mode & 0o077 == 0
 
@@ -454,7 +454,7 @@ def test_a_runtime_directory_too_long_for_a_socket_is_passed_over(
     for variable in variables:
         monkeypatch.setenv(variable, str(long))
     engine = connect_or_start(built.workspace)
-    place = read_lock_file(built.workspace)
+    place = read_engine_lock_file(built.workspace)
     assert place
     assert not place["socket"].startswith(str(long))
     assert Path(place["socket"]).parent.stat().st_mode & 0o077 == 0
@@ -468,7 +468,7 @@ def test_an_estimate_counts_from_the_first_thing_done(monkeypatch: pytest.Monkey
 
     clock = {"now": 0.0}
     monkeypatch.setattr(estimating.time, "monotonic", lambda: clock["now"])
-    estimate = estimating.TimeEstimate()
+    estimate = estimating.RemainingTimeEstimate()
     assert estimate.estimate_seconds("vectors", 0, 100) is None
     clock["now"] = 60.0  # loading
     assert estimate.estimate_seconds("vectors", 0, 100) is None

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from support import Builder
 
-from kbtui.engine.embedding_worker import EmbeddingWorker, EngineModel
+from kbtui.engine.embedding_worker import EmbeddingWorker, EngineEmbeddingModel
 from kbtui.index import Index
 from kbtui.workspace import Settings
 
 
-class CountingModel(EngineModel):
+class CountingModel(EngineEmbeddingModel):
     """Counts the queries that it embeds; waits for `go` while it embeds "slow"."""
 
     is_loaded = True
@@ -60,8 +60,8 @@ def worker(workspace_root: Path, model: CountingModel) -> Iterator[EmbeddingWork
     found = EmbeddingWorker(
         Settings(), builder.workspace.cache_dir, lambda _: None, lambda: None, print, model
     )
-    found.set_generation(index.folder)
-    found.request_model()
+    found.set_generation_to_embed(index.folder)
+    found.request_model_loading()
     found.start()
     assert found.caught_up.wait(60)
     yield found
@@ -71,7 +71,7 @@ def worker(workspace_root: Path, model: CountingModel) -> Iterator[EmbeddingWork
 def test_a_query_is_embedded_once_before_its_search(
     worker: EmbeddingWorker, model: CountingModel
 ) -> None:
-    pending = worker.start_query("otter")
+    pending = worker.start_query_embedding("otter")
     assert pending is not None
     pending.result(30)
     assert len(worker.search("otter", pending, {}, 5, 3)["ranked"]) == 1
@@ -81,14 +81,14 @@ def test_a_query_is_embedded_once_before_its_search(
 def test_a_query_that_has_not_begun_is_embedded_by_its_own_thread(
     worker: EmbeddingWorker, model: CountingModel
 ) -> None:
-    worker.start_query("slow")
+    worker.start_query_embedding("slow")
     assert model.begun.wait(30)
-    pending = worker.start_query("otter")
+    pending = worker.start_query_embedding("otter")
     assert worker.search("otter", pending, {}, 5, 3)["ranked"]
     assert model.queries == ["slow", "otter"]
     model.go.set()
 
 
 def test_a_query_that_cannot_be_embedded_has_no_ranking(worker: EmbeddingWorker) -> None:
-    pending = worker.start_query("bad")
+    pending = worker.start_query_embedding("bad")
     assert worker.search("bad", pending, {}, 5, 3) == {"cause": "vectors_replaced"}

@@ -15,17 +15,17 @@ import pytest
 from support import Builder, asked, end_engine, kill_engine, said
 
 from kbtui.cli.main import main
-from kbtui.engine.find_or_start import read_lock_file
+from kbtui.engine.find_or_start import read_engine_lock_file
 from kbtui.index.embedding_model import (
     CHECKSUMS,
     EmbeddingModel,
-    ModelUnavailable,
+    EmbeddingModelUnavailable,
     OnnxEmbedder,
     TorchEmbedder,
-    export_model,
-    find_model,
-    get_export_path,
-    verify_model,
+    export_model_to_onnx,
+    find_embedding_model,
+    get_onnx_export_path,
+    verify_packaged_model,
 )
 from kbtui.library import Library
 from kbtui.search import SearchRequest
@@ -47,15 +47,15 @@ def exported(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
     with (cache / "lock").open("w") as lock, pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(cache))
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not get_export_path(find_model("")).exists():
-            export_model(find_model(""))
+        if not get_onnx_export_path(find_embedding_model("")).exists():
+            export_model_to_onnx(find_embedding_model(""))
     return cache
 
 
 @pytest.fixture
 def with_export(home: Path, exported: Path) -> Path:
     """Return the path of the export in this test's home directory."""
-    target = get_export_path(find_model(""))
+    target = get_onnx_export_path(find_embedding_model(""))
     shutil.copytree(export_path_below(exported).parent, target.parent)
     return target
 
@@ -63,7 +63,7 @@ def with_export(home: Path, exported: Path) -> Path:
 def export_path_below(cache: Path) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(cache))
-        return get_export_path(find_model(""))
+        return get_onnx_export_path(find_embedding_model(""))
 
 
 def ask(lib: Library, query: str, mode: str = "hybrid") -> list[str]:
@@ -129,7 +129,7 @@ def test_found_by_meaning_kept_through_a_kill_and_told_honestly(
     # Neither leg finds a removed subject.
     (builder.root / "docs/notes/money.md").unlink()
     assert not any(ref.startswith("notes/money") for ref in ask(lib, "when do people get paid"))
-    found = read_lock_file(builder.workspace)
+    found = read_engine_lock_file(builder.workspace)
     assert found
     psutil.Process(found["pid"]).terminate()
 
@@ -261,7 +261,7 @@ def slow_engine(
         command = [sys.executable, "-c", SLOW_IMPORTS, str(workspace_root)]
         engines.append(subprocess.Popen(command))
         end = time.monotonic() + 60
-        while read_lock_file(builder.workspace) is None:
+        while read_engine_lock_file(builder.workspace) is None:
             assert time.monotonic() < end, "the engine does not start"
             time.sleep(0.05)
         return builder
@@ -312,21 +312,21 @@ def rows(path: Path) -> set[bytes]:
 
 
 def test_the_packaged_model_is_what_it_should_be() -> None:
-    verify_model(find_model(""))
+    verify_packaged_model(find_embedding_model(""))
 
 
 def test_a_model_with_other_bytes_is_refused(tmp_path: Path) -> None:
     for name in CHECKSUMS:
         (tmp_path / name).write_bytes(b"something else")
-    with pytest.raises(ModelUnavailable, match="is damaged or was changed"):
+    with pytest.raises(EmbeddingModelUnavailable, match="is damaged or was changed"):
         TorchEmbedder(EmbeddingModel("x", str(tmp_path), packaged=True))
 
 
 def test_a_missing_model_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(ModelUnavailable, match="no such model directory"):
-        find_model(str(tmp_path / "none"))
-    with pytest.raises(ModelUnavailable, match="cannot be read"):
-        verify_model(EmbeddingModel("x", str(tmp_path), packaged=True))
+    with pytest.raises(EmbeddingModelUnavailable, match="no such model directory"):
+        find_embedding_model(str(tmp_path / "none"))
+    with pytest.raises(EmbeddingModelUnavailable, match="cannot be read"):
+        verify_packaged_model(EmbeddingModel("x", str(tmp_path), packaged=True))
 
 
 @pytest.fixture
@@ -339,8 +339,8 @@ def broken(tmp_path: Path) -> Path:
 
 
 def test_a_broken_model_directory_is_said(broken: Path) -> None:
-    with pytest.raises(ModelUnavailable, match="the model cannot be loaded"):
-        TorchEmbedder(find_model(str(broken)))
+    with pytest.raises(EmbeddingModelUnavailable, match="the model cannot be loaded"):
+        TorchEmbedder(find_embedding_model(str(broken)))
 
 
 @pytest.mark.parametrize(
@@ -384,7 +384,7 @@ def test_the_first_engine_makes_the_export_and_works_on_with_it(
         while not engine.request("settle", wait=1.0)["done"]:
             pass
         assert ask(lib, "a feline naps", "semantic")[0].startswith("notes/cat")
-        while not get_export_path(find_model("")).with_suffix(".json").exists():
+        while not get_onnx_export_path(find_embedding_model("")).with_suffix(".json").exists():
             time.sleep(0.5)
         time.sleep(1.0)
         for number in range(400):
@@ -401,12 +401,12 @@ def test_the_first_engine_makes_the_export_and_works_on_with_it(
 
 
 def test_without_an_export_the_quick_embedder_says_so() -> None:
-    with pytest.raises(ModelUnavailable, match="no export"):
-        OnnxEmbedder(find_model(""))
+    with pytest.raises(EmbeddingModelUnavailable, match="no export"):
+        OnnxEmbedder(find_embedding_model(""))
 
 
 def test_an_export_gives_the_same_vectors_and_a_changed_one_is_refused(with_export: Path) -> None:
-    model = find_model("")
+    model = find_embedding_model("")
     path = with_export
     texts = ["a short one", "The quick brown fox. " * 60, "日本語のテキスト", ""]
     near = (OnnxEmbedder(model).encode(texts) * TorchEmbedder(model).encode(texts)).sum(axis=1)
@@ -414,5 +414,5 @@ def test_an_export_gives_the_same_vectors_and_a_changed_one_is_refused(with_expo
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
-    with pytest.raises(ModelUnavailable, match="does not match its checksums"):
+    with pytest.raises(EmbeddingModelUnavailable, match="does not match its checksums"):
         OnnxEmbedder(model)

@@ -32,7 +32,7 @@ def stopped(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[B
         while not engine.request("status")["lexical"]:
             time.sleep(0.02)
         pid = engine.pid
-    place = client.read_lock_file(builder.workspace)["socket"]  # type: ignore[index]
+    place = client.read_engine_lock_file(builder.workspace)["socket"]  # type: ignore[index]
     os.kill(pid, signal.SIGSTOP)
     waiting: list[socket.socket] = []
     try:

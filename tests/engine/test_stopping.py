@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from support import Builder
 
-from kbtui.engine.embedding_worker import EmbeddingWorker, EngineModel
+from kbtui.engine.embedding_worker import EmbeddingWorker, EngineEmbeddingModel
 from kbtui.index import Index
 from kbtui.workspace import Settings
 
 
-class SlowModel(EngineModel):
+class SlowModel(EngineEmbeddingModel):
     """A model whose first batch waits for `go`."""
 
     is_loaded = True
@@ -54,8 +54,8 @@ def test_the_batch_at_hand_is_not_waited_for_and_is_the_last(
     semantic = EmbeddingWorker(
         Settings(), cache, lambda _: None, lambda: None, logged.append, model
     )
-    semantic.request_model()
-    semantic.set_generation(index.folder)
+    semantic.request_model_loading()
+    semantic.set_generation_to_embed(index.folder)
     semantic.start()
     (thread,) = (one for one in threading.enumerate() if one.name == "embedding")
     assert model.begun.wait(60)

@@ -29,7 +29,7 @@ def test_a_folder_that_is_none_does_not_end_the_watching(
     odd(folder)
     seen, said = threading.Event(), list[str]()
     watcher = FileWatcher(builder.workspace, seen.set, said.append)
-    watcher.watch_topics([folder])
+    watcher.watch_topic_directories([folder])
     watcher.start()
     try:
         assert seen.wait(30)  # the first look

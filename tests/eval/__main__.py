@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbtui.search import SearchRequest
-from kbtui.search.pipeline import SearchRun, build_answer, fuse_rankings
+from kbtui.search.pipeline import SearchRun, fuse_rankings, run_search_and_build_answer
 from tests.eval import cranfield
 from tests.eval.indexed_corpus import IndexedCorpus, Vectors, cache_folder, index_corpus
 from tests.eval.labelled_questions import CORPUS, read_questions
@@ -60,7 +60,7 @@ def search_each_way(corpus: IndexedCorpus, text: str) -> Iterator[tuple[str, lis
     for name, mode in (("keywords", "lexical"), ("meaning", "semantic"), ("fusion", "hybrid")):
         yield name, corpus.search(SearchRequest(text, mode=mode, limit=100)).hits  # type: ignore[arg-type]
     asked = PlainFusion(corpus.workspace, corpus.reader, SearchRequest(text, limit=100))
-    yield "plain RRF", build_answer(asked, corpus.semantic).hits
+    yield "plain RRF", run_search_and_build_answer(asked, corpus.semantic).hits
 
 
 def load_set(name: str, vectors: Vectors) -> tuple[IndexedCorpus, list[Task]] | None:

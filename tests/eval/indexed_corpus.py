@@ -14,11 +14,16 @@ import numpy as np
 from kbtui.index import Index, IndexReader
 from kbtui.index.catalog import Catalog
 from kbtui.index.embedding_cache import EmbeddingCache
-from kbtui.index.embedding_model import TorchEmbedder, find_model
+from kbtui.index.embedding_model import TorchEmbedder, find_embedding_model
 from kbtui.index.embedding_queue import EmbeddingQueue
-from kbtui.index.models import hash_text
-from kbtui.index.vectors import LEAN_CANDIDATES, VectorStore, make_filter_sql, shift_towards
-from kbtui.search.models import Ranking
+from kbtui.index.models import hash_embedded_text
+from kbtui.index.vectors import (
+    LEAN_CANDIDATES,
+    VectorStore,
+    lean_vector_towards,
+    make_vector_filter_sql,
+)
+from kbtui.search.models import SemanticRanking
 from kbtui.search.pipeline import search_index
 from kbtui.workspace import Settings, Workspace, open_workspace_root
 
@@ -38,7 +43,7 @@ class Vectors:
     """The packaged model, loaded only to embed a text for the first time."""
 
     def __init__(self) -> None:
-        self.model = find_model("")
+        self.model = find_embedding_model("")
         cache_folder().mkdir(parents=True, exist_ok=True)
         self.cache = EmbeddingCache(cache_folder() / "embeddings.sqlite", self.model.key)
 
@@ -49,7 +54,7 @@ class Vectors:
 
     def embed_question(self, text: str) -> list[float]:
         """Return the vector of a question."""
-        key = hash_text(f"question\0{text}")
+        key = hash_embedded_text(f"question\0{text}")
         if key not in self.cache.get([key]):
             self.cache.put({key: self.embedder.encode_query(text)[0]})
         return np.frombuffer(self.cache.get([key])[key], dtype=np.float32).tolist()  # type: ignore[no-any-return]
@@ -72,8 +77,10 @@ class IndexedCorpus:
         """Start the semantic ranking of a query, like the engine."""
         return partial(self._rank_by_meaning, text)
 
-    def _rank_by_meaning(self, text: str, question: SearchRequest, generation: str) -> Ranking:
-        where = make_filter_sql(
+    def _rank_by_meaning(
+        self, text: str, question: SearchRequest, generation: str
+    ) -> SemanticRanking:
+        where = make_vector_filter_sql(
             hidden=question.hidden,
             archived=question.archived,
             kinds=[] if len(question.kinds) == 2 else list(question.kinds),
@@ -82,11 +89,11 @@ class IndexedCorpus:
             roles=list(question.roles),
             entries=list(question.entries),
         )
-        vector = shift_towards(
+        vector = lean_vector_towards(
             self.vectors.embed_question(text),
             self.store.get_vector(question.worded[:LEAN_CANDIDATES]),
         )
-        return Ranking(self.store.search(vector, where, question.depth, question.per_entry))
+        return SemanticRanking(self.store.search(vector, where, question.depth, question.per_entry))
 
     def close(self) -> None:
         """Close the index."""
@@ -109,7 +116,7 @@ def index_corpus(root: Path, vectors: Vectors, settings: Settings | None = None)
     catalog = Catalog(reader.folder / "catalog.sqlite")
     store = VectorStore(reader.folder / "vectors", vectors.model.key, 384)
     backlog: Any = EmbeddingQueue(catalog, store, vectors.cache)
-    left = backlog.embed_missing(lambda count: vectors.embedder)
+    left = backlog.embed_missing_chunks(lambda count: vectors.embedder)
     assert left == 0, f"{left} chunks have no vector"
     catalog.close()
     return IndexedCorpus(workspace, reader, store, vectors)

@@ -8,8 +8,8 @@ from support import Builder
 from eval.__main__ import PlainFusion
 from kbtui.index import Index, IndexReader
 from kbtui.search import SearchRequest
-from kbtui.search.models import Ranking
-from kbtui.search.pipeline import SemanticRanker, build_answer
+from kbtui.search.models import SemanticRanking
+from kbtui.search.pipeline import SemanticRanker, run_search_and_build_answer
 from kbtui.workspace import Settings
 
 
@@ -33,13 +33,13 @@ def test_the_baseline_adds_one_over_sixty_plus_rank_of_each_leg(workspace_root: 
     def semantic(text: str) -> SemanticRanker:
         assert text == "heron"
 
-        def ranked(question: SearchRequest, generation: str) -> Ranking:
+        def ranked(question: SearchRequest, generation: str) -> SemanticRanking:
             worded.append(question.worded)
-            return Ranking([(numbers["crane"], 0.9), (numbers["heron"], 0.8)])
+            return SemanticRanking([(numbers["crane"], 0.9), (numbers["heron"], 0.8)])
 
         return ranked
 
-    hits = build_answer(
+    hits = run_search_and_build_answer(
         PlainFusion(builder.workspace, reader, SearchRequest("heron")), semantic
     ).hits
     reader.close()

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kbtui.index.catalog import Catalog
-from kbtui.index.chunking import number_chunks
+from kbtui.index.chunking import set_chunk_ids
 from kbtui.index.models import Chunk, Entry
 
 TEXTS = st.text(
@@ -50,7 +50,7 @@ def test_a_catalog_that_was_only_written_to_is_not_damaged(
 ) -> None:
     catalog = Catalog(Path(":memory:"), write=True)
     for entry, chunks, mark in states:
-        number_chunks(entry.id, chunks)
+        set_chunk_ids(entry.id, chunks)
         seq = catalog.begin()
         catalog.put_entry(entry, chunks, seq, mark=mark)
         catalog.commit()
@@ -65,7 +65,7 @@ def test_the_number_of_a_chunk_that_is_gone_is_given_to_no_other(tmp_path: Path)
         # Opened again, so that only the file can know the numbers.
         catalog = Catalog(tmp_path / "catalog.sqlite", write=True)
         entry = Entry("s1", "subject", "Title", "sign", "/there", "note")
-        chunks = number_chunks("s1", [Chunk("", text, 0), Chunk("", f"{text} more", 0)])
+        chunks = set_chunk_ids("s1", [Chunk("", text, 0), Chunk("", f"{text} more", 0)])
         catalog.put_entry(entry, chunks, catalog.begin())
         catalog.commit()
         numbers += [chunk.number for chunk in chunks]

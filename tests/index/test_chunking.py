@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from kbtui.conversations.models import Event
 from kbtui.index.chunking import (
     MAX_CHUNK_SIZE,
-    chunk_subject,
     format_event_text,
     measure_text,
-    number_chunks,
+    set_chunk_ids,
+    split_subject_into_chunks,
     split_text,
 )
 from kbtui.index.models import Chunk
@@ -127,7 +127,7 @@ def test_text_without_spaces_is_cut_after_its_full_stops_and_counts_for_more() -
 
 def test_front_matter_is_left_out_and_lines_still_count_from_the_top() -> None:
     text = "---\ntitle: Words\ntags: [a]\n---\n\n# Heading\n\nBody.\n"
-    (chunk,) = chunk_subject("s1", split_front_matter(text))
+    (chunk,) = split_subject_into_chunks("s1", split_front_matter(text))
     assert chunk.text == "# Heading\n\nBody."
     assert chunk.lines == (6, 8)
 
@@ -142,7 +142,7 @@ def test_front_matter_is_left_out_and_lines_still_count_from_the_top() -> None:
     ids=["no end", "no YAML", "no table"],
 )
 def test_what_only_looks_like_front_matter_is_found_as_text(text: str) -> None:
-    chunks = chunk_subject("s1", split_front_matter(text))
+    chunks = split_subject_into_chunks("s1", split_front_matter(text))
     assert " ".join(text.split()) == " ".join(" ".join(chunk.text for chunk in chunks).split())
     assert chunks[0].lines
     assert chunks[0].lines[0] == 1
@@ -162,14 +162,16 @@ def test_the_reader_shows_as_text_what_the_index_finds(head: str) -> None:
         if isinstance(block, MarkdownBlock | SourceTextBlock)
     ]
     shown = " ".join(text[block.start : block.end] for block in blocks)
-    found = " ".join(chunk.text for chunk in chunk_subject("s", split_front_matter(text)))
+    found = " ".join(
+        chunk.text for chunk in split_subject_into_chunks("s", split_front_matter(text))
+    )
     assert shown.split() == found.split()
 
 
 def test_an_id_is_made_from_entry_text_and_its_place_among_equal_texts() -> None:
-    one = [chunk.id for chunk in number_chunks("s1", [Chunk("", "same", 0), Chunk("", "same", 0)])]
-    other = [chunk.id for chunk in number_chunks("s2", [Chunk("", "same", 0)])]
-    moved = number_chunks("s1", [Chunk("", "new", 0), Chunk("", "same", 0), Chunk("", "same", 0)])
+    one = [chunk.id for chunk in set_chunk_ids("s1", [Chunk("", "same", 0), Chunk("", "same", 0)])]
+    other = [chunk.id for chunk in set_chunk_ids("s2", [Chunk("", "same", 0)])]
+    moved = set_chunk_ids("s1", [Chunk("", "new", 0), Chunk("", "same", 0), Chunk("", "same", 0)])
     assert len({*one, *other}) == 3
     assert [chunk.id for chunk in moved[1:]] == one
 

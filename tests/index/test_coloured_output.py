@@ -6,8 +6,8 @@ from support import Builder, asked, called
 
 from kbtui.conversations.repository import find_conversation, load_conversation
 from kbtui.index import Index, IndexReader
-from kbtui.index.chunking import chunk_conversation
-from kbtui.search.freshness import FreshnessChecker
+from kbtui.index.chunking import split_conversation_into_chunks
+from kbtui.search.freshness import HitFreshnessChecker
 from kbtui.workspace import Settings
 
 
@@ -16,7 +16,7 @@ def test_a_word_in_colour_is_the_word_and_nothing_else(workspace_root: Path) -> 
     output = "\x1b[1;31merror\x1b[0m: \x9b32mgreen\x9b0m \x1b]0;title\x07done"
     builder.conversation(1, [[asked("Run it"), *called("a", "cargo", output, args="\x1b[4mbuild")]])
     conversation = load_conversation(find_conversation(builder.workspace, "jp-c17800000001"))
-    texts = [chunk.text for chunk in chunk_conversation("x", conversation)]
+    texts = [chunk.text for chunk in split_conversation_into_chunks("x", conversation)]
     assert "error: green done" in texts
     assert "cargo\nargs: build" in texts
 
@@ -35,5 +35,5 @@ def test_a_hit_in_coloured_output_is_served_after_the_conversation_went_on(
     index.close()
     builder.conversation(1, [*turns, [asked("More")]], title="Colours")
     reader = IndexReader(builder.workspace.cache_dir)
-    assert FreshnessChecker(builder.workspace, reader).check(entry, chunk) == ("changed", None)
+    assert HitFreshnessChecker(builder.workspace, reader).check(entry, chunk) == ("changed", None)
     reader.close()

@@ -13,7 +13,7 @@ from support import Builder, asked, said
 from kbtui.index import Index
 from kbtui.index.catalog import Catalog
 from kbtui.index.embedding_cache import EmbeddingCache
-from kbtui.index.embedding_queue import EmbeddingQueue, MissingVectors
+from kbtui.index.embedding_queue import ChunksWithoutVector, EmbeddingQueue
 from kbtui.index.embedding_status import is_fully_embedded
 from kbtui.index.vectors import VectorStore
 from kbtui.workspace import Settings
@@ -79,11 +79,11 @@ def bed(workspace_root: Path) -> Iterator[Bed]:
 
 
 def wanted(bed: Bed) -> dict[int, bytes]:
-    return {number: mark for number, _, mark in bed.catalog.iterate_wanted_vectors()}
+    return {number: mark for number, _, mark in bed.catalog.iterate_chunks_to_embed()}
 
 
 def held(bed: Bed) -> dict[int, bytes]:
-    numbers, marks = bed.store.read_hashes()
+    numbers, marks = bed.store.read_vector_hashes()
     return dict(zip(numbers.tolist(), marks.tolist(), strict=True))
 
 
@@ -100,36 +100,36 @@ def test_whatever_is_edited_the_table_follows(bed: Bed) -> None:
                     name, f"# Step {step}\n\nSaid in step {chosen.randint(0, 5)}.\n"
                 )
         bed.index.refresh()
-        assert backlog.embed_missing(lambda left: encoder) == 0
+        assert backlog.embed_missing_chunks(lambda left: encoder) == 0
         assert held(bed) == wanted(bed)
     assert len(set(encoder.texts)) == len(encoder.texts), "nothing is embedded twice"
 
 
 def test_subjects_are_embedded_before_conversations(bed: Bed) -> None:
-    missing = MissingVectors()
+    missing = ChunksWithoutVector()
     missing.update(bed.catalog, bed.store)
     assert missing.numbers == set(wanted(bed))
     assert list(missing.entries)[-1] == "jp-c17800000001"
 
 
 def test_a_row_that_is_there_twice_is_made_once(bed: Bed) -> None:
-    bed.backlog().embed_missing(lambda left: Counting())
+    bed.backlog().embed_missing_chunks(lambda left: Counting())
     rows = bed.store._table.search().limit(3).to_arrow()
     bed.store._table.add(rows)
     assert bed.store.count_rows() == len(wanted(bed)) + 3
-    bed.backlog().embed_missing(lambda left: Counting())
+    bed.backlog().embed_missing_chunks(lambda left: Counting())
     assert held(bed) == wanted(bed)
     assert bed.store.count_rows() == len(wanted(bed))
 
 
 def test_stopped_it_makes_no_further_batch_and_goes_on_later(bed: Bed) -> None:
     encoder = Counting(before=bed.stop.set)
-    left = bed.backlog().embed_missing(lambda left: encoder)
+    left = bed.backlog().embed_missing_chunks(lambda left: encoder)
     assert left > 0
     assert encoder.batches == 1
     bed.stop.clear()
     again = Counting()
-    assert bed.backlog().embed_missing(lambda left: again) == 0
+    assert bed.backlog().embed_missing_chunks(lambda left: again) == 0
     assert not set(again.texts) & set(encoder.texts)
     assert held(bed) == wanted(bed)
 
@@ -142,7 +142,7 @@ def test_it_waits_while_the_machine_has_other_work_and_says_why(
     made: list[int] = []
     encoder = Counting(before=lambda: made.append(len(bed.said)))
     assert (
-        bed.backlog(get_pause_reason=lambda: next(reasons, None)).embed_missing(
+        bed.backlog(get_pause_reason=lambda: next(reasons, None)).embed_missing_chunks(
             lambda left: encoder
         )
         == 0
@@ -157,7 +157,7 @@ def test_told_to_stop_while_it_waits_it_stops(bed: Bed) -> None:
         return "the computer runs on battery"
 
     encoder = Counting()
-    assert bed.backlog(get_pause_reason=hold).embed_missing(lambda left: encoder) > 0
+    assert bed.backlog(get_pause_reason=hold).embed_missing_chunks(lambda left: encoder) > 0
     assert encoder.batches == 0
 
 
@@ -165,18 +165,18 @@ def test_what_was_saved_meanwhile_comes_first(bed: Bed) -> None:
     moved = iter([False, False, True])
     first = Counting()
     backlog = bed.backlog()
-    assert backlog.embed_missing(lambda left: first, lambda: next(moved, False)) > 0
+    assert backlog.embed_missing_chunks(lambda left: first, lambda: next(moved, False)) > 0
     bed.builder.subject("guide/fresh.md", "# Fresh\n\nJust now it was saved.\n")
     bed.index.refresh()
     second = Counting()
-    backlog.embed_missing(lambda left: second)
+    backlog.embed_missing_chunks(lambda left: second)
     assert second.texts[0] == "Fresh"
     assert held(bed) == wanted(bed)
 
 
 def test_it_is_known_without_the_vectors_whether_something_lacks(bed: Bed) -> None:
     assert not is_fully_embedded(bed.index.folder, "m")
-    bed.backlog().embed_missing(lambda left: Counting())
+    bed.backlog().embed_missing_chunks(lambda left: Counting())
     assert is_fully_embedded(bed.index.folder, "m")
     assert not is_fully_embedded(bed.index.folder, "another model")
     bed.builder.subject("guide/s1.md", "# S1\n\nSaid anew.\n")
@@ -186,7 +186,7 @@ def test_it_is_known_without_the_vectors_whether_something_lacks(bed: Bed) -> No
 
 def test_what_waits_is_counted_for_who_may_see_it(bed: Bed) -> None:
     backlog = bed.backlog()
-    assert backlog.embed_missing(lambda left: Counting()) == 0
+    assert backlog.embed_missing_chunks(lambda left: Counting()) == 0
     visible = len(wanted(bed))
     bed.builder.subject(
         "guide/.h.md", "# H\n\n" + "\n\n".join(f"{n} zebra " * 150 for n in range(3))
@@ -195,10 +195,10 @@ def test_what_waits_is_counted_for_who_may_see_it(bed: Bed) -> None:
     hidden = len(wanted(bed)) - visible
     assert hidden > 1
     # Before the first comparison nothing is known to be missing.
-    assert bed.backlog().count_missing(hidden=True) == (0, 0)
-    assert backlog.embed_missing(lambda left: Counting(), lambda: True) == hidden
-    assert backlog.count_missing(hidden=True) == (hidden, visible + hidden)
-    assert backlog.count_missing(hidden=False) == (0, visible)
-    assert backlog.embed_missing(lambda left: Counting()) == 0
-    assert backlog.count_missing(hidden=True) == (0, visible + hidden)
-    assert backlog.count_missing(hidden=False) == (0, visible)
+    assert bed.backlog().count_missing_vectors(hidden=True) == (0, 0)
+    assert backlog.embed_missing_chunks(lambda left: Counting(), lambda: True) == hidden
+    assert backlog.count_missing_vectors(hidden=True) == (hidden, visible + hidden)
+    assert backlog.count_missing_vectors(hidden=False) == (0, visible)
+    assert backlog.embed_missing_chunks(lambda left: Counting()) == 0
+    assert backlog.count_missing_vectors(hidden=True) == (0, visible + hidden)
+    assert backlog.count_missing_vectors(hidden=False) == (0, visible)

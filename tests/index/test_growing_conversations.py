@@ -149,7 +149,7 @@ def test_what_is_appended_leaves_what_was_there_alone(
     write(builder, long_one(200))
     refresh(builder)
     catalog = Catalog(IndexReader(builder.workspace.cache_dir).folder / "catalog.sqlite")
-    vectors = set(catalog.iterate_wanted_vectors())
+    vectors = set(catalog.iterate_chunks_to_embed())
     put: list[int] = []
     real = Catalog.put_entry
 
@@ -161,7 +161,7 @@ def test_what_is_appended_leaves_what_was_there_alone(
     write(builder, [*long_one(200), {"type": "turn_start"}, asked("and now"), said("an ibis")])
     refresh(builder)
     assert sum(put) <= 8
-    now = set(catalog.iterate_wanted_vectors())
+    now = set(catalog.iterate_chunks_to_embed())
     assert len(vectors - now) <= 4, "vectors that are made again"
     assert len(now - vectors) <= 8
     catalog.close()
@@ -244,7 +244,7 @@ def test_who_asked_first_is_told_when_all_is_done(
 
     def say(progress: Any) -> None:
         if len(asked_) < 3:
-            asked_.append(refresher.request_refresh())
+            asked_.append(refresher.request_index_refresh())
 
     refresher = IndexWorker(builder.workspace, Settings(), say, refreshed, lambda _: None)
     refresher.start()
@@ -284,7 +284,7 @@ def dying(kind, call):
 catalog.Catalog.commit = dying("commit", catalog.Catalog.commit)
 catalog.Catalog.replace_citations = dying("cite", catalog.Catalog.replace_citations)
 lexical.KeywordIndexWriter.commit = dying("lexical", lexical.KeywordIndexWriter.commit)
-lexical.KeywordIndexWriter.update_chunks = dying("update", lexical.KeywordIndexWriter.update_chunks)
+lexical.KeywordIndexWriter.update_chunk_documents = dying("update", lexical.KeywordIndexWriter.update_chunk_documents)
 Index(open_workspace_root(Path(sys.argv[1])), Settings()).refresh()
 """
 

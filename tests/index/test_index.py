@@ -191,12 +191,12 @@ def test_an_unreadable_subject_is_an_entry_with_an_error(built: Builder) -> None
 
 def test_another_language_makes_another_generation_that_takes_over(built: Builder) -> None:
     refresh(built)
-    old = generations.find_current_generation(built.workspace.cache_dir)
+    old = generations.find_current_index_generation(built.workspace.cache_dir)
     index = Index(built.workspace, Settings(language="german"))
-    assert generations.find_current_generation(built.workspace.cache_dir) == old
+    assert generations.find_current_index_generation(built.workspace.cache_dir) == old
     index.refresh()
     index.close()
-    new = generations.find_current_generation(built.workspace.cache_dir)
+    new = generations.find_current_index_generation(built.workspace.cache_dir)
     assert new != old
     assert not old.exists()  # type: ignore[union-attr]
     assert found(built, "install program") == ["guide/start:1-3"]
@@ -206,9 +206,9 @@ def test_a_rebuild_serves_the_old_generation_until_it_is_complete(built: Builder
     refresh(built)
     reader = IndexReader(built.workspace.cache_dir)
     index = Index(built.workspace, Settings(), rebuild=True)
-    assert not reader.is_replaced()
+    assert not reader.is_generation_replaced()
     index.refresh()
-    assert reader.is_replaced()
+    assert reader.is_generation_replaced()
     index.close()
 
 
@@ -270,8 +270,8 @@ def dying(kind, call):
 catalog.Catalog.commit = dying("catalog", catalog.Catalog.commit)
 catalog.Catalog.put_entry = dying("put", catalog.Catalog.put_entry)
 lexical.KeywordIndexWriter.commit = dying("lexical", lexical.KeywordIndexWriter.commit)
-lexical.KeywordIndexWriter.replace_entry = dying("replace", lexical.KeywordIndexWriter.replace_entry)
-lexical.KeywordIndexWriter.update_chunks = dying("replace", lexical.KeywordIndexWriter.update_chunks)
+lexical.KeywordIndexWriter.replace_entry_documents = dying("replace", lexical.KeywordIndexWriter.replace_entry_documents)
+lexical.KeywordIndexWriter.update_chunk_documents = dying("replace", lexical.KeywordIndexWriter.update_chunk_documents)
 Index(open_workspace_root(Path(sys.argv[1])), Settings()).refresh()
 print("survived")
 """

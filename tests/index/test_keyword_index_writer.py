@@ -5,7 +5,7 @@ from pathlib import Path
 
 import tantivy
 
-from kbtui.index.keyword_index import KeywordIndexWriter, open_index
+from kbtui.index.keyword_index import KeywordIndexWriter, open_tantivy_index
 from kbtui.index.models import Chunk, Entry
 
 
@@ -16,7 +16,7 @@ def entry(number: int) -> tuple[Entry, list[Chunk]]:
 
 def held(folder: Path) -> tuple[int, list[int]]:
     """Return the number of segments and the chunk numbers."""
-    searcher = open_index(folder, "english").searcher()
+    searcher = open_tantivy_index(folder, "english").searcher()
     hits = searcher.search(tantivy.Query.all_query(), limit=1000).hits
     numbers = searcher.fast_field_values("chunk", [address for _, address in hits])
     return searcher.num_segments, sorted(number for number in numbers if number is not None)
@@ -26,7 +26,7 @@ def test_what_is_removed_first_after_opening_does_not_come_back(tmp_path: Path) 
     writer = KeywordIndexWriter(tmp_path, "english")
     for number in range(1, 9):
         for other in (number, number + 10, number + 20):
-            writer.replace_entry(*entry(other))
+            writer.replace_entry_documents(*entry(other))
         if number == 8:
             # Makes the last commit the last deletion in an older segment too.
             writer.remove_entry("s26")
@@ -36,7 +36,7 @@ def test_what_is_removed_first_after_opening_does_not_come_back(tmp_path: Path) 
     writer = KeywordIndexWriter(tmp_path, "english")
     writer.remove_entry("s6")
     writer.remove_entry("s17")
-    writer.replace_entry(*entry(30))
+    writer.replace_entry_documents(*entry(30))
     writer.commit(9)
     end = time.monotonic() + 60
     while held(tmp_path)[0] >= 8 and time.monotonic() < end:

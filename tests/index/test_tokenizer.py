@@ -4,12 +4,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kbtui.index.keyword_index import make_argument_terms
+from kbtui.index.keyword_index import make_tool_argument_terms
 from kbtui.index.tokenizer import (
     MAX_COMPOUND_LENGTH,
     extract_cjk_pairs,
     extract_code_words,
-    get_word_forms,
+    get_code_word_forms,
     normalize_text,
 )
 
@@ -37,13 +37,13 @@ from kbtui.index.tokenizer import (
     ],
 )
 def test_a_compound_is_found_in_each_of_its_forms(text: str, query: str) -> None:
-    wanted = get_word_forms(query)
+    wanted = get_code_word_forms(query)
     assert set(wanted.wholes) & set(extract_code_words(text))
 
 
 def test_a_part_of_a_camel_case_word_is_a_word() -> None:
     assert {"parse", "http", "request"} <= set(extract_code_words("parseHTTPRequest"))
-    assert get_word_forms("parseHTTPRequest").parts == ["parse", "http", "request"]
+    assert get_code_word_forms("parseHTTPRequest").parts == ["parse", "http", "request"]
 
 
 def test_prose_has_no_code_words() -> None:
@@ -52,7 +52,7 @@ def test_prose_has_no_code_words() -> None:
 
 def test_scripts_without_spaces_become_pairs() -> None:
     assert list(extract_cjk_pairs("全文検索 x 猫")) == ["全文", "文検", "検索", "猫"]
-    assert set(get_word_forms("検索").pairs) <= set(extract_code_words("全文検索のしくみ"))
+    assert set(get_code_word_forms("検索").pairs) <= set(extract_code_words("全文検索のしくみ"))
 
 
 def test_letters_have_one_form() -> None:
@@ -108,7 +108,7 @@ def test_a_long_blob_costs_as_much_as_its_length(blob: str) -> None:
 
 
 def test_an_argument_is_asked_for_whole_by_an_end_or_by_a_directory() -> None:
-    terms = make_argument_terms("Path", "Docs/decisions/005-fuse.md")
+    terms = make_tool_argument_terms("Path", "Docs/decisions/005-fuse.md")
     assert {
         "path",
         "path=docs/decisions/005-fuse.md",
@@ -117,4 +117,4 @@ def test_an_argument_is_asked_for_whole_by_an_end_or_by_a_directory() -> None:
         "path=docs",
         "path=docs/decisions",
     } <= set(terms)
-    assert "pattern=never" in make_argument_terms("pattern", "or never so")
+    assert "pattern=never" in make_tool_argument_terms("pattern", "or never so")

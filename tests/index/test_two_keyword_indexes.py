@@ -33,7 +33,7 @@ def save(builder: Builder, index: Index, number: int) -> int:
     """Save a visible subject; return the watermark of the index of hidden ones."""
     builder.subject(f"guide/s{number}.md", f"# S{number}\n\nThe zebra {number} grazes.\n")
     index.refresh()
-    return index._storage.writers[True].read_watermark()
+    return index._storage.writers[True].read_catalog_watermark()
 
 
 def found(builder: Builder) -> int:
@@ -57,10 +57,13 @@ def test_opened_again_one_that_is_behind_catches_up_and_has_all_it_had(
     built: Builder, index: Index
 ) -> None:
     mark = save(built, index, 1)
-    assert mark < index.catalog.current_seq()
+    assert mark < index.catalog.last_transaction_number()
     index.close()
     index._storage = indexer.IndexStorage(built.workspace.cache_dir, Settings(model="off"))
-    assert index._storage.writers[True].read_watermark() == index.catalog.current_seq()
+    assert (
+        index._storage.writers[True].read_catalog_watermark()
+        == index.catalog.last_transaction_number()
+    )
     built.subject("guide/.other.md", "# Other\n\nThe zebra hides too.\n")
     index.refresh()
     assert found(built) == 3

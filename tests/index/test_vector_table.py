@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kbtui.index import vectors
-from kbtui.index.vectors import VectorStore, make_filter_sql
+from kbtui.index.vectors import VectorStore, make_vector_filter_sql
 
 DIMENSION = 32
 
@@ -60,9 +60,11 @@ def test_exact_until_it_pays_and_then_nearly(tmp_path: Path, small: None) -> Non
     queries = made(random, 40)
     recalls = {}
     for start, end in ((0, 300), (300, 1500), (1500, 4000)):
-        store.add_rows(rows(range(start, end)), held[start:end])
+        store.add_vectors(rows(range(start, end)), held[start:end])
         store.compact(force=True)
-        found = [store.search(query, make_filter_sql(), 10, 100) for query in queries.tolist()]
+        found = [
+            store.search(query, make_vector_filter_sql(), 10, 100) for query in queries.tolist()
+        ]
         recalls[end] = np.mean(
             [
                 len({number for number, _ in one} & set(exact(held[:end], query, 10))) / 10
@@ -73,7 +75,7 @@ def test_exact_until_it_pays_and_then_nearly(tmp_path: Path, small: None) -> Non
     assert recalls[4000] >= 0.95
     # After reopening, the table's index is still recognised.
     again = VectorStore(tmp_path, "m", DIMENSION)
-    assert again.search(queries[0].tolist(), make_filter_sql(), 10, 100) == found[0]
+    assert again.search(queries[0].tolist(), make_vector_filter_sql(), 10, 100) == found[0]
 
 
 @pytest.mark.parametrize("dimension", [32, 30])
@@ -83,14 +85,17 @@ def test_what_came_after_the_approximate_index_is_found_as_well(
     random = np.random.default_rng(4)
     store = VectorStore(tmp_path, "m", dimension)
     held = made(random, 3600)[:, :dimension]
-    store.add_rows(rows(range(3000)), held[:3000])
+    store.add_vectors(rows(range(3000)), held[:3000])
     store.compact(force=True)
     for start in range(3000, 3600, 300):
-        store.add_rows(rows(range(start, start + 300)), held[start : start + 300])
+        store.add_vectors(rows(range(start, start + 300)), held[start : start + 300])
         store.compact(force=True)
     found = [
         number
-        in {near for near, _ in store.search(held[number].tolist(), make_filter_sql(), 10, 100)}
+        in {
+            near
+            for near, _ in store.search(held[number].tolist(), make_vector_filter_sql(), 10, 100)
+        }
         for number in range(0, 3600, 20)
     ]
     assert np.mean(found[:150]) >= 0.95
@@ -101,11 +106,11 @@ def test_a_filter_that_leaves_little_finds_all_of_it(tmp_path: Path, small: None
     random = np.random.default_rng(2)
     store = VectorStore(tmp_path, "m", DIMENSION)
     held = made(random, 3000)
-    store.add_rows(rows(range(2950)), held[:2950])
-    store.add_rows(rows(range(2950, 3000), topic="rare"), held[2950:])
+    store.add_vectors(rows(range(2950)), held[:2950])
+    store.add_vectors(rows(range(2950, 3000), topic="rare"), held[2950:])
     store.compact(force=True)
     query = made(random, 1)[0]
-    found = store.search(query.tolist(), make_filter_sql(topics=["rare"]), 50, 100)
+    found = store.search(query.tolist(), make_vector_filter_sql(topics=["rare"]), 50, 100)
     assert [number for number, _ in found] == [
         2950 + number for number in exact(held[2950:], query, 50)
     ]
@@ -123,10 +128,10 @@ def test_what_a_filter_leaves_far_from_the_question_is_found(
     # Opposite to the query, so that hardly any is in the partition nearest to it.
     far = 0.1 * random.standard_normal((1000, DIMENSION)) - query
     far = (far / np.linalg.norm(far, axis=1, keepdims=True)).astype(np.float32)
-    store.add_rows(rows(range(19_000)), made(random, 19_000))
-    store.add_rows(rows(range(19_000, 20_000), topic="far"), far)
+    store.add_vectors(rows(range(19_000)), made(random, 19_000))
+    store.add_vectors(rows(range(19_000, 20_000), topic="far"), far)
     store.compact(force=True)
-    narrowed = make_filter_sql(topics=["far"])
+    narrowed = make_vector_filter_sql(topics=["far"])
     assert len(store._find_nearest(query.tolist(), narrowed, 500, 1)) < 50
     found = [number - 19_000 for number, _ in store.search(query.tolist(), narrowed, 100, 100)]
     assert len(found) == 100
@@ -143,16 +148,16 @@ def test_a_year_of_daily_edits_leaves_a_compact_table(tmp_path: Path, size: int)
     random = np.random.default_rng(3)
     store = VectorStore(tmp_path, "m", 384, keep_versions=timedelta(milliseconds=1))
     vectors_of = random.standard_normal((size, 384)).astype(np.float32)
-    store.add_rows(rows(range(size)), vectors_of)
+    store.add_vectors(rows(range(size)), vectors_of)
     store.compact(force=True)
     began = _bytes(tmp_path)
     most = {"fragments": 0, "versions": 0, "bytes": 0}
     numbers, following = list(range(0, size, 20)), size
     for edit in range(365 * 2):
         at = int(random.integers(len(numbers)))
-        store.remove_rows(range(numbers[at], numbers[at] + 20))
+        store.remove_vectors_of_chunks(range(numbers[at], numbers[at] + 20))
         numbers[at] = following
-        store.add_rows(rows(range(following, following + 20)), vectors_of[:20])
+        store.add_vectors(rows(range(following, following + 20)), vectors_of[:20])
         following += 20
         store.compact()
         if edit % 7:
@@ -194,19 +199,23 @@ def test_a_table_that_followed_answers_as_one_that_is_new(tmp_path: Path, small:
     followed, held = VectorStore(tmp_path / "followed", "m", DIMENSION), []
     for start, end in ((0, 600), (600, 900), (900, 1200)):
         fresh = numbered(order[start:end], start)
-        followed.add_rows(fresh, texts[order[start:end]])
+        followed.add_vectors(fresh, texts[order[start:end]])
         held += fresh
         if start < 900:
             # Rows added after this are not in the vector index.
             followed.compact(force=True)
         gone, held = held[: end // 10], held[end // 10 :]
-        followed.remove_rows(row["number"] for row in gone)
+        followed.remove_vectors_of_chunks(row["number"] for row in gone)
     left = np.array(sorted(row["tie"] for row in held))
     new = VectorStore(tmp_path / "new", "m", DIMENSION)
-    new.add_rows(numbered(left, 5000), texts[left])
+    new.add_vectors(numbered(left, 5000), texts[left])
     names = {row["number"]: row["tie"] for row in [*held, *numbered(left, 5000)]}
     for query in (*made(random, 20).tolist(), *texts[left[:20]].tolist()):
-        for where in ("", make_filter_sql(), make_filter_sql(entries=["e3", "e4", "e23", "e24"])):
+        for where in (
+            "",
+            make_vector_filter_sql(),
+            make_vector_filter_sql(entries=["e3", "e4", "e23", "e24"]),
+        ):
             one, other = (
                 [(names[number], round(score, 4)) for number, score in found]
                 for found in (store.search(query, where, 30, 3) for store in (followed, new))

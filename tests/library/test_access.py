@@ -14,7 +14,7 @@ import psutil
 import pytest
 from support import Builder, kill_engine
 
-from kbtui.engine.find_or_start import read_lock_file
+from kbtui.engine.find_or_start import read_engine_lock_file
 from kbtui.errors import Cancelled, EngineUnavailable, KbtuiError
 from kbtui.index import Index
 from kbtui.library import Cancellation, Library
@@ -67,10 +67,10 @@ def until(condition: Callable[[], Any]) -> Any:
 def test_an_engine_killed_while_it_makes_the_first_index_is_replaced(built: Builder) -> None:
     library = Library(built.workspace, load_settings())
     call = Call(lambda: library.search(QUESTION))
-    pid = until(lambda: read_lock_file(built.workspace))["pid"]
+    pid = until(lambda: read_engine_lock_file(built.workspace))["pid"]
     os.kill(pid, signal.SIGKILL)
     assert len(call.end().hits) == 20
-    assert library.index_state is None
+    assert library.index_notices_phrase is None
     library.close()
 
 
@@ -141,7 +141,7 @@ def test_a_private_index_is_made_behind_and_says_what_it_is(
     library = Library(no_engine.workspace, load_settings())
     call = Call(lambda: library.search(QUESTION))
     until(lambda: library.is_unfinished)
-    assert "still being built" in (library.index_state or "")
+    assert "still being built" in (library.index_notices_phrase or "")
     # Who would rather not wait does not have to.
     until(lambda: not isinstance(Call(lambda: library.open_reader(0.0)).end(), KbtuiError))
     may_go_on.set()

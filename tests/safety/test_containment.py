@@ -119,7 +119,7 @@ def test_no_assistant_is_given_it_and_no_index_has_it(built: Builder) -> None:
     index = Index(built.workspace, Settings())
     index.refresh()
     index.close()
-    folder = generations.find_current_generation(built.workspace.cache_dir)
+    folder = generations.find_current_index_generation(built.workspace.cache_dir)
     assert folder is not None
     for path in folder.rglob("*"):
         if path.is_file():

@@ -55,7 +55,7 @@ def until(condition: Callable[[], Any], seconds: float = 60.0) -> None:
 
 def is_fresh(builder: Builder, fresh: dict[str, Any]) -> bool:
     """Whether the index in use is undamaged and equals a fresh build."""
-    folder = generations.find_current_generation(builder.workspace.cache_dir)
+    folder = generations.find_current_index_generation(builder.workspace.cache_dir)
     try:
         return (
             folder is not None
@@ -75,7 +75,8 @@ def content_files(cache: Path) -> list[Path]:
 def hurt(cache: Path, random_: random.Random) -> str:
     """Flip a bit of a file, truncate it or delete it; return what was done."""
     return hurt_file(
-        random_.choice(content_files(generations.find_current_generation(cache) or cache)), random_
+        random_.choice(content_files(generations.find_current_index_generation(cache) or cache)),
+        random_,
     )
 
 
@@ -110,7 +111,7 @@ def test_a_hurt_index_is_noticed_and_built_anew(
 @pytest.mark.parametrize("name", ["catalog.sqlite", "lexical", "hidden"])
 def test_no_flipped_bit_of_content_goes_unnoticed(built: Builder, name: str) -> None:
     refresh(built)
-    folder = generations.find_current_generation(built.workspace.cache_dir)
+    folder = generations.find_current_index_generation(built.workspace.cache_dir)
     assert folder is not None
     assert find_damage(folder) is None
     random_ = random.Random(SEED)
@@ -156,7 +157,7 @@ def test_a_cache_that_is_half_deleted_while_running_is_whole_again(
     fresh = content_of(tmp_path / "fresh")
     engine = connect_or_start(built.workspace)
     until(lambda: is_fresh(built, fresh))
-    folder = generations.find_current_generation(built.workspace.cache_dir)
+    folder = generations.find_current_index_generation(built.workspace.cache_dir)
     assert folder is not None
     shutil.rmtree(folder / "lexical")
     (folder / "catalog.sqlite").unlink()
@@ -261,6 +262,6 @@ def test_a_killed_engine_leaves_no_damage(built: Builder) -> None:
     os.kill(engine.pid, signal.SIGKILL)
     engine.close()
     refresh(built)
-    folder = generations.find_current_generation(built.workspace.cache_dir)
+    folder = generations.find_current_index_generation(built.workspace.cache_dir)
     assert folder is not None
     assert find_damage(folder) is None

@@ -44,7 +44,7 @@ def command(builder: Builder, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def folder(builder: Builder) -> Path:
-    found = generations.find_current_generation(builder.workspace.cache_dir)
+    found = generations.find_current_index_generation(builder.workspace.cache_dir)
     assert found is not None
     return found
 

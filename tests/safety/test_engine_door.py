@@ -18,7 +18,11 @@ from support import Builder, kill_engine
 
 from kbtui.cli.main import main
 from kbtui.engine import connect_or_start, protocol
-from kbtui.engine.find_or_start import get_lock_path, get_socket_path, read_lock_file
+from kbtui.engine.find_or_start import (
+    get_engine_lock_path,
+    get_engine_socket_path,
+    read_engine_lock_file,
+)
 from kbtui.engine.server import MAX_UNGREETED, is_from_same_user
 from kbtui.errors import EngineUnavailable
 from kbtui.index import Index
@@ -38,7 +42,7 @@ def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bui
 
 
 def plug(builder: Builder) -> socket.socket:
-    found = read_lock_file(builder.workspace)
+    found = read_engine_lock_file(builder.workspace)
     assert found
     made = socket.socket(socket.AF_UNIX)
     made.settimeout(30)
@@ -57,16 +61,16 @@ def test_directory_socket_cache_and_lock_are_this_users_alone(built: Builder) ->
         connect_or_start(built.workspace).close()
     finally:
         os.umask(with_umask)
-    for path in (get_socket_path(built.workspace).parent, built.workspace.cache_dir):
+    for path in (get_engine_socket_path(built.workspace).parent, built.workspace.cache_dir):
         assert stat.S_IMODE(path.stat().st_mode) == 0o700, path
-    assert stat.S_IMODE(get_socket_path(built.workspace).stat().st_mode) == 0o600
-    assert get_lock_path(built.workspace).parent == built.workspace.cache_dir
+    assert stat.S_IMODE(get_engine_socket_path(built.workspace).stat().st_mode) == 0o600
+    assert get_engine_lock_path(built.workspace).parent == built.workspace.cache_dir
 
 
 def test_a_runtime_directory_that_others_may_enter_is_closed_first(
     built: Builder,
 ) -> None:
-    folder = get_socket_path(built.workspace).parent
+    folder = get_engine_socket_path(built.workspace).parent
     folder.chmod(0o755)
     connect_or_start(built.workspace).close()
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -117,7 +121,7 @@ def test_keywords_work_though_somebody_else_made_the_runtime_directory(
     assert "the runtime directory" in told[0]["message"]
     assert str(short_dir / f"kbtui-{os.getuid()}") in told[0]["message"]
     assert run("paths").returncode == 0
-    assert read_lock_file(built.workspace) is None
+    assert read_engine_lock_file(built.workspace) is None
 
 
 LISTENER = """
@@ -136,7 +140,7 @@ while True:
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can start another user's process")
 def test_nothing_is_said_to_another_users_process(built: Builder) -> None:
-    place = get_socket_path(built.workspace)
+    place = get_engine_socket_path(built.workspace)
     command = [sys.executable, "-c", LISTENER, str(place)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as listener:
         assert listener.stdout
@@ -152,7 +156,7 @@ def test_nothing_is_said_to_another_users_process(built: Builder) -> None:
 
 def test_an_engine_ends_calmly_while_somebody_at_the_door_is_silent(built: Builder) -> None:
     connect_or_start(built.workspace).close()
-    found = read_lock_file(built.workspace)
+    found = read_engine_lock_file(built.workspace)
     assert found
     silent = [plug(built) for _ in range(3)]
     half = plug(built)
@@ -190,7 +194,7 @@ def test_an_engine_ends_calmly_while_a_client_waits_for_its_model(
 
 def as_another_user(builder: Builder) -> bytes:
     """Connect as another user, which only root can do, and return what that user receives."""
-    place = get_socket_path(builder.workspace)
+    place = get_engine_socket_path(builder.workspace)
     for path in (place, *list(place.parents)[:2]):
         path.chmod(path.stat().st_mode | 0o077)  # so that only the engine itself refuses
     reading, writing = os.pipe()
@@ -203,7 +207,7 @@ def as_another_user(builder: Builder) -> bytes:
             with socket.socket(socket.AF_UNIX) as made:
                 made.settimeout(30)
                 made.connect(str(place))
-                made.sendall(protocol.encode_frame(protocol.make_hello("9", schema="x")))
+                made.sendall(protocol.encode_frame(protocol.make_hello_message("9", schema="x")))
                 heard = made.recv(4096)
         except (BrokenPipeError, ConnectionResetError):
             heard = b""
@@ -259,7 +263,7 @@ def test_silent_clients_do_not_keep_others_out(built: Builder) -> None:
 
 def test_half_a_frame_and_a_huge_one_end_only_their_own_connection(built: Builder) -> None:
     engine = connect_or_start(built.workspace)
-    hello = protocol.encode_frame(protocol.make_hello("1", schema="x"))
+    hello = protocol.encode_frame(protocol.make_hello_message("1", schema="x"))
     for bad in (struct.pack(">I", 100) + b"{", struct.pack(">I", protocol.REQUEST_BYTES_MAX + 1)):
         with plug(built) as made:
             made.sendall(hello)

@@ -15,7 +15,7 @@ from pty_support import COMMAND, Terminal
 from support import Builder, asked, content_of, kill_engine, said
 
 from kbtui.engine import connect_or_start
-from kbtui.engine.find_or_start import read_lock_file
+from kbtui.engine.find_or_start import read_engine_lock_file
 from kbtui.errors import EngineUnavailable
 from kbtui.index import Index
 from kbtui.index.generations import find_damage
@@ -179,7 +179,7 @@ def test_nobody_sees_an_error_and_nothing_is_lost(built: Builder, tmp_path: Path
     index.refresh()
     index.close()
     assert content_of(built.workspace.cache_dir) == content_of(tmp_path / "fresh")
-    found = read_lock_file(built.workspace)
+    found = read_engine_lock_file(built.workspace)
     assert found
     engine.close()
 
@@ -232,7 +232,7 @@ def test_engines_that_are_ended_and_caches_that_go_while_many_ask(
     index.close()
     from kbtui.index import generations
 
-    folder = generations.find_current_generation(built.workspace.cache_dir)
+    folder = generations.find_current_index_generation(built.workspace.cache_dir)
     assert folder is not None
     assert find_damage(folder) is None
     assert content_of(built.workspace.cache_dir) == content_of(tmp_path / "fresh")

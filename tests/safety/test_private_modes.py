@@ -56,13 +56,13 @@ def test_nothing_is_open_to_others_under_an_open_umask(built: Builder, home: Pat
 
 
 def test_the_copy_of_the_demo_is_as_private(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from kbtui.cli.tui import copy_demo
+    from kbtui.cli.tui import copy_demo_workspace
 
     for variable in NOTHING_SET:
         monkeypatch.delenv(variable)
     umask = os.umask(0)
     try:
-        assert (copy_demo() / ".jp/kb.toml").exists()
+        assert (copy_demo_workspace() / ".jp/kb.toml").exists()
     finally:
         os.umask(umask)
     assert open_to_others(home / "home") == []

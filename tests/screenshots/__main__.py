@@ -133,9 +133,9 @@ def main(names: list[str]) -> None:
     for variable in ("NO_COLOR", "KBTUI_MODEL"):
         os.environ.pop(variable, None)
     from kbtui.cli.main import main as kbtui
-    from kbtui.cli.tui import copy_demo
+    from kbtui.cli.tui import copy_demo_workspace
 
-    root = copy_demo()
+    root = copy_demo_workspace()
     TARGET.mkdir(parents=True, exist_ok=True)
     try:
         assert kbtui(["index", "-w", str(root)]) == 0

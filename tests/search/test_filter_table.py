@@ -12,7 +12,7 @@ from support import Builder, asked, said
 
 from kbtui.cli import search
 from kbtui.cli.main import main
-from kbtui.cli.parser import Parser, parse_filter_options
+from kbtui.cli.parser import CommandParser, parse_filter_options
 from kbtui.conversations.models import ConversationUsage
 from kbtui.conversations.repository import list_conversations
 from kbtui.index import Index, IndexReader
@@ -64,7 +64,7 @@ def test_a_new_row_is_a_filter_of_search_library_entries_options_and_completion(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     def searched(*words: str) -> set[str]:
-        parser = Parser(prog="kbtui search")
+        parser = CommandParser(prog="kbtui search")
         search.configure_search(parser)
         args = parser.parse_args(words)
         question = SearchRequest(" ".join(args.query), mode="lexical", **parse_filter_options(args))
@@ -91,7 +91,7 @@ def test_a_new_row_is_a_filter_of_search_library_entries_options_and_completion(
             main([command, "--help"])
         assert "--area AREA" in capfd.readouterr().out
         assert "--area\tonly this area" in complete_line(f"kbtui {command} --a").splitlines()
-    offered = suggestions.complete_query("ar", 2, load_knowledge(built.workspace))
+    offered = suggestions.suggest_query_completions("ar", 2, load_knowledge(built.workspace))
     assert ("area:", "only this area") in [(one.text, one.note) for one in offered]
 
 

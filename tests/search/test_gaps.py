@@ -9,7 +9,7 @@ from support import Builder, asked, end_engine, said
 
 from kbtui import Library, SearchRequest, open_workspace
 from kbtui.index import Index, IndexReader
-from kbtui.search.models import Ranking
+from kbtui.search.models import SemanticRanking
 from kbtui.search.pipeline import search_index
 from kbtui.userdata import UserData
 from kbtui.workspace import Settings
@@ -101,7 +101,7 @@ def test_a_hit_that_is_alike_fits_without_the_words(
     [burrows] = search_index(built.workspace, reader, SearchRequest("burrows")).hits
     chunks = reader.get_chunks(list(range(1000)))
     number = next(at for at, (chunk, _) in chunks.items() if chunk.id == burrows.chunk_id)
-    ranking = Ranking([(number, similarity)])
+    ranking = SemanticRanking([(number, similarity)])
     found = search_index(
         built.workspace, reader, SearchRequest("anteater"), lambda _: lambda *_: ranking
     )

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kbtui.dates import parse_moment
 from kbtui.notices import format_notice
-from kbtui.search.filters import map_filters
+from kbtui.search.filters import map_filters_by_key
 from kbtui.search.pipeline import fuse_rankings
 from kbtui.search.query_parser import parse_query
 
@@ -43,7 +43,7 @@ def test_what_only_looks_like_grammar_is_text(text: str) -> None:
 @settings(max_examples=300, deadline=None)
 def test_every_text_is_a_query_and_filters_know_their_place(text: str, partial: bool) -> None:
     for part in parse_query(text, partial=partial).filters:
-        assert part.key in map_filters("search")
+        assert part.key in map_filters_by_key("search")
         assert 0 <= part.start < part.end <= len(text)
 
 

@@ -12,7 +12,7 @@ from kbtui.index import Index, IndexReader
 from kbtui.index.models import make_subject_id
 from kbtui.notices import Notice
 from kbtui.search import SearchAnswer, SearchRequest
-from kbtui.search.models import Mode, Ranking
+from kbtui.search.models import Mode, SemanticRanking
 from kbtui.search.pipeline import search_index
 from kbtui.workspace import Settings
 
@@ -28,7 +28,9 @@ def test_nothing_found_is_said_once_and_briefly(workspace_root: Path) -> None:
 
     def said(query: str) -> list[str]:
         question = SearchRequest(query, mode="lexical")
-        return format_notices(search_index(builder.workspace, reader, question).as_message(), query)
+        return format_notices(
+            search_index(builder.workspace, reader, question).as_engine_message(), query
+        )
 
     assert said("otter") == []
     assert said("badger") == ["nothing found for 'badger'"]
@@ -53,14 +55,14 @@ def test_an_answer_says_that_its_hits_were_found_by_meaning_alone(workspace_root
 
         def ask(query: str, mode: Mode = "hybrid") -> SearchAnswer:
             question = SearchRequest(query, mode=mode)
-            found = lambda _: lambda *_: Ranking(everything)  # noqa: E731
+            found = lambda _: lambda *_: SemanticRanking(everything)  # noqa: E731
             return search_index(builder.workspace, reader, question, found)
 
         found = ask("badger")
         assert found.hits
         assert found.notices == [Notice("meaning_only")]
         assert found.as_json()["degraded"] == "no text contains these words; closest by meaning"
-        assert format_notices(found.as_message(), "badger") == [found.degraded]
+        assert format_notices(found.as_engine_message(), "badger") == [found.degraded]
         assert format_search_text(found).startswith(
             "No text contains these words; closest by meaning.\n"
         )
@@ -80,6 +82,6 @@ def test_an_explanation_names_only_the_legs_of_the_mode(workspace_root: Path) ->
     with closing(IndexReader(builder.workspace.cache_dir)) as reader:
         question = SearchRequest("otter", mode="lexical", explain=True)
         found = answer_search_request(builder.workspace, reader, question)
-        text = format_answer(found.as_message(), plain=True)
+        text = format_answer(found.as_engine_message(), plain=True)
     assert "keywords: rank 1" in text
     assert "meaning:" not in text

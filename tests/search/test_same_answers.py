@@ -18,10 +18,10 @@ from kbtui.index import Index, IndexReader
 from kbtui.index.catalog import Catalog
 from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.embedding_queue import EmbeddingQueue
-from kbtui.index.vectors import VectorStore, make_filter_sql, shift_towards
+from kbtui.index.vectors import VectorStore, lean_vector_towards, make_vector_filter_sql
 from kbtui.library import Library
 from kbtui.search import SearchRequest
-from kbtui.search.models import Ranking
+from kbtui.search.models import SemanticRanking
 from kbtui.search.pipeline import make_vector_filters, search_index
 from kbtui.workspace import Settings, load_settings
 
@@ -75,7 +75,7 @@ class Bed:
         remembered = EmbeddingCache(self._cache / "embeddings.sqlite", "m")
         self._store = VectorStore(folder / "vectors", "m", DIMENSION)
         assert (
-            EmbeddingQueue(catalog, self._store, remembered).embed_missing(
+            EmbeddingQueue(catalog, self._store, remembered).embed_missing_chunks(
                 lambda count: WordVectors()
             )
             == 0
@@ -104,10 +104,12 @@ class Bed:
     def _semantic(self, text: str) -> Any:
         vector = WordVectors().encode([text])[0].tolist()
 
-        def ranked(question: SearchRequest, generation: str) -> Ranking:
-            towards = shift_towards(vector, self._store.get_vector(question.worded[:3]))
-            where = make_filter_sql(**make_vector_filters(question))
-            return Ranking(self._store.search(towards, where, question.depth, question.per_entry))
+        def ranked(question: SearchRequest, generation: str) -> SemanticRanking:
+            towards = lean_vector_towards(vector, self._store.get_vector(question.worded[:3]))
+            where = make_vector_filter_sql(**make_vector_filters(question))
+            return SemanticRanking(
+                self._store.search(towards, where, question.depth, question.per_entry)
+            )
 
         return ranked
 
@@ -239,10 +241,10 @@ def test_a_large_index_is_compacted_when_nothing_changes_for_a_while(
 
     held.start()
     try:
-        assert held.request_refresh().wait(60)
+        assert held.request_index_refresh().wait(60)
         for _ in range(20):
             history.happen()
-        assert held.request_refresh().wait(60)
+        assert held.request_index_refresh().wait(60)
         with closing(Index(history.builder.workspace, Settings(), cache_dir=tmp_path)) as new:
             new.refresh()
         end = time.monotonic() + 60

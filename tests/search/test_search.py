@@ -244,7 +244,7 @@ def test_an_empty_workspace_is_said_to_be_empty_and_a_full_one_is_not(
     answered = ask(bare, nothing, "timeout")
     nothing.close()
     assert answered.empty
-    assert format_notices(answered.as_message(), "timeout") == [NOTHING_INDEXED]
+    assert format_notices(answered.as_engine_message(), "timeout") == [NOTHING_INDEXED]
 
 
 def test_a_hidden_subject_does_not_show_in_what_is_said_of_emptiness(tmp_path: Path) -> None:

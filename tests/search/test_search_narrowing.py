@@ -11,11 +11,11 @@ from kbtui.index import Index, IndexReader
 from kbtui.knowledge import load_knowledge
 from kbtui.refs import parse_ref
 from kbtui.search import SearchAnswer, SearchRequest
-from kbtui.search.explain import Explainer
-from kbtui.search.models import Ranking
+from kbtui.search.explain import SearchExplainer
+from kbtui.search.models import SemanticRanking
 from kbtui.search.more_like_this import find_similar
 from kbtui.search.pipeline import SemanticRanker, search_index
-from kbtui.search.suggestions import complete_query
+from kbtui.search.suggestions import suggest_query_completions
 from kbtui.workspace import Settings
 
 
@@ -104,7 +104,7 @@ def test_filters_hold_for_the_semantic_leg_as_well(held: tuple[Builder, IndexRea
 
     def semantic(text: str) -> SemanticRanker:
         assert ":" not in text
-        return lambda question, generation: Ranking(everything)
+        return lambda question, generation: SemanticRanking(everything)
 
     for filters in ("-type:decision,conversation -title:inner", '"compacts fragments"'):
         question = SearchRequest(f"engine {filters}", mode="semantic")
@@ -120,7 +120,7 @@ def test_what_a_leg_still_has_of_something_hidden_since_is_not_shown(
     for hidden in (False, True):
         question = SearchRequest("engine", mode="semantic", hidden=hidden)
         answered = search_index(
-            builder.workspace, reader, question, lambda _: lambda *_: Ranking(everything)
+            builder.workspace, reader, question, lambda _: lambda *_: SemanticRanking(everything)
         )
         assert ("notes/inner:1-3" in refs(answered)) is hidden
 
@@ -214,7 +214,9 @@ def test_what_is_begun_is_completed(
     held: tuple[Builder, IndexReader], typed: str, first: str
 ) -> None:
     builder, reader = held
-    suggestion = complete_query(typed, len(typed), load_knowledge(builder.workspace), reader)[0]
+    suggestion = suggest_query_completions(
+        typed, len(typed), load_knowledge(builder.workspace), reader
+    )[0]
     assert suggestion.text == first
     completed = typed[: suggestion.start] + suggestion.text + typed[suggestion.end :]
     assert completed.endswith(first)
@@ -225,10 +227,10 @@ def test_nothing_hidden_or_within_a_phrase_is_completed(
 ) -> None:
     builder, reader = held
     knowledge = load_knowledge(builder.workspace)
-    assert complete_query('"ti', 3, knowledge, reader) == []
-    types = {one.text for one in complete_query("type:", 5, knowledge, reader)}
+    assert suggest_query_completions('"ti', 3, knowledge, reader) == []
+    types = {one.text for one in suggest_query_completions("type:", 5, knowledge, reader)}
     assert types == {"conversation", "decision", "note"}
-    assert complete_query("engine ti more", 9, knowledge, reader)[0].end == 9
+    assert suggest_query_completions("engine ti more", 9, knowledge, reader)[0].end == 9
 
 
 # explanation
@@ -236,7 +238,7 @@ def test_nothing_hidden_or_within_a_phrase_is_completed(
 
 def test_a_hit_is_explained_by_rank_score_and_terms(held: tuple[Builder, IndexReader]) -> None:
     builder, reader = held
-    explainer = Explainer(
+    explainer = SearchExplainer(
         builder.workspace, reader, SearchRequest("joins fragments", mode="lexical")
     )
     first = explainer.explain_hits()[0]
@@ -271,19 +273,19 @@ def test_what_was_not_found_says_what_kept_it_out(
     held: tuple[Builder, IndexReader], query: str, ref: str, reason: str
 ) -> None:
     builder, reader = held
-    explained = Explainer(
+    explained = SearchExplainer(
         builder.workspace, reader, SearchRequest(query, mode="lexical")
-    ).explain_absence(parse_ref(ref))
+    ).explain_missing_hit(parse_ref(ref))
     assert any(reason in one for one in explained.kept_out), explained.kept_out
 
 
 def test_what_stands_below_the_limit_says_where(held: tuple[Builder, IndexReader]) -> None:
     builder, reader = held
     question = SearchRequest("fragments engine", mode="lexical", limit=1)
-    explainer = Explainer(builder.workspace, reader, question)
+    explainer = SearchExplainer(builder.workspace, reader, question)
     shown = explainer.answer.hits[0].ref
     other = GUIDE if shown != GUIDE else NOTE
-    explained = explainer.explain_absence(parse_ref(other))
+    explained = explainer.explain_missing_hit(parse_ref(other))
     assert explained.rank
     assert explained.rank > 1
     assert f"rank is {explained.rank}" in explained.kept_out[0]
@@ -313,7 +315,7 @@ def test_scores_do_not_move_when_hidden_subjects_say_the_same(tmp_path: Path) ->
         index.close()
         reader = IndexReader(tmp_path / "cache")
         query = "merger companyy title:one"
-        explainer = Explainer(builder.workspace, reader, SearchRequest(query, mode="lexical"))
+        explainer = SearchExplainer(builder.workspace, reader, SearchRequest(query, mode="lexical"))
         found = [(one.ref, one.lexical.score or 0.0) for one in explainer.explain_hits()]
         reader.close()
         return found

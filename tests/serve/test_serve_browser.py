@@ -16,7 +16,7 @@ from aiohttp import web
 from chromium import Chromium, until
 from support import Builder, end_engine
 
-from kbtui.cli.tui import find_demo
+from kbtui.cli.tui import find_demo_workspace
 
 pytestmark = pytest.mark.slow
 PICTURES = Path(__file__).parents[2] / "build" / "browser"
@@ -27,7 +27,7 @@ async def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     """The address that `kbtui serve` prints for a copy of the demo."""
     monkeypatch.setenv("KBTUI_MODEL", "off")
     root = tmp_path / "demo"
-    shutil.copytree(find_demo(), root)
+    shutil.copytree(find_demo_workspace(), root)
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "kbtui.cli.main", "serve", "-w", str(root), "--port", "0"),
         stdout=asyncio.subprocess.PIPE,

@@ -24,9 +24,9 @@ from support import Builder, end_engine
 
 from kbtui.cli.main import main
 from kbtui.errors import UsageError
-from kbtui.serve.access_control import AllowedHosts, choose_address
+from kbtui.serve.access_control import AllowedHostHeaders, choose_listen_address
 from kbtui.serve.server import BrowserServer
-from kbtui.serve.session import LARGEST, SMALLEST, limit_size
+from kbtui.serve.session import LARGEST, SMALLEST, limit_terminal_size
 
 TOKEN = "the-token"
 
@@ -275,7 +275,7 @@ async def test_a_tab_too_many_says_why_and_gets_in_when_another_is_closed(
 @given(st.none() | st.integers() | st.text() | st.floats(), st.integers() | st.text(max_size=9))
 @pytest.mark.slow
 def test_a_size_is_within_bounds_whatever_is_asked_for(width: object, height: object) -> None:
-    columns, rows = limit_size(width, height)
+    columns, rows = limit_terminal_size(width, height)
     assert SMALLEST[0] <= columns <= LARGEST[0]
     assert SMALLEST[1] <= rows <= LARGEST[1]
 
@@ -284,29 +284,29 @@ def test_other_machines_are_let_in_only_when_said_twice(
     workspace_root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for host in ("127.0.0.1", "127.1.2.3", "localhost", "::1"):
-        assert choose_address(host, False) in {host, "127.0.0.1", "::1"}
+        assert choose_listen_address(host, False) in {host, "127.0.0.1", "::1"}
     for host in ("0.0.0.0", "::", "192.0.2.7"):
         with pytest.raises(UsageError):
-            choose_address(host, False)
+            choose_listen_address(host, False)
         assert main(["serve", "-w", str(workspace_root), "--host", host]) == 2
         assert "--allow-network" in capsys.readouterr().err
-    assert choose_address("0.0.0.0", True) == "0.0.0.0"
+    assert choose_listen_address("0.0.0.0", True) == "0.0.0.0"
 
 
 @pytest.mark.parametrize("host", ["a" * 70, "a..b", "\x9b31m.example", "\u202e", "\ud800", ""])
 def test_what_is_no_address_is_said_to_be_none(host: str) -> None:
     for allowed in (False, True):
         with pytest.raises(UsageError):
-            choose_address(host, allowed)
+            choose_listen_address(host, allowed)
 
 
 def test_on_every_address_any_address_is_answered_and_no_name() -> None:
-    hosts = AllowedHosts("0.0.0.0", 8000)
+    hosts = AllowedHostHeaders("0.0.0.0", 8000)
     assert "192.0.2.7:8000" in hosts
     assert "[2001:db8::7]:8000" in hosts
     assert "evil.example:8000" not in hosts
     assert "192.0.2.7:8001" not in hosts
-    assert "192.0.2.7:8000" not in AllowedHosts("127.0.0.1", 8000)
+    assert "192.0.2.7:8000" not in AllowedHostHeaders("127.0.0.1", 8000)
 
 
 def test_the_command_says_the_address_and_ends_cleanly_with_ctrl_c(

@@ -232,7 +232,7 @@ def test_when_the_network_goes_half_way_nothing_is_lost(
     run = project.run()
     assert run.status == "error"
     assert project.documents() == before
-    assert UserData(project.builder.workspace).load_last_runs()["docs"] == run
+    assert UserData(project.builder.workspace).load_last_source_runs()["docs"] == run
 
 
 def test_types_that_are_not_read_are_left_out_without_complaint(
@@ -273,10 +273,10 @@ def test_a_newer_reader_reads_again_what_did_not_change(
     project.crawl(site.url())
     project.run()
     userdata = UserData(project.builder.workspace)
-    facts = userdata.load_fetched("docs")
+    facts = userdata.load_fetched_addresses("docs")
     for one in facts.values():
         del one["reader"]
-    userdata.save_fetched("docs", facts)
+    userdata.save_fetched_addresses("docs", facts)
     site.asked.clear()
     assert project.run().unchanged == 1
     [headers] = [headers for path, headers in site.asked if path == "/"]

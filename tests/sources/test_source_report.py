@@ -50,7 +50,7 @@ def test_what_a_crawl_skips_is_named_and_no_failure(project: SourceWorkspace, si
     assert "robots.txt" in said["/secret"]
     assert "image/jpeg" in said["/photo"]
     # The result is stored with the run.
-    assert UserData(project.builder.workspace).load_last_runs()["docs"] == run
+    assert UserData(project.builder.workspace).load_last_source_runs()["docs"] == run
 
 
 def test_the_command_prints_each_number_and_each_reason(
@@ -123,7 +123,7 @@ def test_an_interrupted_run_counts_what_it_kept(project: SourceWorkspace, site: 
     assert process.returncode == 130
     assert "2 new" in out
     assert "interrupted" in err
-    run = UserData(project.builder.workspace).load_last_runs()["docs"]
+    run = UserData(project.builder.workspace).load_last_source_runs()["docs"]
     assert (run.status, run.error, run.entries, run.added) == ("partial", "interrupted", 2, 2)
     assert set(project.documents()) == {"index.md", "a.md"}
 

@@ -22,7 +22,7 @@ def at(text: str) -> float:
 
 
 def record_run(project: SourceWorkspace, began: float) -> None:
-    UserData(project.builder.workspace).save_run(SourceRun("docs", began, began + 1, "ok"))
+    UserData(project.builder.workspace).save_source_run(SourceRun("docs", began, began + 1, "ok"))
 
 
 @pytest.fixture
@@ -139,7 +139,7 @@ def test_the_engine_runs_what_is_due_in_a_process_of_its_own(hourly: SourceWorks
     assert schedule.running_source == "docs"
     wait_for_end(schedule)
     assert list(hourly.documents()) == ["x.md"]
-    assert UserData(hourly.builder.workspace).load_last_runs()["docs"].status == "ok"
+    assert UserData(hourly.builder.workspace).load_last_source_runs()["docs"].status == "ok"
     assert lines == ["source docs: due, started", "source docs: ended with 0"]
 
 
@@ -163,7 +163,7 @@ def test_a_run_that_notes_nothing_is_not_started_again_and_again(hourly: SourceW
     with lock_source(workspace, "docs"):
         schedule.tick(now)
         wait_for_end(schedule)
-    assert UserData(workspace).load_last_runs() == {}
+    assert UserData(workspace).load_last_source_runs() == {}
     schedule.tick(now + 60)
     assert schedule.running_source is None
     schedule.tick(now + HOUR)

@@ -12,7 +12,7 @@ from support import Builder, tree_hash
 from tui_support import Tui, running
 
 from kbtui.library import Library, diagnostics
-from kbtui.library.diagnostics import AREAS, Finding, run_diagnostics
+from kbtui.library.diagnostics import AREAS, DiagnosticFinding, run_diagnostics
 from kbtui.tui.doctor_screen import DoctorScreen
 from kbtui.workspace import load_settings, open_workspace_root
 
@@ -152,7 +152,7 @@ async def test_findings_about_hostile_names_are_only_text(book: Builder) -> None
 async def test_thousands_of_findings_are_laid_out_only_in_sight(
     book: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    many = [Finding("knowledge", "note", f"finding number {n}") for n in range(20_000)]
+    many = [DiagnosticFinding("knowledge", "note", f"finding number {n}") for n in range(20_000)]
     monkeypatch.setitem(diagnostics._AREAS, "knowledge", lambda library: iter(many))
     async with running(book.root, size=(80, 24)) as tui:
         screen = await opened(tui)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbtui.conversations.models import ConversationInfo, ConversationUsage
-from kbtui.search.filters import map_filters
+from kbtui.search.filters import map_filters_by_key
 from kbtui.tui.library_pane import parse_library_filter
 
 PRESENT = datetime(2026, 5, 20, 12, tzinfo=UTC)
@@ -96,7 +96,9 @@ def test_what_is_still_being_typed_is_no_mistake_yet() -> None:
 
 
 @given(
-    st.lists(st.sampled_from([*'ab:"- =\n', *map_filters("library"), "after:", "3d"]), max_size=12)
+    st.lists(
+        st.sampled_from([*'ab:"- =\n', *map_filters_by_key("library"), "after:", "3d"]), max_size=12
+    )
 )
 def test_every_text_is_a_filter_and_a_slip_lies_inside_it(pieces: list[str]) -> None:
     text = "".join(pieces)

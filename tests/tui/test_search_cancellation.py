@@ -11,7 +11,7 @@ from support import Builder
 from tui_support import running
 
 from kbtui.engine import protocol
-from kbtui.engine.find_or_start import get_socket_path
+from kbtui.engine.find_or_start import get_engine_socket_path
 from kbtui.index.generations import compute_schema_mark
 from kbtui.library import Library
 from kbtui.version import __version__
@@ -28,7 +28,7 @@ class SlowEngine:
 
     def __init__(self, builder: Builder) -> None:
         self._door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._door.bind(str(get_socket_path(builder.workspace)))
+        self._door.bind(str(get_engine_socket_path(builder.workspace)))
         self._door.listen()
         self.asked = self.waiting = 0
         self._lock = threading.Lock()
@@ -47,7 +47,7 @@ class SlowEngine:
             frames.read(protocol.parse_frame_length(frames.read(protocol.FRAME_HEADER.size), MOST))
             guest.sendall(
                 protocol.encode_frame(
-                    protocol.make_hello(__version__, schema=compute_schema_mark())
+                    protocol.make_hello_message(__version__, schema=compute_schema_mark())
                 )
             )
             size = frames.read(protocol.FRAME_HEADER.size)

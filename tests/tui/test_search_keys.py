@@ -79,7 +79,7 @@ async def test_more_like_what_is_read_or_selected(book: Builder) -> None:
         await tui.until("Search first, then ask why.")
         await search(tui, "make")
         await tui.until("─ Results ─")
-    assert UserData(book.workspace).query_log.recent_queries() in (["make"], [])
+    assert UserData(book.workspace).query_log.list_recent_queries() in (["make"], [])
 
 
 async def test_a_topic_has_nothing_like_it(book: Builder) -> None:
@@ -105,8 +105,8 @@ async def test_earlier_searches_come_back_newest_first(book: Builder) -> None:
         await tui.type("s")
         await tui.press("up")
         assert asked(tui) == "second things"
-    userdata.query_log.erase_all()
-    assert userdata.query_log.recent_queries() == []
+    userdata.query_log.erase_all_searches()
+    assert userdata.query_log.list_recent_queries() == []
 
 
 async def test_what_was_opened_is_an_earlier_search_though_nothing_is_logged(book: Builder) -> None:
@@ -120,7 +120,7 @@ async def test_what_was_opened_is_an_earlier_search_though_nothing_is_logged(boo
         tui.main.query_one("#search").value = ""  # type: ignore[attr-defined]
         await tui.press("up")
         await tui.until(lambda: asked(tui) == "program")
-    assert UserData(book.workspace).query_log.recent_queries() == []
+    assert UserData(book.workspace).query_log.list_recent_queries() == []
 
 
 async def test_pasted_lines_become_one(book: Builder) -> None:

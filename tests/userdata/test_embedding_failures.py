@@ -34,7 +34,7 @@ def embed(builder: Builder, reader: IndexReader, encoder: Choking) -> int:
     remembered = EmbeddingCache(builder.workspace.cache_dir / "embeddings.sqlite", "model-1")
     store = VectorStore(reader.folder / "vectors", "model-1", 4)
     try:
-        return EmbeddingQueue(catalog, store, remembered).embed_missing(lambda left: encoder)
+        return EmbeddingQueue(catalog, store, remembered).embed_missing_chunks(lambda left: encoder)
     finally:
         catalog.close()
         remembered.close()

@@ -15,9 +15,9 @@ from kbtui.index.embedding_status import EmbeddingStatusWriter, read_embedding_s
 from kbtui.index.entry_query import (
     EntryFilter,
     EntryPage,
-    describe_chunks,
     get_entry_row,
     list_entries,
+    serialize_chunks,
 )
 
 DAY = 86_400.0
@@ -156,12 +156,12 @@ def test_status_is_what_the_backlog_stored(builder: Builder) -> None:
         rows = list_entries(builder.workspace, reader, EntryFilter()).entries
         ids = {row.ref: row.id for row in rows}
         writer = EmbeddingStatusWriter(reader.folder)
-        seq = reader._catalog.current_seq()
+        seq = reader._catalog.last_transaction_number()
         writer.start(seq, "model-1", list(ids.values()))
-        writer.mark_done([ids["guide/start"], ids["ops/page"]])
-        writer.mark_failed(ids["guide/end"], "the model choked")
-        assert describe_chunks(reader, ids["guide/start"])[0]["model"] == "model-1"
-        assert describe_chunks(reader, ids["guide/end"])[0]["model"] is None
+        writer.mark_entries_embedded([ids["guide/start"], ids["ops/page"]])
+        writer.mark_entry_failed(ids["guide/end"], "the model choked")
+        assert serialize_chunks(reader, ids["guide/start"])[0]["model"] == "model-1"
+        assert serialize_chunks(reader, ids["guide/end"])[0]["model"] is None
         row = get_entry_row(builder.workspace, reader, ids["guide/end"])
         assert row is not None
         assert row.error == "the model choked"
@@ -173,11 +173,11 @@ def test_status_is_what_the_backlog_stored(builder: Builder) -> None:
     # A failure stays one until it has been tried again.
     with indexed(builder) as reader:
         writer = EmbeddingStatusWriter(reader.folder)
-        writer.start(reader._catalog.current_seq(), "model-1", [ids["guide/end"]])
+        writer.start(reader._catalog.last_transaction_number(), "model-1", [ids["guide/end"]])
         assert read_embedding_status(reader.folder).missing == {
             ids["guide/end"]: "the model choked"
         }
-        writer.mark_done([ids["guide/end"]])
+        writer.mark_entries_embedded([ids["guide/end"]])
     assert set(statuses().values()) == {"ready"}
 
 

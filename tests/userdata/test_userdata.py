@@ -47,40 +47,40 @@ def test_a_session_is_found_again(userdata: UserData, workspace_root: Path) -> N
 
 
 def test_approvals_are_by_hash_and_go_with_their_source(userdata: UserData) -> None:
-    assert userdata.get_approval_time("abc") is None
-    userdata.save_approval("docs", "abc")
-    userdata.save_approval("docs", "def")
-    userdata.save_approval("other", "ghi")
-    assert userdata.get_approval_time("abc")
-    userdata.forget_source("docs")
-    assert userdata.get_approval_time("abc") is None
-    assert userdata.get_approval_time("def") is None
-    assert userdata.get_approval_time("ghi")
+    assert userdata.get_source_approval_time("abc") is None
+    userdata.save_source_approval("docs", "abc")
+    userdata.save_source_approval("docs", "def")
+    userdata.save_source_approval("other", "ghi")
+    assert userdata.get_source_approval_time("abc")
+    userdata.forget_source_data("docs")
+    assert userdata.get_source_approval_time("abc") is None
+    assert userdata.get_source_approval_time("def") is None
+    assert userdata.get_source_approval_time("ghi")
 
 
 def test_the_last_run_is_kept(userdata: UserData) -> None:
     first = SourceRun("docs", 100.0, 101.0, "error", "no such host")
     last = SourceRun("docs", 200.0, 209.0, "partial", "x", 7, 1, 2, 3, 4, ("x", "y: \ud800"))
-    userdata.save_run(first)
-    userdata.save_run(last)
-    assert userdata.load_last_runs() == {"docs": last}
+    userdata.save_source_run(first)
+    userdata.save_source_run(last)
+    assert userdata.load_last_source_runs() == {"docs": last}
     assert last.as_json()["last_run_at"] == "1970-01-01T00:03:20+00:00"
 
 
 def test_what_a_source_fetched_is_replaced_as_a_whole(userdata: UserData) -> None:
-    userdata.save_fetched("docs", {"https://a/": {"etag": "1"}, "https://b/": {}})
-    userdata.save_fetched("other", {"https://a/": {"etag": "2"}})
-    userdata.save_fetched("docs", {"https://a/": {"etag": "3"}})
-    assert userdata.load_fetched("docs") == {"https://a/": {"etag": "3"}}
-    assert userdata.load_fetched("other") == {"https://a/": {"etag": "2"}}
+    userdata.save_fetched_addresses("docs", {"https://a/": {"etag": "1"}, "https://b/": {}})
+    userdata.save_fetched_addresses("other", {"https://a/": {"etag": "2"}})
+    userdata.save_fetched_addresses("docs", {"https://a/": {"etag": "3"}})
+    assert userdata.load_fetched_addresses("docs") == {"https://a/": {"etag": "3"}}
+    assert userdata.load_fetched_addresses("other") == {"https://a/": {"etag": "2"}}
 
 
 def test_two_clones_share_nothing(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name / ".jp").mkdir(parents=True)
         (tmp_path / name / ".jp" / ".id").write_text("abcde\n")
-    UserData(open_workspace_root(tmp_path / "one")).save_approval("docs", "abc")
-    assert UserData(open_workspace_root(tmp_path / "two")).get_approval_time("abc") is None
+    UserData(open_workspace_root(tmp_path / "one")).save_source_approval("docs", "abc")
+    assert UserData(open_workspace_root(tmp_path / "two")).get_source_approval_time("abc") is None
 
 
 def test_what_must_not_be_lost_says_when_it_cannot_be_kept(userdata: UserData, home: Path) -> None:

@@ -36,7 +36,7 @@ def test_bookmarks_are_kept(userdata: UserData) -> None:
 
 
 def test_recent_queries_are_kept(userdata: UserData) -> None:
-    assert userdata.query_log.recent_queries() == ["Retry policy", "waking order"]
+    assert userdata.query_log.list_recent_queries() == ["Retry policy", "waking order"]
 
 
 def test_searches_and_gaps_are_kept(userdata: UserData) -> None:
@@ -50,8 +50,8 @@ def test_searches_and_gaps_are_kept(userdata: UserData) -> None:
 
 def test_sessions_approvals_runs_and_fetched_addresses_are_kept(userdata: UserData) -> None:
     assert userdata.load_session("tui") == {"open": "guide/start", "line": 12}
-    assert userdata.get_approval_time("abc") == 1_780_000_000.0
-    run = userdata.load_last_runs()["docs"]
+    assert userdata.get_source_approval_time("abc") == 1_780_000_000.0
+    run = userdata.load_last_source_runs()["docs"]
     assert (run.status, run.entries, run.unchanged) == ("partial", 7, 4)
     assert run.problems == ("one address timed out",)
-    assert userdata.load_fetched("docs") == {"https://a.example/": {"etag": "1"}}
+    assert userdata.load_fetched_addresses("docs") == {"https://a.example/": {"etag": "1"}}

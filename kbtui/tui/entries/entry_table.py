@@ -9,7 +9,7 @@ from textual.message import Message
 
 from kbtui.dates import format_iso_day
 from kbtui.index.entry_query import EntryFilter, EntryPage, EntryRow, list_entries
-from kbtui.library.index_access import Cancellation, current_cancellation
+from kbtui.library.index_access import Cancellation, get_current_cancellation
 from kbtui.text import count_columns, cut_to_width, one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.row_list import RowList
@@ -94,7 +94,7 @@ class EntryPageLoader:
         self, wanted: EntryFilter, before: LoadedEntryRows | None, least: int
     ) -> LoadedEntryRows:
         """Read `least` rows after those of `before`; called in a thread."""
-        library, call = self._library, current_cancellation()
+        library, call = self._library, get_current_cancellation()
         rows = list(before.rows) if before else []
         cursor = before.page.cursor if before else None
         goal = len(rows) + least

@@ -11,7 +11,7 @@ from textual.widgets import Input
 
 from kbtui.dates import format_iso_day, format_time
 from kbtui.errors import KbtuiError, UsageError
-from kbtui.index.entry_query import CITATION_DAYS, ENTRY_STATUSES, describe_chunks
+from kbtui.index.entry_query import CITATION_DAYS, ENTRY_STATUSES, serialize_chunks
 from kbtui.refs import parse_ref
 from kbtui.search.query_parser import parse_entry_filter, parse_query
 from kbtui.text import one_line, sanitize
@@ -98,7 +98,7 @@ class PassageBlock(FoldHeadingBlock):
 
 def build_entry_document(library: Library, row: EntryRow, now: datetime) -> Document:
     """Make the page of an entry: facts, recent citations, passages. Called in a thread."""
-    chunks = describe_chunks(library.open_reader(), row.id)
+    chunks = serialize_chunks(library.open_reader(), row.id)
     source, problem = _read_front_matter(library, row)
     blocks: list[DocumentBlock] = [
         ParagraphBlock("title", [(one_line(row.title), "h1")]),

@@ -314,7 +314,7 @@ class SearchController:
     def _read_recent_queries(self) -> list[str]:
         from kbtui.userdata import UserData
 
-        return UserData(self._library.workspace).query_log.recent_queries()
+        return UserData(self._library.workspace).query_log.list_recent_queries()
 
     def _recall_from_list(self, step: int) -> None:
         if self._recent_queries:
@@ -474,10 +474,10 @@ class QueryCompleter:
         )
 
     def _find_suggestions(self, text: str, cursor: int) -> list[QuerySuggestion]:
-        from kbtui.search.suggestions import complete_query
+        from kbtui.search.suggestions import suggest_query_completions
 
         reader = self._library.open_reader(0.0) if self._has_index() else None
-        return complete_query(text, cursor, self._library.load_knowledge(), reader)
+        return suggest_query_completions(text, cursor, self._library.load_knowledge(), reader)
 
     def _show_suggestions(
         self, entry: Input, text: str, cursor: int, found: list[QuerySuggestion]

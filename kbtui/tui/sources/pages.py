@@ -70,7 +70,7 @@ def read_source_states(library: Library) -> SourceStates:
     """Read the state of every source; called in a thread."""
     workspace = library.workspace
     userdata = UserData(workspace)
-    found, runs = load_sources(workspace), userdata.load_last_runs()
+    found, runs = load_sources(workspace), userdata.load_last_source_runs()
     topics = library.load_knowledge().topics
     states = []
     for name, source in found.sources.items():
@@ -199,7 +199,7 @@ def _make_run_blocks(run: SourceRun | None, now: datetime) -> list[DocumentBlock
         )
     for number, text in enumerate(run.edited):
         blocks.append(BulletItemBlock(f"edited:{number}", [(one_line(text), "")], ("• ", "marker")))
-    for number, (reason, skipped) in enumerate(run.skips_by_reason.items()):
+    for number, (reason, skipped) in enumerate(run.skipped_documents_by_reason.items()):
         names = f" {one_line(' '.join(skipped))}"
         spans: Spans = [(f"skipped, {one_line(reason)}:", ""), (names, "dim")]
         blocks.append(BulletItemBlock(f"skip:{number}", spans, ("• ", "marker")))

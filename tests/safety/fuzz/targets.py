@@ -88,7 +88,7 @@ def metadata(data: bytes) -> None:
 
 def front_matter(data: bytes) -> None:
     """A subject: its front matter, title and chunks, and the document on the screen."""
-    from kbtui.index.chunking import chunk_subject
+    from kbtui.index.chunking import split_subject_into_chunks
     from kbtui.knowledge.front_matter import split_front_matter
     from kbtui.knowledge.models import Subject
     from kbtui.tui.reader.subject_document import build_subject_document
@@ -98,7 +98,7 @@ def front_matter(data: bytes) -> None:
     for given in (text, f"---\n{text}\n---\n\n# Title\n"):
         split = split_front_matter(given)
         assert split.title != ""
-        for chunk in chunk_subject("s", split):
+        for chunk in split_subject_into_chunks("s", split):
             assert chunk.text
         build_subject_document(subject, given)
         for value in split.facts.values():
@@ -183,15 +183,15 @@ def reference(data: bytes) -> None:
 def message(data: bytes) -> None:
     """A frame to the engine, and what it asks for."""
     from kbtui.engine import protocol
-    from kbtui.engine.server import parse_timeout
+    from kbtui.engine.server import parse_timeout_seconds
     from kbtui.search.models import parse_search_request
 
-    with contextlib.suppress(protocol.InvalidFrame, struct.error):
+    with contextlib.suppress(protocol.InvalidProtocolFrame, struct.error):
         protocol.parse_frame_length(data[:4], protocol.REQUEST_BYTES_MAX)
-    with contextlib.suppress(protocol.InvalidFrame):
+    with contextlib.suppress(protocol.InvalidProtocolFrame):
         found = protocol.decode_frame(data)
         protocol.encode_frame(found)
-        parse_timeout(found.get("wait"), 1.0)
+        parse_timeout_seconds(found.get("wait"), 1.0)
         if isinstance(question := found.get("question"), dict):
             with contextlib.suppress(ValueError, TypeError):
                 parse_search_request(question)
