@@ -294,14 +294,8 @@ def _print_tool_answer(
 
 BOLD, DIM, RED, GREEN, YELLOW, BLUE, CYAN = "1", "2", "31", "32", "33", "34", "36"
 
-_COLOURS = {
-    "user": GREEN,
-    "assistant": BLUE,
-    "reasoning": DIM,
-    "structured": BLUE,
-    "tool-result": CYAN,
-}
-"""The colour of an event's heading by its role; yellow for all others."""
+_COLOURS = {"dim": DIM, "green": GREEN, "yellow": YELLOW, "blue": BLUE, "cyan": CYAN}
+"""The codes of the colours that `EventKind.colour` names."""
 
 
 class ConversationFormatter:
@@ -448,7 +442,7 @@ class ConversationFormatter:
 
     def _format_event_heading(self, event: EventJson) -> str:
         kind = EVENT_KINDS[event["event_kind"]]
-        who, colour = kind.label, _COLOURS.get(kind.role, YELLOW)
+        who, colour = kind.label, _COLOURS[kind.colour]
         if event.get("author"):
             who = self.make_single_safe_line(event["author"])
         parts = [who]

@@ -1,8 +1,8 @@
 """The table of the kinds of event in a conversation, one row each.
 
 To add a kind, add a row here and a renderer in `kbtui/tui/reader/conversation_document.py`.
-Parser, index, grep, search filters, tools, command line and exports read this table. Without a
-renderer the reader shows the event folded.
+Parser, loader, index, grep, search filters, tools, command line and exports read this table.
+Without a renderer the reader shows the event folded.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ class EventKind:
         *,
         is_indexed: bool = True,
         is_embedded: bool = True,
+        is_response: bool = False,
+        colour: str = "yellow",
     ) -> None:
         self.name = name
         self.role = role
@@ -43,15 +45,19 @@ class EventKind:
         """Whether a search finds it."""
         self.is_embedded = is_embedded
         """Whether its text gets a vector by default."""
+        self.is_response = is_response
+        """Whether it responds to an earlier event, which has the same id."""
+        self.colour = colour
+        """The colour of its heading in the output of commands."""
 
 
 EVENT_KINDS: dict[str, EventKind] = {
     kind.name: kind
     for kind in (
-        EventKind("chat_request", "user", "chat", "You", "chat", "chat"),
-        EventKind("message", "assistant", "chat", "Assistant", "chat", "chat"),
-        EventKind("reasoning", "reasoning", "reasoning", "Reasoning", "chat"),
-        EventKind("structured", "structured", "chat", "Structured answer", "chat"),
+        EventKind("chat_request", "user", "chat", "You", "chat", "chat", colour="green"),
+        EventKind("message", "assistant", "chat", "Assistant", "chat", "chat", colour="blue"),
+        EventKind("reasoning", "reasoning", "reasoning", "Reasoning", "chat", colour="dim"),
+        EventKind("structured", "structured", "chat", "Structured answer", "chat", colour="blue"),
         EventKind(
             "tool_call_request",
             "tool-call",
@@ -69,10 +75,19 @@ EVENT_KINDS: dict[str, EventKind] = {
             "tool",
             "tool",
             is_embedded=False,
+            is_response=True,
+            colour="cyan",
         ),
         EventKind("inquiry_request", "inquiry", "tool_calls", "Question"),
         # Answers are a word or two, which mean nothing without the question.
-        EventKind("inquiry_response", "inquiry", "tool_results", "Answer", is_indexed=False),
+        EventKind(
+            "inquiry_response",
+            "inquiry",
+            "tool_results",
+            "Answer",
+            is_indexed=False,
+            is_response=True,
+        ),
         EventKind("unknown", "unknown", None, "Unknown event", is_indexed=False),
     )
 }

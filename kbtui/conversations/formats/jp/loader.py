@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
+from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.conversations.formats.base import DecodedTurns
 from kbtui.conversations.formats.jp.event_parser import (
     ConfigState,
@@ -50,7 +51,7 @@ PARTS_FROM = 128 << 10
 """Bytes: a shorter conversation is always read whole, which is fast enough."""
 _READ_BYTES = 1 << 20
 _FIRST_BYTES = b"[\n  {"
-_RESULT_TYPES = frozenset({"tool_call_response", "inquiry_response"})
+_RESPONSE_TYPES = frozenset(kind.name for kind in EVENT_KINDS.values() if kind.is_response)
 _NO_CONFIG = "there is no base configuration: JP itself refuses this conversation"
 
 
@@ -376,7 +377,7 @@ def _decode_conversation_part(
     waiting = set(before.waiting)
     if waiting and any(
         type(element) is dict
-        and element.get("type") in _RESULT_TYPES
+        and element.get("type") in _RESPONSE_TYPES
         and type(call_id := element.get("id")) is str
         and call_id in waiting
         for element in span.elements
