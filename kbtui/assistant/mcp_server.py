@@ -30,16 +30,16 @@ from kbtui.assistant.tools import (
     list_offered_tools,
     should_mask_secrets,
 )
-from kbtui.secrets import mask
+from kbtui.secrets import mask, mask_json_values
 from kbtui.version import __version__
 
 if TYPE_CHECKING:
     from typing import Self
 
-    from mcp.shared._stream_protocols import ReadStream
+    from mcp.shared._stream_protocols import ReadStream, WriteStream
 
     Item = SessionMessage | Exception
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from mcp.server.context import ServerRequestContext
 
@@ -63,25 +63,101 @@ def repair_surrogates(item: Item) -> Item:
     return SessionMessage(message)
 
 
-class SurrogateRepairStream:
-    """A transport's stream of messages that repairs unpaired surrogates."""
+def make_refusal(item: Item) -> types.JSONRPCError | None:
+    """Return the answer to a line that is no message; None if there is nothing to answer."""
+    errors = getattr(item, "errors", None)
+    if errors is None:
+        return None
+    found = errors()
+    if found[0]["type"] == "json_invalid":
+        if isinstance(found[0]["input"], str) and not found[0]["input"].strip():
+            return None
+        return _make_error(None, types.PARSE_ERROR, "the line is not valid JSON")
+    # A message lacks the fields of the other kinds, so that one of the errors has it whole.
+    whole = next((one["input"] for one in found if one["type"] == "missing"), None)
+    if not isinstance(whole, dict):
+        return _make_error(None, types.INVALID_REQUEST, "the line is not a JSON-RPC message")
+    number = whole.get("id")
+    if (number is None and "method" in whole) or "result" in whole or "error" in whole:
+        return None  # Notifications and answers are not answered.
+    if isinstance(number, bool) or not isinstance(number, (int, str)):
+        number = None
+    if isinstance(whole.get("method"), str) and not isinstance(whole.get("params", {}), dict):
+        return _make_error(number, types.INVALID_PARAMS, "`params` must be an object")
+    return _make_error(number, types.INVALID_REQUEST, "the line is not a JSON-RPC message")
 
-    def __init__(self, inner: ReadStream[Item]) -> None:
-        self._inner = inner
+
+def _make_error(number: int | str | None, code: int, message: str) -> types.JSONRPCError:
+    return types.JSONRPCError(
+        jsonrpc="2.0", id=number, error=types.ErrorData(code=code, message=message)
+    )
+
+
+class CheckedInput:
+    """A transport's input that repairs unpaired surrogates and answers lines that are no message.
+
+    The SDK drops such lines without an answer, and has no hook for a server to answer them.
+    """
+
+    def __init__(self, inner: ReadStream[Item], output: WriteStream[SessionMessage]) -> None:
+        self._inner, self._output = inner, output
 
     async def receive(self) -> Item:
         """Return the next message; raises `anyio.EndOfStream`."""
-        return repair_surrogates(await self._inner.receive())
+        return await self._check(self._inner.receive)
+
+    async def _check(self, receive: Callable[[], Awaitable[Item]]) -> Item:
+        while True:
+            item = repair_surrogates(await receive())
+            refusal = make_refusal(item)
+            if refusal is None:
+                return item
+            # A client that does not read must not keep this from finding the end of the input.
+            with (
+                anyio.move_on_after(UNREAD_SECONDS),
+                contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError),
+            ):
+                await self._output.send(SessionMessage(refusal))
 
     async def aclose(self) -> None:
         """Close the stream."""
         await self._inner.aclose()
 
-    def __aiter__(self) -> SurrogateRepairStream:
+    def __aiter__(self) -> CheckedInput:
         return self
 
     async def __anext__(self) -> Item:
-        return repair_surrogates(await self._inner.__anext__())
+        return await self._check(self._inner.__anext__)
+
+    async def __aenter__(self) -> Self:
+        await self._inner.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: Any) -> bool | None:
+        return await self._inner.__aexit__(*error)
+
+
+class MaskedOutput:
+    """A transport's output that masks secrets in protocol errors, which quote requests."""
+
+    def __init__(self, inner: WriteStream[SessionMessage]) -> None:
+        self._inner = inner
+
+    async def send(self, item: SessionMessage, /) -> None:
+        """Send a message."""
+        message = item.message
+        if isinstance(message, types.JSONRPCError):
+            error = message.error
+            changes = {"message": mask(error.message)}
+            if "data" in error.model_fields_set:
+                changes["data"] = mask_json_values(error.data)
+            masked = message.model_copy(update={"error": error.model_copy(update=changes)})
+            item = SessionMessage(masked, item.metadata)
+        await self._inner.send(item)
+
+    async def aclose(self) -> None:
+        """Close the stream."""
+        await self._inner.aclose()
 
     async def __aenter__(self) -> Self:
         await self._inner.__aenter__()
@@ -113,7 +189,8 @@ def serve(library: Library, current: str | None = None) -> int:
     `current` is the id of the calling conversation, None if it is not known. Raises `ConfigError`
     for an invalid setting.
     """
-    calls = _RequestHandler(library, current, masked=should_mask_secrets(library.settings, "mcp"))
+    masked = should_mask_secrets(library.settings, "mcp")
+    calls = _RequestHandler(library, current, masked=masked)
     server = Server(
         "kbtui",
         version=__version__,
@@ -122,14 +199,14 @@ def serve(library: Library, current: str | None = None) -> int:
         on_call_tool=calls.call_tool,
         on_subscriptions_listen=ListenHandler(calls.changes),
     )
-    anyio.run(_serve_stdio, server, library)
+    anyio.run(partial(_serve_stdio, masked=masked), server, library)
     if calls.running:
         _exit_without_waiting(library, 0)
     library.close()
     return 0
 
 
-async def _serve_stdio(server: Server[Any], library: Library) -> None:
+async def _serve_stdio(server: Server[Any], library: Library, *, masked: bool) -> None:
     """Serve until the end of the input or a signal."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -142,7 +219,8 @@ async def _serve_stdio(server: Server[Any], library: Library) -> None:
     try:
         async with stdio_server() as (reading, writing):
             options = server.create_initialization_options(NotificationOptions(tools_changed=True))
-            await server.run(SurrogateRepairStream(reading), writing, options)
+            output = MaskedOutput(writing) if masked else writing
+            await server.run(CheckedInput(reading, output), output, options)
             # The input has ended. A client that no longer reads would block this process for ever.
             loop.call_later(UNREAD_SECONDS, _exit_without_waiting, library, 0)
     except* (BrokenPipeError, ConnectionError):

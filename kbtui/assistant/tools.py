@@ -413,7 +413,8 @@ def answer_tool_call(
     surrogates, so that it can be encoded.
     """
     if name not in TOOLS:
-        raise UnknownTool(f"there is no tool {name[:100]!r}", hint=f"tools: {', '.join(TOOLS)}")
+        shown = (mask(name) if masked else name)[:100]
+        raise UnknownTool(f"there is no tool {shown!r}", hint=f"tools: {', '.join(TOOLS)}")
     try:
         call = ToolCall(
             library, check_tool_arguments(TOOLS[name], arguments), current, format, masked

@@ -19,7 +19,7 @@ from typing import Any
 import anyio
 import psutil
 import pytest
-from assistant_support import LIVE
+from assistant_support import LIVE, MIXED
 from mcp import Client, StdioServerParameters
 from mcp.shared.exceptions import MCPError
 from support import Builder, end_engine, tree_hash
@@ -292,6 +292,40 @@ def test_lines_that_are_no_protocol_hurt_nobody(wire: Wire) -> None:
     assert wire.end_of_input() == 0
 
 
+def test_requests_that_cannot_be_read_are_answered(wire: Wire) -> None:
+    wire.greet()
+    wire.send({"id": 1, "method": "tools/call", "params": []})
+    answer = wire.receive()
+    assert (answer["id"], answer["error"]["code"]) == (1, -32602)
+    wire.send('{"jsonrpc": "2.0", "id": 2, "method":')
+    answer = wire.receive()
+    assert (answer["id"], answer["error"]["code"]) == (None, -32700)
+    wire.send({"id": 3, "method": 7})
+    answer = wire.receive()
+    assert (answer["id"], answer["error"]["code"]) == (3, -32600)
+    # Blank lines, notifications and answers are not answered.
+    wire.send("")
+    wire.send({"method": "notifications/cancelled", "params": []})
+    wire.send({"id": 4, "result": []})
+    wire.send({"id": 5, "method": "ping"})
+    assert wire.receive()["id"] == 5
+    assert wire.end_of_input() == 0
+
+
+def test_secrets_in_wrong_requests_are_not_echoed(wire: Wire) -> None:
+    key = "gh" + "p_" + MIXED[:36]
+    wire.greet()
+    wire.call(1, key, {})
+    wire.send({"id": 2, "method": key})
+    wire.send({"id": 3, "method": "tools/call", "params": {"name": {"token": key}}})
+    wire.send({"id": 4, "method": "tools/call", "params": [key]})
+    answers = [wire.receive() for _ in range(4)]
+    assert all("error" in answer for answer in answers)
+    assert key not in json.dumps(answers)
+    [unknown] = [answer for answer in answers if answer["id"] == 1]
+    assert "there is no tool '[masked: GitHub token]'" in unknown["error"]["message"]
+
+
 def test_a_text_that_was_cut_in_the_middle_of_a_character_is_answered(wire: Wire) -> None:
     wire.greet()
     wire.call(1, "learn", {"topic": "whole \U0001f9a6, half \ud83e"})
@@ -305,7 +339,7 @@ def test_a_text_that_was_cut_in_the_middle_of_a_character_is_answered(wire: Wire
     wire.send('{"half": "\\ud83e"')
     wire.send('{"half": "\\ud83e"}')
     wire.send({"id": 3, "method": "ping"})
-    assert wire.receive()["id"] == 3
+    assert [wire.receive()["id"] for _ in range(3)] == [None, None, 3]
     assert wire.end_of_input() == 0
 
 
