@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import logging
 import os
 import tempfile
 from fnmatch import fnmatchcase
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from kbtui.sources.extraction import ExtractorProcess
     from kbtui.sources.http_fetcher import SourceLimits
     from kbtui.sources.source_directory import SourceRunContext
+
+# Without a handler, Python prints the SDK's tracebacks to stderr; what failed is an error of the run.
+logging.getLogger("mcp.client").addHandler(logging.NullHandler())
 
 MAX_TIMEOUTS = 3
 """After this many timeouts in a row the server counts as hanging."""

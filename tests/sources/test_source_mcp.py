@@ -3,6 +3,7 @@
 import base64
 import json
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -141,6 +142,21 @@ def test_a_server_that_writes_garbage_is_an_error(project: SourceWorkspace) -> N
     run = project.run(limits=SourceLimits(seconds=5.0))
     assert run.status == "error"
     assert project.documents() == {}
+
+
+def test_the_error_of_such_a_server_has_no_traceback(project: SourceWorkspace) -> None:
+    configure(project, NOTES, "garbage")
+    ended = subprocess.run(
+        [sys.executable, "-m", "kbtui.cli.main", "-w", str(project.root), "source", "run", "docs"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode != 0
+    assert "the MCP server failed" in ended.stdout + ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert "JSONRPC" not in ended.stderr
 
 
 def test_a_server_gets_only_the_variables_that_are_named(
