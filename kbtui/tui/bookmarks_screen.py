@@ -91,7 +91,7 @@ class BookmarksScreen(StyledScreen):
 
     def action_open(self) -> None:
         """Open the selected bookmark."""
-        if row := self.list.selected:
+        if row := self.list.selected_row:
             try:
                 self.dismiss(make_target(parse_ref(row.data.ref)))
             except KbtuiError as error:
@@ -99,7 +99,7 @@ class BookmarksScreen(StyledScreen):
 
     def action_note(self) -> None:
         """Change the note of the selected bookmark."""
-        if row := self.list.selected:
+        if row := self.list.selected_row:
             mark: Bookmark = row.data
 
             def save_note(note: str | None) -> None:
@@ -112,7 +112,7 @@ class BookmarksScreen(StyledScreen):
 
     def action_remove(self) -> None:
         """Remove the selected bookmark."""
-        if row := self.list.selected:
+        if row := self.list.selected_row:
             self._removed = row.data
             self._update_key_hints()
             self._change_bookmarks(lambda: self._userdata.remove_bookmark(row.data.ref))

@@ -191,7 +191,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
 
     def action_open(self) -> None:
         """Open the selected citation."""
-        row = self.list.selected
+        row = self.list.selected_row
         if row and isinstance(row.data, NavigationTarget):
             self.post_message(self.OpenRequested(row.data))
 

@@ -240,7 +240,7 @@ class PaletteScreen(StyledScreen):
     @on(RowList.RowClicked)
     def _choose_selected(self, event: Input.Submitted | RowList.RowClicked) -> None:
         event.stop()
-        if row := self.list.selected:
+        if row := self.list.selected_row:
             value = row.data.value
             if row.data.kind == "subject":
                 value = make_subject_ref(value.topic, value.slug)

@@ -50,7 +50,9 @@ class FilterCondition(NamedTuple):
     values: tuple[Any, ...]
     excluded: bool
 
-    def matches(self, info: ConversationInfo, summary: ConversationUsage | None) -> bool:
+    def matches_conversation(
+        self, info: ConversationInfo, summary: ConversationUsage | None
+    ) -> bool:
         """Return whether a conversation matches; without a summary, no condition on tools or models does."""
         condition = self.filter.library
         if condition is None or (summary is None and self.filter.needs_summary):
@@ -86,10 +88,12 @@ class LibraryFilter(NamedTuple):
             word in folded for word in self.without
         )
 
-    def matches(self, info: ConversationInfo, summary: ConversationUsage | None) -> bool:
+    def matches_conversation(
+        self, info: ConversationInfo, summary: ConversationUsage | None
+    ) -> bool:
         """Return whether a conversation matches; without its summary, not by tool or model."""
         return self.matches_title(info.name) and all(
-            part.matches(info, summary) for part in self.parts
+            part.matches_conversation(info, summary) for part in self.parts
         )
 
 
@@ -311,7 +315,7 @@ def _make_conversation_section(
     infos = [
         info
         for info in contents.conversations
-        if state.filter.matches(info, summaries.get(info.id))
+        if state.filter.matches_conversation(info, summaries.get(info.id))
     ]
     infos.sort(key=_get_conversation_sort_key(state.sort, contents))
     yield _make_heading_row("conversations", "CONVERSATIONS", f"by {state.sort}")
@@ -332,14 +336,14 @@ def _make_conversation_section(
     dated = _ConversationRowMaker(contents, state.sort, present)
     if pinned:
         yield _make_note_row("pinned", "Pinned", "day")
-        yield from dated.rows(pinned)
+        yield from dated.make_rows_with_age(pinned)
     if live and pinned:
         words = {"title": "By title", "turns": "By number of turns"}
         yield _make_note_row("recent", words.get(state.sort, "By day"), "day")
-    yield from dated.rows(live)
+    yield from dated.make_rows_with_age(live)
     if archived:
         yield _make_note_row("archived", "Archived", "day")
-        yield from dated.rows(archived)
+        yield from dated.make_rows_with_age(archived)
 
 
 def _get_conversation_sort_key(
@@ -388,7 +392,7 @@ class _ConversationRowMaker(NamedTuple):
     sort: str
     present: datetime
 
-    def rows(self, infos: Iterable[ConversationInfo]) -> Iterator[ListRow]:
+    def make_rows_with_age(self, infos: Iterable[ConversationInfo]) -> Iterator[ListRow]:
         before = ""
         for info in infos:
             label = self._make_age_label(info)
@@ -553,7 +557,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
             if not wanted <= self.state.expanded:
                 self.state.expanded |= wanted
                 self.update_rows(select=place.key)
-        self.list.select(place.key)
+        self.list.select_row(place.key)
 
     @on(RowList.RowClicked)
     def _open_clicked_row(self, event: RowList.RowClicked) -> None:
@@ -562,7 +566,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
 
     def action_open(self) -> None:
         """Open the selected row; also fold or unfold it if it is a topic or folder."""
-        row = self.list.selected
+        row = self.list.selected_row
         if row is None:
             return
         if row.key.startswith("folder:"):
@@ -574,19 +578,19 @@ class LibraryPane(BorderOnlyPane, Vertical):
 
     def action_toggle_fold(self) -> None:
         """Fold or unfold the selected topic or folder."""
-        row = self.list.selected
+        row = self.list.selected_row
         if row and row.key.startswith(("topic:", "folder:")):
             self._set_row_expanded(row.key, row.key not in self.state.expanded)
 
     def action_expand(self) -> None:
         """Unfold the selected topic or folder."""
-        row = self.list.selected
+        row = self.list.selected_row
         if row and row.key.startswith(("topic:", "folder:")):
             self._set_row_expanded(row.key, True)
 
     def action_collapse(self) -> None:
         """Fold the selected topic or folder, or select the parent."""
-        row = self.list.selected
+        row = self.list.selected_row
         if row is None:
             return
         if row.key in self.state.expanded:
@@ -595,7 +599,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
         path = row.key.removeprefix("folder:").split("/")
         for depth in range(len(path) - 1, 0, -1):
             parent = f"folder:{'/'.join(path[:depth])}" if depth > 1 else f"topic:{path[0]}"
-            if self.list.select(parent):
+            if self.list.select_row(parent):
                 return
 
     def _set_row_expanded(self, key: str, expanded: bool) -> None:
@@ -615,7 +619,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
 
     def action_filter(self) -> None:
         """Show the filter line, and focus it."""
-        self.filter.open()
+        self.filter.show_input()
 
     @on(Input.Changed, "#filter")
     def _filter_while_typing(self, event: Input.Changed) -> None:
@@ -656,7 +660,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
         """Clear the filter."""
         if self.filter.display:
             self.screen.set_focus(self.list)
-            self.filter.close()
+            self.filter.hide_input()
 
 
 class _FilterErrorHighlighter(Highlighter):

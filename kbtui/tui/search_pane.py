@@ -68,7 +68,7 @@ class SearchInput(PaneInput):
     recalled = ""
     """The earlier query in the input, "" if the user typed something else."""
 
-    def recall(self, text: str) -> None:
+    def show_recalled_query(self, text: str) -> None:
         """Put an earlier query into the input."""
         self.recalled = text
         self.value = text
@@ -186,7 +186,7 @@ class ResultsPane(BorderOnlyPane, Vertical):
         if self.answer and len(self.answer.hits) < self.answer.total and self.list.is_near_end:
             self.post_message(self.MoreHitsRequested())
 
-    def show_wait(self, reason: str) -> None:
+    def show_wait_reason(self, reason: str) -> None:
         """If there are no hits, show what the search is waiting for."""
         if reason and not self.list.rows:
             self.list.set_rows([], [("No results yet. ", ""), (reason, "dim")])
@@ -265,7 +265,7 @@ class ResultsPane(BorderOnlyPane, Vertical):
 
     def action_open(self) -> None:
         """Open the selected hit."""
-        if row := self.list.selected:
+        if row := self.list.selected_row:
             self.post_message(self.HitOpened(row.data, preview=False))
 
 

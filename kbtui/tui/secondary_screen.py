@@ -168,7 +168,7 @@ class SecondaryScreen(StyledScreen):
         beyond = [n for n in numbers if (n > here if step > 0 else n < here)]
         if beyond:
             target = beyond[0 if step > 0 else -1]
-            port.go_to(target, port.document.blocks[target].above, lead)
+            port.go_to_block_line(target, port.document.blocks[target].above, lead)
             self.reader.update_view()
 
     def action_leave(self) -> None:

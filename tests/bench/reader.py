@@ -220,7 +220,7 @@ async def main():
         with open(sys.argv[3], "r+b") as file:
             file.seek(-3, 2)
             file.write(f",{json.dumps(more, indent=2)[1:]}\\n".encode())
-        navigator.reload()
+        navigator.reload_shown_document()
         old = document()
         await until(lambda: document() is not old)
         await asyncio.sleep(2)

@@ -172,14 +172,14 @@ async def test_an_unchanged_conversation_is_not_read_again(big: Path) -> None:
         from kbtui.library import Library
 
         with mock.patch.object(Library, "load_conversation", side_effect=AssertionError):
-            tui.main.navigator.reload()
+            tui.main.navigator.reload_shown_document()
             await tui.until(lambda: not tui.main.navigator._reload_worker.is_busy)
             await tui.pilot.pause()
         assert reader.document is document
         (events,) = big.glob(".jp/conversations/*/events.json")
         said = events.read_text()
         events.write_text(said.replace("Question 1?", "Another question?", 1))
-        tui.main.navigator.reload()
+        tui.main.navigator.reload_shown_document()
         await tui.until("Another question?")
         events.write_text(said)
 
@@ -232,7 +232,7 @@ async def test_however_often_it_changes_nothing_is_read_for_nobody(big: Path) ->
                 for words in ("Another question?", "A third one?"):
                     events.write_text(said.replace("Question 1?", words, 1))
                     for _ in range(5):
-                        tui.main.navigator.reload()
+                        tui.main.navigator.reload_shown_document()
                 await tui.until("A third one?")
                 await tui.until(lambda: not tui.main.navigator._reload_worker.is_busy)
                 assert len(made) <= 2

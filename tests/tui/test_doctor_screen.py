@@ -81,7 +81,9 @@ async def test_enter_opens_what_a_finding_is_about(ailing: Builder) -> None:
         for key in ("project/start", "jp-c17800000005"):
             viewport = (await opened(tui)).reader.viewport
             blocks = viewport.document.blocks
-            viewport.go_to(next(n for n, block in enumerate(blocks) if block.link == key))
+            viewport.go_to_block_line(
+                next(n for n, block in enumerate(blocks) if block.link == key)
+            )
             await tui.press("enter")
             await tui.until(lambda: tui.app.screen is tui.main)
             reader = tui.main.reader_pane.document_view

@@ -43,7 +43,7 @@ async def filtered(tui: Tui, screen: EntriesScreen, text: str) -> list[str]:
 
 async def detailed(tui: Tui, screen: EntriesScreen, ref: str) -> None:
     entry = next(row.data for row in screen.table.rows if row.data.ref == ref)
-    screen.table.select(entry.id)
+    screen.table.select_row(entry.id)
     await tui.until(lambda: screen.reader.document.key == f"entry:{entry.id}")
 
 
@@ -152,13 +152,13 @@ async def test_ten_thousand_rows_are_read_as_one_goes(book: Builder) -> None:
         await tui.press("G")
         await tui.until(lambda: len(screen.table.rows) == 1208)
         await tui.until("1,208 of 1,208")
-        at_end = screen.table.entry.ref
+        at_end = screen.table.selected_entry.ref
         # A new entry comes in above: what is selected stays selected, and nothing is read twice.
         book.subject("snippets/fresh.md", "# Fresh\n")
         library.refresh()
         screen.handle_files_changed({})
         await tui.until(lambda: len(screen.table.rows) == 1209)
-        assert screen.table.entry.ref == at_end
+        assert screen.table.selected_entry.ref == at_end
         assert len(set(refs(screen))) == 1209
 
 
@@ -185,11 +185,11 @@ async def test_the_details_show_chunks_that_unfold_and_the_turns_that_used_it(
         chunk = next(
             n for n, b in enumerate(viewport.document.blocks) if b.key.startswith("chunk:")
         )
-        viewport.go_to(chunk)
+        viewport.go_to_block_line(chunk)
         await tui.press("enter")
         await tui.until("END")
         cite = next(n for n, b in enumerate(viewport.document.blocks) if b.key.startswith("cite:"))
-        viewport.go_to(cite)
+        viewport.go_to_block_line(cite)
         await tui.press("enter")
         await tui.until(lambda: tui.app.screen is tui.main)
         await tui.until(
@@ -250,10 +250,10 @@ async def test_a_new_entry_is_written_in_the_editor_and_selected(
             library.refresh()
             screen.handle_files_changed({})
             await tui.until(
-                lambda: (e := screen.table.entry) is not None and "retry-policy" in e.ref
+                lambda: (e := screen.table.selected_entry) is not None and "retry-policy" in e.ref
             )
-            assert screen.table.entry.type == "rule"
-            assert screen.table.entry.tags == ["net", "http"]
+            assert screen.table.selected_entry.type == "rule"
+            assert screen.table.selected_entry.tags == ["net", "http"]
             assert lent() == 1
     [path] = book.root.rglob("retry-policy.md")
     text = path.read_text()
@@ -306,14 +306,14 @@ async def test_editing_keeps_id_and_citations_and_says_what_front_matter_lost(
         async with paged(book, "E", EntriesScreen) as (tui, screen, library):
             await read(tui, screen)
             await detailed(tui, screen, "project/start")
-            before = screen.table.entry
+            before = screen.table.selected_entry
             assert before.cites_30d == 1
             await tui.press("e")
             await tui.until("its front matter is ignored")
             library.refresh()
             screen.handle_files_changed({})
-            await tui.until(lambda: screen.table.entry.title == "Anew")
-            after = screen.table.entry
+            await tui.until(lambda: screen.table.selected_entry.title == "Anew")
+            after = screen.table.selected_entry
             assert (after.id, after.cites_30d) == (before.id, 1)
             await tui.until("! front matter ignored")
 
@@ -376,12 +376,12 @@ async def test_what_failed_is_tried_again_on_a_key(
     async with paged(book, "E", EntriesScreen) as (tui, screen, _):
         await read(tui, screen)
         await detailed(tui, screen, "project/style")
-        assert screen.table.entry.status == "error"
+        assert screen.table.selected_entry.status == "error"
         await tui.until("! the disk is tired")
         broken.clear()
         await tui.press("R")
-        await tui.until(lambda: screen.table.entry.status == "ready")
-        assert screen.table.entry.id == make_subject_id("project", "style")
+        await tui.until(lambda: screen.table.selected_entry.status == "ready")
+        assert screen.table.selected_entry.id == make_subject_id("project", "style")
 
 
 async def test_hostile_titles_are_only_text(book: Builder) -> None:

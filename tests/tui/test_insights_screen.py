@@ -52,7 +52,7 @@ async def test_a_gap_becomes_an_entry_with_its_words_as_title(
                 if isinstance(b, UnansweredQueryBlock)
             ]
             assert len(gaps) == 1
-            viewport.go_to(gaps[0])
+            viewport.go_to_block_line(gaps[0])
             await tui.press("enter")
             await tui.until(lambda: isinstance(tui.app.screen, FormDialog))
             await tui.press("ctrl+s")
@@ -76,7 +76,7 @@ async def test_enter_opens_what_is_cited(asked_book: Builder) -> None:
     async with paged(asked_book, "I", InsightsScreen) as (tui, screen, _):
         await read(tui, screen)
         viewport = screen.reader.viewport
-        viewport.go_to(
+        viewport.go_to_block_line(
             next(n for n, b in enumerate(viewport.document.blocks) if b.key.startswith("most:"))
         )
         await tui.press("enter")

@@ -62,14 +62,14 @@ TRAITS = ConversationUsage(
 def test_each_kind_of_part_lets_through_what_it_says(text: str, through: bool) -> None:
     found = parse_library_filter(text, PRESENT)
     assert found.errors == ()
-    assert found.matches(INFO, TRAITS) is through
+    assert found.matches_conversation(INFO, TRAITS) is through
 
 
 def test_what_was_not_read_yet_is_let_through_by_no_tool_and_no_model() -> None:
     for text in ("tool:read", "-tool:shell", "model:opus", "-model:haiku"):
         found = parse_library_filter(text, PRESENT)
         assert found.needs_summaries
-        assert not found.matches(INFO, None)
+        assert not found.matches_conversation(INFO, None)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_what_is_still_being_typed_is_no_mistake_yet() -> None:
 def test_every_text_is_a_filter_and_a_slip_lies_inside_it(pieces: list[str]) -> None:
     text = "".join(pieces)
     found = parse_library_filter(text, PRESENT)
-    assert isinstance(found.matches(INFO, TRAITS), bool)
+    assert isinstance(found.matches_conversation(INFO, TRAITS), bool)
     assert all(0 <= error.start < error.end <= len(text) for error in found.errors)
 
 
@@ -111,4 +111,4 @@ def test_every_text_is_a_filter_and_a_slip_lies_inside_it(pieces: list[str]) -> 
 def test_a_title_passes_through_its_own_words(title: str) -> None:
     words = [word for word in title.split() if word.isalnum()]
     found = parse_library_filter(" ".join(words), PRESENT)
-    assert found.matches(replace(INFO, title=" ".join(words) or None), None)
+    assert found.matches_conversation(replace(INFO, title=" ".join(words) or None), None)

@@ -76,7 +76,7 @@ async def test_an_unreadable_conversation_stays_listed_with_its_reason(book: Bui
         assert row.left[0][0] == "! "
         reason = "".join(text for text, _ in row.below[0])
         assert "JSON" in reason or "json" in reason
-        assert tui.main.library_pane.list.select(row.key)
+        assert tui.main.library_pane.list.select_row(row.key)
         await tui.press("enter")
         await tui.until(lambda: tui.main.reader_pane.document_view.document.key == row.key)
         await tui.until("! ")
@@ -113,17 +113,17 @@ async def test_typing_filters_by_title_and_escape_brings_everything_back(book: B
 async def test_letters_expand_and_collapse_like_in_a_tree(book: Builder) -> None:
     async with running(book.root) as tui:
         listed = tui.main.library_pane.list
-        listed.select("folder:project/people")
+        listed.select_row("folder:project/people")
         await tui.press("l")
         assert "ada" in tui.rows("library-list")
-        listed.select("project/people/ada")
+        listed.select_row("project/people/ada")
         await tui.press("h")
-        assert listed.selected
-        assert listed.selected.key == "folder:project/people"
+        assert listed.selected_row
+        assert listed.selected_row.key == "folder:project/people"
         await tui.press("h")
         assert "ada" not in tui.rows("library-list")
         await tui.press("h")
-        assert listed.selected.key == "topic:project"
+        assert listed.selected_row.key == "topic:project"
         await tui.press("h")
         assert "start" not in tui.rows("library-list")
 
@@ -160,7 +160,7 @@ async def test_a_missing_directory_is_said_at_its_topic(workspace_root) -> None:
         problem = next(row for row in rows if row.startswith("! "))
         assert "docs/gone does not exist" in problem
         assert "a" in rows
-        tui.main.library_pane.list.select(
+        tui.main.library_pane.list.select_row(
             next(r.key for r in tui.main.library_pane.list.rows if r.key.startswith("problem:"))
         )
         await tui.press("enter")

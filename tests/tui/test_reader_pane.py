@@ -252,7 +252,7 @@ async def test_a_deleted_document_says_so(book: Builder) -> None:
         await tui.press("f")
         await tui.press("escape")
         (book.root / "docs" / "project" / "start.md").unlink()
-        tui.main.library_pane.list.select("project/start")
+        tui.main.library_pane.list.select_row("project/start")
         await tui.press("enter")
         await tui.until("there is no subject 'project/start'")
         await tui.open("jp-c17800000099")

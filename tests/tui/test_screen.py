@@ -225,7 +225,7 @@ async def test_without_colours_the_place_one_is_at_still_shows(
     async with running(book.root) as tui:
         assert tui.app.no_color
         await tui.press("j", "j")
-        selected = tui.main.library_pane.list.selected
+        selected = tui.main.library_pane.list.selected_row
         assert selected is not None
         name = selected.left[-1][0]
         assert any("▎" in row and name in row for row in tui.text.split("\n"))

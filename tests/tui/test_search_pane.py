@@ -115,13 +115,15 @@ async def test_the_library_marks_a_hit_that_was_previewed_before_it_was_opened(
         library = tui.main.library_pane.list
         await search(tui, "three times")
         await tui.until("Retry how often?")
-        assert library.selected
-        assert library.selected.key == "project/people/ada"
+        assert library.selected_row
+        assert library.selected_row.key == "project/people/ada"
         await tui.press("enter")
         await tui.until(lambda: not tui.main.has_class("searching"))
-        assert library.selected.key == "jp-c17800000002"
+        assert library.selected_row.key == "jp-c17800000002"
         await tui.press("left_square_bracket")
-        await tui.until(lambda: library.selected and library.selected.key == "project/people/ada")
+        await tui.until(
+            lambda: library.selected_row and library.selected_row.key == "project/people/ada"
+        )
 
 
 async def test_the_mode_and_what_is_missing_are_said_in_one_phrase(book: Builder) -> None:
@@ -158,14 +160,14 @@ async def test_a_refined_answer_keeps_the_selected_row(book: Builder) -> None:
             SearchAnswer("start", "hybrid", [hit("a"), hit("b"), hit("c")]), True, False
         )
         await tui.press("down")
-        assert pane.list.selected
-        assert pane.list.selected.key == "b"
+        assert pane.list.selected_row
+        assert pane.list.selected_row.key == "b"
         pane.show_answer(
             SearchAnswer("start", "hybrid", [hit("x"), hit("c"), hit("a"), hit("b")]), False, True
         )
-        assert pane.list.selected.key == "b"
+        assert pane.list.selected_row.key == "b"
         pane.show_answer(SearchAnswer("start", "hybrid", [hit("x"), hit("c")]), False, True)
-        assert pane.list.selected is not None
+        assert pane.list.selected_row is not None
 
 
 async def test_a_refined_answer_begins_with_the_best_hit_where_nobody_selected_one(
@@ -183,8 +185,8 @@ async def test_a_refined_answer_begins_with_the_best_hit_where_nobody_selected_o
         await tui.pilot.pause()
         pane.show_answer(SearchAnswer("start", "hybrid", [*meant, worded[0]]), False, True)
         await tui.pilot.pause()
-        assert pane.list.selected
-        assert pane.list.selected.key == "m0"
+        assert pane.list.selected_row
+        assert pane.list.selected_row.key == "m0"
         assert "M0" in tui.text
 
 
@@ -200,7 +202,7 @@ async def test_more_hits_come_as_one_goes_down_until_all_are_there(book: Builder
             await tui.press("down")
         await tui.until(lambda: len(hits(tui)) == 40)
         assert hits(tui)[:20] == first
-        selected = tui.main.results_pane.list.selected
+        selected = tui.main.results_pane.list.selected_row
         assert selected
         assert selected.data.ref == first[19]
         await tui.press("escape", "G")

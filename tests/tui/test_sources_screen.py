@@ -111,7 +111,9 @@ async def test_adding_changing_and_removing(papers: Builder) -> None:
         await fill(tui, cron="0 4 * * 1")
         await tui.until("added papers")
         await tui.until(
-            lambda: screen.selected is not None and screen.selected.approved is not None
+            lambda: (
+                screen.selected_source is not None and screen.selected_source.approved is not None
+            )
         )
         assert "next" in tui.text
         await tui.press("r")

@@ -31,7 +31,7 @@ async def test_what_is_saved_added_renamed_and_deleted_shows_without_a_key(live:
         await tui.until("index ready")
         await tui.open("project/people/ada")
         await tui.press("1", "j")
-        selected = tui.main.library_pane.list.selected
+        selected = tui.main.library_pane.list.selected_row
         assert selected is not None
         live.subject("project/people/ada.md", "# Ada\n\nWrote the second program too.\n")
         await tui.until("Wrote the second program too.")
@@ -45,8 +45,8 @@ async def test_what_is_saved_added_renamed_and_deleted_shows_without_a_key(live:
         live.conversation(20, [[asked("Hello?"), said("Yes.")]], title="Brand new talk")
         await tui.until(lambda: any("Brand new talk" in row for row in tui.rows("library-list")))
         # The selection did not move.
-        assert tui.main.library_pane.list.selected is not None
-        assert tui.main.library_pane.list.selected.key == selected.key
+        assert tui.main.library_pane.list.selected_row is not None
+        assert tui.main.library_pane.list.selected_row.key == selected.key
 
 
 async def test_a_growing_conversation_is_followed_at_its_end_and_nowhere_else(

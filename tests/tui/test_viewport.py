@@ -111,7 +111,7 @@ def test_unfolding_keeps_the_line_and_folding_returns_to_the_head() -> None:
     viewport = opened(document([20] * 9, folds=True), height=30)
     head = viewport.document.find_block("fold5")
     assert head is not None
-    viewport.go_to(head)
+    viewport.go_to_block_line(head)
     row = [at for at, _ in viewport.rows].index(viewport.cursor)
     viewport.toggle_fold("fold5")
     assert [at for at, _ in viewport.rows].index(viewport.cursor) == row
@@ -124,17 +124,17 @@ def test_unfolding_keeps_the_line_and_folding_returns_to_the_head() -> None:
 def test_one_fold_can_be_closed_after_all_of_its_kind_were_opened() -> None:
     viewport = opened(document([20] * 9, folds=True))
     assert viewport.toggle_folds_of_kind("tool") is True
-    assert all(viewport.folds.is_open(f"fold{n}") for n in (2, 5, 8))
+    assert all(viewport.folds.is_fold_open(f"fold{n}") for n in (2, 5, 8))
     viewport.toggle_fold("fold5")
-    assert not viewport.folds.is_open("fold5")
-    assert viewport.folds.is_open("fold2")
+    assert not viewport.folds.is_fold_open("fold5")
+    assert viewport.folds.is_fold_open("fold2")
     assert viewport.toggle_folds_of_kind("tool") is False
-    assert not any(viewport.folds.is_open(f"fold{n}") for n in (2, 5, 8))
+    assert not any(viewport.folds.is_fold_open(f"fold{n}") for n in (2, 5, 8))
 
 
 def test_reloading_keeps_the_line_when_text_was_inserted_before_it() -> None:
     viewport = opened(document([30] * 40))
-    viewport.go_to(20, 3)
+    viewport.go_to_block_line(20, 3)
     line = viewport.current_line
     assert line is not None
     fresh = document([30] * 40)

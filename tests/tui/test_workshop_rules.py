@@ -73,12 +73,12 @@ def test_counting_is_exact_and_reads_again_only_what_changed(book: Builder) -> N
     assert todo == 6
     assert list(costs.measure_all_subjects(knowledge, lambda: True))[-1] == 0
     for topic, slug in (("project", "start"), ("snippets", "retry")):
-        assert costs.get(topic, slug) == measure_cost(knowledge.learn(topic, slug).text)
+        assert costs.get_cost(topic, slug) == measure_cost(knowledge.learn(topic, slug).text)
     book.subject("project/start.md", "shorter\n")
     again = load_knowledge(open_workspace_root(book.root))
     assert next(iter(costs.measure_all_subjects(again, lambda: True))) == 1
     assert list(costs.measure_all_subjects(again, lambda: True))
-    assert costs.get("project", "start") == PromptCost(8, 2)
+    assert costs.get_cost("project", "start") == PromptCost(8, 2)
 
 
 @FILES
@@ -146,16 +146,16 @@ def test_any_keys_end_in_what_the_marks_alone_would_give(
 
     prompt_state = read_prompt_state(Files())  # type: ignore[arg-type]
     for slug, state in presses:
-        mark = marks.get("project", slug)
+        mark = marks.get_mark("project", slug)
         written = find_mark_state(knowledge, "project", slug)
         now = mark.state if mark else written
-        marks.toggle(SubjectMark("project", slug, state), now, written, "plain")  # type: ignore[arg-type]
-        prompt_state = apply_marks(prompt_state, marks.all)
+        marks.toggle_mark(SubjectMark("project", slug, state), now, written, "plain")  # type: ignore[arg-type]
+        prompt_state = apply_marks(prompt_state, marks.all_marks)
         assert not prompt_state.refusals
         # Pressed once it is so; pressed again it is not.
         after = find_mark_state(prompt_state.knowledge, "project", slug)
         assert (after == state) == (now != state)
-    assert prompt_state.prompt == knowledge.with_marks(marks.all).prompt()
+    assert prompt_state.prompt == knowledge.with_marks(marks.all_marks).prompt()
     assert prompt_state.cost == measure_cost(prompt_state.prompt)
     for topic in knowledge.topics:
         assert prompt_state.preloads[topic] == measure_cost(

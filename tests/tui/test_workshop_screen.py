@@ -48,8 +48,8 @@ def cost(text: str | None) -> str:
 async def test_it_opens_at_the_subject_one_reads_with_what_learn_returns(book: Builder) -> None:
     learned = knowledge_of(book.root).learn("project", "people/ada", has_prompt=True).text
     async with workshop(book.root, at="project/people/ada") as shop:
-        assert shop.screen.list.selected
-        assert shop.screen.list.selected.key == "project/people/ada"
+        assert shop.screen.list.selected_row
+        assert shop.screen.list.selected_row.key == "project/people/ada"
         await shop.tui.until("learn project people/ada")
         assert shop.given == learned
         assert cost(learned) in shop.tui.text
@@ -160,7 +160,7 @@ async def test_a_topic_is_switched_off_and_on_again(book: Builder) -> None:
         await shop.tui.until("−")
         await shop.marked("e")
         assert "off" not in shop.entry("Project Handbook")
-        assert not shop.screen.controller.marks.all
+        assert not shop.screen.controller.marks.all_marks
 
 
 async def test_a_mark_that_a_pattern_forbids_is_refused_with_what_to_do(book: Builder) -> None:
@@ -173,7 +173,7 @@ async def test_a_mark_that_a_pattern_forbids_is_refused_with_what_to_do(book: Bu
             shop.screen.message_line.text.split()
         )
         assert "kb.toml" in shop.tui.text
-        assert not shop.screen.controller.marks.all
+        assert not shop.screen.controller.marks.all_marks
         assert shop.entry("old").startswith("✕ old")
 
 
@@ -183,7 +183,7 @@ async def test_folders_topics_and_fragments_say_why_they_take_no_mark(book: Buil
             await shop.select(key)
             await shop.press("space")
             assert words in shop.screen.message_line.text
-        assert not shop.screen.controller.marks.all
+        assert not shop.screen.controller.marks.all_marks
 
 
 async def test_all_marks_are_dropped_at_once(book: Builder) -> None:
@@ -192,7 +192,7 @@ async def test_all_marks_are_dropped_at_once(book: Builder) -> None:
         await shop.marked("x", "e")
         assert len(shop.screen.controller.marks) == 2
         await shop.marked("U")
-        assert not shop.screen.controller.marks.all
+        assert not shop.screen.controller.marks.all_marks
         await shop.tui.until(lambda: "to write" not in shop.tui.text)
 
 
@@ -208,7 +208,7 @@ async def test_marks_outlive_a_reload_and_one_whose_subject_is_gone_is_dropped(
         book.subject("project/start.md", "much shorter\n")
         await shop.press("ctrl+r")
         await shop.tui.until("unknown subject")
-        assert [mark.slug for mark in shop.screen.controller.marks.all] == ["start"]
+        assert [mark.slug for mark in shop.screen.controller.marks.all_marks] == ["start"]
         await shop.tui.until(lambda: "start 13 ≈ 4" in shop.entry("start"))
 
 
@@ -219,7 +219,7 @@ async def test_files_that_change_meanwhile_are_seen_and_marks_stay(book: Builder
         book.subject("project/new.md", "brand new\n")
         shop.screen.handle_files_changed({"event": "changed", "knowledge": True})
         await shop.tui.until(lambda: any("new 10 ≈ 3" in entry for entry in shop.entries))
-        assert [mark.slug for mark in shop.screen.controller.marks.all] == ["start"]
+        assert [mark.slug for mark in shop.screen.controller.marks.all_marks] == ["start"]
         # While a change is shown, what is shown stays.
         await shop.shown()
         shop.screen.handle_files_changed({"event": "changed", "knowledge": True})
@@ -248,7 +248,7 @@ async def test_only_the_second_w_writes_exactly_what_was_shown(book: Builder, kb
         assert "# My topics. Keep this comment." in text
         assert "# always" in text
         assert text.replace('  "start",\n', "", 1).replace('disabled = ["retry"]\n', "") == WRITTEN
-        await shop.tui.until(lambda: not shop.screen.controller.marks.all)
+        await shop.tui.until(lambda: not shop.screen.controller.marks.all_marks)
         await shop.tui.until(lambda: shop.entry("start").startswith("◆ start"))
         assert knowledge_of(book.root).topics["project"].learned == ("style", "start")
 
@@ -304,7 +304,7 @@ async def test_a_file_that_changed_meanwhile_is_left_alone_and_said(
         assert "review the change and try again" in " ".join(shop.screen.message_line.text.split())
         assert kb.read_text() == WRITTEN + "# another hand\n"
         # Asked again, the change is shown anew, on what the file says now.
-        assert shop.screen.controller.marks.all
+        assert shop.screen.controller.marks.all_marks
         await shop.shown()
         await shop.press("w")
         await shop.tui.until("saved to .jp/kb.toml")
@@ -438,7 +438,7 @@ async def test_a_glob_lists_what_it_matches_and_what_learn_would_cost(book: Buil
         await shop.press("enter")
         assert shop.tui.app.focused is shop.screen.list
         await shop.marked("space")
-        assert [mark.slug for mark in shop.screen.controller.marks.all] == ["retry"]
+        assert [mark.slug for mark in shop.screen.controller.marks.all_marks] == ["retry"]
 
 
 async def test_a_k_shows_how_the_prompt_would_grow_and_keeps_nothing(book: Builder) -> None:
@@ -526,7 +526,7 @@ async def test_jps_fragments_are_a_read_only_group_with_who_loads_them(book: Bui
         assert shop.entry("House rules").startswith("House rules 24 ≈ 6")
         await shop.press("space", "x", "e")
         assert "select a topic" in shop.screen.message_line.text
-        assert not shop.screen.controller.marks.all
+        assert not shop.screen.controller.marks.all_marks
     assert tree_hash(book.root) == before
 
 

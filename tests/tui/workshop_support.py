@@ -50,7 +50,7 @@ class Shop:
         return "".join(getattr(block, "get_text", str)() for block in document.blocks)
 
     async def select(self, key: str) -> None:
-        assert self.screen.list.select(key), (key, [row.key for row in self.screen.list.rows])
+        assert self.screen.list.select_row(key), (key, [row.key for row in self.screen.list.rows])
         await self.tui.pilot.pause()
 
     async def press(self, *keys: str) -> None:
@@ -63,7 +63,7 @@ class Shop:
         await self.tui.until(
             lambda: (
                 screen.controller.prompt_state is not None
-                and screen.controller.prompt_state.marks == screen.controller.marks.all
+                and screen.controller.prompt_state.marks == screen.controller.marks.all_marks
             )
         )
 

@@ -166,9 +166,9 @@ class EntryTable(RowList):
         self.post_message(self.LastEntryRequested())
 
     @property
-    def entry(self) -> EntryRow | None:
+    def selected_entry(self) -> EntryRow | None:
         """The selected entry."""
-        row = self.selected
+        row = self.selected_row
         return row.data if row is not None else None
 
     def render_line(self, y: int) -> Strip:

@@ -254,7 +254,7 @@ class EntriesScreen(ListDetailScreen):
     @property
     def offers(self) -> frozenset[str]:
         """The needs of commands that are met: the entry has an address, some entries have errors."""
-        entry, loaded = self.table.entry, self.pager.loaded
+        entry, loaded = self.table.selected_entry, self.pager.loaded
         found = {
             "address": bool(entry and entry.source_url),
             "errors": bool(loaded and loaded.page.by_status.get("error")),
@@ -289,7 +289,7 @@ class EntriesScreen(ListDetailScreen):
         self.table.set_rows(rows, [(empty, "dim")], selected)
         if self._go_to_end and not loaded.has_more:
             self._go_to_end = False
-            self.table.select(loaded.rows[-1].id)
+            self.table.select_row(loaded.rows[-1].id)
         elif self._go_to_end:
             self.pager.read_more_entries(ALL_ROWS)
         self._show_page_totals(loaded.page)
@@ -339,7 +339,7 @@ class EntriesScreen(ListDetailScreen):
 
     def _show_detail(self) -> None:
         self._detail_timer = None
-        entry = self.table.entry
+        entry = self.table.selected_entry
         self.show_key_hints()
         if entry is None:
             self._detail_worker.discard_results()
@@ -367,7 +367,7 @@ class EntriesScreen(ListDetailScreen):
     def action_enter(self) -> None:
         """Go to the entry's page; there, unfold a passage or open a turn."""
         if not self.is_detail_focused:
-            if self.table.entry is not None:
+            if self.table.selected_entry is not None:
                 self.focus_detail()
             return
         port = self.reader.viewport
@@ -381,7 +381,7 @@ class EntriesScreen(ListDetailScreen):
 
     def action_read(self) -> None:
         """Open the selected entry in the reader."""
-        if (entry := self.table.entry) is not None:
+        if (entry := self.table.selected_entry) is not None:
             self.dismiss(self._parse_entry_ref(entry))
 
     def _parse_entry_ref(self, entry: EntryRow) -> Ref:
@@ -390,13 +390,13 @@ class EntriesScreen(ListDetailScreen):
 
     def action_copy(self) -> None:
         """Copy the selected entry's reference."""
-        if (entry := self.table.entry) is not None:
+        if (entry := self.table.selected_entry) is not None:
             copy_text(self.app, entry.ref)
             self.show_message(f"copied {entry.ref}")
 
     def action_address(self) -> None:
         """Open the address that the entry was fetched from, or copy it if no browser can be started."""
-        entry = self.table.entry
+        entry = self.table.selected_entry
         if entry is None or not entry.source_url:
             self.show_message("this entry was not fetched from an address", "warning")
         elif open_web_address(self.app, entry.source_url):
@@ -458,7 +458,7 @@ class EntriesScreen(ListDetailScreen):
 
     def action_new(self) -> None:
         """Create an entry."""
-        entry = self.table.entry
+        entry = self.table.selected_entry
         self.writer.create_entry(topic=entry.topic if entry else None)
 
     def action_edit(self) -> None:
@@ -473,7 +473,7 @@ class EntriesScreen(ListDetailScreen):
 
     def _selected_subject(self) -> EntryRow | None:
         """Return the selected entry if it is a subject; otherwise say why it cannot be changed."""
-        entry = self.table.entry
+        entry = self.table.selected_entry
         if entry is not None and entry.kind == "conversation":
             self.show_message(
                 "conversations belong to JP; only subjects can be changed here", "warning"

@@ -143,7 +143,7 @@ class OptionsDialog(StyledScreen):
 
     def action_choose(self) -> None:
         """Choose the selected option."""
-        if row := self.list.selected:
+        if row := self.list.selected_row:
             self.dismiss(row.data.result)
 
 

@@ -69,7 +69,7 @@ class KeyQueue:
             return True
         elif self._should_hold_key(event):
             self._queue.append(event)
-            self._retry_later()
+            self._retry_held_key_later()
             return True
         self._track_event()
         return False
@@ -122,7 +122,7 @@ class KeyQueue:
         if self._is_busy or self._sending or not self._queue:
             return
         if self._should_hold_key(self._queue[0]):
-            self._retry_later()
+            self._retry_held_key_later()
             return
         self._sending = self._queue.popleft()
         self._app.call_next(self._app.on_event, self._sending)
@@ -140,7 +140,7 @@ class KeyQueue:
         self._waiting_since = self._waiting_since or monotonic()
         return monotonic() - self._waiting_since < MAX_WAIT_SECONDS
 
-    def _retry_later(self) -> None:
+    def _retry_held_key_later(self) -> None:
         asyncio.get_running_loop().call_later(
             RETRY_SECONDS, self._app.call_later, self._send_next_key
         )

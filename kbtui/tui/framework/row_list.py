@@ -87,7 +87,7 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
     ) -> None:
         """Set the rows; the selected row keeps its selection and its place on the screen."""
         painted = self._list_visible_lines() if self.rows else None
-        before = self.selected
+        before = self.selected_row
         offset = self._tops[self.index] - round(self.scroll_y) if before else 0
         was_top = self.index <= self._find_next_selectable(-1, 1)
         self.rows = list(rows)
@@ -106,12 +106,12 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
             self._scroll_to_line(max(0, self._tops[self.index] - offset))
         self._scroll_into_view()
         self._repaint_changes(painted)
-        after = self.selected
+        after = self.selected_row
         if (before and before.key) != (after and after.key):
             self.post_message(self.SelectionChanged(self, after))
 
     @property
-    def selected(self) -> ListRow | None:
+    def selected_row(self) -> ListRow | None:
         """The selected row."""
         return self.rows[self.index] if 0 <= self.index < len(self.rows) else None
 
@@ -126,7 +126,7 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         height = self.scrollable_content_region.height
         return height > 0 and self._tops[-1] <= round(self.scroll_y) + height + NEAR_END_LINES
 
-    def select(self, key: str) -> bool:
+    def select_row(self, key: str) -> bool:
         """Select the row with this key; return whether there is one."""
         for number, row in enumerate(self.rows):
             if row.key == key and row.selectable:
@@ -157,7 +157,7 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         self._scroll_into_view()
         self._repaint_changes(painted)
         if changed:
-            self.post_message(self.SelectionChanged(self, self.selected))
+            self.post_message(self.SelectionChanged(self, self.selected_row))
 
     def _scroll_to_line(self, y: float) -> None:
         self.scroll_to(y=y, animate=False, force=True)

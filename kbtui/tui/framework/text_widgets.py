@@ -183,14 +183,14 @@ class LabeledInput(Horizontal):
         yield sign
         yield self.input
 
-    def open(self) -> None:
+    def show_input(self) -> None:
         """Show the input and focus it."""
         self._mount_label_and_input()
         self.display = True
         self.screen.set_focus(self.input)
         self.input.action_end()
 
-    def close(self) -> None:
+    def hide_input(self) -> None:
         """Hide and clear the input."""
         self.display = False
         if self.input.is_attached:

@@ -64,7 +64,7 @@ class NavigationHistory:
         self.targets.append(target)
         self.at = len(self.targets) - 1
 
-    def step(self, by: int) -> NavigationTarget | None:
+    def move_in_history(self, by: int) -> NavigationTarget | None:
         """Go `by` targets forward, or back if negative; return None at the end."""
         if not 0 <= self.at + by < len(self.targets):
             return None
@@ -114,7 +114,7 @@ class DocumentNavigator:
             current = self.history.current_target
             if not (current and current.is_same_document(target) and target.ref is None):
                 self.history.add_target(target)
-        self.show(target)
+        self.show_target(target)
         self.is_opening = self.is_opening and not preview
 
     def save_position(self) -> None:
@@ -123,22 +123,22 @@ class DocumentNavigator:
         if current is not None and current.is_same_document(self.shown):
             self.history.save_position(self._pane.document_view.viewport.make_anchor())
 
-    def step(self, by: int) -> bool:
+    def go_through_history(self, by: int) -> bool:
         """Go back (negative) or forward in the history; return False at its end."""
         self.save_position()
-        target = self.history.step(by)
+        target = self.history.move_in_history(by)
         if target is None:
             return False
-        self.show(target)
+        self.show_target(target)
         return True
 
     def show_document_before_preview(self) -> None:
         """Show again what was being read before a preview."""
         current = self.history.current_target
         if current and current != self.shown and not current.is_same_document(self.shown):
-            self.show(current)
+            self.show_target(current)
 
-    def show(self, target: NavigationTarget) -> None:
+    def show_target(self, target: NavigationTarget) -> None:
         """Show a target without adding it to the history."""
         self._open_worker.discard_results()
         self.is_opening = False
@@ -185,7 +185,7 @@ class DocumentNavigator:
         self._show_document(target, document)
         # The home page may have been made before the lists were read.
         if target.key == "home" and contents is not self.contents:
-            self.reload()
+            self.reload_shown_document()
 
     def _show_document(self, target: NavigationTarget, document: Document) -> None:
         self._status.set_activity("open", None)
@@ -200,7 +200,7 @@ class DocumentNavigator:
         reason = describe_error(error, self._library.workspace.root)
         self._status.flash_message(f"cannot open: {reason}", "error")
 
-    def reload(self) -> None:
+    def reload_shown_document(self) -> None:
         """Read what is shown again from its files, and stay at the line being read."""
         target = self.shown or HOME
         if target.key.startswith("problem:"):
@@ -216,7 +216,7 @@ class DocumentNavigator:
             if document is not shown:
                 self._replace_document(target, document)
             if self._must_reload_again:
-                self.reload()
+                self.reload_shown_document()
 
         self._reload_worker.submit(
             lambda: self._load_document(target, contents, None, shown),
@@ -373,7 +373,7 @@ class TypedReferenceOpener:
         """Whether a reference is still being looked up."""
         return self._worker.has_pending_result
 
-    def go(self, text: str, on_error: Callable[[str], None]) -> None:
+    def open_typed_reference(self, text: str, on_error: Callable[[str], None]) -> None:
         """Go to a turn number of what is being read, or to any reference."""
         if self._pane.go_to_turn(text):
             return

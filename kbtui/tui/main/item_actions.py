@@ -65,7 +65,7 @@ class SelectedItemActions:
             "citations": panes.citations.list,
         }
         rows = lists.get(panes.focused_pane or "")
-        if rows is not None and (row := rows.selected):
+        if rows is not None and (row := rows.selected_row):
             return str(row.data.ref) if row.data is not None and row.data.ref else None
         return panes.reader.document_view.viewport.current_reference
 
@@ -178,7 +178,7 @@ class SelectedItemActions:
 
     def _get_title(self, reference: str) -> str:
         panes = self._main.panes
-        if panes.focused_pane == "results" and (row := panes.results.list.selected):
+        if panes.focused_pane == "results" and (row := panes.results.list.selected_row):
             return str(row.data.title)
         contents = self._main.navigator.contents
         ref = parse_ref(reference)
@@ -294,7 +294,7 @@ class SelectedItemActions:
         except KbtuiError as error:
             main.status.flash_message(str(error), "error")
             return
-        main.navigator.reload()
+        main.navigator.reload_shown_document()
 
     # exporting
 
@@ -375,7 +375,7 @@ class SelectedItemActions:
             def write_topic_if_confirmed(is_yes: bool | None) -> None:
                 if is_yes:
                     self.run_with_activity_shown(
-                        "writing …", proposal.write, lambda _: report_written_topic()
+                        "writing …", proposal.write_topic, lambda _: report_written_topic()
                     )
 
             page = make_proposal_page(proposal, main.library.workspace.root)
@@ -425,7 +425,7 @@ class FirstTopicProposal(NamedTuple):
     text_files: int
     """How many text files the directory contains."""
 
-    def write(self) -> None:
+    def write_topic(self) -> None:
         """Create the directory if it is missing, and write the change; raises `KbtuiError`."""
         from kbtui.knowledge.kb_toml_editing import apply_toml_change
 

@@ -63,7 +63,7 @@ def _find_row_labels(panes: PaneLayout) -> Iterator[tuple[int, int, Callable[[],
 
             def open_row(found: RowList = found, key: str = row.key, owner: object = pane) -> None:
                 panes.focus_widget(f"#{found.id}")
-                found.select(key)
+                found.select_row(key)
                 owner.action_open()  # type: ignore[attr-defined]
 
             yield found.region.x, found.region.y + line, open_row

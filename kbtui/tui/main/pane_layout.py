@@ -137,7 +137,7 @@ class PaneLayout:
         self.apply_widths()
         return True
 
-    def restore(self, folded: list[str], extra_widths: dict[str, int]) -> None:
+    def restore_layout(self, folded: list[str], extra_widths: dict[str, int]) -> None:
         """Fold and resize the panes as in the saved session."""
         for name in folded:
             self._screen.add_class(f"no-{name}")

@@ -259,13 +259,13 @@ class MainScreen(StyledScreen):
         self.citations.load_citing_turns()
         target = self.navigator.shown
         if self.sync.may_have_changed(target.ref if target else None, event):
-            self.navigator.reload()
+            self.navigator.reload_shown_document()
 
     def action_reload(self) -> None:
         """Read the lists and the document again from the files."""
         self.sync.read_library_lists()
         if self.navigator.shown:
-            self.navigator.reload()
+            self.navigator.reload_shown_document()
 
     def action_hidden(self) -> None:
         """Show or hide hidden subjects."""
@@ -328,12 +328,12 @@ class MainScreen(StyledScreen):
 
     def action_back(self) -> None:
         """Go back in the history."""
-        if not self.navigator.step(-1):
+        if not self.navigator.go_through_history(-1):
             self.status.flash_message("Nothing to go back to.", "dim")
 
     def action_forward(self) -> None:
         """Go forward in the history."""
-        if not self.navigator.step(1):
+        if not self.navigator.go_through_history(1):
             self.status.flash_message("Nothing to go forward to.", "dim")
 
     def action_go(self) -> None:
@@ -342,7 +342,7 @@ class MainScreen(StyledScreen):
 
         def open_typed_reference(text: str | None) -> None:
             if text:
-                self.references.go(
+                self.references.open_typed_reference(
                     text, lambda reason: self.status.flash_message(reason, "warning")
                 )
 
@@ -445,7 +445,7 @@ class MainScreen(StyledScreen):
 
     def action_explain_hit(self) -> None:
         """Explain the rank of the selected hit."""
-        if row := self.results_pane.list.selected:
+        if row := self.results_pane.list.selected_row:
             self.search.explain_hit(row.data)
 
     def action_explain_missing(self) -> None:

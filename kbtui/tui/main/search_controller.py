@@ -93,7 +93,7 @@ class SearchController:
         return self._is_opening_hit or (self._must_open_first and is_searching)
 
     @property
-    def _input(self) -> SearchInput:
+    def _search_input(self) -> SearchInput:
         return self._main.screen.query_one("#search", SearchInput)
 
     # entering and leaving
@@ -102,10 +102,10 @@ class SearchController:
         """Focus the input, to type a query."""
         self._pane.mount_results_list()
         screen = self._main.screen
-        if screen.focused is not self._input:
+        if screen.focused is not self._search_input:
             self._remember_focused_widget()
-            screen.set_focus(self._input)
-            self._input.action_select_all()
+            screen.set_focus(self._search_input)
+            self._search_input.action_select_all()
         screen.set_class(bool(self.query), "searching")
 
     def focus_results(self) -> None:
@@ -207,7 +207,7 @@ class SearchController:
             self._pane.show_text("Type to search.")
             return
         if not self._pane.list.rows:
-            self.show_wait()
+            self.show_wait_reason()
         if self.mode != "semantic":
             question = self._make_question(mode="lexical", partial=True)
             self._keyword_worker.submit(
@@ -217,7 +217,7 @@ class SearchController:
             )
         self._timer = self._pane.set_timer(FULL_SEARCH_SECONDS, self._search_with_reranking)
 
-    def show_wait(self) -> None:
+    def show_wait_reason(self) -> None:
         """Say in the empty results what the search is waiting for."""
         if not self.query or self._has_failed:
             return
@@ -225,7 +225,7 @@ class SearchController:
         if self._pane.answer is None and self._answered_query != self.query:
             self._pane.show_text(describe_index_wait(has_answer=False) or "Searching …")
         elif self._pane.answer is not None and not self._pane.answer.hits:
-            self._pane.show_wait(describe_index_wait(has_answer=True))
+            self._pane.show_wait_reason(describe_index_wait(has_answer=True))
 
     def _make_question(self, *, mode: Mode, partial: bool) -> SearchRequest:
         from kbtui.search.models import SearchRequest
@@ -271,7 +271,7 @@ class SearchController:
     def _show_answer(self, answer: SearchAnswer, *, refining: bool) -> None:
         self._pane.show_answer(answer, refining, same_query=self._answered_query == self.query)
         if not answer.hits:
-            self._pane.show_wait(self._main.status.describe_index_wait(has_answer=True))
+            self._pane.show_wait_reason(self._main.status.describe_index_wait(has_answer=True))
         self._answered_query = self.query
         self.question = self._make_question(mode=answer.mode, partial=answer.partial)
         if self._must_open_first and answer.hits:
@@ -320,7 +320,9 @@ class SearchController:
         if self._recent_queries:
             last = len(self._recent_queries) - 1
             index = self._recent_index = max(-1, min(self._recent_index + step, last))
-            self._input.recall(self._recent_queries[index] if index >= 0 else "")
+            self._search_input.show_recalled_query(
+                self._recent_queries[index] if index >= 0 else ""
+            )
 
     # opening hits
 
@@ -340,7 +342,7 @@ class SearchController:
 
     def _open_selected_hit(self) -> None:
         self._must_open_first = False
-        self._is_opening_hit = self._pane.list.selected is not None
+        self._is_opening_hit = self._pane.list.selected_row is not None
         self._pane.action_open()
 
     def open_hit(self, hit: Hit, preview: bool) -> None:

@@ -158,7 +158,7 @@ class SessionManager:
         if current is None:
             navigator.open_target(first)
         else:
-            navigator.show(current)
+            navigator.show_target(current)
 
     def _restore(self, session: SavedSession) -> None:
         self._is_restored = True
@@ -167,7 +167,7 @@ class SessionManager:
         main.panes.library.state.hidden = session.hidden
         if session.expanded is not None:
             main.panes.library.restore_expanded(session.expanded)
-        main.panes.restore(session.folded, session.widths)
+        main.panes.restore_layout(session.folded, session.widths)
         app = main.screen.app
         if session.theme in app.available_themes and not main.library.settings.theme:
             app.theme = session.theme

@@ -50,7 +50,7 @@ class StatusBar(TextLine):
 
     def on_mount(self) -> None:
         """Show the first status."""
-        self._update_line()
+        self._redraw_status_line()
 
     def set_activity(self, name: str, text: str | None) -> None:
         """Show what is going on, until the activity `name` is set to None."""
@@ -58,7 +58,7 @@ class StatusBar(TextLine):
             self._activities.pop(name, None)
         else:
             self._activities[name] = one_line(text)
-        self._update_line()
+        self._redraw_status_line()
 
     def flash_message(self, text: str, role: str = "strong") -> None:
         """Show a message for a few seconds."""
@@ -66,21 +66,21 @@ class StatusBar(TextLine):
         if self._flash_timer:
             self._flash_timer.stop()
         self._flash_timer = self.set_timer(FLASH_SECONDS, self._clear_flashed_message)
-        self._update_line()
+        self._redraw_status_line()
 
     def _clear_flashed_message(self) -> None:
         self._flash = []
-        self._update_line()
+        self._redraw_status_line()
 
-    def set_problem(self, text: str) -> None:
+    def set_problem_text(self, text: str) -> None:
         """Show a problem until it is set to ""."""
         self._problem = one_line(text)
-        self._update_line()
+        self._redraw_status_line()
 
     def set_search_mode(self, name: str) -> None:
         """Show the search mode, "" for the default one."""
         self._search_mode = name
-        self._update_line()
+        self._redraw_status_line()
 
     def describe_index_wait(self, has_answer: bool) -> str:
         """Return what every search is waiting for, "" if it need not wait.
@@ -111,7 +111,7 @@ class StatusBar(TextLine):
             self._last_ready_event = {}
             reason = one_line(str(event.get("reason", "")))
             self._set_index_state("◌", "warning", f"keywords only: {reason}", "keywords only")
-        self._update_line()
+        self._redraw_status_line()
 
     def _set_index_state(
         self, sign: str, sign_role: str, text: str, short: str, role: str = "dim"
@@ -161,7 +161,7 @@ class StatusBar(TextLine):
 
     # the line
 
-    def _update_line(self) -> None:
+    def _redraw_status_line(self) -> None:
         self.set_text(self._make_left_spans(), self._make_right_spans(self._index_text))
 
     def _make_left_spans(self) -> Spans:

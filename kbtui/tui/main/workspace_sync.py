@@ -83,7 +83,7 @@ class WorkspaceSync:
         self._is_workspace_gone = not is_found
         root = self._main.library.workspace.root
         gone = f"Workspace {root} was moved or deleted. Showing what was loaded."
-        self._main.status.set_problem("" if is_found else gone)
+        self._main.status.set_problem_text("" if is_found else gone)
         if is_found:
             self.read_library_lists()
 
@@ -93,7 +93,7 @@ class WorkspaceSync:
         """Show an event of the engine, and reload what it reports as changed."""
         kind = event.get("event")
         self._main.status.show_engine_event(event)
-        self._search.show_wait()
+        self._search.show_wait_reason()
         answer = self._main.panes.results.answer
         if kind == "ready" and event.get("semantic") and answer and answer.degraded:
             # Semantic search became available: add its results to those of keywords.
@@ -140,7 +140,7 @@ class WorkspaceSync:
         navigator.contents = snapshot
         self._main.panes.library.show_snapshot(snapshot)
         if navigator.shown and navigator.shown.key == "home":
-            navigator.reload()
+            navigator.reload_shown_document()
         if snapshot.unread:
             self._read_summaries(snapshot)
 

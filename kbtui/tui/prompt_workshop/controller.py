@@ -174,7 +174,7 @@ class PromptWorkshopController:
 
     def read_files(self, written: tuple[SubjectMark, ...] = ()) -> None:
         """Read the files again; all marks stay except those that were just written."""
-        marks = tuple(mark for mark in self.marks.all if mark not in written)
+        marks = tuple(mark for mark in self.marks.all_marks if mark not in written)
 
         def read_state_and_costs() -> tuple[PromptState, dict[str, FolderCostSums]]:
             prompt_state = read_prompt_state(self._library, marks)
@@ -182,14 +182,14 @@ class PromptWorkshopController:
 
         def remove_written_marks(made: tuple[PromptState, dict[str, FolderCostSums]]) -> None:
             for mark in written:
-                self.marks.drop(mark)
+                self.marks.remove_mark(mark)
             self._update_prompt_state(*made, reread=True)
 
         self._read_worker.submit(read_state_and_costs, remove_written_marks, self._view.show_error)
 
     def apply_marks(self) -> None:
         """Apply the marks to the state that was read."""
-        prompt_state, marks = self.prompt_state, self.marks.all
+        prompt_state, marks = self.prompt_state, self.marks.all_marks
         if prompt_state is None:
             return
 
@@ -209,9 +209,9 @@ class PromptWorkshopController:
         self.prompt_state = prompt_state
         self.formatter.update(prompt_state, sums)
         for refusal in prompt_state.refusals:
-            self.marks.drop(refusal.mark)
+            self.marks.remove_mark(refusal.mark)
         self._view.show_prompt_state(reread=reread)
-        if self.marks.all != prompt_state.marks:  # more was marked meanwhile
+        if self.marks.all_marks != prompt_state.marks:  # more was marked meanwhile
             self.apply_marks()
         if reread:
             knowledge = prompt_state.written

@@ -147,7 +147,7 @@ def _match_learn_patterns(
         topic=name,
         patterns=globs,
         matches=tuple((name, slug) for slug in slugs),
-        cost=costs.total(name, slugs),
+        cost=costs.sum_costs(name, slugs),
         remark=_find_pattern_problem(knowledge, name, patterns),
     )
 
@@ -203,7 +203,7 @@ def _match_preload_patterns(
             if slug not in learned and (name, slug) not in matches
         ]
         matches.update(((name, slug), None) for slug in slugs)
-        cost = cost.add(costs.total(name, slugs))
+        cost = cost.add_cost(costs.sum_costs(name, slugs))
         word = WordAtPosition(pattern, value.at + len(name) + 1)
         remark = remark or _find_pattern_problem(knowledge, name, [word])
         if remark is None and not slugs:

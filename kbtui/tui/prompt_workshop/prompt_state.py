@@ -35,7 +35,7 @@ class PromptCost(NamedTuple):
     tokens: int = 0
     is_estimate: bool = False
 
-    def add(self, other: PromptCost) -> PromptCost:
+    def add_cost(self, other: PromptCost) -> PromptCost:
         """Return the sum of both."""
         return PromptCost(
             self.characters + other.characters,
@@ -97,11 +97,11 @@ class SubjectCosts:
         """Forget everything."""
         self._costs, self._versions, self.unreadable = {}, {}, {}
 
-    def get(self, topic: str, slug: str) -> PromptCost | None:
+    def get_cost(self, topic: str, slug: str) -> PromptCost | None:
         """Return the cost of a subject, None while it is unknown."""
         return self._costs.get((topic, slug))
 
-    def total(self, topic: str, slugs: Iterable[str]) -> PromptCost:
+    def sum_costs(self, topic: str, slugs: Iterable[str]) -> PromptCost:
         """Return the cost of subjects together; an estimate unless all of them are counted."""
         found = [self._costs.get((topic, slug)) for slug in slugs]
         costs = [cost for cost in found if cost is not None]
@@ -183,7 +183,7 @@ def find_prefix_range(slugs: list[str], prefix: str) -> tuple[int, int]:
 def make_prefix_sums(knowledge: Knowledge, costs: SubjectCosts) -> dict[str, FolderCostSums]:
     """Return the sums of each topic over its visible subjects."""
     return {
-        topic: FolderCostSums(visible, [costs.get(topic, slug) for slug in visible])
+        topic: FolderCostSums(visible, [costs.get_cost(topic, slug) for slug in visible])
         for topic in knowledge.topics
         for visible in [knowledge.resolve(topic).visible]
     }
@@ -203,15 +203,15 @@ class PendingMarks:
         return len(self._marks)
 
     @property
-    def all(self) -> tuple[SubjectMark, ...]:
+    def all_marks(self) -> tuple[SubjectMark, ...]:
         """The marks, as `Knowledge.with_marks` takes them."""
         return tuple(self._marks.values())
 
-    def get(self, topic: str, slug: str | None) -> SubjectMark | None:
+    def get_mark(self, topic: str, slug: str | None) -> SubjectMark | None:
         """Return the mark on a subject, or on a topic if `slug` is None."""
         return self._marks.get((topic, slug))
 
-    def toggle(
+    def toggle_mark(
         self, mark: SubjectMark, current: MarkState, written: MarkState, otherwise: MarkState
     ) -> None:
         """Set a mark, or remove it if it is set already.
@@ -226,7 +226,7 @@ class PendingMarks:
         if wanted != written:
             self._marks[mark.topic, mark.slug] = replace(mark, state=wanted)
 
-    def drop(self, mark: SubjectMark) -> None:
+    def remove_mark(self, mark: SubjectMark) -> None:
         """Remove a mark unless it changed meanwhile."""
         if self._marks.get((mark.topic, mark.slug)) == mark:
             del self._marks[mark.topic, mark.slug]

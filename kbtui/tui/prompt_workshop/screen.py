@@ -241,7 +241,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         block = viewport.document.find_line_block(line)
         lines = viewport.get_block_lines(block)
         row = next((n for n, drawn in enumerate(lines) if drawn.source_line == line), 0)
-        viewport.go_to(block, row, 0)
+        viewport.go_to_block_line(block, row, 0)
         self.reader.update_view()
 
     # the selected row
@@ -251,7 +251,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         prompt_state = self.controller.prompt_state
         if prompt_state is None:
             return
-        text = one_line(describe_node(prompt_state, self.list.node))
+        text = one_line(describe_node(prompt_state, self.list.selected_node))
         self.query_one("#particulars", TextLine).set_text([(text, "dim")])
         if self._page_timer is not None:
             self._page_timer.stop()
@@ -259,7 +259,7 @@ class PromptWorkshopScreen(ListDetailScreen):
 
     def _make_preview(self) -> None:
         if not self.is_showing_change:
-            self.controller.make_preview(self.list.node, self.view)
+            self.controller.make_preview(self.list.selected_node, self.view)
 
     @on(RowList.SelectionChanged)
     def _on_row_selected(self, event: RowList.SelectionChanged) -> None:
@@ -270,7 +270,7 @@ class PromptWorkshopScreen(ListDetailScreen):
     @on(RowList.RowClicked)
     def _on_row_clicked(self, event: RowList.RowClicked) -> None:
         event.stop()
-        if self.list.node.kind in ("topic", "folder"):
+        if self.list.selected_node.kind in ("topic", "folder"):
             self.action_open()
 
     def action_move_in_list(self, where: str, *pages: float) -> None:
@@ -288,7 +288,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         if self.is_showing_change:
             self.action_write()
             return
-        key = self._get_branch_key(self.list.node)
+        key = self._get_branch_key(self.list.selected_node)
         if key is None:
             self.set_focus(self.reader)
         else:
@@ -297,13 +297,13 @@ class PromptWorkshopScreen(ListDetailScreen):
 
     def action_expand(self) -> None:
         """Expand the selected topic or folder."""
-        if (key := self._get_branch_key(self.list.node)) is not None:
+        if (key := self._get_branch_key(self.list.selected_node)) is not None:
             self.controller.options.opened.add(key)
             self.controller.make_rows()
 
     def action_collapse(self) -> None:
         """Collapse the selected topic or folder, or go to the parent of the selected row."""
-        node, opened = self.list.node, self.controller.options.opened
+        node, opened = self.list.selected_node, self.controller.options.opened
         key = self._get_branch_key(node)
         if key in opened:
             opened.discard(key or "")
@@ -311,7 +311,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         elif node.topic:
             above = node.name.rstrip("/").rpartition("/")[0]
             parent = make_folder_key(node.topic, f"{above}/") if above else f"topic:{node.topic}"
-            self.list.select(parent)
+            self.list.select_row(parent)
 
     def _get_branch_key(self, node: SubjectTreeNode) -> str | None:
         if node.kind == "topic":
@@ -326,7 +326,7 @@ class PromptWorkshopScreen(ListDetailScreen):
 
     def action_mark(self, state: str) -> None:
         """Mark the selected subject learned or disabled, or remove that mark."""
-        node = self.list.node
+        node = self.list.selected_node
         if node.kind != "subject":
             messages = {
                 "folder": "folders cannot be marked; mark their subjects",
@@ -340,11 +340,11 @@ class PromptWorkshopScreen(ListDetailScreen):
 
     def action_switch(self) -> None:
         """Switch the topic of the selected row on or off."""
-        topic = self.list.node.topic
+        topic = self.list.selected_node.topic
         if not topic:
             self.show_message("select a topic to switch on or off", "warning")
             return
-        is_on = self.controller.formatter.find_state(topic, None) == "on"
+        is_on = self.controller.formatter.find_subject_state(topic, None) == "on"
         self._toggle_mark(SubjectMark(topic, None, "off" if is_on else "on"))
 
     def _toggle_mark(self, mark: SubjectMark) -> None:
@@ -352,10 +352,10 @@ class PromptWorkshopScreen(ListDetailScreen):
         if prompt_state is None or self.writer.is_writing:
             return
         if mark.topic in prompt_state.written.topics:
-            current = self.controller.formatter.find_state(mark.topic, mark.slug)
+            current = self.controller.formatter.find_subject_state(mark.topic, mark.slug)
             written = find_mark_state(prompt_state.written, mark.topic, mark.slug)
             otherwise: Literal["on", "plain"] = "on" if mark.slug is None else "plain"
-            self.controller.marks.toggle(mark, current, written, otherwise)
+            self.controller.marks.toggle_mark(mark, current, written, otherwise)
             self._apply_changed_marks()
 
     def _apply_changed_marks(self) -> None:
@@ -375,7 +375,9 @@ class PromptWorkshopScreen(ListDetailScreen):
 
     def action_try(self) -> None:
         """Focus the pattern input."""
-        self.controller.pattern_topic = self.list.node.topic or self.controller.pattern_topic
+        self.controller.pattern_topic = (
+            self.list.selected_node.topic or self.controller.pattern_topic
+        )
         self.set_focus(self.pattern_bar.input)
 
     @on(PatternBar.PatternChanged)
@@ -391,7 +393,7 @@ class PromptWorkshopScreen(ListDetailScreen):
 
     def action_filter(self) -> None:
         """Show and focus the filter of slugs."""
-        self.filter.open()
+        self.filter.show_input()
 
     @on(Input.Changed, "#choose")
     def _on_filter_changed(self, event: Input.Changed) -> None:
@@ -414,7 +416,7 @@ class PromptWorkshopScreen(ListDetailScreen):
 
     def action_write(self) -> None:
         """Show what would be written, or write what is shown."""
-        prompt_state, marks = self.controller.prompt_state, self.controller.marks.all
+        prompt_state, marks = self.controller.prompt_state, self.controller.marks.all_marks
         if self.is_showing_change:
             self._marks_being_written = marks
             self.writer.write_change()
@@ -486,7 +488,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             self.set_focus(self.list)
         elif self.filter.display:
             self.set_focus(self.list)
-            self.filter.close()
+            self.filter.hide_input()
         elif self.focused is self.reader:
             self.set_focus(self.list)
         else:

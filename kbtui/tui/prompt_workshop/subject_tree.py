@@ -225,9 +225,9 @@ class SubjectRowFormatter:
             for topic in knowledge.topics.values()
         }
 
-    def find_state(self, topic: str, slug: str | None) -> MarkState:
+    def find_subject_state(self, topic: str, slug: str | None) -> MarkState:
         """Return the state of a subject or topic, marks included."""
-        mark = self._marks.get(topic, slug)
+        mark = self._marks.get_mark(topic, slug)
         if mark is not None:
             return mark.state
         written = self.prompt_state.written if self.prompt_state else None
@@ -257,7 +257,7 @@ class SubjectRowFormatter:
         self, prompt_state: PromptState, node: SubjectTreeNode
     ) -> tuple[Spans, Spans]:
         topic, slug = node.topic, node.name
-        state, scan = self.find_state(topic, slug), prompt_state.written.resolve(topic).scan
+        state, scan = self.find_subject_state(topic, slug), prompt_state.written.resolve(topic).scan
         is_hidden = slug in scan.hidden
         sign, role = "  ", ""
         if state == "learned":
@@ -266,7 +266,7 @@ class SubjectRowFormatter:
             sign, role = ENTRY_MARKS["disabled"]
         elif is_hidden:
             sign, role = ENTRY_MARKS["hidden"]
-        if self._marks.get(topic, slug) is not None:
+        if self._marks.get_mark(topic, slug) is not None:
             sign, role = f"{sign[0]}{UNWRITTEN_SIGN}", role or "warning"
         is_dim = is_hidden or slug in scan.shadowed
         name_role = "dim struck" if state == "disabled" else "dim" if is_dim else ""
@@ -275,7 +275,7 @@ class SubjectRowFormatter:
         if (topic, slug) in self._costs.unreadable:
             reason = one_line(self._costs.unreadable[topic, slug])
             return left, [("! ", "error"), (reason, "error")]
-        cost = self._costs.get(topic, slug)
+        cost = self._costs.get_cost(topic, slug)
         return left, self._format_cost(cost) if cost else [("…", "dim")]
 
     def _format_branch(
@@ -290,10 +290,10 @@ class SubjectRowFormatter:
         if node.kind == "folder":
             left.append((f"{one_line(prefix[:-1].rsplit('/', 1)[-1])}/", ""))
         else:
-            is_on = self.find_state(topic, None) == "on"
+            is_on = self.find_subject_state(topic, None) == "on"
             name = one_line(prompt_state.written.topics[topic].name)
             left.append((name, "" if is_on else "dim struck"))
-            is_marked = self._marks.get(topic, None) is not None
+            is_marked = self._marks.get_mark(topic, None) is not None
             if is_marked or not is_on:
                 sign = UNWRITTEN_SIGN if is_marked else ""
                 right.append((f"{'on' if is_on else 'off'}{sign} ", "warning"))
@@ -360,9 +360,9 @@ class SubjectTreeList(RowList):
         self.empty_text = [("Reading the workspace …", "dim")]
 
     @property
-    def node(self) -> SubjectTreeNode:
+    def selected_node(self) -> SubjectTreeNode:
         """The node of the selected row; the whole section while there is none."""
-        row = self.selected
+        row = self.selected_row
         return row.data if row is not None else SubjectTreeNode("whole")
 
     def render_line(self, y: int) -> Strip:

@@ -56,12 +56,12 @@ class FoldState:
     toggled: set[str] = field(default_factory=set)
     open_kinds: set[str] = field(default_factory=set)
 
-    def is_open(self, key: str) -> bool:
+    def is_fold_open(self, key: str) -> bool:
         """Return whether the fold with this key is open."""
         # If both are set, it was opened with its kind and then closed individually.
         return (key in self.toggled) != (self.kinds.get(key) in self.open_kinds)
 
-    def toggle(self, key: str) -> None:
+    def toggle_fold(self, key: str) -> None:
         """Open or close one fold."""
         self.toggled ^= {key}
 
@@ -154,7 +154,7 @@ class DocumentViewport:
         block = self.document.blocks[number]
         if not self.is_block_in_view(number):
             return True
-        return block.fold is not None and not self.folds.is_open(block.fold)
+        return block.fold is not None and not self.folds.is_fold_open(block.fold)
 
     def get_block_lines(self, number: int) -> list[StyledLine]:
         """Return the lines of a block; lay it out on first use."""
@@ -170,7 +170,7 @@ class DocumentViewport:
                 block = self.document.blocks[number]
                 found = MatchHighlight(self.pattern, here) if self.pattern else None
                 block.code_offset = self.code_offset
-                lines = block.make_lines(self.width, found, self.folds.is_open(block.key))
+                lines = block.make_lines(self.width, found, self.folds.is_fold_open(block.key))
                 self.layout_count += 1
             self._line_cache[number] = lines
             self.heights.set_height(number, len(lines))
@@ -183,7 +183,7 @@ class DocumentViewport:
             if not self._is_block_hidden(number):
                 if self.get_block_lines(number):
                     return number
-            elif (fold := blocks[number].fold) and not self.folds.is_open(fold):
+            elif (fold := blocks[number].fold) and not self.folds.is_fold_open(fold):
                 # Skip the fold as a whole: it may have thousands of blocks.
                 head = self.document.find_block(fold)
                 over = self.document.find_fold_end(fold) if step > 0 else head
@@ -405,11 +405,11 @@ class DocumentViewport:
         self.top = self.offset_position(self.cursor, -(self.height - 1))
         self.update_rows()
 
-    def go_to(self, block: int, line: int = 0, lead: int | None = None) -> None:
+    def go_to_block_line(self, block: int, line: int = 0, lead: int | None = None) -> None:
         """Go to a line of a block and open its fold; `lead` lines before it stay visible."""
         fold = self.document.blocks[block].fold
-        if fold is not None and not self.folds.is_open(fold):
-            self.folds.toggle(fold)
+        if fold is not None and not self.folds.is_fold_open(fold):
+            self.folds.toggle_fold(fold)
             self.reset_layout()
         self.cursor = self.find_nearest_position(LinePosition(block, line))
         self.top = self.offset_position(self.cursor, -(self.height // 4 if lead is None else lead))
@@ -448,15 +448,15 @@ class DocumentViewport:
         """Open or close one fold."""
         self._move_cursor_out_of_fold(fold)
         top = self.make_anchor(self.top)
-        self.folds.toggle(fold)
+        self.folds.toggle_fold(fold)
         self._lay_out_again(top)
-        if self.folds.is_open(fold):
+        if self.folds.is_fold_open(fold):
             # Near the bottom of the screen, what was opened would not be visible.
             self.keep_cursor_visible(self.height // 4)
 
     def open_fold(self, fold: str) -> None:
         """Open a fold if it is closed."""
-        if not self.folds.is_open(fold):
+        if not self.folds.is_fold_open(fold):
             self.toggle_fold(fold)
 
     def toggle_folds_of_kind(self, kind: str) -> bool:
@@ -508,10 +508,10 @@ class DocumentViewport:
         for number in {block, self.current_match[0] if self.current_match else block}:
             self._line_cache.discard(number)
         self.current_match = (block, count)
-        self.go_to(block)
+        self.go_to_block_line(block)
         for number, line in enumerate(self.get_block_lines(block)):
             if any("found-here" in roles for _, roles in line.spans):
-                self.go_to(block, number)
+                self.go_to_block_line(block, number)
                 return
 
     def set_citation_numbers(self, numbers: dict[str, int]) -> bool:

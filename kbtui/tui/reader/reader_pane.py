@@ -221,7 +221,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
             if count >= 0:
                 self.viewport.go_to_match(block, count)
             else:
-                self.viewport.go_to(block, document.blocks[block].above, lead=0)
+                self.viewport.go_to_block_line(block, document.blocks[block].above, lead=0)
                 if place.ref and place.ref.call:
                     self.viewport.open_fold(document.blocks[block].key)
         self.document_view.update_view()
@@ -354,7 +354,9 @@ class ReaderPane(BorderOnlyPane, Vertical):
             at += step
         if not 0 <= at < len(landmarks):
             return False
-        viewport.go_to(landmarks[at], self.viewport.document.blocks[landmarks[at]].above, lead=0)
+        viewport.go_to_block_line(
+            landmarks[at], self.viewport.document.blocks[landmarks[at]].above, lead=0
+        )
         self.document_view.update_view()
         return True
 
@@ -375,7 +377,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
             return True
         if not self.viewport.is_block_in_view(block):
             self.viewport.show_as_model_sees(False)
-        self.viewport.go_to(block, document.blocks[block].above, lead=0)
+        self.viewport.go_to_block_line(block, document.blocks[block].above, lead=0)
         if match[2] and document.blocks[block].key in document.fold_kinds:
             self.viewport.open_fold(document.blocks[block].key)
         self.document_view.update_view()
@@ -461,7 +463,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         if not self.is_finding and self.place and self.place.words:
             entry.value = self.place.words[0]
         self.is_finding = True
-        self.find_bar.open()
+        self.find_bar.show_input()
         self.find_text(entry.value, jump=False)
 
     @on(Input.Changed, "#find")
@@ -531,7 +533,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         """Stop finding and keep the highlights."""
         self.is_finding = False
         self.matches, self.match_index = [], -1
-        self.find_bar.close()
+        self.find_bar.hide_input()
         self._find_worker.discard_results()
 
     def action_view(self) -> None:

@@ -178,7 +178,7 @@ class SourceRuns:
         """The progress of each running source, None before its first report."""
         return {name: run.progress for name, run in self._runs.items()}
 
-    def start(self, name: str) -> bool:
+    def start_run(self, name: str) -> bool:
         """Start a run; False if the source is already running."""
         if name in self._runs:
             return False
@@ -189,7 +189,7 @@ class SourceRuns:
         ).start()
         return True
 
-    def stop(self, name: str) -> bool:
+    def stop_run(self, name: str) -> bool:
         """Ask a run to stop; False if the source is not running."""
         run = self._runs.get(name)
         if run is not None:
@@ -260,15 +260,15 @@ class SourcesScreen(ListDetailScreen):
         self.runs.stop_all()
 
     @property
-    def selected(self) -> SourceState | None:
+    def selected_source(self) -> SourceState | None:
         """The selected source, None for a block with a problem."""
-        row = self.list.selected
+        row = self.list.selected_row
         return row.data if row is not None and isinstance(row.data, SourceState) else None
 
     @property
     def offers(self) -> frozenset[str]:
         """The needs of commands that the selected source meets."""
-        state = self.selected
+        state = self.selected_source
         found = {
             "approving": self.approving is not None,
             "source": state is not None and self.approving is None,
@@ -323,7 +323,7 @@ class SourcesScreen(ListDetailScreen):
         self.show_key_hints()
         if self.approving is not None:
             return
-        row = self.list.selected
+        row = self.list.selected_row
         if row is None:
             self.show_document(Document("source:", "", []))
         elif isinstance(row.data, SourceState):
@@ -338,27 +338,27 @@ class SourcesScreen(ListDetailScreen):
 
     def action_enter(self) -> None:
         """Go to the page of the selected source."""
-        if self.list.selected is not None:
+        if self.list.selected_row is not None:
             self.focus_detail()
 
     # running
 
     def action_run(self) -> None:
         """Run the selected source now."""
-        state = self.selected
+        state = self.selected_source
         if state is None or self.approving is not None:
             return
         name = state.source.name
         if state.approved is None:
             review = f"press {self.get_key_hint('approve')} to review what it would do"
             self.show_message(f"{name} is not approved: {review}", "warning")
-        elif self.runs.start(name):
+        elif self.runs.start_run(name):
             self.show_message(f"running {name} …", "dim")
             self._show_rows()
 
     def action_stop(self) -> None:
         """Stop the run of the selected source."""
-        if (state := self.selected) is not None and self.runs.stop(state.source.name):
+        if (state := self.selected_source) is not None and self.runs.stop_run(state.source.name):
             self.show_message(f"stopping {state.source.name} …", "dim")
 
     def _on_run_end(self, name: str, outcome: SourceRun | Exception) -> None:
@@ -376,7 +376,7 @@ class SourcesScreen(ListDetailScreen):
 
     def action_approve(self) -> None:
         """Show exactly what the selected source would do."""
-        state = self.selected
+        state = self.selected_source
         if state is None:
             return
         if state.approved is not None:
@@ -416,7 +416,7 @@ class SourcesScreen(ListDetailScreen):
 
     def action_edit(self) -> None:
         """Change the selected source."""
-        if (state := self.selected) is not None:
+        if (state := self.selected_source) is not None:
             self.worker.submit(
                 self._list_topic_names, lambda topics: self._open_form(topics, state.source), self.show_error
             )  # fmt: skip
@@ -471,7 +471,7 @@ class SourcesScreen(ListDetailScreen):
 
     def action_remove(self) -> None:
         """Ask whether to keep the source's documents, then remove it."""
-        state = self.selected
+        state = self.selected_source
         if state is not None:
             self.worker.submit(
                 lambda: self._count_documents(state.source),
