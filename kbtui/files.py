@@ -106,7 +106,7 @@ def replace_files(changes: Sequence[FileReplacement]) -> None:
             staged = {}
             for path, _, new in changes:
                 if new is not None:
-                    _make_directories(path.parent, undo)
+                    _make_missing_directories(path.parent, undo)
                     staged[path] = write_staged_file(path, new)
                     undo.callback(_call_ignoring_os_errors, staged[path].unlink)
             for path, old, _ in changes:
@@ -131,7 +131,7 @@ def replace_files(changes: Sequence[FileReplacement]) -> None:
         undo.pop_all()
 
 
-def _make_directories(directory: Path, undo: ExitStack) -> None:
+def _make_missing_directories(directory: Path, undo: ExitStack) -> None:
     missing = []
     while not directory.exists():
         missing.append(directory)

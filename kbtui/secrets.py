@@ -356,7 +356,7 @@ def _find_formatted_keys(text: str) -> Iterator[Secret]:
         if at < end or not _is_word_start(text, at):
             continue
         if text.startswith("-----END ", at):
-            match = _match_key_end(text, max(end, looked, at - _PEM_MOST), at)
+            match = _match_private_key_end(text, max(end, looked, at - _PEM_MOST), at)
             looked = at
         else:
             match = _FORMAT.match(text, at)
@@ -455,7 +455,7 @@ def _load_mnemonic_words() -> frozenset[bytes]:
     return frozenset(word.encode() for word in Mnemonic("english").wordlist)
 
 
-def _match_key_end(text: str, low: int, at: int) -> re.Match[str] | None:
+def _match_private_key_end(text: str, low: int, at: int) -> re.Match[str] | None:
     """Match the end of a private key whose beginning is cut off, from `low` on."""
     parts = _PEM_BREAK.split(text[low:at])
     start = at

@@ -147,7 +147,7 @@ def plan_install(workspace: Workspace, knowledge: Knowledge) -> list[FileChange]
     defined = _find_other_definitions(workspace, {tool.name for tool in tools})
     changes, usable = [], []
     for tool in tools:
-        path = _get_tool_path(tool)
+        path = _get_tool_file_path(tool)
         if tool.name in defined:
             why = f"{defined[tool.name]} defines a tool with that name"
             changes.append(FileChange(path, "taken", why=why))
@@ -156,10 +156,10 @@ def plan_install(workspace: Workspace, knowledge: Knowledge) -> list[FileChange]
         changes.append(change)
         if change.action != "taken":
             usable.append(tool)
-    names = {_get_tool_path(tool) for tool in tools}
+    names = {_get_tool_file_path(tool) for tool in tools}
     changes += [
         FileChange(path, "remove", old=data)
-        for path, data in _find_our_files(workspace).items()
+        for path, data in _find_installed_files(workspace).items()
         if path not in names and path != SKILL_FILE
     ]
     if usable:
@@ -260,7 +260,7 @@ def _parse_created_folders(data: bytes) -> set[str]:
     return set(folders[1].decode("utf-8", "replace").split(", ")) if folders else set()
 
 
-def _get_tool_path(tool: Tool) -> str:
+def _get_tool_file_path(tool: Tool) -> str:
     return f"{TOOLS_DIRECTORY}/{tool.name}.toml"
 
 
@@ -274,7 +274,7 @@ def _list_candidate_files(workspace: Workspace) -> list[str]:
     return [path for path in (SKILL_FILE, *found) if _is_inside_workspace(workspace, path)]
 
 
-def _find_our_files(workspace: Workspace) -> dict[str, bytes]:
+def _find_installed_files(workspace: Workspace) -> dict[str, bytes]:
     states = {path: _read_file_state(workspace, path) for path in _list_candidate_files(workspace)}
     return {path: data for path, (state, data) in states.items() if state == "ours" and data}
 

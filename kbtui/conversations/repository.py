@@ -45,7 +45,7 @@ def list_conversations(
     """
     infos = [
         _find_unchanged_info(location, known) or location.read_info()
-        for location in _find_locations(workspace)
+        for location in _iterate_conversation_locations(workspace)
         if archived is None or location.is_archived is archived
     ]
     if counts:
@@ -55,7 +55,9 @@ def list_conversations(
 
 def list_conversation_signatures(workspace: Workspace) -> dict[str, str]:
     """Return the signature of every conversation by id; no file is read."""
-    return {location.id: location.signature for location in _find_locations(workspace)}
+    return {
+        location.id: location.signature for location in _iterate_conversation_locations(workspace)
+    }
 
 
 def find_conversation(
@@ -68,7 +70,7 @@ def find_conversation(
 
     Raises `ConversationNotFound`.
     """
-    for location in _find_locations(workspace, id):
+    for location in _iterate_conversation_locations(workspace, id):
         info = location.read_info()
         return get_conversation_format(info).add_event_count(info) if counts else info
     raise ConversationNotFound(workspace, id)
@@ -129,7 +131,7 @@ def get_last_activity(info: ConversationInfo) -> datetime:
     return info.last_event_at or info.created_at
 
 
-def _find_locations(
+def _iterate_conversation_locations(
     workspace: Workspace, only: str | None = None
 ) -> Iterator[ConversationLocation]:
     for one in FORMATS:

@@ -211,7 +211,7 @@ def parse_source(name: str, block: Any) -> Source:
         key: tuple(value) if isinstance(value, list) else value for key, value in block.items()
     }
     if kind == "mcp":
-        values["server"] = _parse_command(block["server"])
+        values["server"] = _parse_command_line(block["server"])
     source = Source(name=name, block=dict(block), **values)
     _check_source(source)
     return source
@@ -225,7 +225,7 @@ def _has_value_type(kind: str, value: Any) -> bool:
     return isinstance(value, str) and "\0" not in value
 
 
-def _parse_command(text: str) -> tuple[str, ...]:
+def _parse_command_line(text: str) -> tuple[str, ...]:
     import shlex
 
     try:

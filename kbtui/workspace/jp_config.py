@@ -77,7 +77,7 @@ def read_config_layers(workspace: Workspace, cwd: Path | None = None) -> ConfigL
             break
     kb = workspace.jp / "kb.toml"
     found.files.append(kb)
-    if _path_exists(kb):
+    if _does_path_exist(kb):
         _load_config_layer(kb, found)
     return found
 
@@ -140,7 +140,7 @@ def parse_config(path: Path) -> dict[str, Any]:
             hint="write it as TOML",
         )
     try:
-        data = _parse_text(kind, text) if kind in EXTENSIONS else None
+        data = _parse_config_text(kind, text) if kind in EXTENSIONS else None
     except RecursionError as error:
         raise ConfigError("is nested too deeply", where=str(path)) from error
     except Exception as error:
@@ -159,7 +159,7 @@ _FORMAT_NAMES = {"toml": "TOML", "json": "JSON", "json5": "JSON5", "yaml": "YAML
 _SLOW_FORMATS = frozenset({"json5", "yaml", "yml"})
 
 
-def _parse_text(kind: str, text: str) -> Any:
+def _parse_config_text(kind: str, text: str) -> Any:
     """Parse the text of a file with the extension `kind`; raises what the parser raises."""
     if kind == "toml":
         return parse_toml(text)
@@ -211,12 +211,12 @@ def _find_layer_file(stem: Path, files: list[Path]) -> Path | None:
     names += [stem.with_name(f"{stem.name}.{extension}") for extension in EXTENSIONS]
     for path in names:
         files.append(path)
-        if _path_exists(path):
+        if _does_path_exist(path):
             return path
     return None
 
 
-def _path_exists(path: Path) -> bool:
+def _does_path_exist(path: Path) -> bool:
     # Broken links, directories and unreadable files count: parsing them gives an error message.
     try:
         return os.path.lexists(path)
@@ -295,7 +295,7 @@ def _expand_extends_item(path: Path, item: str, found: ConfigLayers) -> Iterable
     if not any(sign in item for sign in "*?["):
         target = path.parent / item
         found.files.append(target)
-        if not _path_exists(target):
+        if not _does_path_exist(target):
             raise ConfigError(f"extends {item}, which does not exist", where=str(path))
         return [target]
     try:

@@ -70,15 +70,17 @@ def state_home() -> str:
 
 def jp_data_home() -> str:
     """Return JP's user data directory."""
-    return os.environ.get("JP_USER_DATA_DIR") or _jp_directory("XDG_DATA_HOME", ".local/share")
+    return os.environ.get("JP_USER_DATA_DIR") or _find_jp_directory("XDG_DATA_HOME", ".local/share")
 
 
 def jp_config_home() -> str:
     """Return JP's user-global configuration directory."""
-    return os.environ.get("JP_GLOBAL_CONFIG_DIR") or _jp_directory("XDG_CONFIG_HOME", ".config")
+    return os.environ.get("JP_GLOBAL_CONFIG_DIR") or _find_jp_directory(
+        "XDG_CONFIG_HOME", ".config"
+    )
 
 
-def _jp_directory(variable: str, default: str) -> str:
+def _find_jp_directory(variable: str, default: str) -> str:
     if os.uname().sysname == "Darwin":
         default = "Library/Application Support"
     return xdg_directory(variable, default) + "/jp"

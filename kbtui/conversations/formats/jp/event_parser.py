@@ -257,7 +257,7 @@ class EventParser:
             event.arguments = {}
             event.text = format_json(arguments)
             self._report_event_problem(event, "its arguments are not an object")
-        self._add_request(event, element, self._open_calls)
+        self._remember_open_request(event, element, self._open_calls)
 
     def _parse_tool_response(self, index: int, element: _Element) -> None:
         content = element.get("content")
@@ -281,7 +281,7 @@ class EventParser:
             event.name = name if type(name) is str else None
         else:
             self._report_event_problem(event, "it has no source")
-        self._add_request(event, element, self._open_questions)
+        self._remember_open_request(event, element, self._open_questions)
 
     def _parse_inquiry_response(self, index: int, element: _Element) -> None:
         answer = element.get("answer")
@@ -348,7 +348,7 @@ class EventParser:
         event.data = event.metadata = event.problem = event.result = event.request = None
         event.is_error = False
         if type(text) is not str:
-            self._decode_non_string(event, element, text, field)
+            self._set_text_from_value(event, element, text, field)
         turn.events.append(event)
         if time is None:
             self._report_event_problem(event, "its timestamp cannot be read")
@@ -359,7 +359,7 @@ class EventParser:
                 self._report_event_problem(event, "its metadata is not an object")
         return event
 
-    def _decode_non_string(self, event: Event, element: _Element, value: Any, field: str) -> None:
+    def _set_text_from_value(self, event: Event, element: _Element, value: Any, field: str) -> None:
         """Set the text of an event from typed content, or from a value of the wrong type."""
         try:
             text = format_typed_content(value)
@@ -400,7 +400,9 @@ class EventParser:
             self._report_event_problem(event, "its metadata is nested too deeply")
             return {}
 
-    def _add_request(self, event: Event, element: _Element, waiting: _OpenRequests) -> None:
+    def _remember_open_request(
+        self, event: Event, element: _Element, waiting: _OpenRequests
+    ) -> None:
         """Remember a request until its response comes."""
         identity = element.get("id")
         if type(identity) is not str:

@@ -44,16 +44,16 @@ _LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
 def read_file(path: str, largest: int = LARGEST) -> bytes:
     """Read a regular file of at most `largest` bytes; raises `WorkspaceError`."""
     with OpenedFile(path) as (file, size):
-        _check_size(size, largest, path)
-        return _read_all(file, size, largest)
+        _check_file_size(size, largest, path)
+        return _read_whole_file(file, size, largest)
 
 
-def _check_size(size: int, largest: int, path: str) -> None:
+def _check_file_size(size: int, largest: int, path: str) -> None:
     if size > largest:
         raise WorkspaceError(f"it has {size:,} bytes; the limit is {largest:,}", where=path)
 
 
-def _read_all(file: int, size: int, largest: int) -> bytes:
+def _read_whole_file(file: int, size: int, largest: int) -> bytes:
     data = os.read(file, size + 1)
     if len(data) == size:
         return data
@@ -173,11 +173,11 @@ def read_event_batches(path: str, problems: list[str]) -> Iterator[list[Any]]:
         def read_range(start: int, length: int) -> bytes:
             return os.pread(file, length, start)
 
-        _check_size(size, LARGEST, path)
+        _check_file_size(size, LARGEST, path)
         if _can_split_array(read_range, size):
             yield from _split_array(read_range, size, problems)
             return
-        data = _read_all(file, size, LARGEST)
+        data = _read_whole_file(file, size, LARGEST)
     yield from parse_array_batches(data, problems)
 
 
