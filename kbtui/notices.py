@@ -7,6 +7,7 @@ get other words (`kbtui/assistant/tools.py`), without counts and paths.
 from typing import Any, Literal, NamedTuple, TypedDict
 
 NoticeCode = Literal[
+    "configuration_invalid",
     "filter_without_value",
     "index_behind",
     "index_mended",
@@ -80,6 +81,8 @@ def format_notice(notice: Notice) -> str:
     """Word a notice for a person."""
     values: Any = notice.values
     match notice.code:
+        case "configuration_invalid":
+            return f"topics may be missing: {values['detail']}"
         case "filter_without_value":
             return f"{values['word']} needs a value; searched as a word"
         case "index_behind":

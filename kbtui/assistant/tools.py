@@ -595,6 +595,8 @@ def _word_search_notices(answered: SearchAnswer) -> str | None:
             notice.code == "private_index" and notice.values.get("detail")
         ):
             parts.append((1, "The index may be out of date."))
+        elif notice.code == "configuration_invalid":
+            parts.append((1, "Topics may be missing: a configuration file is invalid."))
         elif notice.code in _QUERY_NOTICES:
             text = format_notice(notice)
             end = "" if text.endswith("?") else "."

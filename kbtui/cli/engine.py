@@ -131,7 +131,10 @@ def run_index(args: Namespace) -> int:
         "semantic": state["semantic"],
         "vectors_left": state["left"],
         "reason": state["reason"],
+        "problems": [str(problem) for problem in library.load_knowledge().problems],
     }
+    for problem in facts["problems"]:
+        note(problem)
     if args.json:
         print_json_result(facts)
     else:
@@ -148,7 +151,7 @@ def run_index(args: Namespace) -> int:
         _show_engine_events(engine)
     engine.close()
     library.close()
-    return 0
+    return 2 if facts["problems"] else 0
 
 
 def _show_engine_events(engine: EngineClient) -> None:

@@ -81,6 +81,7 @@ class IndexWorker:
         self.is_busy = True
         self.error: str | None = None
         self.topic_folders: list[Path] = []
+        self.configuration_problem: str | None = None
         self._thread = threading.Thread(target=self._run_until_stopped, name="refresh", daemon=True)
 
     def start(self) -> None:
@@ -180,6 +181,7 @@ class IndexWorker:
                 self.has_notified = self.has_notified and not retry
                 self.error = None
                 self.topic_folders = index.topic_folders
+                self.configuration_problem = index.configuration_problem
                 self._on_refreshed(changes)
                 if changes.is_unfinished:
                     self._is_retry_requested = self._is_retry_requested or retry

@@ -141,6 +141,8 @@ class SearchService:
             return {"failed": [kind, error.message, where, hint]}
         if lag := make_index_behind_notice(state):
             answered.notices.insert(0, lag)
+        if problem := state.get("configuration_problem"):
+            answered.notices.insert(0, Notice("configuration_invalid", {"detail": problem}))
         is_empty = not answered.hits and not answered.mistakes and not answered.empty
         is_suspect = is_empty and not self._is_checked()
         origin = request.get("origin")

@@ -309,6 +309,7 @@ class EngineServer:
             "reason": get_keywords_only_reason(missing) if missing else None,
             "left": self._embedding_worker.left,
             "error": self._index_worker.error,
+            "configuration_problem": self._index_worker.configuration_problem,
             "reading": self._index_progress,
         }
 

@@ -322,6 +322,8 @@ class Index:
         self._stop = stop or threading.Event()
         self._should_yield = should_yield
         self.topic_folders: list[Path] = []
+        self.configuration_problem: str | None = None
+        """Why a configuration file could not be read in the last refresh."""
         try:
             self._storage = IndexStorage(self.cache_dir, settings, rebuild=rebuild)
         except OSError as error:
@@ -362,6 +364,9 @@ class Index:
             for topic in knowledge.topics.values()
             if topic.enable
         ]
+        # A problem of a key leaves the other topics as they are.
+        unreadable = (str(problem) for problem in knowledge.problems if problem.key is None)
+        self.configuration_problem = next(unreadable, None)
         try:
             subjects, conversations, gone = self._find_changed_entries(knowledge, retry)
         except _RefreshStopped:

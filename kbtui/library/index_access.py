@@ -250,6 +250,7 @@ class PrivateIndex:
         self._began = time.monotonic()
         self._error: str | None = None
         """Why the last update failed."""
+        self._configuration_problem: str | None = None
         self._stop = threading.Event()
         self._turn = threading.Condition()
         self._wanted, self._reached = 1, 0
@@ -275,6 +276,7 @@ class PrivateIndex:
                 ) as index:
                     index.refresh()
                     index.compact()
+                    self._configuration_problem = index.configuration_problem
                 self._error = None
             except (KbtuiError, OSError, ValueError, DatabaseError) as error:
                 # Tantivy raises ValueError. `close` may have removed the files in the meantime.
@@ -295,11 +297,15 @@ class PrivateIndex:
 
     @property
     def notices(self) -> list[Notice]:
-        """The notices for users: that the index is private, and why."""
+        """The notices for users: that the index is private and why, and what it may lack."""
         state = Notice(
             "private_index", {"is_complete": self.is_complete, "detail": self._error or ""}
         )
-        return [state, make_keywords_only_notice("engine", self._reason)]
+        notices = [state, make_keywords_only_notice("engine", self._reason)]
+        if self._configuration_problem is not None:
+            detail = self._configuration_problem
+            notices.append(Notice("configuration_invalid", {"detail": detail}))
+        return notices
 
     def open_reader(self) -> IndexReader:
         """Return a reader of the index as it is; raises `IndexUnavailable`."""

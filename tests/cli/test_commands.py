@@ -189,6 +189,22 @@ def test_a_broken_kb_toml_is_said_and_the_rest_goes_on(built: Builder) -> None:
     assert "jp-c17800000001" in run(built, "search", "--mode", "lexical", "aardvark").stdout
 
 
+def test_index_and_search_say_that_kb_toml_is_invalid(built: Builder) -> None:
+    assert run(built, "index", "--json").returncode == 0
+    (built.root / ".jp" / "kb.toml").write_text("x = [")
+    done = run(built, "index", "--json")
+    assert done.returncode == 2
+    assert "kbtui: .jp/kb.toml: is not valid TOML" in done.stderr
+    (problem,) = json.loads(done.stdout)["problems"]
+    assert problem in done.stderr
+    done = run(built, "search", "--mode", "lexical", "aardvark")
+    assert (done.returncode, "jp-c17800000001" in done.stdout) == (0, True)
+    assert "topics may be missing: .jp/kb.toml: is not valid TOML" in done.stderr
+    built.topics(guide={})
+    assert run(built, "index").returncode == 0
+    assert "kb.toml" not in run(built, "search", "--mode", "lexical", "aardvark").stderr
+
+
 def test_the_demo_is_a_fresh_copy_each_time(built: Builder) -> None:
     root = Path(run(built, "demo", "--path").stdout.strip())
     assert (root / ".jp" / "kb.toml").exists()
