@@ -116,7 +116,7 @@ def replace_files(changes: Sequence[FileReplacement]) -> None:
                     continue
                 if path.is_symlink() or path.read_bytes() != old:
                     raise WorkspaceError(
-                        "it was changed meanwhile; nothing was changed here",
+                        "another program changed the file, so kbtui changed nothing",
                         where=str(path),
                         hint="run the command again",
                     )

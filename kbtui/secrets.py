@@ -180,7 +180,8 @@ _NAMES = (
 )
 _KEY_OF = re.compile(r"(?:api|access|private|auth|account|signing|encryption)[_. -]?\Z")
 ENTROPY_LEAST = 2.5
-"""Bits per character: a value of a secret name with less is taken for a word."""
+"""The least entropy, in bits per character, of a value that is masked because of its name. A value with
+less counts as an ordinary word."""
 
 
 class Secret(NamedTuple):

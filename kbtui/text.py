@@ -100,7 +100,10 @@ def strip_escape_sequences(text: str) -> str:
 
 
 def strip_before_cutting(text: str) -> str:
-    """Prepare a text that is cut into pieces before `sanitize`: no sequence may be cut in two."""
+    """Remove escape sequences from a text that is cut into pieces before `sanitize`.
+
+    `sanitize` would not recognize a sequence that was cut in two. Other policies than `strip` keep them.
+    """
     return strip_escape_sequences(text) if _current_policy == "strip" else text
 
 

@@ -101,7 +101,7 @@ class GrepHit:
 class GrepAnswer:
     """Matching lines: `total` in all, `count` of them in `hits`, which also has context.
 
-    `is_bounded` says that the size of the answer, its hint included, is limited.
+    `is_bounded` says whether the size of the answer, its hint included, is limited.
     """
 
     total: int = 0
@@ -472,8 +472,9 @@ def word_refusal(refusal: Refusal) -> tuple[str, str]:
                 one = f"ask for one turn with turn=1 to turn={refusal.turns}"
                 hint = f"last={refusal.fitting} fits; or {one}"
             else:
-                hint = f"not even the last turn fits whole; turn={refusal.turns} gives it shortened"
-            return describe_answer_too_long(refusal), f"{hint}; fewer kinds of event with include"
+                hint = f"the last turn alone is too long; turn={refusal.turns} gives it shortened"
+            hint += "; or use include for fewer kinds of event"
+            return describe_answer_too_long(refusal), hint
     assert_never(refusal)
 
 

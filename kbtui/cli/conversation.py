@@ -502,17 +502,17 @@ def word_notice(notice: notices.ConversationNotice) -> str:
             return f"there are only {notice.total} conversations: give a smaller --offset"
         case notices.MoreMatchesNotice() | notices.AnswerFullNotice():
             more = notices.describe_match_count(notice.number)
-            return f"{more}: a longer pattern, -i or -s narrows, --limit gives more"
+            return f"{more}: use a longer pattern, -i or -s to find fewer, --limit to show more"
         case notices.CurrentLeftOutNotice():
             return f"{notice.id} is the current conversation"
         case notices.SingleTurnNotice():
-            others = "--turn N gives another, --last N the last ones"
+            others = "--turn N shows another turn, --last N the last N turns"
             return f"turn {notice.turn} of {notice.total}: {others}"
         case notices.EarlierTurnsNotice():
-            return f"{notices.describe_earlier_turns(notice)}: --turn N gives one, a larger --last more"
+            return f"{notices.describe_earlier_turns(notice)}: --turn N shows one of them, a larger --last shows more"
         case notices.TurnShortenedNotice():
             return (
-                f"{notices.describe_shortened_turn(notice)}: --include gives fewer kinds of event"
+                f"{notices.describe_shortened_turn(notice)}: use --include for fewer kinds of event"
             )
         case _:
             return notices.word_common_notice(notice)
@@ -536,11 +536,11 @@ def phrase_error_for_command(error: KbtuiError) -> KbtuiError:
         case notices.TurnAndLastRefusal():
             message = "--turn and --last cannot be combined"
         case notices.TooLongRefusal():
-            hint = f"not even the last turn fits whole; --turn {refusal.turns} gives it shortened"
+            hint = f"the last turn alone is too long; --turn {refusal.turns} shows it shortened"
             if refusal.fitting:
                 one = f"give one turn with --turn 1 to --turn {refusal.turns}"
                 hint = f"--last {refusal.fitting} fits; or {one}"
-            hint += "; fewer kinds of event with --include"
+            hint += "; or use --include for fewer kinds of event"
         case _:
             pass
     kind = type(error)

@@ -188,7 +188,7 @@ def configure_entry(parser: ArgumentParser) -> None:
     """Declare the actions of `kbtui entry` and their arguments."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="new|edit|rm|show")
     new = actions.add_parser("new", help="create a subject file and edit it")
-    new.add_argument("--topic", metavar="ID", help="its topic (default: the only one)")
+    new.add_argument("--topic", metavar="ID", help="its topic; not needed if there is only one")
     new.add_argument("--title", metavar="TEXT", help="its title")
     new.add_argument("--type", default="note", metavar="T", help="note, rule, decision, … (note)")
     new.add_argument("--tags", default="", metavar="T,…", help="its tags")

@@ -92,8 +92,8 @@ _ACTION_LABELS = {
     "update": "update",
     "remove": "remove",
     "keep": "up to date",
-    "edited": "edited, not changed",
-    "taken": "not written by kbtui, not changed",
+    "edited": "edited, left as it is",
+    "taken": "not written by kbtui, left as it is",
 }
 
 
@@ -228,7 +228,9 @@ def run_mcp(args: Namespace) -> int:
         # Refuse a conversation of another workspace.
         parse_conversation_id(args.current, library.workspace.id)
     if sys.stdin.isatty():
-        note("serving MCP, which a client should start; Ctrl+D ends it")
+        note(
+            "serving MCP on standard input; usually an MCP client starts this command. Ctrl+D ends it"
+        )
     from kbtui.assistant.mcp_server import serve
 
     return serve(library, current)

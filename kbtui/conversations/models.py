@@ -112,7 +112,7 @@ class Turn:
 class Compaction:
     """What a model sees instead of turns `first` to `last` (1-based, inclusive).
 
-    `summary` replaces them; `reasoning` says that reasoning is removed; `tool_calls` is the policy
+    `summary` replaces them; `reasoning` says whether reasoning is removed; `tool_calls` is the policy
     for tool calls: `omit`, `strip`, `strip-request` or `strip-response`.
     """
 

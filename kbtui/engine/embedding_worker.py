@@ -230,9 +230,9 @@ class EngineEmbeddingModel:
 class EmbeddingWorker:
     """Loads the model, keeps the vectors up to date with the catalog, and ranks by meaning.
 
-    `missing` is the notice why there is no semantic search; None when there is.
+    `missing` is the notice that explains why there is no semantic search; None when there is.
     `left` counts the chunks without a vector; None while that is unknown.
-    `is_asleep` says that the model is not loaded because no query and no chunk needs it.
+    `is_asleep` says whether the model is left unloaded because no query and no chunk needs it.
     `model_ready` is set once the model is loaded or has failed, `caught_up` once every chunk has its
     vector or none will get one.
     """
@@ -295,7 +295,7 @@ class EmbeddingWorker:
         self._passage_pool.shutdown(wait=False, cancel_futures=True)
 
     def set_generation_to_embed(self, folder: Path) -> None:
-        """Embed what the catalog of the generation at `folder` has and its vectors lack."""
+        """Switch to the generation at `folder`, and embed its chunks that have no vector."""
         self._folder = folder
         self._has_moved = True
         self.caught_up.clear()
@@ -346,12 +346,12 @@ class EmbeddingWorker:
         """Rank chunks by meaning; call only while `missing` is None.
 
         `pending` is what `start_query_embedding` returned for `text`, `filters` are arguments of
-        `vectors.condition`. The query's vector leans towards the first of the best keyword hits
-        in `worded` (chunk numbers) that has one.
+        `vectors.condition`. The query's vector is shifted towards that of the first of the best
+        keyword hits in `worded` (chunk numbers) that has a vector.
 
         Returns `ranked` (pairs of chunk number and cosine similarity), `left` and `total` of the
-        chunks that the query may see, and which of `worded` are `pending`; or only the `cause`
-        why there is no ranking.
+        chunks that the query may see, and which of `worded` are `pending`; or only `cause`,
+        the reason why there is no ranking.
         """
         from kbtui.index.vectors import LEAN_CANDIDATES, lean_vector_towards, make_vector_filter_sql
 

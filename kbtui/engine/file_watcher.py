@@ -152,10 +152,11 @@ class InotifyTreeWatcher:
 
 ROOT_CHECK_SECONDS = 2.0
 ROOT_CHECK_SHARE = 50
-"""Checking very many roots takes long: it may take at most one part in this many of the time."""
+"""The pause after a check of the roots, as a multiple of the time that the check took. Very many roots take
+long to check."""
 SETTLE_SECONDS = 0.1
 QUIET_MILLISECONDS, GATHER_MILLISECONDS = 10, 50
-"""Events that follow each other within the first time are one change, for at most the second time."""
+"""A change is reported after the first time without a further event, at the latest after the second time."""
 POLL_MILLISECONDS = 1000
 """How often files are polled if the system cannot watch them."""
 FULL_COMPARE_SECONDS = 60.0

@@ -48,8 +48,8 @@ class IndexWorker:
     """Brings the index up to date with the files, one refresh at a time.
 
     `first_refresh` is set after the first one. `error` says why the last refresh failed,
-    `repaired_damage` what damage the last requested check found. `has_notified` says that the owner
-    knows the current generation; setting it to false has the next refresh report it again.
+    `repaired_damage` what damage the last requested check found. `has_notified` says whether the
+    owner knows the current generation; if it is set to False, the next refresh reports it again.
     """
 
     def __init__(

@@ -26,20 +26,21 @@ if TYPE_CHECKING:
 COMPARED_ROWS = 20_000
 """How many rows of the catalog are compared with the vectors at a time."""
 NEIGHBOUR_WEIGHT = TITLE_WEIGHT = 0.3
-"""What a chunk's neighbours and its entry's title add to its own vector, which weighs 1."""
+"""The weights of the vectors of a chunk's neighbours and of its entry's title, which are added to the
+vector of the chunk's own text; that one weighs 1."""
 WRITE_ROWS, WRITE_SECONDS, WRITE_SECONDS_MAX = 5000, 3.0, 60.0
 """Rows are written when there are this many, or this long after the last write. The pause grows
 with each write, because every write leaves another fragment in the table."""
 SLICE_CHUNKS = 128
-"""How many chunks of an entry are embedded between two looks at what else there is to do."""
+"""How many chunks of an entry are embedded between two checks for other work."""
 FAILURES_MAX = 3
-"""After this many entries in a row that cannot be embedded, the model is at fault."""
+"""After this many failed entries in a row, the model counts as broken."""
 PAUSE_SECONDS = 2.0
 """How often a paused queue asks whether it may continue."""
 
 
 class TextEncoder(Protocol):
-    """A loaded model, whatever it runs under."""
+    """A loaded embedding model, whichever library runs it."""
 
     def encode(self, texts: Sequence[str]) -> Matrix:
         """Return unit vectors, one row for each text."""
@@ -170,7 +171,7 @@ class EmbeddingQueue:
         """Embed until nothing is missing, `stop` is set, or `should_restart()`; return what is left.
 
         `get_encoder` is called with the number of missing chunks, and only when there is a text
-        that was never embedded before. `should_restart` says that the catalog has changed.
+        that was never embedded before. `should_restart` returns whether the catalog has changed.
         """
         self._get_encoder, self._should_restart = get_encoder, should_restart
         self._status = EmbeddingStatusWriter(self._catalog.path.parent)

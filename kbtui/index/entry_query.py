@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 CANCEL_CHECK_STEPS = 10_000
-"""How many of SQLite's instructions, about 100 microseconds, run between two checks for cancellation."""
+"""How many of SQLite's instructions run between two checks for cancellation; they take about 100 microseconds."""
 
 # A citation without a time has that of its conversation.
 _CITED_AT = "coalesce(t.timestamp, (SELECT created FROM entries WHERE id = t.conversation))"

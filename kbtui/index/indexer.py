@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 
 MAX_LAG = 500
-"""How many entries may be written to the other keyword index before one that did not change commits
-its sequence number. On opening, it repeats what the catalog did since that number."""
+"""How many entries may be written before the keyword index of hidden entries commits its sequence number,
+although it did not change. When opened, it repeats what the catalog did since that number."""
 
 MAX_STALE_SHARE = 2e-5
 """The share of replaced documents that may remain in BM25's statistics. Every commit replaces one, the
@@ -248,21 +248,21 @@ ComparedItem = TypeVar("ComparedItem")
 
 BATCH_ENTRIES, BATCH_SECONDS = 256, 0.5
 COMMIT_SECONDS, COMMIT_SECONDS_MAX = 2.0, 16.0
-"""How long after the last commit changes are committed during a refresh; the pause doubles each time,
-because indexing waits for each commit."""
+"""The pause between two commits during a refresh, at first and at most; it doubles each time, because
+indexing waits for each commit."""
 PATIENCE_SECONDS = 0.5
-"""How long a refresh runs before it makes way for another one that was requested: a saved subject must
+"""How long a refresh runs before it is interrupted for another one that was requested: a saved subject must
 not wait for a long conversation."""
 STOP_CHECK_ITEMS = 64
-"""How many entries are compared between two checks whether to stop."""
+"""How many entries are compared between two checks for a request to stop."""
 
 
 @dataclass
 class RefreshChanges:
     """What a refresh changed: subjects (`topic/slug`), conversations (ids), and removed entries.
 
-    `knowledge` says that topics or subjects changed. `is_unfinished` says that the refresh made way
-    for another one, which continues with the rest.
+    `knowledge` says whether topics or subjects changed. `is_unfinished` says whether the refresh was
+    interrupted for another one, which continues with the rest.
     """
 
     knowledge: bool = False
@@ -313,7 +313,7 @@ class Index:
         """Open or create the index; raises `IndexUnavailable`.
 
         `rebuild` creates a new generation; the old one stays in use until the new one is complete.
-        `should_yield` says that another refresh was requested.
+        `should_yield` returns whether another refresh was requested.
         """
         self.workspace = workspace
         self.settings = settings

@@ -204,7 +204,7 @@ def set_vector_hashes(entry: Entry, chunks: list[Chunk], *, first: int = 0) -> l
 BATCH_BYTES = 512 << 10
 """About how many bytes of a long conversation are indexed at a time."""
 WHOLE_BYTES_MAX = 2 << 20
-"""A conversation of at max_bytes this many bytes is indexed at once."""
+"""A conversation of at most this many bytes is indexed in one batch."""
 UNFINISHED_SUFFIX = " …"
 """Ends the signature of an entry while later parts of its conversation are not indexed yet."""
 
@@ -213,9 +213,9 @@ UNFINISHED_SUFFIX = " …"
 class IngestBatch:
     """An entry, or a part of one, ready to be written: its chunks from ordinal `first_ordinal` on.
 
-    `chunks_before` are some chunks before them, `conversation` has the turns that they were made from,
-    and `after_turn` is the number of the turn before those. `mark` says where to resume, `is_last` that this is the
-    entry's last part.
+    `chunks_before` are a few chunks just before `chunks`. `conversation` has the turns that `chunks`
+    were made from, and `after_turn` is the number of the turn before these. `mark` says where to
+    resume, `is_last` whether this is the entry's last part.
     """
 
     entry: Entry

@@ -125,8 +125,8 @@ def sort_ranked_chunks(
     """Sort chunks by score, best first, and equal scores by chunk id.
 
     Scores count as equal within `tolerance`, a share of the score, or of `least` if that is larger.
-    `cut` says that the search stopped at a limit: the last group of equal scores may be incomplete
-    and is left out.
+    `cut` says whether the search stopped at a limit; then the last group of equal scores may be
+    incomplete and is left out.
     """
     ordered = sorted(rows, key=lambda row: -row.score)
     result: list[RankedChunk] = []

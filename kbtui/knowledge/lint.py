@@ -29,7 +29,7 @@ RUN_WORDS, SAMPLE_RUNS, CANDIDATE_RUNS = 4, 128, 16
 MIN_SIMILARITY = 0.8
 """The share of common runs above which two texts are near-duplicates."""
 MIN_WORDS, MAX_WORDS = 20, 20_000
-"""Shorter texts are similar by chance; of longer texts only the beginning is compared."""
+"""The lengths of compared texts: shorter ones are similar by chance; of longer ones the beginning is compared."""
 MAX_TEXTS_PER_RUN = 50
 """A run found in more texts than this is boilerplate; it is not used to find candidates."""
 

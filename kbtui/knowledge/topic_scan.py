@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MAX_LINKED_DIRECTORIES = 10_000
-"""How many directories are entered through links, which can multiply without forming a loop."""
+"""The most directories that are read through links: even without a loop, links can lead to one directory
+on very many paths."""
 
 _EXTENSION_RANKS = {ending: rank for rank, ending in enumerate((".md", ".txt", ".text", ""))}
 

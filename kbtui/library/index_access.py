@@ -63,7 +63,7 @@ class Cancellation:
 
     @contextmanager
     def closing_on_cancel(self, client: EngineClient) -> Iterator[None]:
-        """While the body waits for this connection, `cancel` closes it."""
+        """Let `cancel` close this connection while the body of the `with` statement uses it."""
         with self._lock:
             self._client = client
         try:
@@ -83,7 +83,7 @@ def get_current_cancellation() -> Cancellation:
 class IndexAccess:
     """Opens the index and connections to the engine when they are first needed.
 
-    `behind` is the notice why the index may not be up to date.
+    `behind` is the notice that explains why the index may not be up to date.
     """
 
     def __init__(

@@ -36,7 +36,10 @@ class FilterValueError(Exception):
 
 
 class FilterDefinition:
-    """A filter. It applies to each surface for which it has a field or a condition."""
+    """A filter of queries, such as `after:`, and the surfaces (search, library, entries) where it applies.
+
+    A surface has the filter if its field or condition is set here.
+    """
 
     def __init__(
         self,

@@ -154,7 +154,10 @@ class QueryTermBuilder:
                 yield QueryTerm(said, "body", " ".join(terms), PAIR_WEIGHT, query)
 
     def build_phrase_query(self, text: str) -> Any:
-        """Build the query for a phrase: all words, and in order if the script has spaces."""
+        """Build the query for a phrase.
+
+        It matches all words: in this order in a script with spaces between words, else in any order.
+        """
         text = normalize_text(text)
         needed: list[Any] = []
         stems = self._language.stem_text(text)
@@ -182,7 +185,7 @@ class QueryTermBuilder:
         return tantivy.Query.term_query(self._schema, field, term, "freq")
 
     def _build_term(self, word: str, weight: float, *places: tuple[str, str]) -> QueryTerm:
-        """Build a term with one alternative or several."""
+        """Build a term that matches a word in any of `places`, which are pairs of field and indexed term."""
         terms = [self._make_term_query(field, term) for field, term in dict.fromkeys(places)]
         query = terms[0] if len(terms) == 1 else tantivy.Query.disjunction_max_query(terms)
         if weight != 1.0:

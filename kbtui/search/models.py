@@ -28,10 +28,11 @@ class SearchRequest:
     `partial` marks a query that is still being typed: its last word matches as a prefix. `since`
     and `until` bound the time, `until` exclusively. `exclude` is the id of a conversation to leave
     out, `entries` are the ids of the only entries to search. `per_entry` limits the hits of one
-    entry, `depth` those of each leg. `like` is a reference to search by instead of the query, `why`
-    a reference whose absence to explain, `explain` asks for an explanation of each hit. `zone` is
-    the time zone of dates in the query, None for that of this process. `worded` is for the semantic
-    leg alone: numbers of the keyword hits, best first; the query vector leans towards the first.
+    entry, `depth` those of each leg. `like` is a reference to search by instead of the query.
+    `why` is a reference that may be missing from the hits: the answer explains why. `explain` asks
+    for an explanation of each hit. `zone` is the time zone of dates in the query, None for that of
+    this process. Only the semantic leg uses `worded`, the chunk numbers of the keyword hits, best
+    first: it shifts the query's vector towards that of the first one that has a vector.
 
     Filters in `query` can narrow these options, but never widen them.
     """
@@ -298,9 +299,9 @@ class SearchAnswer:
 
     `total` counts the hits before the limit, `omitted` those left out because their text or file
     is gone. With `mistakes` nothing was searched; the first of them is also a notice. `empty` says
-    that the index has nothing to search, whatever the words. `explanations` has one for each hit,
+    whether the index has nothing to search, whatever the words. `explanations` has one for each hit,
     and `why` explains the reference of `SearchRequest.why`, if the request asks for them. For the
-    query log, `filters` are the filters in effect, as a query spells them, and `is_gap` says that
+    query log, `filters` are the filters in effect, as a query spells them, and `is_gap` says whether
     what was asked for seems to be missing.
     """
 

@@ -327,10 +327,10 @@ def score_leg_rank(
 ) -> float:
     """Return a leg's part of a hit's score: weight / (k + rank), ranks from 1.
 
-    A hit that the leg lacks (`rank` is None or over `length`) counts as just after the leg's last
-    one if the leg is filled to its depth, else 0. `coverage` is the share of chunks, over 0 and up
-    to 1, that the leg can rank: a rank in such a sample is divided by it, which gives the expected
-    rank among all.
+    `length` is the number of the leg's hits. For a hit that the leg lacks (`rank` is None or over
+    `length`), the result is 0, or the part for rank `length + 1` if the leg has `depth` hits.
+    `coverage` is the share of chunks that the leg can rank, over 0 and up to 1. The rank is divided
+    by it, to estimate the rank among all chunks.
     """
     if rank is None or rank > length:
         if length < depth:

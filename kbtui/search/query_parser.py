@@ -58,7 +58,7 @@ class FilterLikeWord(NamedTuple):
 class ParsedQuery(NamedTuple):
     """A parsed query: words (any of them), phrases (all), excluded texts and filters.
 
-    `spoken` is the text for the semantic leg: words and phrases as typed. `open` says that the text
+    `spoken` is the text for the semantic leg: words and phrases as typed. `open` says whether the text
     ends in a word that may still be continued.
     """
 

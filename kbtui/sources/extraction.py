@@ -370,7 +370,8 @@ def _squeeze_blank_lines(lines: list[str]) -> str:
 
 
 EXTRACTION_VERSION = 2
-"""Increase it when results change: unchanged documents are then extracted again."""
+"""The version of what extraction returns. Increase it when results change, so that unchanged documents are
+extracted again."""
 FRAME_SIZE = struct.Struct(">I")
 MAX_MEMORY_BYTES = 3 << 30
 MAX_PDF_PAGES = 3000

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Settings
 
     Resolve = Callable[[str, int], Awaitable[list[str]]]
-    """From host and port to the addresses of the host."""
+    """A function that takes host and port, and returns the addresses of the host."""
 
 AGENT = "kbtui"
 USER_AGENT = f"{AGENT}/{__version__} (a user's own crawl; obeys robots.txt)"

@@ -184,7 +184,7 @@ class KbtuiApp(App[None]):
         self._key_queue.resume_after_handled_key(event)
 
     def pop_screen(self) -> AwaitComplete:
-        """Close the top screen; keys typed since then go to the one below."""
+        """Close the top screen; the keys that are still queued go to the screen below."""
         closed = super().pop_screen()
         self._key_queue.handle_closed_screen()
         return closed

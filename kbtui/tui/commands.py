@@ -63,8 +63,8 @@ MAIN_SCREEN_COMMANDS: tuple[Command, ...] = (
     *add_scope_to_commands(
         "reader",
         define_command("fold", "enter", "unfold", "Fold or unfold this line, or open its link.", 8, needs="folds"),
-        define_command("next", "n", "next turn", "Next turn; with a find, next match.", 6, needs="turns"),
-        define_command("previous", "N", "previous turn", "Previous turn; with a find, previous match.", needs="turns"),
+        define_command("next", "n", "next turn", "Go to the next turn; after a find, to the next match.", 6, needs="turns"),
+        define_command("previous", "N", "previous turn", "Go to the previous turn; after a find, to the previous match.", needs="turns"),
         define_command("next_request", "u", "next request", "Next user message.", needs="turns", action="landmark('request',1)"),
         define_command("previous_request", "U", "previous request", "Previous user message.", needs="turns", action="landmark('request',-1)"),
         define_command("next_error", "w", "next error", "Next failed tool call.", needs="turns", action="landmark('error',1)"),
@@ -103,8 +103,8 @@ MAIN_SCREEN_COMMANDS: tuple[Command, ...] = (
         define_command("palette", "ctrl+p,colon", "palette", "Find a command, topic, subject or conversation by name.", 2),
         define_command("go", "number_sign,ctrl+g", "go to", "Go to a turn by its number, or to any reference.", about="item"),
         define_command("jump", "semicolon", "jump", "Jump to a pane, row or link by the letter shown on it.", about="item"),
-        define_command("back", "left_square_bracket", "back", "Back to what was open before."),
-        define_command("forward", "right_square_bracket", "forward", "Forward in the history."),
+        define_command("back", "left_square_bracket", "back", "Go back to what was open before."),
+        define_command("forward", "right_square_bracket", "forward", "Go forward in the history."),
         define_command("similar", "s", "more like this", "Show more like what is selected or open.", about="item"),
         define_command("bookmark", "B", "bookmark", "Bookmark what is selected or open, with a note.", about="item"),
         define_command("bookmarks", "apostrophe", "bookmarks", "Show the bookmarks: open, change, remove."),
@@ -122,9 +122,9 @@ MAIN_SCREEN_COMMANDS: tuple[Command, ...] = (
         define_command("export", "X", "export", "Export the conversation with its sources to a Markdown file.", about="item"),
         define_command("first", "i", "first topic", "Create a first topic; shows the file and asks before writing it."),
         define_command("home", "H", "home", "Show the home page."),
-        define_command("pane.library", "1", "library", "Go to the library; in it: fold it.", action="pane('library')"),
+        define_command("pane.library", "1", "library", "Go to the library; press again to fold it.", action="pane('library')"),
         define_command("pane.reader", "2", "reader", "Go to the reader.", action="pane('reader')"),
-        define_command("pane.citations", "3", "citations", "Go to the citations; in them: fold them.", action="pane('citations')"),
+        define_command("pane.citations", "3", "citations", "Go to the citations; press again to fold them.", action="pane('citations')"),
         define_command("pane.search", "4", "search results", "Go to the search results.", action="pane('search')"),
         define_command("pane.next", "tab", "next pane", "Go to the next pane.", action="next_pane", palette=False),
         define_command("pane.previous", "shift+tab", "previous pane", "Go to the previous pane.", action="previous_pane", palette=False),
@@ -163,14 +163,14 @@ SCREEN_COMMANDS: tuple[Command, ...] = (
         define_command("learn", "space,l", "pre-load", "Toggle pre-loading of the subject.", 9, action="mark('learned')"),
         define_command("disable", "x", "disable", "Toggle disabling of the subject.", 8, action="mark('disabled')"),
         define_command("switch", "e", "topic on/off", "Switch the topic on or off.", 5),
-        define_command("write", "w", "write", "Review the changes; again: write them to .jp/kb.toml.", 10),
+        define_command("write", "w", "write", "Review the changes; press again to write them to .jp/kb.toml.", 10),
         define_command("undo", "u", "undo", "Undo the last write.", 4, needs="written"),
         define_command("drop", "U", "discard", "Discard all changes that are not written.", 3, needs="marks"),
         define_command("try", "slash", "try pattern", "Try a pattern: TOPIC/GLOB, such as rfd/03*.", 7),
         define_command("view", "v", "view", "Switch between `learn` output and the whole prompt.", 6),
         define_command("open", "enter", "open", "Unfold a topic or folder; go to a subject's text; write what is shown."),
         define_command("expand", "right", "unfold", "Unfold the topic or folder."),
-        define_command("collapse", "left,h", "fold", "Fold it, or go to its parent."),
+        define_command("collapse", "left,h", "fold", "Fold the topic or folder, or go to the parent."),
         define_command("filter", "f", "filter", "Filter by words of the slug."),
         _HIDDEN,
         define_command("next", "tab,shift+tab", "other pane", "Switch between list and text.", action="other_side"),
@@ -192,7 +192,7 @@ SCREEN_COMMANDS: tuple[Command, ...] = (
     ),
     *add_scope_to_commands(
         "entries",
-        define_command("enter", "enter", "details", "Go to the details; there: unfold a passage, open a turn.", 9),
+        define_command("enter", "enter", "details", "Go to the details; in the details, unfold a passage or open a turn.", 9),
         define_command("read", "r", "read", "Open the entry in the reader.", 8),
         define_command("filter", "f,slash", "filter", "Filter by words, type:, is:, topic:, after: and before:.", 10, is_immediate=True),
         define_command("type", "t", "type", "Cycle type.", 5, action="turn('type')"),
@@ -229,11 +229,11 @@ SCREEN_COMMANDS: tuple[Command, ...] = (
     ),
     *add_scope_to_commands(
         "insights",
-        define_command("open", "enter", "open / create", "Open the entry; at a query without results: create one.", 10),
+        define_command("open", "enter", "open / create", "Open the entry, or create one for a query without results.", 10),
         define_command("next", "n", "next section", "Next section.", 7, action="next(1)"),
         define_command("previous", "N", "previous section", "Previous section.", action="next(-1)"),
         define_command("days", "d", "period", "Change the period: 30, 90 or 7 days.", 8),
-        _HIDDEN._replace(help="Count hidden subjects, or not."),
+        _HIDDEN._replace(help="Count or leave out hidden subjects."),
         define_command("erase", "x", "clear history", "Delete all logged searches, after asking.", 5),
         _RELOAD._replace(keys="ctrl+r,r"),
         _THEME,
@@ -370,7 +370,7 @@ def _map_keys_to_commands(keymap: Keymap) -> dict[tuple[str, str], list[Command]
 
 
 def _drop_conflicting_keys(keymap: Keymap) -> None:
-    """If two commands of a scope have one key, give the one that the user changed its default."""
+    """Where two commands of a scope have the same key, reset the one that the user changed to its default."""
     while True:
         conflict = next(
             (

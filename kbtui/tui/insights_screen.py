@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 PERIODS = (30, 90, 7)
-"""The periods in days, in the order of their key."""
+"""The periods in days, in the order in which the key cycles through them."""
 LIST_LIMIT = 15
 """Rows of each list."""
 ORIGIN_LABELS = {

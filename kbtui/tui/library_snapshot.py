@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 READ_SECONDS = 0.5
-"""How long summaries are read until the lists show those that are known."""
+"""Seconds of reading summaries after which the lists show those that are known."""
 
 
 def get_last_activity(info: ConversationInfo) -> datetime:

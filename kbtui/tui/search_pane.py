@@ -101,7 +101,7 @@ class SearchBar(Horizontal):
         self._workspace = workspace
 
     def compose(self) -> ComposeResult:
-        """Yield the key of the search, the input, and the name."""
+        """Yield the key that starts a search, the input, and the workspace's name."""
         sign = TextLine(id="search-sign")
         key = find_key_label("search", get_configured_keys(self)) or "/"
         sign.left = [(key, "key")]

@@ -131,7 +131,7 @@ class QueryLog:
         """Log a search; never raises, and drops what cannot be written at once.
 
         `origin` is `sdk`, `dashboard` (the TUI), `cli` or `mcp`; `caller` is who searched, if known.
-        `filters` are spelled as in a query. `is_gap` says that what was searched for seems to be
+        `filters` are spelled as in a query. `is_gap` says whether what was searched for seems to be
         missing; a search without results is always a gap. `at` is Unix seconds, by default now.
         """
         query = query[:QUERY_CHARACTERS]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kbtui.workspace.workspace import Workspace
 
 EXTENSIONS = ("toml", "json", "json5", "yaml", "yml")
-"""The first file that exists with one of these extensions, in this order, is the layer."""
+"""The extensions of a layer's file in the order in which they are tried; the first file that exists is used."""
 MAX_SLOW_CHARACTERS = 100_000
 """The size of the largest YAML or JSON5 file: their pure Python parsers take a second for it.
 

@@ -255,7 +255,7 @@ def test_a_file_of_somebody_else_is_never_overwritten(
     theirs.write_text("# mine\n")
     assert command(built.root, "install", "--yes") == 3
     assert theirs.read_text() == "# mine\n"
-    assert "learn.toml: not written by kbtui, not changed" in capfd.readouterr().out
+    assert "learn.toml: not written by kbtui, left as it is" in capfd.readouterr().out
     # The other files are there, and the skill does not enable tools of others.
     assert (built.root / FOLDER / "conversation_read.toml").exists()
     skill = tomllib.loads((built.root / SKILL).read_text("utf-8"))
@@ -273,9 +273,9 @@ def test_a_file_that_a_person_edited_is_theirs(
     edited.write_text(text)
     capfd.readouterr()
     assert command(built.root, "install", "--yes") == 0
-    assert "learn.toml: edited, not changed" in capfd.readouterr().out
+    assert "learn.toml: edited, left as it is" in capfd.readouterr().out
     assert command(built.root, "uninstall") == 0
-    assert "learn.toml: edited, not changed" in capfd.readouterr().out
+    assert "learn.toml: edited, left as it is" in capfd.readouterr().out
     assert edited.read_text() == text
     assert [path.name for path in (built.root / FOLDER).iterdir()] == ["learn.toml"]
 
@@ -385,7 +385,7 @@ def test_a_file_that_changes_after_the_plan_is_kept(built: Builder) -> None:
     edited = built.root / FOLDER / "learn.toml"
     edited.write_text(edited.read_text() + "# mine\n")
     before = tree(built.root)
-    with pytest.raises(WorkspaceError, match="changed meanwhile"):
+    with pytest.raises(WorkspaceError, match="another program changed the file"):
         install.apply_file_changes(built.workspace, changes)
     assert tree(built.root) == before
 

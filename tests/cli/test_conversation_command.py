@@ -193,8 +193,8 @@ def test_read_has_no_limit_for_a_person_but_takes_one(
     assert "y" * 200_000 in capsys.readouterr().out
     assert kbtui("read", str(ID + 5), "--max-chars", "60000") == 2
     err = capsys.readouterr().err
-    assert "--turn 1 gives it shortened" in err
-    assert "with --include" in err
+    assert "--turn 1 shows it shortened" in err
+    assert "use --include" in err
 
 
 @pytest.mark.parametrize(
@@ -258,12 +258,18 @@ def test_hints_name_options_and_no_tool(root: Path, capsys: pytest.CaptureFixtur
         (["grep", "x", "-i", "17800000000"], "`kbtui conversation ls` lists them"),
         (
             ["grep", "needle", "--limit", "1"],
-            "more matches: a longer pattern, -i or -s narrows, --limit gives more",
+            "more matches: use a longer pattern, -i or -s to find fewer, --limit to show more",
         ),
         (["grep", "x", "--limit", "0"], "kbtui: --limit: it must be at least 1"),
         (["read", str(ID), "--turn", "1", "--last", "1"], "--turn and --last cannot be combined"),
-        (["read", str(ID), "--turn", "1"], "--turn N gives another, --last N the last ones"),
-        (["read", str(ID), "--last", "1"], "--turn N gives one, a larger --last more"),
+        (
+            ["read", str(ID), "--turn", "1"],
+            "--turn N shows another turn, --last N the last N turns",
+        ),
+        (
+            ["read", str(ID), "--last", "1"],
+            "--turn N shows one of them, a larger --last shows more",
+        ),
         (["read", str(ID), "--include", "chats"], "kbtui: --include: it must be one of"),
         (["read", str(ID), "--max-chars", "5"], "kbtui: --max-chars: "),
         (["ls", "--offset", "40"], "there are only 2 conversations: give a smaller --offset"),

@@ -64,7 +64,7 @@ async def test_the_workshop_shows_ones_own_key_before_a_pattern(book: Builder) -
     library = with_keys(book, {"workshop.try": "alt+t"})
     async with running(book.root, size=(140, 40), library=library) as tui:
         await tui.press("P")
-        await tui.until("  alt+t a glob, TOPIC/GLOB")
+        await tui.until("  alt+t try a pattern: TOPIC/GLOB")
         await tui.press("alt+t")
         await tui.type("st*")
         await tui.until("        kbtui ")

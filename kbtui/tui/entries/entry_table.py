@@ -147,7 +147,7 @@ COLUMNS = (
     EntryTableColumn("size", 6, True, 104),
     EntryTableColumn("cited 30d", 9, True, 0),
 )
-"""The minimum widths leave at least 48 cells for titles."""
+"""The columns besides the title. Their minimum widths leave at least 48 cells for titles."""
 
 
 class EntryTable(RowList):

@@ -32,7 +32,7 @@ class Cancellable(Protocol):
     def __exit__(self, *error: object) -> None: ...
 
     def cancel(self) -> None:
-        """Cancel the call while it waits."""
+        """Cancel the call; returns at once."""
 
 
 class LatestOnlyWorker:

@@ -116,7 +116,7 @@ def format_command_hints(
 ) -> Spans:
     """Return the hints of the commands, as many as fit into `width` cells.
 
-    `offers` are the features of the document; a command that needs another one has no hint.
+    `offers` are the features of the document. A command whose `needs` is not among them gets no hint.
     """
     wanted = [
         command

@@ -1,6 +1,6 @@
 """Styled text, independent of any terminal library: wrap, cut, align and highlight.
 
-A span is a part_text of text with its style roles, separated by spaces ("h1", "code keyword"). The roles
+A span is a piece of text with its style roles, separated by spaces ("h1", "code keyword"). The roles
 get their look from `styled_widget.TEXT_STYLES`. Widths are in terminal cells.
 """
 

@@ -52,7 +52,7 @@ class SelectedItemActions:
         self._main = main
         self._worker = LatestOnlyWorker(main.screen)
         self.is_asking = False
-        """Whether a dialog is about to open; keys that were typed meanwhile are for it."""
+        """Whether a dialog is about to open; keys typed until then are for it."""
 
     # the item
 
@@ -70,7 +70,7 @@ class SelectedItemActions:
         return panes.reader.document_view.viewport.current_reference
 
     def get_reference_or_warn(self) -> str | None:
-        """Return the reference of the item; the status line tells if it has none."""
+        """Return the reference of the item; if it has none, say so in the status line and return None."""
         reference = self.get_selected_reference()
         if reference is None:
             self._main.status.flash_message("Nothing here has a reference.", "warning")

@@ -96,7 +96,7 @@ def _find_link_labels(
 
 
 class _ScreenPictureWithLabels(StyledWidget):
-    """A picture of the screen below, with labels."""
+    """A copy of the lines of the screen below, with labels on them."""
 
     def __init__(self, strips: list[Strip], places: list[JumpLabel]) -> None:
         super().__init__(id="labelled")
@@ -104,7 +104,7 @@ class _ScreenPictureWithLabels(StyledWidget):
         self.typed = ""
 
     def render_line(self, y: int) -> Strip:
-        """Draw a line of the picture, with its labels."""
+        """Draw a line of the screen below, with the labels on it."""
         strip = self._strips[y] if y < len(self._strips) else Strip.blank(self.size.width)
         screen = self.screen
         assert isinstance(screen, StyledScreen)
@@ -132,7 +132,7 @@ class JumpScreen(StyledScreen):
         )
 
     def compose(self) -> ComposeResult:
-        """Yield the picture."""
+        """Yield the screen below with the labels."""
         yield self._picture
 
     def on_key(self, event: events.Key) -> None:
@@ -154,6 +154,6 @@ class JumpScreen(StyledScreen):
         self.dismiss(None)
 
     def on_resize(self, event: events.Resize) -> None:
-        """Cancel, because the picture has the old size."""
+        """Cancel, because the copied lines have the old size."""
         if self.is_current and len(self._picture._strips) not in (0, event.size.height):
             self.dismiss(None)

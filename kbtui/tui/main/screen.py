@@ -167,7 +167,7 @@ class MainScreen(StyledScreen):
         self.session.stop()
         self.sync.stop()
 
-    # size, focus and the borders align_to_edges panes
+    # size, focus and the borders between panes
 
     def set_initial_size(self, size: Size) -> None:
         """Set the classes of a size before the first layout."""
@@ -178,7 +178,7 @@ class MainScreen(StyledScreen):
         self.panes.update_size()
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
-        """Grab the border align_to_edges two panes."""
+        """Grab the border between two panes."""
         if self.panes.grab_border(event.screen_x, event.screen_y):
             event.stop()
             self.capture_mouse()

@@ -33,7 +33,7 @@ FULL_SEARCH_SECONDS = 0.25
 REPEAT_SECONDS = 2.0
 """Seconds until a query is repeated while the index is still being built."""
 FIRST_HITS = 20
-"""Hits that are requested first; more are as the user scrolls down."""
+"""Hits that are requested first; more are requested as the user scrolls down."""
 LOG_SECONDS = 2.0
 """A query that is unchanged for this long is logged; others were only typed on the way to it."""
 PREVIEW_SECONDS = 0.12

@@ -31,9 +31,9 @@ SAVE_SECONDS = 3.0
 class SavedSession:
     """What was open in the TUI, and how it was arranged.
 
-    `expanded` are keys of library rows, None if the library was never read. `widths` are cells
-    that a pane is wider (or narrower, if negative) than its default, by pane name. `folded` are
-    names of folded panes. `theme` is one that the user chose, "" for the default.
+    `expanded` are keys of library rows, None if the library was never read. `widths` says by
+    pane name how many cells wider than its default a pane is, negative if it is narrower. `folded`
+    are names of folded panes. `theme` is one that the user chose, "" for the default.
     """
 
     history: NavigationHistory = field(default_factory=NavigationHistory)

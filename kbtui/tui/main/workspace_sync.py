@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 NAMED_CONVERSATIONS_MOST = 500
 """The engine names at most this many changed conversations; then any may have changed."""
 CHECK_SECONDS = 2.0
-"""Seconds align_to_edges checks that the workspace still exists."""
+"""Seconds between checks that the workspace still exists."""
 
 
 class WorkspaceSync:
@@ -42,7 +42,7 @@ class WorkspaceSync:
         return LibrarySnapshotReader(self._main.library)
 
     def start(self) -> None:
-        """Read the lists and listen to the engine, which starts it if it is not running."""
+        """Read the lists and listen to the engine; start the engine if it is not running."""
         self.read_library_lists()
         self._main.screen.set_interval(CHECK_SECONDS, self._check_workspace)
 

@@ -1,4 +1,4 @@
-"""The workshop's slow work in threads, and writing marks to `.jp/kb.toml`."""
+"""Does the workshop's slow work in threads, and writes marks to `.jp/kb.toml`."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class PromptWorkshopCallbacks(Protocol):
     """What the controller calls on the event loop when work is done."""
 
     def show_prompt_state(self, *, reread: bool) -> None:
-        """Show a new state of the prompt; `reread` says that the files were read for it."""
+        """Show a new state of the prompt; `reread` says whether the files were read again for it."""
 
     def show_error(self, error: Exception) -> None:
         """Show why a mark cannot be set or the files cannot be read."""

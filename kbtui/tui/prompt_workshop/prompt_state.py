@@ -227,7 +227,7 @@ class PendingMarks:
             self._marks[mark.topic, mark.slug] = replace(mark, state=wanted)
 
     def remove_mark(self, mark: SubjectMark) -> None:
-        """Remove a mark unless it changed meanwhile."""
+        """Remove exactly this mark; a newer mark of the same subject stays."""
         if self._marks.get((mark.topic, mark.slug)) == mark:
             del self._marks[mark.topic, mark.slug]
 

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 PAGE_DELAY = 0.06
 """Seconds that a row stays selected before its page is made."""
 EXPAND_MOST = 40
-"""Subjects up to which all topics are expanded at first."""
+"""With at most this many subjects, all topics are expanded at first."""
 
 
 class PromptWorkshopScreen(ListDetailScreen):
@@ -129,7 +129,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self.show_key_hints()
 
     def show_message(self, text: str = "", role: str = "strong") -> None:
-        """Show a message; it replaces the question whether to leave."""
+        """Show a message in place of the question of whether to leave, if that is shown."""
         self._is_asking_to_leave = False
         super().show_message(text, role)
 
@@ -152,7 +152,7 @@ class PromptWorkshopScreen(ListDetailScreen):
     # what the controller calls
 
     def show_prompt_state(self, *, reread: bool) -> None:
-        """Show a new state of the prompt; `reread` says that the files were read for it."""
+        """Show a new state of the prompt; `reread` says whether the files were read again for it."""
         if reread and self._first_reference is not None:
             self._select_first(self._first_reference)
             self._first_reference = None

@@ -281,7 +281,7 @@ class SubjectRowFormatter:
     def _format_branch(
         self, prompt_state: PromptState, node: SubjectTreeNode
     ) -> tuple[Spans, Spans]:
-        """Format a topic or folder with its pre-loaded subjects, all subjects and their cost."""
+        """Format a topic or folder: its name, the numbers of pre-loaded and of all subjects, and their cost."""
         topic, prefix = node.topic, node.name
         key = make_folder_key(topic, prefix) if node.kind == "folder" else f"topic:{topic}"
         is_opened = key in self._options.opened or bool(self._options.words)

@@ -277,7 +277,7 @@ def build_conversation_document(
 ) -> Document:
     """Build the document of a conversation.
 
-    `present` is the time to which its dates are relative. `partial` says that the rest is still loading.
+    `present` is the time to which its dates are relative. `partial` says whether the rest is still loading.
     """
     info = conversation.info
     builder = _ConversationDocumentBuilder(conversation, present)
@@ -575,7 +575,7 @@ class _ConversationDocumentBuilder:
         self._add_source(key, event.text, lead=_FOLD_LEAD, fold=key)
 
     def _add_unknown_event(self, key: str, event: Event, _: CompactedTurn) -> None:
-        """Add an event of an unknown kind, perhaps written by a later JP, as it is in the file."""
+        """Add an event of an unknown kind, perhaps written by a newer version of JP, as it is in the file."""
         words: Spans = [("unknown event  ", "warning"), (one_line(event.name or ""), "dim")]
         self._add_fold(key, "tool", words, [(format_length(event.text), "dim")])
         self._add_source(key, event.text, lead=_FOLD_LEAD, fold=key, language="json")

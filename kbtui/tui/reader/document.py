@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 BLOCKS_PER_CHUNK = 256
-"""Small enough to estimate when it comes into view; a large document has thousands of chunks."""
+"""How many blocks form a chunk: few enough to estimate when they come into view."""
 
 
 class BlockHeightIndex:

@@ -39,7 +39,7 @@ class TextSection:
     """A section of a text: its characters, the number of its first line, and whether it is code.
 
     `language` is the fence's language if the section is inside a fenced block that was too long for one
-    section; `continued` says that it continues the block of the previous section.
+    section; `continued` says whether it continues the block of the previous section.
     """
 
     start: int
@@ -596,7 +596,7 @@ _INLINE_MARK = re.compile(
 _TABLE_BAR = re.compile(r"(?<!\\)\|")
 _NESTED_GROUPS = ("linked", "referred", "bold", "star", "low", "struck")
 _MAX_NESTING = 3
-"""Such as emphasis in a link in emphasis."""
+"""How deep inline marks may be nested, such as emphasis in a link in emphasis."""
 
 
 def strip_markdown(

@@ -222,7 +222,7 @@ def _make_toml_blocks(source: Source) -> list[DocumentBlock]:
 def make_approval_page(state: SourceState, approve_key: str, back_key: str) -> Document:
     """Make the page with exactly what a source would do, and the keys that approve it or go back."""
     source = state.source
-    intro = "Each run would do this on this computer, with your rights:"
+    intro = "Each run would do this on this computer, with your permissions:"
     answers = f"{approve_key} approves exactly this; any later change needs a new approval. {back_key} does not approve it."
     blocks: list[DocumentBlock] = [
         ParagraphBlock("ask", [(f"Approve {source.name}?", "h1")]),
@@ -253,8 +253,10 @@ def describe_available_actions(state: SourceState) -> list[str]:
         ]
     elif source.kind == "mcp":
         lines.append(f"run the program: {one_line(shlex.join(source.server))}")
-        lines.append("in the workspace's directory, with your rights; it may do anything you may")
-        lines += [f"give it your variable ${one_line(name)}" for name in source.env]
+        lines.append(
+            "in the workspace's directory, with your permissions; it can do anything that you can"
+        )
+        lines += [f"pass it your environment variable ${one_line(name)}" for name in source.env]
         matching = f" that match {one_line(source.pattern)}" if source.pattern else ""
         lines.append(f"read its resources{matching}")
     else:

@@ -129,7 +129,7 @@ def change_source_from_form(
     current = load_sources(workspace).find(before.name)
     if current.block != before.block:
         raise UsageError(
-            "the source changed in the file meanwhile",
+            "the source was changed in the file while the form was open",
             where=before.name,
             hint="open the form again",
         )

@@ -91,7 +91,7 @@ def _parse_attachment(item: Any) -> str | None:
 
 _Element = dict[str, Any]
 _OpenRequests = dict[str, "Event | deque[Event]"]
-"""Requests without a response by id; several with the same id in order."""
+"""The requests that have no response yet, by their id; a deque, oldest first, if several have the same id."""
 
 _new_object = object.__new__
 _parse_iso_time = datetime.fromisoformat
@@ -165,7 +165,7 @@ class EventParser:
         elif kind in EVENT_KINDS and kind != "unknown":
             self._parse_plain_event(index, element, kind)
         else:
-            # From a later JP: kept as JSON. It opens no turn and does not end a split message.
+            # From a newer version of JP: kept as JSON. It opens no turn and does not end a split message.
             self._check_timestamp(index, kind, element)
             time = parse_timestamp(element.get("timestamp"))
             event = Event("unknown", time, format_json(element), index, name=kind)
@@ -522,7 +522,7 @@ def decode_text(text: str) -> str:
 def decode_content(text: str) -> str:
     """Return the text of a tool result, which may be encoded twice.
 
-    A later JP encodes again what an earlier one wrote in the URL-safe alphabet.
+    If an old version of JP wrote it in URL-safe Base64, a newer version encodes it once more.
     """
     decoded = decode_text(text)
     if decoded is text or " " in decoded or len(decoded) < _ENCODED_LENGTH:

@@ -262,7 +262,7 @@ def _recover_elements(
 ) -> Iterator[Any]:
     """Yield the elements of a damaged array that can be parsed.
 
-    `first` is the index of the first one in the file; `more` says that other blocks follow.
+    `first` is the index of the first one in the file; `more` says whether other blocks follow.
     """
     text = _decode_utf8(data, problems)
     if not text.strip("\0 \t\r\n"):

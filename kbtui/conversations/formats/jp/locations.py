@@ -39,7 +39,7 @@ _LINK_LEAVES = "it is a link that leaves the workspace"
 class ConversationCopy:
     """One directory of a conversation, with the state of its files.
 
-    `is_local` says that it is in the user's own root. `times` (nanoseconds) and `sizes` (bytes)
+    `is_local` says whether it is in the user's own root. `times` (nanoseconds) and `sizes` (bytes)
     have the files that exist; `failure` says why a file's state is unknown. `parent` is the id of
     the conversation that this directory is in.
     """
