@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 
@@ -251,8 +252,8 @@ def _create_entry(library: Library, args: Namespace) -> int:
             return 1
     else:
         authoring.check_draft(knowledge, topic, draft)
-        if args.text == "-":
-            draft = replace(draft, text=sys.stdin.read())
+        text = sys.stdin.buffer.read() if args.text == "-" else os.fsencode(args.text)
+        draft = replace(draft, text=_decode_text(text))
         found = authoring.add_subject(knowledge, topic, draft)
     ref = f"{topic.id}/{found.slug}"
     if args.json:
@@ -261,6 +262,20 @@ def _create_entry(library: Library, args: Namespace) -> int:
     else:
         print_result(f"{ref}\n")
     return 0
+
+
+def _decode_text(text: bytes) -> str:
+    """Decode the text of an entry; raises `UsageError` if it is not UTF-8."""
+    try:
+        # Line breaks become as in text that Python reads from a file.
+        return text.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
+    except UnicodeDecodeError as error:
+        line = text.count(b"\n", 0, error.start) + 1
+        raise UsageError(
+            f"the text is not UTF-8: byte 0x{text[error.start]:02x} in line {line}",
+            where="--text",
+            hint="convert it to UTF-8, for example with iconv; nothing was written",
+        ) from error
 
 
 # edit

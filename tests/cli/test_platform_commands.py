@@ -157,6 +157,19 @@ def test_an_entry_is_made_edited_and_keeps_id_and_citations(
     assert [chunk["text"] for chunk in after["chunk_list"]] == ["# All new\n\nThe wombat."]
 
 
+def test_a_text_that_is_not_utf_8_is_refused_and_nothing_is_written(built: Builder) -> None:
+    before = tree_hash(built.root)
+    for text, typed in [(b"caf\xe9", b""), (b"-", b"one\ncaf\xe9\n")]:
+        done = subprocess.run(
+            [sys.executable, "-m", "kbtui.cli.main", "entry", "new", "--title", "Menu", "--text", text],
+            cwd=built.root, input=typed, capture_output=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert done.returncode == 2
+        line = 2 if typed else 1
+        assert f"the text is not UTF-8: byte 0xe9 in line {line}" in done.stderr.decode()
+    assert tree_hash(built.root) == before
+
+
 def test_a_new_entry_is_the_newest(built: Builder) -> None:
     now = time.time()
     os.utime(built.subject("guide/earlier.md", "# Earlier today\n"), (now - 60, now - 60))
