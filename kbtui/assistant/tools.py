@@ -39,7 +39,7 @@ class Parameter:
     """One parameter of a tool.
 
     `types` are names of JSON types. `items` is the type of an array's elements, `enum` lists the
-    allowed strings (or elements), `least` is the smallest allowed number.
+    allowed strings (or elements), `least` and `most` are the smallest and largest allowed number.
     """
 
     name: str
@@ -50,6 +50,7 @@ class Parameter:
     items: str | None = None
     enum: tuple[str, ...] = ()
     least: int | None = None
+    most: int | None = None
 
     def schema(self) -> dict[str, Any]:
         """Return the parameter as JSON Schema."""
@@ -65,6 +66,8 @@ class Parameter:
             found["enum"] = list(self.enum)
         if self.least is not None:
             found["minimum"] = self.least
+        if self.most is not None:
+            found["maximum"] = self.most
         if self.default is not None:
             found["default"] = self.default
         return found
@@ -140,7 +143,9 @@ KNOWLEDGE_SEARCH = Tool(
     "start, passages were found by keywords only.",
     (
         _define_text_parameter("query", "What to look for: words or a question.", required=True),
-        _define_number_parameter("limit", "Number of passages, 1 to 100.", default=20),
+        _define_number_parameter(
+            "limit", "Number of passages, 1 to 100.", default=20, least=1, most=100
+        ),
         _define_texts_parameter(
             "types",
             "Only entries of these types, such as note, decision or conversation. An unknown type is "
@@ -320,6 +325,8 @@ def _find_argument_mistake(one: Parameter, value: Any) -> str | None:
                 return f"must be one of {', '.join(one.enum)}, not {_format_argument_value(part)}"
     if one.least is not None and value < one.least:
         return f"must be at least {one.least}, not {_format_argument_value(value)}"
+    if one.most is not None and value > one.most:
+        return f"must be at most {one.most}, not {_format_argument_value(value)}"
     return None
 
 
@@ -499,7 +506,7 @@ _HEADER_LIKE = re.compile(
 
 
 def _answer_search(call: ToolCall) -> ToolReply:
-    from kbtui.search.models import MAX_LIMIT, SearchRequest
+    from kbtui.search.models import SearchRequest
 
     library, arguments = call.library, call.arguments
     names = arguments["topics"] or ()
@@ -509,7 +516,7 @@ def _answer_search(call: ToolCall) -> ToolReply:
         kinds=_KINDS_BY_NAME[arguments["in"]],
         types=tuple(arguments["types"] or ()),
         topics=tuple(knowledge.resolve_topic(name).id for name in names) if knowledge else (),
-        limit=max(1, min(MAX_LIMIT, arguments["limit"])),
+        limit=arguments["limit"],
         exclude=None if arguments["include_current"] else call.current,
     )
     if not question.query.strip():

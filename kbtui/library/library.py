@@ -223,12 +223,12 @@ class Library(ReferenceReader):
         """Search by keywords and by meaning; waits up to `wait` seconds for the model.
 
         `types` (entry types, source kinds, `conversation`) and `topics` narrow before ranking.
-        `limit` is clamped to 1 to 100. A `SearchRequest` has its own filters and limit; these arguments
+        `limit` is from 1 to 100. A `SearchRequest` has its own filters and limit; these arguments
         are then ignored. `origin` and `caller` go into the query log; nothing is logged if `origin`
         is None.
 
-        Raises `IndexUnavailable` if there is no index. A mistake in a query of words, or a `wait`
-        below 0 or above a day, raises `UsageError`; the answer to a `SearchRequest` lists mistakes
+        Raises `IndexUnavailable` if there is no index. A mistake in a query of words, a `limit`
+        outside 1 to 100, or a `wait` below 0 or above a day raises `UsageError`; the answer to a `SearchRequest` lists mistakes
         in its query in `mistakes`.
         """
         from kbtui.engine.protocol import check_wait

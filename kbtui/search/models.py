@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
+from operator import index
 from typing import Any, Literal, NamedTuple, get_args
 
 from kbtui.errors import UsageError
@@ -109,16 +110,19 @@ def make_search_request(
     topics: Sequence[str] = (),
     limit: int = DEFAULT_LIMIT,
 ) -> SearchRequest:
-    """Make a request from a program's arguments; raises `UsageError` for invalid ones."""
+    """Make a request from a program's arguments.
+
+    Raises `UsageError` for invalid ones, and `TypeError` for a limit that is no whole number.
+    """
     if isinstance(types, str) or isinstance(topics, str):
         raise UsageError("types and topics are lists of strings")
     if mode not in get_args(Mode):
         raise UsageError(f"unknown mode {mode!r}", where="mode", hint=", ".join(get_args(Mode)))
     if not query.strip():
         raise UsageError("the query is empty", hint="say what to look for")
-    return SearchRequest(
-        query, mode, types=tuple(types), topics=tuple(topics), limit=max(1, min(MAX_LIMIT, limit))
-    )
+    if not 1 <= index(limit) <= MAX_LIMIT:
+        raise UsageError(f"must be from 1 to {MAX_LIMIT}, not {limit}", where="limit")
+    return SearchRequest(query, mode, types=tuple(types), topics=tuple(topics), limit=index(limit))
 
 
 class QueryMistake(NamedTuple):

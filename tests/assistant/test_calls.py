@@ -204,17 +204,18 @@ def test_a_filter_that_cannot_be_obeyed_is_an_error_in_words(library: Library) -
     assert narrowed.count("[entry ") == narrowed.count(f"[entry jp-c{LIVE + 1} ") > 0
 
 
-def test_search_clamps_its_limit(library: Library) -> None:
-    for limit, count in [(0, 1), (-5, 1), (10**9, 7)]:
+def test_search_refuses_a_limit_that_its_schema_excludes(library: Library) -> None:
+    schema = TOOLS["knowledge_search"].schema()["properties"]["limit"]
+    assert (schema["minimum"], schema["maximum"]) == (1, 100)
+    for limit, problem in [(0, "at least 1"), (-1, "at least 1"), (101, "at most 100")]:
         arguments = {"query": "aardvark badger", "limit": limit}
-        assert (
-            len(
-                _SEARCH_HEADER.findall(
-                    answer_tool_call("knowledge_search", arguments, library).text
-                )
-            )
-            == count
-        )
+        reply = answer_tool_call("knowledge_search", arguments, library)
+        assert reply.is_error
+        assert f"`limit` must be {problem}, not {limit}" in reply.text
+    for limit, count in [(1, 1), (100, 7)]:
+        arguments = {"query": "aardvark badger", "limit": limit}
+        reply = answer_tool_call("knowledge_search", arguments, library)
+        assert len(_SEARCH_HEADER.findall(reply.text)) == count
 
 
 HIT = Hit(

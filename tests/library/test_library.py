@@ -25,6 +25,18 @@ def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Builder:
     return builder
 
 
+def test_values_that_are_not_allowed_are_refused_and_named(built: Builder) -> None:
+    with open_workspace(built.root) as lib:
+        for name, value in [("limit", 0), ("limit", -1), ("limit", 101), ("wait", float("nan"))]:
+            with pytest.raises(UsageError) as raised:
+                lib.search("aardvark", **{name: value})
+            assert raised.value.where == name
+        for limit in ("5", 2.5):
+            with pytest.raises(TypeError):
+                lib.search("aardvark", limit=limit)  # type: ignore[arg-type]
+        assert len(lib.search("aardvark", limit=1).hits) == 1
+
+
 def test_a_search_is_logged_with_its_origin_and_can_be_forbidden(built: Builder) -> None:
     lib = open_workspace(built.root)
     lib.search(SearchRequest("aardvark", mode="lexical"), origin="cli")

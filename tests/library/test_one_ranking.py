@@ -157,8 +157,10 @@ async def test_the_client_of_the_documents_example(
         assert all(hit.entry_id and hit.chunk_id and hit.score > 0 for hit in hits)
         assert "burrow" in hits[0].content
         assert hits[0].entry_title.startswith("Subject")
-        # Clamped, as everywhere; narrowed before ranking.
-        assert len(await memory.knowledge.search("burrow", limit=0)) == 1
+        for limit in (0, -1, 101):
+            with pytest.raises(UsageError, match="limit: must be from 1 to 100"):
+                await memory.knowledge.search("burrow", limit=limit)
+        # Narrowed before ranking.
         assert await memory.knowledge.search("burrow", topics=["farm"]) == []
         talks = await memory.knowledge.search("asleep", types=["conversation"])
         assert {hit.ref.partition(":")[0] for hit in talks} == {"jp-c17800000001"}
@@ -170,5 +172,5 @@ async def test_the_client_of_the_documents_example(
     from kbtui.userdata import UserData
 
     assert UserData(open_workspace_root(zoo.root)).query_log.summarize_searches().by_origin == {
-        "sdk": 4
+        "sdk": 3
     }
