@@ -83,7 +83,7 @@ class KeyQueue:
         target = app.focused or app.screen
         loop = asyncio.get_running_loop()
         self._timeout = loop.call_later(
-            FOLLOW_UP_TIMEOUT_SECONDS, app.call_later, self._resume, self._number
+            FOLLOW_UP_TIMEOUT_SECONDS, app.call_later, self._resume_sending_keys, self._number
         )
         # The event enters the same queue first.
         app.call_next(target.post_message, KeyHandled(self._number, KEY_HANDLED_ROUNDS, target))
@@ -98,7 +98,7 @@ class KeyQueue:
             # A dialog has opened: it gets the remaining keys once it is shown.
             self._resume_when_shown()
         else:
-            self._resume(done.number)
+            self._resume_sending_keys(done.number)
 
     def handle_closed_screen(self) -> None:
         """Resume after a screen was closed, because its follow-up messages are lost."""
@@ -107,9 +107,11 @@ class KeyQueue:
 
     def _resume_when_shown(self) -> None:
         self._screen = self._app.screen
-        self._screen.call_after_refresh(self._app.call_later, self._resume, self._number)
+        self._screen.call_after_refresh(
+            self._app.call_later, self._resume_sending_keys, self._number
+        )
 
-    def _resume(self, number: int) -> None:
+    def _resume_sending_keys(self, number: int) -> None:
         if number != self._number or not self._is_busy:
             return
         self._is_busy = False

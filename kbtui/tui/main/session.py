@@ -153,14 +153,14 @@ class SessionManager:
         if navigator.history.targets:
             return  # The user opened something while the session was loaded.
         if session is not None:
-            self._restore(session)
+            self._restore_session(session)
         current = session.history.current_target if session else None
         if current is None:
             navigator.open_target(first)
         else:
             navigator.show_target(current)
 
-    def _restore(self, session: SavedSession) -> None:
+    def _restore_session(self, session: SavedSession) -> None:
         self._is_restored = True
         main = self._main
         main.navigator.history = session.history
