@@ -140,6 +140,7 @@ def _add_source(workspace: Workspace, userdata: UserData, args: Namespace) -> in
 
 
 def _edit_source(workspace: Workspace, userdata: UserData, args: Namespace) -> int:
+    from kbtui.knowledge import load_knowledge
     from kbtui.sources.config import (
         MAIN_KEY,
         approve_source,
@@ -150,6 +151,8 @@ def _edit_source(workspace: Workspace, userdata: UserData, args: Namespace) -> i
 
     before = load_sources(workspace).find(args.name)
     changes = _make_source_block(args)
+    if args.topic is not None:
+        changes["topic"] = load_knowledge(workspace).resolve_topic(args.topic).id
     if args.what:
         changes[MAIN_KEY[before.kind]] = args.what
     if args.no_cron:

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kbtui.errors import ConfigError, KbtuiError
+from kbtui.errors import ConfigError, KbtuiError, UsageError
 from kbtui.sources.config import find_approval_time, load_sources, remove_source
 from kbtui.sources.http_fetcher import HttpFetcher, make_source_limits, resolve_host_name
 from kbtui.sources.source_directory import MAX_NAMED_PROBLEMS, SourceDirectory, SourceRunContext
@@ -168,31 +168,56 @@ def open_source_directory(workspace: Workspace, source: Source) -> SourceDirecto
 
 def count_documents(workspace: Workspace, source: Source) -> int:
     """Return how many documents a source has; raises `KbtuiError` if they cannot be read."""
-    return len(open_source_directory(workspace, source).documents)
+    open_source_directory(workspace, source)
+    return sum(len(found.documents) for found in _open_all_directories(workspace, source))
+
+
+def _open_all_directories(workspace: Workspace, source: Source) -> list[SourceDirectory]:
+    """Return the documents of a source in each topic: it may have had another one before."""
+    from kbtui.knowledge import load_knowledge
+
+    root = Path(os.path.realpath(workspace.root))
+    folders = {
+        Path(os.path.realpath(root / topic.subjects))
+        for topic in load_knowledge(workspace).topics.values()
+    }
+    found = []
+    for folder in sorted(folders):
+        if folder.is_relative_to(root) and (folder / source.name).is_dir():
+            with contextlib.suppress(KbtuiError):  # the directory is a link
+                found.append(SourceDirectory(root, folder, source))
+    return found
 
 
 def remove_source_and_documents(workspace: Workspace, name: str, *, keep: bool) -> list[str]:
     """Remove a source; with `keep` its documents become ordinary subjects, else they are deleted.
 
-    Returns what could not be done. Raises `SourceAlreadyRunning`, `NothingFound` or `ConfigError`.
+    Returns what could not be done. Raises `SourceAlreadyRunning`, `NothingFound` or `ConfigError`,
+    and `UsageError` if documents to delete cannot be found.
     """
     source = load_sources(workspace).find(name)
     with lock_source(workspace, name):
         problems = []
         try:
-            directory = open_source_directory(workspace, source)
+            open_source_directory(workspace, source)
         except KbtuiError as error:
-            directory = None
+            if not keep:
+                raise UsageError(
+                    f"its documents cannot be deleted: {error}",
+                    where=name,
+                    hint="give the source a topic that exists, or keep its documents",
+                ) from error
             problems.append(f"its documents cannot be read and are left alone: {error}")
+        directories = _open_all_directories(workspace, source)
         remove_source(workspace, name)
-        if directory is not None and keep:
-            directory.detach_documents()
-        elif directory is not None:
-            directory.remove_all_documents()
+        for directory in directories:
+            if keep:
+                directory.detach_documents()
+            else:
+                directory.remove_all_documents()
+            problems += [*directory.problems, *directory.edited]
         UserData(workspace).forget_source_data(name)
-        return problems + (
-            [*directory.problems, *directory.edited] if directory is not None else []
-        )
+        return problems
 
 
 async def _run_until_stopped(

@@ -309,6 +309,38 @@ def test_documents_stay_when_their_source_goes_unless_said(built: Builder, page:
     assert "\nsource: " not in text
 
 
+def test_a_source_moves_only_to_a_topic_that_exists(built: Builder, page: str) -> None:
+    built.topics(guide={"title": "The Guide"}, notes={})
+    run(built, "source", "add", "url_crawl", page, "--topic", "guide", "--depth", "0", "--name", "web",
+        "--allow-host", "127.0.0.1")  # fmt: skip
+    run(built, "source", "run", "web")
+    done = run(built, "source", "edit", "web", "--topic", "nope")
+    assert done.returncode != 0
+    assert 'Unknown topic "nope".' in done.stderr
+    assert run(built, "source", "edit", "web", "--topic", "notes").returncode == 0
+    (listed,) = found(run(built, "source", "ls", "--json"))
+    assert listed["topic"] == "notes"
+    assert run(built, "source", "rm", "web", "--delete", "--yes").returncode == 0
+    assert not (built.root / "docs/guide/web").exists(), "its documents in the topic before"
+
+
+def test_a_source_whose_documents_cannot_be_found_is_not_removed_with_them(
+    built: Builder, page: str
+) -> None:
+    run(built, "source", "add", "url_crawl", page, "--topic", "guide", "--depth", "0", "--name", "web",
+        "--allow-host", "127.0.0.1")  # fmt: skip
+    run(built, "source", "run", "web")
+    built.topics(other={})
+    done = run(built, "source", "rm", "web", "--delete", "--yes")
+    assert done.returncode == 2
+    assert "web: its documents cannot be deleted" in done.stderr
+    assert (built.root / "docs/guide/web/index.md").exists()
+    assert len(found(run(built, "source", "ls", "--json"))) == 1
+    done = run(built, "source", "rm", "web", "--keep", "--yes")
+    assert done.returncode == 0
+    assert "left alone" in done.stderr
+
+
 @pytest.mark.slow
 def test_a_source_of_somebody_else_runs_after_it_was_looked_at(built: Builder, page: str) -> None:
     (built.root / ".jp" / "kb-sources.toml").write_text(
