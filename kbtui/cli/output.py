@@ -81,16 +81,19 @@ def print_json_result(value: Any) -> None:
 
 
 def write_output_file(workspace: Workspace, target: str, text: str) -> None:
-    """Write a result to the file of `-o`; raises `UsageError`."""
+    """Write a result to the file of `-o`.
+
+    Raises `UsageError` for a path that is empty or belongs to JP, and `KbtuiError` if the file
+    cannot be written.
+    """
     from pathlib import Path
 
-    from kbtui.errors import KbtuiError, UsageError
+    from kbtui.errors import UsageError
     from kbtui.workspace.workspace import write_export_file
 
-    try:
-        write_export_file(workspace, Path(target), text)
-    except KbtuiError as error:
-        raise UsageError(error.message, where=target, hint=error.hint) from error
+    if not target:
+        raise UsageError("the path is empty", where="-o", hint="write `-o FILE`, or leave it out")
+    write_export_file(workspace, Path(target), text)
 
 
 def note(text: str) -> None:

@@ -521,7 +521,17 @@ def test_export_writes_one_markdown_file_with_sources(
     assert text.rstrip().endswith("- `hay.txt`: turn 1")
     assert kbtui("export", f"jp-c{ID}:2") == 0
     assert "Where is the needle" not in capsys.readouterr().out
-    assert kbtui("export", str(ID), "-o", str(tmp_path)) == 2
+
+
+@pytest.mark.parametrize("command", [["conversation", "export", str(ID)], ["log"]])
+def test_an_output_file_that_cannot_be_written_ends_with_3(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    for target in (Path("/dev/full"), tmp_path / "missing/talk.md", tmp_path):
+        assert main([*command, "-o", str(target)]) == 3, target
+        assert f"kbtui: {target}: cannot be written: " in capsys.readouterr().err
+    assert main([*command, "-o", ""]) == 2
+    assert "kbtui: -o: the path is empty" in capsys.readouterr().err
 
 
 def test_no_export_is_written_under_the_jp_directory(
