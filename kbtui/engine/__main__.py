@@ -4,7 +4,7 @@ import os
 import sys
 from pathlib import Path
 
-from kbtui.engine.lifecycle import run_engine
+from kbtui.engine.engine_process import run_engine
 
 if __name__ == "__main__":
     code = run_engine(Path(sys.argv[1]))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import IndexUnavailable, KbtuiError
 from kbtui.index.catalog import Catalog
-from kbtui.index.generations import is_rust_panic
+from kbtui.index.index_generations import is_rust_panic
 from kbtui.notices import Notice, make_keywords_only_notice
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.engine.client import EngineClient, OtherUsersEngine, UnresponsiveEngine
 from kbtui.errors import ConfigError, EngineUnavailable, WorkspaceError
-from kbtui.index.generations import compute_schema_mark
+from kbtui.index.index_generations import compute_index_schema_hash
 from kbtui.version import __version__
 from kbtui.workspace import load_settings, paths
 
@@ -174,7 +174,7 @@ def _is_engine_outdated(client: EngineClient) -> bool:
     An engine notices changed settings itself, but not that a client's environment names another
     model. That is ignored while other clients are connected, and for a client without a model.
     """
-    if client.hello.get("schema") != compute_schema_mark():
+    if client.hello.get("schema") != compute_index_schema_hash():
         return True
     try:
         model = load_settings().model

@@ -10,8 +10,8 @@ import time
 from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError
-from kbtui.index.generations import find_current_index_generation, find_damage, is_rust_panic
-from kbtui.index.indexer import Index
+from kbtui.index.index_generations import find_current_index_generation, find_damage, is_rust_panic
+from kbtui.index.indexer import WorkspaceIndex
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,7 +68,7 @@ class IndexWorker:
         self._is_rebuild_requested = self._is_retry_requested = False
         self._wake = threading.Event()
         self._stop = threading.Event()
-        self._index: Index | None = None
+        self._index: WorkspaceIndex | None = None
         self._folder: Path | None = None
         self._close_after = CLOSE_INDEX_SECONDS
         self._is_check_requested = False
@@ -207,7 +207,7 @@ class IndexWorker:
                     return False
         return False
 
-    def _compact_index(self, index: Index, changes: RefreshChanges) -> None:
+    def _compact_index(self, index: WorkspaceIndex, changes: RefreshChanges) -> None:
         """Compact a small index now, and a large one after a quiet time."""
         due = self._compact_at is not None and time.monotonic() >= self._compact_at
         try:
@@ -256,14 +256,14 @@ class IndexWorker:
             self.repaired_damage, self._is_rebuild_requested = found, True
         self._checked_at = time.monotonic()
 
-    def _open_index(self) -> Index:
+    def _open_index(self) -> WorkspaceIndex:
         """Return the open index; open, replace or rebuild it first if necessary."""
         self._check_damage_if_requested()
         if self._is_rebuild_requested and self._index is not None:
             self._close_index()
         if self._index is None or not self._index.is_in_place():
             self._close_index()
-            self._index = Index(
+            self._index = WorkspaceIndex(
                 self._workspace,
                 self._settings,
                 rebuild=self._is_rebuild_requested,

@@ -160,7 +160,7 @@ class SearchService:
         self, reader: IndexReader, question: SearchRequest, semantic: SemanticLeg | None
     ) -> SearchAnswer:
         """Answer a question; raises `_DamagedIndex` if an error comes from damaged files."""
-        from kbtui.index.generations import find_damage_behind_error
+        from kbtui.index.index_generations import find_damage_behind_error
 
         try:
             return answer_search_request(self._workspace, reader, question, semantic)

@@ -16,7 +16,7 @@ from kbtui.engine.file_watcher import FileWatcher
 from kbtui.engine.index_worker import IndexWorker
 from kbtui.engine.search_service import SearchService
 from kbtui.errors import ConfigError, KbtuiError
-from kbtui.index.generations import compute_schema_mark
+from kbtui.index.index_generations import compute_index_schema_hash
 from kbtui.notices import get_keywords_only_reason
 from kbtui.sources.schedule import SCHEDULE_SECONDS, SourceScheduler
 from kbtui.userdata import UserData
@@ -349,7 +349,7 @@ class EngineServer:
                 protocol.encode_frame(
                     protocol.make_hello_message(
                         __version__,
-                        schema=compute_schema_mark(),
+                        schema=compute_index_schema_hash(),
                         pid=os.getpid(),
                         root=str(self._workspace.root),
                         cache=path_to_utf8(os.path.realpath(self._workspace.cache_dir)),

@@ -7,12 +7,12 @@ use, so that a client never imports what only a writer needs.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kbtui.index.indexer import Index
+    from kbtui.index.indexer import WorkspaceIndex
     from kbtui.index.reader import IndexReader
 
-__all__ = ["Index", "IndexReader"]
+__all__ = ["IndexReader", "WorkspaceIndex"]
 
-_HOMES = {"Index": "kbtui.index.indexer", "IndexReader": "kbtui.index.reader"}
+_HOMES = {"WorkspaceIndex": "kbtui.index.indexer", "IndexReader": "kbtui.index.reader"}
 
 
 def __getattr__(name: str) -> Any:

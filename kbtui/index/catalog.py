@@ -251,7 +251,7 @@ class Catalog:
 
     # writing
 
-    def put_entry(
+    def write_entry_and_chunks(
         self,
         entry: Entry,
         chunks: Sequence[Chunk],
@@ -519,7 +519,7 @@ class Catalog:
         )
         return {row[0]: (parse_chunk_row(row), row[-1]) for row in rows}
 
-    def get_chunk_owners(self, numbers: Iterable[int]) -> dict[int, tuple[str, str]]:
+    def get_entry_ids_of_chunks(self, numbers: Iterable[int]) -> dict[int, tuple[str, str]]:
         """Return the ids of chunks and of their entries by number, without those that do not exist."""
         held = list(numbers)
         marks = ", ".join("?" * len(held))

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 from kbtui.errors import IndexUnavailable
-from kbtui.index import generations
+from kbtui.index import index_generations
 from kbtui.index.catalog import Catalog
 from kbtui.index.ingest import (
     make_subject_change_signature,
@@ -66,11 +66,11 @@ class IndexStorage:
         self._open_or_replace_index_files()
 
     def _choose_generation_folder(self, rebuild: bool) -> Path:
-        mark = generations.compute_index_fingerprint(self.settings)
-        old = generations.find_current_index_generation(self.cache_dir)
+        mark = index_generations.compute_index_fingerprint(self.settings)
+        old = index_generations.find_current_index_generation(self.cache_dir)
         if old and not rebuild and old.name.startswith(f"gen-{mark}-"):
             return old
-        folder = generations.create_index_generation(self.cache_dir, mark)
+        folder = index_generations.create_index_generation(self.cache_dir, mark)
         self._unpublished = old is not None
         return folder
 
@@ -79,16 +79,16 @@ class IndexStorage:
             self._open_index_files()
         except IndexUnavailable:
             # The files are too damaged to open: a refresh fills a new generation.
-            self.folder = generations.create_index_generation(
-                self.cache_dir, generations.compute_index_fingerprint(self.settings)
+            self.folder = index_generations.create_index_generation(
+                self.cache_dir, index_generations.compute_index_fingerprint(self.settings)
             )
             self._open_index_files()
         if (
             not self._unpublished
-            and generations.find_current_index_generation(self.cache_dir) != self.folder
+            and index_generations.find_current_index_generation(self.cache_dir) != self.folder
         ):
-            generations.publish_index_generation(self.folder)
-        generations.remove_old_index_generations(self.cache_dir, self.folder)
+            index_generations.publish_index_generation(self.folder)
+        index_generations.remove_old_index_generations(self.cache_dir, self.folder)
         self._catch_up_keyword_indexes()
 
     def _open_index_files(self) -> None:
@@ -112,16 +112,16 @@ class IndexStorage:
         parts.append(self.folder / "catalog.sqlite")
         is_linked = (
             self._unpublished
-            or generations.find_current_index_generation(self.cache_dir) == self.folder
+            or index_generations.find_current_index_generation(self.cache_dir) == self.folder
         )
         return is_linked and all(part.exists() for part in parts)
 
     def publish(self) -> None:
         """Make a new generation the one in use."""
         if self._unpublished:
-            generations.publish_index_generation(self.folder)
+            index_generations.publish_index_generation(self.folder)
             self._unpublished = False
-            generations.remove_old_index_generations(self.cache_dir, self.folder)
+            index_generations.remove_old_index_generations(self.cache_dir, self.folder)
 
     def _catch_up_keyword_indexes(self) -> None:
         """Repeat in the keyword indexes what the catalog did after their last commit."""
@@ -170,7 +170,7 @@ class IndexStorage:
             for batch, rows in batches:
                 # Read here, because an earlier item may belong to the same entry.
                 old = self.catalog.get_entry(batch.entry.id)
-                written = self.catalog.put_entry(
+                written = self.catalog.write_entry_and_chunks(
                     batch.entry, batch.chunks, seq, start=batch.first_ordinal, mark=batch.mark
                 )
                 results.append((_has_same_document_fields(old, batch.entry), written))
@@ -293,7 +293,7 @@ class _RefreshStopped(Exception):
     """A refresh was stopped while it compared files, before it changed anything."""
 
 
-class Index:
+class WorkspaceIndex:
     """The index of one workspace, for writing. For one thread.
 
     Setting `stop` ends a refresh after the current entry; what it indexed until then is kept.

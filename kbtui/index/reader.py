@@ -10,7 +10,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from kbtui.errors import IndexUnavailable
-from kbtui.index import generations
+from kbtui.index import index_generations
 from kbtui.index.catalog import Catalog
 
 if TYPE_CHECKING:
@@ -45,12 +45,12 @@ class IndexReader:
     """
 
     def __init__(self, cache_dir: Path) -> None:
-        folder = generations.find_current_index_generation(cache_dir)
+        folder = index_generations.find_current_index_generation(cache_dir)
         if folder is None:
             raise IndexUnavailable(
                 "there is no index yet", where=str(cache_dir), hint="run `kbtui index`"
             )
-        if not generations.is_readable_index_generation(folder):
+        if not index_generations.is_readable_index_generation(folder):
             raise IndexUnavailable(
                 "the index was made by another version of kbtui",
                 where=str(folder),
@@ -71,7 +71,7 @@ class IndexReader:
 
     def is_generation_replaced(self) -> bool:
         """Whether another generation is in use now."""
-        return generations.find_current_index_generation(self._cache_dir) != self.folder
+        return index_generations.find_current_index_generation(self._cache_dir) != self.folder
 
     def close(self) -> None:
         """Close the files."""
@@ -115,7 +115,7 @@ class IndexReader:
             return json.loads(value) if value else []
 
     get_chunks = _delegate_to_catalog(Catalog.get_chunks)
-    get_chunk_owners = _delegate_to_catalog(Catalog.get_chunk_owners)
+    get_entry_ids_of_chunks = _delegate_to_catalog(Catalog.get_entry_ids_of_chunks)
     list_chunks = _delegate_to_catalog(Catalog.list_chunks)
     get_chunk = _delegate_to_catalog(Catalog.get_chunk)
     get_entries = _delegate_to_catalog(Catalog.get_entries)

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from kbtui.library.index_access import Cancellation
+from kbtui.library.index_access import CallCancellation
 from kbtui.search.models import DEFAULT_LIMIT
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class MemoryClient:
 
 async def _call_in_thread(function: Callable[[], T]) -> T:
     """Run a call in a thread; cancel it when the waiting task is cancelled."""
-    cancellation = Cancellation()
+    cancellation = CallCancellation()
 
     def call() -> T:
         with cancellation:

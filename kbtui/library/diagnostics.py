@@ -341,7 +341,7 @@ def _check_sources(library: Library) -> Iterator[DiagnosticFinding]:
 
 def _check_index(library: Library) -> Iterator[DiagnosticFinding]:
     from kbtui.index import IndexReader
-    from kbtui.index.generations import find_damage
+    from kbtui.index.index_generations import find_damage
 
     try:
         reader = IndexReader(library.workspace.cache_dir)

@@ -27,7 +27,7 @@ PATIENCE_SECONDS = 60.0
 """How long calls wait for a private index to be complete before they use it as it is."""
 
 
-class Cancellation:
+class CallCancellation:
     """Cancels a call of `Library` from another thread.
 
     Run `with cancellation: library.search(…)` in one thread and `cancellation.cancel()` in another:
@@ -48,13 +48,13 @@ class Cancellation:
             if self._client is not None:
                 self._client.close()
 
-    def __enter__(self) -> Cancellation:
+    def __enter__(self) -> CallCancellation:
         self._before = get_current_cancellation()
-        Cancellation._of_thread.value = self
+        CallCancellation._of_thread.value = self
         return self
 
     def __exit__(self, *error: object) -> None:
-        Cancellation._of_thread.value = self._before
+        CallCancellation._of_thread.value = self._before
 
     def check(self) -> None:
         """Raise `Cancelled` if the call was cancelled."""
@@ -74,10 +74,10 @@ class Cancellation:
                 self._client = None
 
 
-def get_current_cancellation() -> Cancellation:
+def get_current_cancellation() -> CallCancellation:
     """Return the cancellation around this thread's call, or one that nobody cancels."""
-    found = getattr(Cancellation._of_thread, "value", None)
-    return found if isinstance(found, Cancellation) else Cancellation()
+    found = getattr(CallCancellation._of_thread, "value", None)
+    return found if isinstance(found, CallCancellation) else CallCancellation()
 
 
 class IndexAccess:
@@ -264,7 +264,7 @@ class PrivateIndex:
         from sqlite3 import DatabaseError
 
         from kbtui.errors import KbtuiError
-        from kbtui.index import Index
+        from kbtui.index import WorkspaceIndex
 
         while not self._stop.is_set():
             with self._turn:
@@ -272,7 +272,9 @@ class PrivateIndex:
                 wanted = self._wanted
             try:
                 with closing(
-                    Index(self._workspace, self._settings, cache_dir=self.folder, stop=self._stop)
+                    WorkspaceIndex(
+                        self._workspace, self._settings, cache_dir=self.folder, stop=self._stop
+                    )
                 ) as index:
                     index.refresh()
                     index.compact()

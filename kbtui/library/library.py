@@ -2,7 +2,7 @@
 
 The documented Python API is `topics`, `learn`, `search`, `read`, `cites`, `list_conversations` and
 the context manager; front ends use the rest. All calls are synchronous and may come from any
-thread. A front end that must not block calls from a thread of its own, inside a `Cancellation` if
+thread. A front end that must not block calls from a thread of its own, inside a `CallCancellation` if
 it may cancel.
 """
 
@@ -167,7 +167,7 @@ class Library(ReferenceReader):
 
     def _query_index_with_repair(self, query: Callable[[IndexReader], T]) -> T:
         """Call `query` with a reader; if the index proves damaged, have it rebuilt and call once more."""
-        from kbtui.index.generations import find_damage_behind_error
+        from kbtui.index.index_generations import find_damage_behind_error
 
         reader = self.open_reader()
         try:

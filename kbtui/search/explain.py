@@ -6,15 +6,15 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from kbtui.search.freshness import HitFreshnessChecker
-from kbtui.search.models import EmbeddedChunkText, Explanation, QueryTermMatch, SearchLegRank
+from kbtui.search.hit_freshness import HitFreshnessChecker
+from kbtui.search.models import EmbeddedChunkText, QueryTermMatch, RankExplanation, SearchLegRank
 from kbtui.search.pipeline import SearchRun, run_search_and_build_answer, score_leg_rank
 
 if TYPE_CHECKING:
     from kbtui.index import IndexReader
     from kbtui.index.models import Chunk, Entry
     from kbtui.refs import Ref
-    from kbtui.search.lexical import QueryTerm, Ranked
+    from kbtui.search.keyword_search import QueryTerm, Ranked
     from kbtui.search.models import SearchAnswer, SearchRequest
     from kbtui.search.pipeline import SemanticLeg
     from kbtui.workspace import Workspace
@@ -40,35 +40,35 @@ class SearchExplainer:
         self._order = self._run.sort_chunks()
         self._deep: dict[str, dict[int, tuple[int, float]]] = {}
 
-    def explain_hits(self) -> list[Explanation]:
+    def explain_hits(self) -> list[RankExplanation]:
         """Explain each hit of the answer, in order."""
         return [self._explain_hit(hit.chunk_id, hit.ref) for hit in self.answer.hits]
 
-    def explain_missing_hit(self, ref: Ref) -> Explanation:
+    def explain_missing_hit(self, ref: Ref) -> RankExplanation:
         """Explain why a subject, turn or chunk is not a hit, by its chunk that came nearest."""
         entry, chunks = resolve_passages(self._reader, ref)
         if entry is None:
             reason = explain_missing_entry(self._workspace, ref)
-            return Explanation(str(ref), "", None, kept_out=[reason])
+            return RankExplanation(str(ref), "", None, kept_out=[reason])
         if not chunks:
             reason = entry.error or "none of its text is indexed"
-            return Explanation(str(ref), entry.title, None, kept_out=[reason])
+            return RankExplanation(str(ref), entry.title, None, kept_out=[reason])
         explained = [self._explain_chunk(entry, chunk, str(ref)) for chunk in chunks]
         return min(explained, key=_make_nearness_sort_key)
 
-    def _explain_hit(self, chunk_id: str, ref: str) -> Explanation:
+    def _explain_hit(self, chunk_id: str, ref: str) -> RankExplanation:
         found = self._reader.get_chunk(chunk_id)
         entry = self._reader.get_entries({found[1]}).get(found[1]) if found else None
         if found is None or entry is None:
-            return Explanation(ref, "", chunk_id, kept_out=["it no longer exists"])
+            return RankExplanation(ref, "", chunk_id, kept_out=["it no longer exists"])
         return self._explain_chunk(entry, found[0], ref)
 
-    def _explain_chunk(self, entry: Entry, chunk: Chunk, ref: str) -> Explanation:
+    def _explain_chunk(self, entry: Entry, chunk: Chunk, ref: str) -> RankExplanation:
         run = self._run
         number = chunk.number
         rank = self._order.index(number) + 1 if number in self._order else None
         matches, missing = self._match_query_terms(entry, chunk)
-        explained = Explanation(
+        explained = RankExplanation(
             ref=ref,
             title=entry.title,
             chunk_id=chunk.id,
@@ -136,7 +136,7 @@ class SearchExplainer:
             return "not embedded yet: its keyword rank counts twice"
         return f"not among the best {DEEP_RANKS}, or not embedded yet"
 
-    def _explain_low_rank(self, explained: Explanation, entry: Entry) -> list[str]:
+    def _explain_low_rank(self, explained: RankExplanation, entry: Entry) -> list[str]:
         """Explain a rank that is too low to be shown, where nothing else keeps a chunk out."""
         run = self._run
         others = [number for number in self._order if run.owners[number][1] == entry.id]
@@ -233,7 +233,7 @@ def _explain_score(part: QueryTerm, searcher: Any, address: Any) -> float:
         return 0.0  # the term does not match
 
 
-def _make_nearness_sort_key(explained: Explanation) -> tuple[bool, int, int, float]:
+def _make_nearness_sort_key(explained: RankExplanation) -> tuple[bool, int, int, float]:
     """Return a sort key for explanations: hits first, then by nearness."""
     lexical, semantic = explained.lexical.rank, explained.semantic.rank
     ranks = [rank for rank in (lexical, semantic) if rank is not None]

@@ -262,7 +262,7 @@ class EmbeddedChunkText:
 
 
 @dataclass(frozen=True)
-class Explanation:
+class RankExplanation:
     """Why a chunk has its rank, or why it is not a hit.
 
     `rank` is its 1-based place among all hits, None if it is not a hit. `missing` are words of the
@@ -286,7 +286,7 @@ class Explanation:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, shape: dict[str, Any]) -> "Explanation":
+    def from_json(cls, shape: dict[str, Any]) -> "RankExplanation":
         """Parse what `as_json` returns."""
         embedded = shape["embedded"]
         return cls(**shape | {
@@ -320,8 +320,8 @@ class SearchAnswer:
     empty: bool = False
     filters: str = ""
     is_gap: bool = False
-    explanations: list[Explanation] = field(default_factory=list)
-    why: Explanation | None = None
+    explanations: list[RankExplanation] = field(default_factory=list)
+    why: RankExplanation | None = None
 
     @property
     def degraded(self) -> str | None:
@@ -377,7 +377,7 @@ class SearchAnswer:
             is_gap=details["is_gap"],
         )
         if explained := [hit["explanation"] for hit in shape["hits"] if "explanation" in hit]:
-            answered.explanations = [Explanation.from_json(one) for one in explained]
+            answered.explanations = [RankExplanation.from_json(one) for one in explained]
         if why := shape.get("why"):
-            answered.why = Explanation.from_json(why)
+            answered.why = RankExplanation.from_json(why)
         return answered

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from kbtui.index import IndexReader
     from kbtui.index.models import Chunk, Entry
     from kbtui.refs import Ref
-    from kbtui.search.analysis import LanguageAnalyzer
     from kbtui.search.models import SearchAnswer
     from kbtui.search.pipeline import SemanticLeg
+    from kbtui.search.query_words import LanguageAnalyzer
     from kbtui.workspace import Workspace
 
 MAX_KEYWORDS = 25

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.notices import Notice, make_keywords_only_notice
 from kbtui.refs import make_conversation_ref, make_subject_ref
-from kbtui.search.analysis import MatchFinder
 from kbtui.search.filters import list_filters
-from kbtui.search.freshness import HitFreshnessChecker
+from kbtui.search.hit_freshness import HitFreshnessChecker
 from kbtui.search.models import (
     LEG_DEPTH,
     MAX_HITS,
@@ -24,15 +23,16 @@ from kbtui.search.models import (
     SemanticRanking,
 )
 from kbtui.search.query_parser import apply_query_filters, parse_query
+from kbtui.search.query_words import MatchFinder
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from kbtui.index import IndexReader
     from kbtui.index.models import Chunk, Entry
-    from kbtui.search.analysis import QueryWord
-    from kbtui.search.lexical import KeywordSearch, Ranked
+    from kbtui.search.keyword_search import KeywordSearch, Ranked
     from kbtui.search.query_parser import ParsedQuery
+    from kbtui.search.query_words import QueryWord
     from kbtui.workspace import Workspace
 
 
@@ -107,14 +107,14 @@ class SearchRun:
     @cached_property
     def lexical(self) -> KeywordSearch:
         """The keyword leg, which also knows the words to highlight."""
-        from kbtui.search.lexical import KeywordSearch
+        from kbtui.search.keyword_search import KeywordSearch
 
         return KeywordSearch(self.reader, self.query, self.request, self.narrowing)
 
     @cached_property
     def owners(self) -> dict[int, tuple[str, str]]:
         """The ids of the ranked chunks, each with its entry's id, by chunk number."""
-        return self.reader.get_chunk_owners(list(self.scores))
+        return self.reader.get_entry_ids_of_chunks(list(self.scores))
 
     @cached_property
     def entries(self) -> dict[str, Entry]:

@@ -401,7 +401,7 @@ def _find_entries_by_title(reader: IndexReader, text: str, *, hidden: bool) -> s
     import tantivy
 
     from kbtui.index.tokenizer import extract_cjk_pairs, has_unspaced_script, normalize_text
-    from kbtui.search.analysis import LanguageAnalyzer
+    from kbtui.search.query_words import LanguageAnalyzer
 
     text = normalize_text(text)
     language = LanguageAnalyzer(reader.language)

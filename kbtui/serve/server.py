@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
-from kbtui.serve.access_control import (
+from kbtui.serve.browser_access import (
     HEADERS,
     AllowedHostHeaders,
     find_refusal_reason,

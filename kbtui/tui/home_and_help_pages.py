@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
-    from kbtui.search.models import Explanation, SearchLegRank
+    from kbtui.search.models import RankExplanation, SearchLegRank
     from kbtui.tui.commands import Scope
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.library_snapshot import LibrarySnapshot, TopicListing
@@ -239,7 +239,7 @@ def _list_key_facts(scope: Scope, keymap: Mapping[str, str] | None) -> Facts:
 # explanations
 
 
-def build_explanation_document(explanation: Explanation, query: str) -> Document:
+def build_explanation_document(explanation: RankExplanation, query: str) -> Document:
     """Return the page that explains the rank of a passage, or why it was not found."""
     what: Facts = [("Passage", [(explanation.ref, "")]), ("Query", [(one_line(query), "")])]
     blocks: list[DocumentBlock] = [
@@ -260,7 +260,7 @@ def build_explanation_document(explanation: Explanation, query: str) -> Document
     return Document("explanation", "Why", blocks)
 
 
-def _add_search_rankings(blocks: list[DocumentBlock], explanation: Explanation) -> None:
+def _add_search_rankings(blocks: list[DocumentBlock], explanation: RankExplanation) -> None:
     facts: Facts = []
     for leg, name in LEG_NAMES.items():
         result: SearchLegRank = getattr(explanation, leg)
@@ -275,7 +275,7 @@ def _add_search_rankings(blocks: list[DocumentBlock], explanation: Explanation) 
     blocks.append(FactTableBlock("legs", facts))
 
 
-def _add_query_terms(blocks: list[DocumentBlock], explanation: Explanation) -> None:
+def _add_query_terms(blocks: list[DocumentBlock], explanation: RankExplanation) -> None:
     facts: Facts = [
         (
             f"{match.score:.2f}",
@@ -292,7 +292,7 @@ def _add_query_terms(blocks: list[DocumentBlock], explanation: Explanation) -> N
         blocks.append(FactTableBlock("words", facts))
 
 
-def _add_embedded_text(blocks: list[DocumentBlock], explanation: Explanation) -> None:
+def _add_embedded_text(blocks: list[DocumentBlock], explanation: RankExplanation) -> None:
     parts = explanation.embedded
     if parts is None:
         return

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbtui.dates import format_unix_time
 from kbtui.errors import WorkspaceError
-from kbtui.userdata.store import SqliteStore, replace_surrogates
+from kbtui.userdata.sqlite_store import SqliteStore, replace_surrogates
 
 if TYPE_CHECKING:
     from pathlib import Path

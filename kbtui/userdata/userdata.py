@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from kbtui.dates import format_unix_time
 from kbtui.userdata.query_log import QueryLog
-from kbtui.userdata.store import SqliteStore, replace_surrogates
+from kbtui.userdata.sqlite_store import SqliteStore, replace_surrogates
 
 if TYPE_CHECKING:
     from kbtui.workspace import Workspace

@@ -15,7 +15,7 @@ from support import Builder, asked, said
 
 from kbtui.assistant.tools import answer_tool_call, list_offered_tools
 from kbtui.errors import EngineUnavailable
-from kbtui.index import Index
+from kbtui.index import WorkspaceIndex
 from kbtui.knowledge import load_knowledge
 from kbtui.library import Library
 from kbtui.workspace import Settings
@@ -145,7 +145,7 @@ def workspace(seen: dict[str, str], rest: dict[str, str], off: dict[str, str]) -
 
 def answers(builder: Builder) -> dict[str, Any]:
     """Return all answers that an assistant can get in this workspace."""
-    index = Index(builder.workspace, Settings())
+    index = WorkspaceIndex(builder.workspace, Settings())
     index.refresh()
     index.close()
     library = Library(builder.workspace, Settings(model="off"))

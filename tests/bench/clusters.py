@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kbtui.index import Index, IndexReader
+from kbtui.index import IndexReader, WorkspaceIndex
 from kbtui.index.embedding_model import find_embedding_model
 from kbtui.index.embedding_queue import make_vector_row
 from kbtui.index.vectors import (
@@ -50,7 +50,7 @@ class Clusters:
         return (found / np.linalg.norm(found, axis=1, keepdims=True)).astype(np.float32)
 
 
-def fill(index: Index, place: Path) -> float:
+def fill(index: WorkspaceIndex, place: Path) -> float:
     """Put a vector of each chunk into the table, and for exact search into `place`; gives seconds."""
     began = time.monotonic()
     wanted = list(index.catalog.iterate_chunks_to_embed())

@@ -20,7 +20,7 @@ DAY = 86_400.0
 
 def entries(base: Path, times: int) -> Iterator[Row]:
     """What the screens of entries and insights ask for, beside the same without citations."""
-    from kbtui.index import Index, IndexReader
+    from kbtui.index import IndexReader, WorkspaceIndex
     from kbtui.index.entry_query import EntryFilter, list_entries, serialize_chunks
     from kbtui.userdata import UserData
     from kbtui.userdata.insights import collect_insights
@@ -29,7 +29,7 @@ def entries(base: Path, times: int) -> Iterator[Row]:
     root = base / "ws"
     workspaces.subjects(root, ENTRIES, 100, words=40)
     workspace = open_workspace_root(root)
-    with closing(Index(workspace, Settings(model="off"))) as index:
+    with closing(WorkspaceIndex(workspace, Settings(model="off"))) as index:
         index.refresh()
         folder = index.folder
     bare_dir = base / "bare"

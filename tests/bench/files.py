@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from kbtui.index import Index
+from kbtui.index import WorkspaceIndex
 from kbtui.knowledge import load_knowledge
 from kbtui.workspace import Settings, open_workspace_root
 from tests.bench import workspaces
@@ -44,7 +44,7 @@ def refresh(base: Path, times: int) -> Iterator[Row]:
     """Nothing changed in 5,000 subjects and 1,000 conversations; and the first index of them."""
     workspaces.subjects(base, 5_000, 500)
     workspaces.conversations(base, 1000, 50)
-    index = Index(open_workspace_root(base), Settings(model="off"))
+    index = WorkspaceIndex(open_workspace_root(base), Settings(model="off"))
     index.refresh()
     ours, walk = side_by_side(
         index.refresh, lambda: (bare_walk(base / "docs"), bare_walk(base / ".jp")), times
@@ -81,7 +81,9 @@ def _first(base: Path, folder: Path) -> tuple[_Spent, _Spent]:
     an index each."""
     from kbtui.index.keyword_index import KeywordIndexWriter
 
-    index = Index(open_workspace_root(base), Settings(model="off"), cache_dir=folder / "ours")
+    index = WorkspaceIndex(
+        open_workspace_root(base), Settings(model="off"), cache_dir=folder / "ours"
+    )
     ours = _spent(index.refresh)
     held = [
         (entry, index.catalog.list_chunks(entry.id)) for entry in index.catalog.iterate_entries()

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from kbtui.index import generations
+from kbtui.index import index_generations
 from kbtui.index.embedding_model import export_model_to_onnx, find_embedding_model
 from kbtui.library import Library
 from kbtui.search import SearchRequest
@@ -47,7 +47,7 @@ def search(base: Path, times: int) -> Iterator[Row]:
     engine = library.connect_engine()
     while not engine.request("settle", wait=5.0)["done"]:
         pass
-    folder = generations.find_current_index_generation(library.workspace.cache_dir)
+    folder = index_generations.find_current_index_generation(library.workspace.cache_dir)
     words = ["gasto", "subject"]
     bare = process([sys.executable, "-c", BARE, str(folder) + "/lexical", *words])
     command = [str(Path(sys.executable).with_name("kbtui")), "search", "-w", str(base)]

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from kbtui.engine import EngineClient, connect_or_start
-from kbtui.index import Index, IndexReader
+from kbtui.index import IndexReader, WorkspaceIndex
 from kbtui.index.embedding_model import (
     EmbeddingModelUnavailable,
     OnnxEmbedder,
@@ -73,7 +73,7 @@ def million(base: Path, times: int) -> Iterator[Row]:
 def make(base: Path, made: Path) -> None:
     """The subjects, their index and vectors; at last `made`, with what to ask for."""
     words = write_subjects(base, size // SECTIONS)
-    index = Index(open_workspace_root(base), Settings(model="off"))
+    index = WorkspaceIndex(open_workspace_root(base), Settings(model="off"))
     print(f"  keyword index: {timed(index.refresh):.0f} s", flush=True)
     print(f"  vectors and their index: {clusters.fill(index, base):.0f} s", flush=True)
     # The engine is told that every chunk has its vector, as it would know had it made them.

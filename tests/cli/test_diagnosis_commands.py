@@ -17,7 +17,7 @@ from support import Builder, asked
 
 from kbtui.cli.diagnostics import LogRedactor
 from kbtui.cli.main import COMMANDS, main
-from kbtui.engine.lifecycle import write_engine_log_record
+from kbtui.engine.engine_process import write_engine_log_record
 from kbtui.workspace.settings import SETTING_KEYS, get_settings_path
 
 GUIDE = Path(__file__).parents[2] / "docs/guide"

@@ -31,13 +31,13 @@ print("\\n".join(block.get_searchable_text() for block in document.blocks))
 _SEARCH = """
 import json
 from pathlib import Path
-from kbtui.index import Index, IndexReader
+from kbtui.index import WorkspaceIndex, IndexReader
 from kbtui.search.models import SearchRequest
 from kbtui.search.pipeline import search_index as answer
 from kbtui.workspace import Settings, open_workspace_root
 
 workspace = open_workspace_root(Path(sys.argv[1]))
-index = Index(workspace, Settings())
+index = WorkspaceIndex(workspace, Settings())
 index.refresh()
 index.close()
 found = answer(workspace, IndexReader(workspace.cache_dir), SearchRequest(sys.argv[2]))

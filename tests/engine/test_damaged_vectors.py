@@ -14,7 +14,7 @@ import pytest
 from support import Builder, hurt_file
 
 from kbtui.engine.embedding_worker import EmbeddingWorker, EngineEmbeddingModel
-from kbtui.index import Index
+from kbtui.index import WorkspaceIndex
 from kbtui.index.vectors import VECTORS_VERSION
 from kbtui.workspace import Settings
 
@@ -64,14 +64,14 @@ def folder(workspace_root: Path) -> Path:
     for number in range(20):
         text = f"# S{number}\n\nOtter {'abcdefghijklmnopqrst'[number] * 9} number {number}.\n"
         builder.subject(f"guide/s{number}.md", text)
-    index = Index(builder.workspace, Settings())
+    index = WorkspaceIndex(builder.workspace, Settings())
     index.refresh()
     index.close()
     # Edited in between, so that there are deletions and more than one fragment.
     held(builder, index.folder)
     for number in range(3):
         builder.subject(f"guide/s{number}.md", f"# S{number}\n\nHeron {number}.\n")
-    index = Index(builder.workspace, Settings())
+    index = WorkspaceIndex(builder.workspace, Settings())
     index.refresh()
     index.close()
     held(builder, index.folder)

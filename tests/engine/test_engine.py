@@ -21,7 +21,7 @@ from kbtui.cli.main import main
 from kbtui.engine import EngineClient, connect_or_start
 from kbtui.engine.find_or_start import get_engine_socket_path, read_engine_lock_file
 from kbtui.errors import EngineUnavailable
-from kbtui.index import Index
+from kbtui.index import WorkspaceIndex
 from kbtui.library import Library
 from kbtui.search import SearchRequest
 from kbtui.workspace import Settings, load_settings
@@ -180,7 +180,7 @@ def test_killed_at_any_moment_the_next_engine_repairs(
     until(lambda: lib.connect_engine().request("refresh", wait=10)["done"])
     assert lib.connect_engine().pid != engine.pid
     end_engine(built)
-    index = Index(built.workspace, Settings(model="off"), cache_dir=tmp_path / "fresh")
+    index = WorkspaceIndex(built.workspace, Settings(model="off"), cache_dir=tmp_path / "fresh")
     index.refresh()
     index.close()
     assert content_of(built.workspace.cache_dir) == content_of(tmp_path / "fresh")
@@ -333,13 +333,13 @@ def test_an_engine_whose_index_cannot_be_read_is_replaced(
     built: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from kbtui.engine import find_or_start
-    from kbtui.index import generations
+    from kbtui.index import index_generations
 
     first = library(built).connect_engine()
     until(lambda: refs(library(built), "aardvark"))
     # As after an update: this process reads another index format than the engine writes.
-    monkeypatch.setattr(generations, "compute_schema_mark", lambda: "abcdef")
-    monkeypatch.setattr(find_or_start, "compute_schema_mark", lambda: "abcdef")
+    monkeypatch.setattr(index_generations, "compute_index_schema_hash", lambda: "abcdef")
+    monkeypatch.setattr(find_or_start, "compute_index_schema_hash", lambda: "abcdef")
     assert connect_or_start(built.workspace).pid != first.pid
 
 
@@ -347,15 +347,15 @@ def test_an_older_client_leaves_a_newer_engine_and_makes_do(
     built: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from kbtui.engine import find_or_start
-    from kbtui.index import generations
+    from kbtui.index import index_generations
 
     lib = library(built)
     engine = lib.connect_engine()
     until(lambda: refs(lib, "aardvark"))
     with monkeypatch.context() as older:
         older.setattr(find_or_start, "__version__", "0.0.1")
-        older.setattr(generations, "compute_schema_mark", lambda: "abcdef")
-        older.setattr(find_or_start, "compute_schema_mark", lambda: "abcdef")
+        older.setattr(index_generations, "compute_index_schema_hash", lambda: "abcdef")
+        older.setattr(find_or_start, "compute_index_schema_hash", lambda: "abcdef")
         aged = library(built)
         answer = aged.search(SearchRequest("aardvark", mode="lexical"))
         assert [hit.ref for hit in answer.hits] == ["guide/start:1-3"]

@@ -10,7 +10,7 @@ import pytest
 from support import Builder
 
 from kbtui.engine.embedding_worker import EmbeddingWorker, EngineEmbeddingModel
-from kbtui.index import Index
+from kbtui.index import WorkspaceIndex
 from kbtui.workspace import Settings
 
 
@@ -54,7 +54,7 @@ def worker(workspace_root: Path, model: CountingModel) -> Iterator[EmbeddingWork
     builder = Builder(workspace_root)
     builder.topics(guide={})
     builder.subject("guide/one.md", "# One\n\nOtters swim.\n")
-    index = Index(builder.workspace, Settings())
+    index = WorkspaceIndex(builder.workspace, Settings())
     index.refresh()
     index.close()
     found = EmbeddingWorker(

@@ -240,7 +240,7 @@ def run_slowly(self, module):
     run(self, module)
 
 machinery.SourceFileLoader.exec_module = run_slowly
-from kbtui.engine.lifecycle import run_engine
+from kbtui.engine.engine_process import run_engine
 run_engine(Path(sys.argv[1]))
 """
 """An engine on a machine where importing numpy takes long and may fail once."""

@@ -26,7 +26,7 @@ def slow_scan(path="."):
     return scan(path)
 
 os.scandir = slow_scan
-from kbtui.engine.lifecycle import run_engine
+from kbtui.engine.engine_process import run_engine
 run_engine(Path(sys.argv[1]))
 """
 """An engine on a disk that needs three seconds to list the topic's directory."""

@@ -10,7 +10,7 @@ import pytest
 from support import Builder
 
 from kbtui.engine.embedding_worker import EmbeddingWorker, EngineEmbeddingModel
-from kbtui.index import Index
+from kbtui.index import WorkspaceIndex
 from kbtui.workspace import Settings
 
 
@@ -45,7 +45,7 @@ def test_the_batch_at_hand_is_not_waited_for_and_is_the_last(
     builder.topics(guide={})
     for number in range(40):
         builder.subject(f"guide/s{number}.md", f"# S{number}\n\nOtter {number} swims.\n")
-    index = Index(builder.workspace, Settings())
+    index = WorkspaceIndex(builder.workspace, Settings())
     index.refresh()
     index.close()
     logged: list[str] = []

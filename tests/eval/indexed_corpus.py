@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kbtui.index import Index, IndexReader
+from kbtui.index import IndexReader, WorkspaceIndex
 from kbtui.index.catalog import Catalog
 from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.embedding_model import TorchEmbedder, find_embedding_model
@@ -109,7 +109,7 @@ def index_corpus(root: Path, vectors: Vectors, settings: Settings | None = None)
     workspace = open_workspace_root(root)
     cache = cache_folder() / f"{root.name}-index"
     shutil.rmtree(cache, ignore_errors=True)
-    index = Index(workspace, settings or Settings(), cache_dir=cache)
+    index = WorkspaceIndex(workspace, settings or Settings(), cache_dir=cache)
     index.refresh()
     index.close()
     reader = IndexReader(cache)

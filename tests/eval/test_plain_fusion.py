@@ -6,7 +6,7 @@ import pytest
 from support import Builder
 
 from eval.__main__ import PlainFusion
-from kbtui.index import Index, IndexReader
+from kbtui.index import IndexReader, WorkspaceIndex
 from kbtui.search import SearchRequest
 from kbtui.search.models import SemanticRanking
 from kbtui.search.pipeline import SemanticRanker, run_search_and_build_answer
@@ -18,14 +18,14 @@ def test_the_baseline_adds_one_over_sixty_plus_rank_of_each_leg(workspace_root: 
     builder.topics(guide={})
     builder.subject("guide/heron.md", "# Heron\n\nThe heron fishes.\n")
     builder.subject("guide/crane.md", "# Crane\n\nAnother bird.\n")
-    index = Index(builder.workspace, Settings())
+    index = WorkspaceIndex(builder.workspace, Settings())
     index.refresh()
     index.close()
     reader = IndexReader(builder.workspace.cache_dir)
     numbers = {
         entry.slug: number
         for number in (1, 2)
-        for _, entry_id in [reader.get_chunk_owners([number])[number]]
+        for _, entry_id in [reader.get_entry_ids_of_chunks([number])[number]]
         for entry in [reader.get_entries({entry_id})[entry_id]]
     }
     worded: list[tuple[int, ...]] = []

@@ -52,7 +52,7 @@ def test_a_catalog_that_was_only_written_to_is_not_damaged(
     for entry, chunks, mark in states:
         set_chunk_ids(entry.id, chunks)
         seq = catalog.begin()
-        catalog.put_entry(entry, chunks, seq, mark=mark)
+        catalog.write_entry_and_chunks(entry, chunks, seq, mark=mark)
         catalog.commit()
         assert catalog.find_damage() is None
         assert [chunk.number for chunk in catalog.list_chunks("s1")] == [c.number for c in chunks]
@@ -66,7 +66,7 @@ def test_the_number_of_a_chunk_that_is_gone_is_given_to_no_other(tmp_path: Path)
         catalog = Catalog(tmp_path / "catalog.sqlite", write=True)
         entry = Entry("s1", "subject", "Title", "sign", "/there", "note")
         chunks = set_chunk_ids("s1", [Chunk("", text, 0), Chunk("", f"{text} more", 0)])
-        catalog.put_entry(entry, chunks, catalog.begin())
+        catalog.write_entry_and_chunks(entry, chunks, catalog.begin())
         catalog.commit()
         numbers += [chunk.number for chunk in chunks]
         catalog.remove_entry("s1", catalog.begin())

@@ -5,9 +5,9 @@ from pathlib import Path
 from support import Builder, asked, called
 
 from kbtui.conversations.repository import find_conversation, load_conversation
-from kbtui.index import Index, IndexReader
+from kbtui.index import IndexReader, WorkspaceIndex
 from kbtui.index.chunking import split_conversation_into_chunks
-from kbtui.search.freshness import HitFreshnessChecker
+from kbtui.search.hit_freshness import HitFreshnessChecker
 from kbtui.workspace import Settings
 
 
@@ -27,7 +27,7 @@ def test_a_hit_in_coloured_output_is_served_after_the_conversation_went_on(
     builder = Builder(workspace_root)
     turns = [[asked("Run it"), *called("a", "cargo", "all \x1b[32mgre\x1b[0men, wombats too")]]
     builder.conversation(1, turns, title="Colours")
-    index = Index(builder.workspace, Settings(model="off"))
+    index = WorkspaceIndex(builder.workspace, Settings(model="off"))
     index.refresh()
     entry = index.catalog.get_entries(["jp-c17800000001"])["jp-c17800000001"]
     chunk = next(c for c in index.catalog.list_chunks(entry.id) if "wombats" in c.text)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from support import Builder, asked, said
 
-from kbtui.index import Index
+from kbtui.index import WorkspaceIndex
 from kbtui.index.catalog import Catalog
 from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.embedding_queue import ChunksWithoutVector, EmbeddingQueue
@@ -42,7 +42,7 @@ class Bed:
 
     def __init__(self, builder: Builder) -> None:
         self.builder = builder
-        self.index = Index(builder.workspace, Settings(model="off"))
+        self.index = WorkspaceIndex(builder.workspace, Settings(model="off"))
         self.index.refresh()
         self.catalog = Catalog(self.index.folder / "catalog.sqlite")
         self.store = VectorStore(self.index.folder / "vectors", "m", 4)

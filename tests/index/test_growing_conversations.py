@@ -17,10 +17,10 @@ from support import Builder, asked, called, content_of, said, write_json
 
 from kbtui.conversations.formats.jp import loader
 from kbtui.engine.index_worker import IndexWorker
-from kbtui.index import Index, IndexReader, ingest
+from kbtui.index import IndexReader, WorkspaceIndex, ingest
 from kbtui.index import indexer as writing
 from kbtui.index.catalog import Catalog
-from kbtui.index.generations import find_damage
+from kbtui.index.index_generations import find_damage
 from kbtui.index.indexer import RefreshChanges
 from kbtui.workspace import Settings
 
@@ -38,7 +38,7 @@ def short_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def refresh(builder: Builder, **options: Any) -> RefreshChanges:
-    index = Index(builder.workspace, Settings(), **options)
+    index = WorkspaceIndex(builder.workspace, Settings(), **options)
     try:
         return index.refresh()
     finally:
@@ -151,13 +151,13 @@ def test_what_is_appended_leaves_what_was_there_alone(
     catalog = Catalog(IndexReader(builder.workspace.cache_dir).folder / "catalog.sqlite")
     vectors = set(catalog.iterate_chunks_to_embed())
     put: list[int] = []
-    real = Catalog.put_entry
+    real = Catalog.write_entry_and_chunks
 
     def counting(self: Catalog, entry: Any, chunks: Any, seq: int, **more: Any) -> Any:
         put.append(len(chunks))
         return real(self, entry, chunks, seq, **more)
 
-    monkeypatch.setattr(Catalog, "put_entry", counting)
+    monkeypatch.setattr(Catalog, "write_entry_and_chunks", counting)
     write(builder, [*long_one(200), {"type": "turn_start"}, asked("and now"), said("an ibis")])
     refresh(builder)
     assert sum(put) <= 8
@@ -213,7 +213,7 @@ def test_an_edited_subject_does_not_wait_for_a_long_conversation(
             return True
         return False
 
-    index = Index(builder.workspace, Settings(), should_yield=saving)
+    index = WorkspaceIndex(builder.workspace, Settings(), should_yield=saving)
     assert index.refresh().is_unfinished
     reader = IndexReader(builder.workspace.cache_dir)
     part = len(reader.list_chunks("jp-c17800000001"))
@@ -261,7 +261,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from kbtui.conversations.formats.jp import loader as parts
-from kbtui.index import keyword_index as lexical; from kbtui.index import ingest as pieces; from kbtui.index import Index, catalog
+from kbtui.index import keyword_index as lexical; from kbtui.index import ingest as pieces; from kbtui.index import WorkspaceIndex, catalog
 from kbtui.workspace import Settings, open_workspace_root
 
 parts.PARTS_FROM, parts._READ_BYTES, pieces.BATCH_BYTES, pieces.WHOLE_BYTES_MAX = 0, 16, 1500, 3000
@@ -285,7 +285,7 @@ catalog.Catalog.commit = dying("commit", catalog.Catalog.commit)
 catalog.Catalog.replace_citations = dying("cite", catalog.Catalog.replace_citations)
 lexical.KeywordIndexWriter.commit = dying("lexical", lexical.KeywordIndexWriter.commit)
 lexical.KeywordIndexWriter.update_chunk_documents = dying("update", lexical.KeywordIndexWriter.update_chunk_documents)
-Index(open_workspace_root(Path(sys.argv[1])), Settings()).refresh()
+WorkspaceIndex(open_workspace_root(Path(sys.argv[1])), Settings()).refresh()
 """
 
 BOUNDARIES = [

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from support import Builder, asked, called, content_of, said
 
-from kbtui.index import Index, IndexReader, generations
+from kbtui.index import IndexReader, WorkspaceIndex, index_generations
 from kbtui.index.indexer import RefreshChanges
 from kbtui.search import SearchRequest
 from kbtui.search.pipeline import search_index
@@ -47,7 +47,7 @@ def built(workspace_root: Path) -> Builder:
 
 
 def refresh(builder: Builder, **options: object) -> RefreshChanges:
-    index = Index(builder.workspace, Settings(), **options)  # type: ignore[arg-type]
+    index = WorkspaceIndex(builder.workspace, Settings(), **options)  # type: ignore[arg-type]
     try:
         return index.refresh()
     finally:
@@ -191,12 +191,12 @@ def test_an_unreadable_subject_is_an_entry_with_an_error(built: Builder) -> None
 
 def test_another_language_makes_another_generation_that_takes_over(built: Builder) -> None:
     refresh(built)
-    old = generations.find_current_index_generation(built.workspace.cache_dir)
-    index = Index(built.workspace, Settings(language="german"))
-    assert generations.find_current_index_generation(built.workspace.cache_dir) == old
+    old = index_generations.find_current_index_generation(built.workspace.cache_dir)
+    index = WorkspaceIndex(built.workspace, Settings(language="german"))
+    assert index_generations.find_current_index_generation(built.workspace.cache_dir) == old
     index.refresh()
     index.close()
-    new = generations.find_current_index_generation(built.workspace.cache_dir)
+    new = index_generations.find_current_index_generation(built.workspace.cache_dir)
     assert new != old
     assert not old.exists()  # type: ignore[union-attr]
     assert found(built, "install program") == ["guide/start:1-3"]
@@ -205,7 +205,7 @@ def test_another_language_makes_another_generation_that_takes_over(built: Builde
 def test_a_rebuild_serves_the_old_generation_until_it_is_complete(built: Builder) -> None:
     refresh(built)
     reader = IndexReader(built.workspace.cache_dir)
-    index = Index(built.workspace, Settings(), rebuild=True)
+    index = WorkspaceIndex(built.workspace, Settings(), rebuild=True)
     assert not reader.is_generation_replaced()
     index.refresh()
     assert reader.is_generation_replaced()
@@ -246,7 +246,7 @@ def test_a_damaged_index_is_made_anew(built: Builder, damage: str, tmp_path: Pat
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from kbtui.index import Index
+from kbtui.index import WorkspaceIndex
 from kbtui.index import keyword_index as lexical; from kbtui.index import catalog
 from kbtui.workspace import Settings, open_workspace_root
 
@@ -268,11 +268,11 @@ def dying(kind, call):
     return wrapped
 
 catalog.Catalog.commit = dying("catalog", catalog.Catalog.commit)
-catalog.Catalog.put_entry = dying("put", catalog.Catalog.put_entry)
+catalog.Catalog.write_entry_and_chunks = dying("put", catalog.Catalog.write_entry_and_chunks)
 lexical.KeywordIndexWriter.commit = dying("lexical", lexical.KeywordIndexWriter.commit)
 lexical.KeywordIndexWriter.replace_entry_documents = dying("replace", lexical.KeywordIndexWriter.replace_entry_documents)
 lexical.KeywordIndexWriter.update_chunk_documents = dying("replace", lexical.KeywordIndexWriter.update_chunk_documents)
-Index(open_workspace_root(Path(sys.argv[1])), Settings()).refresh()
+WorkspaceIndex(open_workspace_root(Path(sys.argv[1])), Settings()).refresh()
 print("survived")
 """
 
@@ -381,7 +381,7 @@ def test_a_second_writer_is_told_that_there_is_one(built: Builder) -> None:
     from kbtui.errors import IndexUnavailable
     from kbtui.index.keyword_index import KeywordIndexWriter
 
-    index = Index(built.workspace, Settings())
+    index = WorkspaceIndex(built.workspace, Settings())
     with pytest.raises(IndexUnavailable, match="another process"):
         KeywordIndexWriter(index.folder / "lexical", "english")
     index.close()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from support import Builder
 
-from kbtui.index import Index, IndexReader, indexer
+from kbtui.index import IndexReader, WorkspaceIndex, indexer
 from kbtui.search import SearchRequest
 from kbtui.search.pipeline import search_index
 from kbtui.workspace import Settings
@@ -21,15 +21,15 @@ def built(workspace_root: Path) -> Builder:
 
 
 @pytest.fixture
-def index(built: Builder, monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
+def index(built: Builder, monkeypatch: pytest.MonkeyPatch) -> Iterator[WorkspaceIndex]:
     monkeypatch.setattr(indexer, "MAX_LAG", 3)
-    held = Index(built.workspace, Settings(model="off"))
+    held = WorkspaceIndex(built.workspace, Settings(model="off"))
     held.refresh()
     yield held
     held.close()
 
 
-def save(builder: Builder, index: Index, number: int) -> int:
+def save(builder: Builder, index: WorkspaceIndex, number: int) -> int:
     """Save a visible subject; return the watermark of the index of hidden ones."""
     builder.subject(f"guide/s{number}.md", f"# S{number}\n\nThe zebra {number} grazes.\n")
     index.refresh()
@@ -45,7 +45,7 @@ def found(builder: Builder) -> int:
 
 
 def test_a_save_is_written_to_one_of_them_until_the_other_is_far_behind(
-    built: Builder, index: Index
+    built: Builder, index: WorkspaceIndex
 ) -> None:
     marks = [save(built, index, number) for number in range(5)]
     assert len(set(marks[:2])) == 1, "nothing was written to it"
@@ -54,7 +54,7 @@ def test_a_save_is_written_to_one_of_them_until_the_other_is_far_behind(
 
 
 def test_opened_again_one_that_is_behind_catches_up_and_has_all_it_had(
-    built: Builder, index: Index
+    built: Builder, index: WorkspaceIndex
 ) -> None:
     mark = save(built, index, 1)
     assert mark < index.catalog.last_transaction_number()

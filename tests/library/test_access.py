@@ -16,8 +16,8 @@ from support import Builder, kill_engine
 
 from kbtui.engine.find_or_start import read_engine_lock_file
 from kbtui.errors import Cancelled, EngineUnavailable, KbtuiError
-from kbtui.index import Index
-from kbtui.library import Cancellation, Library
+from kbtui.index import WorkspaceIndex
+from kbtui.library import CallCancellation, Library
 from kbtui.search import SearchRequest
 from kbtui.workspace import load_settings
 
@@ -99,7 +99,7 @@ def test_a_call_that_waits_for_a_stuck_engine_can_be_given_up(built: Builder) ->
     engine = psutil.Process(library.connect_engine().pid)
     engine.suspend()
     try:
-        given_up = Cancellation()
+        given_up = CallCancellation()
 
         def search() -> Any:
             with given_up:
@@ -131,13 +131,13 @@ def test_a_private_index_is_made_behind_and_says_what_it_is(
     no_engine: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     may_go_on = threading.Event()
-    refresh = Index.refresh
+    refresh = WorkspaceIndex.refresh
 
-    def slowly(self: Index, **more: Any) -> Any:
+    def slowly(self: WorkspaceIndex, **more: Any) -> Any:
         may_go_on.wait(60)
         return refresh(self, **more)
 
-    monkeypatch.setattr(Index, "refresh", slowly)
+    monkeypatch.setattr(WorkspaceIndex, "refresh", slowly)
     library = Library(no_engine.workspace, load_settings())
     call = Call(lambda: library.search(QUESTION))
     until(lambda: library.is_unfinished)
@@ -156,13 +156,13 @@ def test_a_private_index_is_made_behind_and_says_what_it_is(
 def test_nobody_is_answered_from_the_beginning_of_a_private_index(
     no_engine: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    refresh = Index.refresh
+    refresh = WorkspaceIndex.refresh
 
-    def slowly(self: Index, **more: Any) -> Any:
+    def slowly(self: WorkspaceIndex, **more: Any) -> Any:
         time.sleep(0.5)
         return refresh(self, **more)
 
-    monkeypatch.setattr(Index, "refresh", slowly)
+    monkeypatch.setattr(WorkspaceIndex, "refresh", slowly)
     library = Library(no_engine.workspace, load_settings())
     first = Call(lambda: library.search_keywords(QUESTION))
     until(lambda: library.is_unfinished)
@@ -188,16 +188,16 @@ def test_a_private_index_follows_the_files(no_engine: Builder) -> None:
 def test_a_private_index_goes_on_when_its_files_were_taken_away_while_it_was_written(
     no_engine: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    refresh, swept = Index.refresh, threading.Event()
+    refresh, swept = WorkspaceIndex.refresh, threading.Event()
 
-    def and_swept(self: Index, **more: Any) -> Any:
+    def and_swept(self: WorkspaceIndex, **more: Any) -> Any:
         # As by what keeps the directory for temporary files tidy.
         if not swept.is_set():
             swept.set()
             shutil.rmtree(self.folder / "lexical")
         return refresh(self, **more)
 
-    monkeypatch.setattr(Index, "refresh", and_swept)
+    monkeypatch.setattr(WorkspaceIndex, "refresh", and_swept)
     library = Library(no_engine.workspace, load_settings())
     until(lambda: not isinstance(Call(lambda: library.search(QUESTION)).end(), KbtuiError))
     assert swept.is_set()
@@ -212,9 +212,9 @@ def test_making_a_private_index_can_be_given_up_and_closed(
     no_engine: Builder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(Index, "refresh", lambda self, **more: self._stop.wait(60))
+    monkeypatch.setattr(WorkspaceIndex, "refresh", lambda self, **more: self._stop.wait(60))
     library = Library(no_engine.workspace, load_settings())
-    given_up = Cancellation()
+    given_up = CallCancellation()
 
     def search() -> Any:
         with given_up:

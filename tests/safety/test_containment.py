@@ -11,7 +11,7 @@ from running import on_pipe
 from support import Builder, asked, kill_engine, said
 
 from kbtui.assistant.tools import answer_tool_call
-from kbtui.index import Index, generations
+from kbtui.index import WorkspaceIndex, index_generations
 from kbtui.library import Library
 from kbtui.workspace import Settings
 
@@ -116,10 +116,10 @@ def test_no_command_shows_what_lies_outside(built: Builder, step: int) -> None:
 
 
 def test_no_assistant_is_given_it_and_no_index_has_it(built: Builder) -> None:
-    index = Index(built.workspace, Settings())
+    index = WorkspaceIndex(built.workspace, Settings())
     index.refresh()
     index.close()
-    folder = generations.find_current_index_generation(built.workspace.cache_dir)
+    folder = index_generations.find_current_index_generation(built.workspace.cache_dir)
     assert folder is not None
     for path in folder.rglob("*"):
         if path.is_file():

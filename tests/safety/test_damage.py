@@ -18,8 +18,8 @@ from support import Builder, asked, content_of, hurt_file, kill_engine, said
 
 from kbtui.engine import connect_or_start
 from kbtui.errors import EngineUnavailable
-from kbtui.index import Index, generations
-from kbtui.index.generations import find_damage
+from kbtui.index import WorkspaceIndex, index_generations
+from kbtui.index.index_generations import find_damage
 from kbtui.workspace import Settings
 
 SEED = int(os.environ.get("KBTUI_SEED") or 8)
@@ -41,7 +41,7 @@ def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bui
 
 
 def refresh(builder: Builder, cache: Path | None = None) -> None:
-    index = Index(builder.workspace, Settings(), **({"cache_dir": cache} if cache else {}))
+    index = WorkspaceIndex(builder.workspace, Settings(), **({"cache_dir": cache} if cache else {}))
     index.refresh()
     index.close()
 
@@ -55,7 +55,7 @@ def until(condition: Callable[[], Any], seconds: float = 60.0) -> None:
 
 def is_fresh(builder: Builder, fresh: dict[str, Any]) -> bool:
     """Whether the index in use is undamaged and equals a fresh build."""
-    folder = generations.find_current_index_generation(builder.workspace.cache_dir)
+    folder = index_generations.find_current_index_generation(builder.workspace.cache_dir)
     try:
         return (
             folder is not None
@@ -75,7 +75,9 @@ def content_files(cache: Path) -> list[Path]:
 def hurt(cache: Path, random_: random.Random) -> str:
     """Flip a bit of a file, truncate it or delete it; return what was done."""
     return hurt_file(
-        random_.choice(content_files(generations.find_current_index_generation(cache) or cache)),
+        random_.choice(
+            content_files(index_generations.find_current_index_generation(cache) or cache)
+        ),
         random_,
     )
 
@@ -111,7 +113,7 @@ def test_a_hurt_index_is_noticed_and_built_anew(
 @pytest.mark.parametrize("name", ["catalog.sqlite", "lexical", "hidden"])
 def test_no_flipped_bit_of_content_goes_unnoticed(built: Builder, name: str) -> None:
     refresh(built)
-    folder = generations.find_current_index_generation(built.workspace.cache_dir)
+    folder = index_generations.find_current_index_generation(built.workspace.cache_dir)
     assert folder is not None
     assert find_damage(folder) is None
     random_ = random.Random(SEED)
@@ -157,7 +159,7 @@ def test_a_cache_that_is_half_deleted_while_running_is_whole_again(
     fresh = content_of(tmp_path / "fresh")
     engine = connect_or_start(built.workspace)
     until(lambda: is_fresh(built, fresh))
-    folder = generations.find_current_index_generation(built.workspace.cache_dir)
+    folder = index_generations.find_current_index_generation(built.workspace.cache_dir)
     assert folder is not None
     shutil.rmtree(folder / "lexical")
     (folder / "catalog.sqlite").unlink()
@@ -181,13 +183,13 @@ def test_a_cache_that_is_half_deleted_while_running_is_whole_again(
 FULL = """
 import errno, os, resource, signal, sys
 from pathlib import Path
-from kbtui.index import Index
+from kbtui.index import WorkspaceIndex
 from kbtui.workspace import Settings, open_workspace_root
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]),) * 2)
 try:
-    index = Index(open_workspace_root(Path(sys.argv[1])), Settings())
+    index = WorkspaceIndex(open_workspace_root(Path(sys.argv[1])), Settings())
     index.refresh()
     print("survived")
 except Exception as error:
@@ -262,6 +264,6 @@ def test_a_killed_engine_leaves_no_damage(built: Builder) -> None:
     os.kill(engine.pid, signal.SIGKILL)
     engine.close()
     refresh(built)
-    folder = generations.find_current_index_generation(built.workspace.cache_dir)
+    folder = index_generations.find_current_index_generation(built.workspace.cache_dir)
     assert folder is not None
     assert find_damage(folder) is None

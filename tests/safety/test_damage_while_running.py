@@ -12,8 +12,8 @@ import pytest
 from support import Builder, asked, kill_engine, said
 
 from kbtui.engine import connect_or_start
-from kbtui.index import generations
-from kbtui.index.generations import find_damage
+from kbtui.index import index_generations
+from kbtui.index.index_generations import find_damage
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def command(builder: Builder, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def folder(builder: Builder) -> Path:
-    found = generations.find_current_index_generation(builder.workspace.cache_dir)
+    found = index_generations.find_current_index_generation(builder.workspace.cache_dir)
     assert found is not None
     return found
 

@@ -25,7 +25,7 @@ from kbtui.engine.find_or_start import (
 )
 from kbtui.engine.server import MAX_UNGREETED, is_from_same_user
 from kbtui.errors import EngineUnavailable
-from kbtui.index import Index
+from kbtui.index import WorkspaceIndex
 from kbtui.workspace import load_settings
 
 ROOM = Path(__file__).parents[2] / "kbtui"
@@ -101,7 +101,7 @@ def test_keywords_work_though_somebody_else_made_the_runtime_directory(
     has_index: bool,
 ) -> None:
     if has_index:
-        index = Index(built.workspace, load_settings())
+        index = WorkspaceIndex(built.workspace, load_settings())
         index.refresh()
         index.close()
     monkeypatch.delenv("XDG_RUNTIME_DIR")

@@ -17,8 +17,8 @@ from support import Builder, asked, content_of, kill_engine, said
 from kbtui.engine import connect_or_start
 from kbtui.engine.find_or_start import read_engine_lock_file
 from kbtui.errors import EngineUnavailable
-from kbtui.index import Index
-from kbtui.index.generations import find_damage
+from kbtui.index import WorkspaceIndex
+from kbtui.index.index_generations import find_damage
 from kbtui.workspace import Settings
 
 COMMANDS = [
@@ -175,7 +175,7 @@ def test_nobody_sees_an_error_and_nothing_is_lost(built: Builder, tmp_path: Path
     # After all changes.
     engine = connect_or_start(built.workspace)
     assert engine.request("refresh", wait=60, timeout=90)["done"]
-    index = Index(built.workspace, Settings(model="off"), cache_dir=tmp_path / "fresh")
+    index = WorkspaceIndex(built.workspace, Settings(model="off"), cache_dir=tmp_path / "fresh")
     index.refresh()
     index.close()
     assert content_of(built.workspace.cache_dir) == content_of(tmp_path / "fresh")
@@ -227,12 +227,12 @@ def test_engines_that_are_ended_and_caches_that_go_while_many_ask(
             shutil.rmtree(built.workspace.cache_dir, ignore_errors=True)
         client.close()
     refreshed(built)
-    index = Index(built.workspace, Settings(model="off"), cache_dir=tmp_path / "fresh")
+    index = WorkspaceIndex(built.workspace, Settings(model="off"), cache_dir=tmp_path / "fresh")
     index.refresh()
     index.close()
-    from kbtui.index import generations
+    from kbtui.index import index_generations
 
-    folder = generations.find_current_index_generation(built.workspace.cache_dir)
+    folder = index_generations.find_current_index_generation(built.workspace.cache_dir)
     assert folder is not None
     assert find_damage(folder) is None
     assert content_of(built.workspace.cache_dir) == content_of(tmp_path / "fresh")

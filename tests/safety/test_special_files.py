@@ -12,7 +12,7 @@ import running
 from running import complete_line, on_pipe
 from support import Builder, asked, kill_engine, said
 
-from kbtui.index import Index, IndexReader
+from kbtui.index import IndexReader, WorkspaceIndex
 from kbtui.search import SearchRequest
 from kbtui.search.pipeline import search_index
 from kbtui.workspace import Settings
@@ -112,7 +112,7 @@ def test_a_persons_own_file_that_is_none_is_said(
 def test_a_subject_that_became_one_after_it_was_indexed_is_no_hit(
     built: Builder, put: Callable[[Path], None]
 ) -> None:
-    index = Index(built.workspace, Settings(model="off"))
+    index = WorkspaceIndex(built.workspace, Settings(model="off"))
     index.refresh()
     index.close()
     reader = IndexReader(built.workspace.cache_dir)
@@ -124,7 +124,7 @@ def test_a_subject_that_became_one_after_it_was_indexed_is_no_hit(
 
 
 def test_a_hit_is_not_looked_for_outside_the_workspace(built: Builder, tmp_path: Path) -> None:
-    index = Index(built.workspace, Settings(model="off"))
+    index = WorkspaceIndex(built.workspace, Settings(model="off"))
     index.refresh()
     index.close()
     reader = IndexReader(built.workspace.cache_dir)

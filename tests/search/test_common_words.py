@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from support import Builder
 
-from kbtui.index import Index, IndexReader
-from kbtui.search import SearchRequest, lexical
+from kbtui.index import IndexReader, WorkspaceIndex
+from kbtui.search import SearchRequest, keyword_search
 from kbtui.search.pipeline import search_index
 from kbtui.workspace import Settings
 
@@ -21,7 +21,7 @@ def built(workspace_root: Path) -> Builder:
     for number in range(SUBJECTS):
         rare = "A walrus sleeps." if number in (7, 9) else "Nobody sleeps."
         builder.subject(f"notes/s{number:02}.md", f"# S{number}\n\nThe harbour. {rare}\n")
-    index = Index(builder.workspace, Settings())
+    index = WorkspaceIndex(builder.workspace, Settings())
     index.refresh()
     index.close()
     return builder
@@ -36,7 +36,7 @@ def reader(built: Builder) -> Iterator[IndexReader]:
 
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lexical, "LARGE_INDEX_CHUNKS", SUBJECTS)
+    monkeypatch.setattr(keyword_search, "LARGE_INDEX_CHUNKS", SUBJECTS)
 
 
 def ask(builder: Builder, reader: IndexReader, query: str) -> list[str | None]:

@@ -15,9 +15,9 @@ from kbtui.cli.main import main
 from kbtui.cli.parser import CommandParser, parse_filter_options
 from kbtui.conversations.models import ConversationUsage
 from kbtui.conversations.repository import list_conversations
-from kbtui.index import Index, IndexReader
+from kbtui.index import IndexReader, WorkspaceIndex
 from kbtui.knowledge import load_knowledge
-from kbtui.search import SearchRequest, filters, suggestions
+from kbtui.search import SearchRequest, filters, query_suggestions
 from kbtui.search.filters import FilterDefinition
 from kbtui.search.pipeline import search_index
 from kbtui.tui.library_pane import parse_library_filter
@@ -50,7 +50,7 @@ def built(tmp_path: Path) -> Builder:
 
 @pytest.fixture
 def reader(built: Builder, tmp_path: Path) -> Iterator[IndexReader]:
-    index = Index(built.workspace, Settings(), cache_dir=tmp_path / "index")
+    index = WorkspaceIndex(built.workspace, Settings(), cache_dir=tmp_path / "index")
     index.refresh()
     index.close()
     with closing(IndexReader(tmp_path / "index")) as reader:
@@ -91,7 +91,7 @@ def test_a_new_row_is_a_filter_of_search_library_entries_options_and_completion(
             main([command, "--help"])
         assert "--area AREA" in capfd.readouterr().out
         assert "--area\tonly this area" in complete_line(f"kbtui {command} --a").splitlines()
-    offered = suggestions.suggest_query_completions("ar", 2, load_knowledge(built.workspace))
+    offered = query_suggestions.suggest_query_completions("ar", 2, load_knowledge(built.workspace))
     assert ("area:", "only this area") in [(one.text, one.note) for one in offered]
 
 

@@ -8,7 +8,7 @@ import pytest
 from support import Builder, asked, end_engine, said
 
 from kbtui import Library, SearchRequest, open_workspace
-from kbtui.index import Index, IndexReader
+from kbtui.index import IndexReader, WorkspaceIndex
 from kbtui.search.models import SemanticRanking
 from kbtui.search.pipeline import search_index
 from kbtui.userdata import UserData
@@ -94,7 +94,7 @@ def test_a_query_with_a_mistake_is_not_logged(library: Library) -> None:
 def test_a_hit_that_is_alike_fits_without_the_words(
     built: Builder, similarity: float, is_gap: bool
 ) -> None:
-    index = Index(built.workspace, Settings(model="off"))
+    index = WorkspaceIndex(built.workspace, Settings(model="off"))
     index.refresh()
     index.close()
     reader = IndexReader(built.workspace.cache_dir)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from support import Builder, asked, called, said
 
-from kbtui.index import Index, IndexReader
+from kbtui.index import IndexReader, WorkspaceIndex
 from kbtui.search import SearchAnswer, SearchRequest
 from kbtui.search.pipeline import search_index
 from kbtui.workspace import Settings
@@ -22,7 +22,7 @@ TURNS = [
 def built(workspace_root: Path) -> Builder:
     builder = Builder(workspace_root)
     builder.conversation(1, TURNS, title="Sleep")
-    index = Index(builder.workspace, Settings(model="off"))
+    index = WorkspaceIndex(builder.workspace, Settings(model="off"))
     index.refresh()
     index.close()
     return builder

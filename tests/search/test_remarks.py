@@ -8,7 +8,7 @@ from support import Builder
 from kbtui.assistant.tools import format_search_text
 from kbtui.cli.search import format_answer, format_notices
 from kbtui.engine.search_service import answer_search_request
-from kbtui.index import Index, IndexReader
+from kbtui.index import IndexReader, WorkspaceIndex
 from kbtui.index.models import make_subject_id
 from kbtui.notices import Notice
 from kbtui.search import SearchAnswer, SearchRequest
@@ -21,7 +21,7 @@ def test_nothing_found_is_said_once_and_briefly(workspace_root: Path) -> None:
     builder = Builder(workspace_root)
     builder.topics(notes={})
     builder.subject("notes/one.md", "# One\n\nAn otter.\n")
-    index = Index(builder.workspace, Settings())
+    index = WorkspaceIndex(builder.workspace, Settings())
     index.refresh()
     index.close()
     reader = IndexReader(builder.workspace.cache_dir)
@@ -45,7 +45,7 @@ def test_an_answer_says_that_its_hits_were_found_by_meaning_alone(workspace_root
     builder = Builder(workspace_root)
     builder.topics(notes={})
     builder.subject("notes/one.md", "# One\n\nAn otter.\n")
-    index = Index(builder.workspace, Settings())
+    index = WorkspaceIndex(builder.workspace, Settings())
     index.refresh()
     index.close()
     with closing(IndexReader(builder.workspace.cache_dir)) as reader:
@@ -76,7 +76,7 @@ def test_an_explanation_names_only_the_legs_of_the_mode(workspace_root: Path) ->
     builder = Builder(workspace_root)
     builder.topics(notes={})
     builder.subject("notes/one.md", "# One\n\nAn otter.\n")
-    index = Index(builder.workspace, Settings())
+    index = WorkspaceIndex(builder.workspace, Settings())
     index.refresh()
     index.close()
     with closing(IndexReader(builder.workspace.cache_dir)) as reader:

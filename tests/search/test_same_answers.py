@@ -14,7 +14,7 @@ import pytest
 from support import Builder, asked, content_of, end_engine, said
 
 from kbtui.engine import index_worker
-from kbtui.index import Index, IndexReader
+from kbtui.index import IndexReader, WorkspaceIndex
 from kbtui.index.catalog import Catalog
 from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.embedding_queue import EmbeddingQueue
@@ -64,7 +64,7 @@ class Bed:
 
     def __init__(self, builder: Builder, cache: Path) -> None:
         self._builder, self._cache = builder, cache
-        self._index = Index(builder.workspace, Settings(model="off"), cache_dir=cache)
+        self._index = WorkspaceIndex(builder.workspace, Settings(model="off"), cache_dir=cache)
         self.refresh()
 
     def refresh(self) -> None:
@@ -197,7 +197,7 @@ def test_an_index_that_followed_answers_as_one_that_is_new(
 def test_compacting_that_makes_way_loses_nothing(history: History, tmp_path: Path) -> None:
     somebody_waits = False
     cache = tmp_path / "cache"
-    index = Index(
+    index = WorkspaceIndex(
         history.builder.workspace,
         Settings(model="off"),
         cache_dir=cache,
@@ -245,7 +245,9 @@ def test_a_large_index_is_compacted_when_nothing_changes_for_a_while(
         for _ in range(20):
             history.happen()
         assert held.request_index_refresh().wait(60)
-        with closing(Index(history.builder.workspace, Settings(), cache_dir=tmp_path)) as new:
+        with closing(
+            WorkspaceIndex(history.builder.workspace, Settings(), cache_dir=tmp_path)
+        ) as new:
             new.refresh()
         end = time.monotonic() + 60
         while answers(history.builder.workspace.cache_dir) != answers(tmp_path):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support import Builder, asked, said
 
 from kbtui.cli.search import format_notices
-from kbtui.index import Index, IndexReader
+from kbtui.index import IndexReader, WorkspaceIndex
 from kbtui.notices import NOTHING_INDEXED
 from kbtui.search import SearchAnswer, SearchRequest
 from kbtui.search.pipeline import search_index
@@ -42,7 +42,7 @@ def built(workspace_root: Path) -> Builder:
 
 
 def refresh(builder: Builder) -> None:
-    index = Index(builder.workspace, Settings())
+    index = WorkspaceIndex(builder.workspace, Settings())
     index.refresh()
     index.close()
 
@@ -205,7 +205,7 @@ def test_a_part_of_a_compound_finds_the_compound(built: Builder, reader: IndexRe
 def test_what_a_very_long_conversation_hides_is_found_behind_its_best(
     workspace_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from kbtui.search import lexical
+    from kbtui.search import keyword_search
 
     builder = Builder(workspace_root)
     builder.topics(guide={})
@@ -215,7 +215,7 @@ def test_what_a_very_long_conversation_hides_is_found_behind_its_best(
     for number in range(9):
         padding = "the river bends " * 20
         builder.subject(f"guide/s{number}.md", f"# S{number}\n\nAn otter. {padding}\n")
-    index = Index(builder.workspace, Settings())
+    index = WorkspaceIndex(builder.workspace, Settings())
     index.refresh()
     index.close()
     reader = IndexReader(builder.workspace.cache_dir)
@@ -224,9 +224,9 @@ def test_what_a_very_long_conversation_hides_is_found_behind_its_best(
     def refs() -> list[str]:
         return [hit.ref for hit in search_index(builder.workspace, reader, question).hits]
 
-    monkeypatch.setattr(lexical, "OVERFETCH_FACTOR", 100)
+    monkeypatch.setattr(keyword_search, "OVERFETCH_FACTOR", 100)
     at_once = refs()
-    monkeypatch.setattr(lexical, "OVERFETCH_FACTOR", 1)
+    monkeypatch.setattr(keyword_search, "OVERFETCH_FACTOR", 1)
     assert refs() == at_once
     assert sum(ref.startswith("guide/") for ref in at_once) == 9
     assert len(at_once) == 9 + 2 * question.per_entry

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support import Builder, asked, called, said
 
-from kbtui.index import Index, IndexReader
+from kbtui.index import IndexReader, WorkspaceIndex
 from kbtui.knowledge import load_knowledge
 from kbtui.refs import parse_ref
 from kbtui.search import SearchAnswer, SearchRequest
@@ -15,7 +15,7 @@ from kbtui.search.explain import SearchExplainer
 from kbtui.search.models import SemanticRanking
 from kbtui.search.more_like_this import find_similar
 from kbtui.search.pipeline import SemanticRanker, search_index
-from kbtui.search.suggestions import suggest_query_completions
+from kbtui.search.query_suggestions import suggest_query_completions
 from kbtui.workspace import Settings
 
 
@@ -43,7 +43,7 @@ def held(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Builder, In
         ],
         title="Keeping fragments low",
     )
-    index = Index(builder.workspace, Settings(), cache_dir=base / "cache")
+    index = WorkspaceIndex(builder.workspace, Settings(), cache_dir=base / "cache")
     index.refresh()
     index.close()
     reader = IndexReader(base / "cache")
@@ -310,7 +310,7 @@ def test_scores_do_not_move_when_hidden_subjects_say_the_same(tmp_path: Path) ->
     builder.subject("guide/one.md", "# One\n\nA merger of twe complny parts.\n")
 
     def scores() -> list[tuple[str, float]]:
-        index = Index(builder.workspace, Settings(), cache_dir=tmp_path / "cache")
+        index = WorkspaceIndex(builder.workspace, Settings(), cache_dir=tmp_path / "cache")
         index.refresh()
         index.close()
         reader = IndexReader(tmp_path / "cache")

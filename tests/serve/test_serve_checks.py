@@ -24,7 +24,7 @@ from support import Builder, end_engine
 
 from kbtui.cli.main import main
 from kbtui.errors import UsageError
-from kbtui.serve.access_control import AllowedHostHeaders, choose_listen_address
+from kbtui.serve.browser_access import AllowedHostHeaders, choose_listen_address
 from kbtui.serve.server import BrowserServer
 from kbtui.serve.session import LARGEST, SMALLEST, limit_terminal_size
 

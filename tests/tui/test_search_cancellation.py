@@ -12,7 +12,7 @@ from tui_support import running
 
 from kbtui.engine import protocol
 from kbtui.engine.find_or_start import get_engine_socket_path
-from kbtui.index.generations import compute_schema_mark
+from kbtui.index.index_generations import compute_index_schema_hash
 from kbtui.library import Library
 from kbtui.version import __version__
 from kbtui.workspace import load_settings
@@ -47,7 +47,7 @@ class SlowEngine:
             frames.read(protocol.parse_frame_length(frames.read(protocol.FRAME_HEADER.size), MOST))
             guest.sendall(
                 protocol.encode_frame(
-                    protocol.make_hello_message(__version__, schema=compute_schema_mark())
+                    protocol.make_hello_message(__version__, schema=compute_index_schema_hash())
                 )
             )
             size = frames.read(protocol.FRAME_HEADER.size)

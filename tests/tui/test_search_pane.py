@@ -309,16 +309,16 @@ async def test_hits_come_by_themselves_when_a_private_index_is_complete(
 
     from tui_support import WithoutEngine
 
-    from kbtui.index import Index
+    from kbtui.index import WorkspaceIndex
     from kbtui.workspace import load_settings
 
-    released, refresh = Event(), Index.refresh
+    released, refresh = Event(), WorkspaceIndex.refresh
 
-    def slowly(self: Index, **more: Any) -> Any:
+    def slowly(self: WorkspaceIndex, **more: Any) -> Any:
         released.wait(30)
         return refresh(self, **more)
 
-    monkeypatch.setattr(Index, "refresh", slowly)
+    monkeypatch.setattr(WorkspaceIndex, "refresh", slowly)
     monkeypatch.setattr("kbtui.library.index_access.PATIENCE_SECONDS", 0.0)
     library = WithoutEngine(book.workspace, load_settings())
     async with running(book.root, library=library) as tui:

@@ -5,14 +5,14 @@ from contextlib import contextmanager
 
 from support import Builder
 
-from kbtui.index import Index, IndexReader
+from kbtui.index import IndexReader, WorkspaceIndex
 from kbtui.workspace import Settings
 
 
 @contextmanager
 def indexed(builder: Builder) -> Iterator[IndexReader]:
     """Refresh the index and yield a reader of it."""
-    index = Index(builder.workspace, Settings(model="off"))
+    index = WorkspaceIndex(builder.workspace, Settings(model="off"))
     try:
         index.refresh()
         reader = IndexReader(builder.workspace.cache_dir)

@@ -9,7 +9,7 @@ from textual.message import Message
 
 from kbtui.dates import format_iso_day
 from kbtui.index.entry_query import EntryFilter, EntryPage, EntryRow, list_entries
-from kbtui.library.index_access import Cancellation, get_current_cancellation
+from kbtui.library.index_access import CallCancellation, get_current_cancellation
 from kbtui.text import count_columns, cut_to_width, one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.row_list import RowList
@@ -60,7 +60,7 @@ class EntryPageLoader:
     ) -> None:
         self._library, self._clock = library, clock
         self._on_loaded, self._on_error = on_loaded, on_error
-        self._worker = LatestOnlyWorker(owner, cancellation=Cancellation)
+        self._worker = LatestOnlyWorker(owner, cancellation=CallCancellation)
         self._is_reading = False
         self.loaded: LoadedEntryRows | None = None
 

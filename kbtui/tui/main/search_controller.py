@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from textual.suggester import SuggestionReady
 
-from kbtui.library import Cancellation
+from kbtui.library import CallCancellation
 from kbtui.refs import parse_ref
 from kbtui.text import one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from textual.widgets import Input
 
     from kbtui.library import Library
-    from kbtui.search.models import Explanation, Hit, Mode, SearchAnswer, SearchRequest
-    from kbtui.search.suggestions import QuerySuggestion
+    from kbtui.search.models import Hit, Mode, RankExplanation, SearchAnswer, SearchRequest
+    from kbtui.search.query_suggestions import QuerySuggestion
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.main.document_navigator import MainScreenContext
     from kbtui.tui.main.item_actions import SelectedItemActions
@@ -57,8 +57,8 @@ class SearchController:
         self.mode: Mode = "hybrid"
         self.question: SearchRequest | None = None
         """What the hits on the screen answer; None if they answer no query."""
-        self._keyword_worker = LatestOnlyWorker(pane, cancellation=Cancellation)
-        self._full_worker = LatestOnlyWorker(pane, limit=3, cancellation=Cancellation)
+        self._keyword_worker = LatestOnlyWorker(pane, cancellation=CallCancellation)
+        self._full_worker = LatestOnlyWorker(pane, limit=3, cancellation=CallCancellation)
         self._timer: Timer | None = None
         self._answered_query = ""
         self._limit = FIRST_HITS
@@ -394,7 +394,7 @@ class SearchController:
     def explain_hit(self, hit: Hit) -> None:
         """Explain the rank of a hit."""
 
-        def explain_found_hit(answer: SearchAnswer) -> Explanation | None:
+        def explain_found_hit(answer: SearchAnswer) -> RankExplanation | None:
             for found, explanation in zip(answer.hits, answer.explanations, strict=False):
                 if found.chunk_id == hit.chunk_id:
                     return explanation
@@ -421,7 +421,7 @@ class SearchController:
         self._main.screen.app.push_screen(dialog, explain_missing_reference)
 
     def _show_explanation(
-        self, options: dict[str, Any], find: Callable[[SearchAnswer], Explanation | None]
+        self, options: dict[str, Any], find: Callable[[SearchAnswer], RankExplanation | None]
     ) -> None:
         """Repeat the search with more `options`, and show the explanation found in its answer."""
         question, status = self.question, self._main.status
@@ -429,7 +429,7 @@ class SearchController:
             status.flash_message("Search first, then ask why.", "warning")
             return
 
-        def show_explanation_document(explanation: Explanation | None) -> None:
+        def show_explanation_document(explanation: RankExplanation | None) -> None:
             from kbtui.tui.home_and_help_pages import build_explanation_document
             from kbtui.tui.reader.document_view import DocumentOverlayScreen
 
@@ -476,7 +476,7 @@ class QueryCompleter:
         )
 
     def _find_suggestions(self, text: str, cursor: int) -> list[QuerySuggestion]:
-        from kbtui.search.suggestions import suggest_query_completions
+        from kbtui.search.query_suggestions import suggest_query_completions
 
         reader = self._library.open_reader(0.0) if self._has_index() else None
         return suggest_query_completions(text, cursor, self._library.load_knowledge(), reader)

@@ -241,12 +241,12 @@ def _text(data: bytes) -> str:
 @cache
 def _library() -> Library:
     from kbtui.errors import EngineUnavailable
-    from kbtui.index import Index
+    from kbtui.index import WorkspaceIndex
     from kbtui.library import Library
     from kbtui.workspace import Settings
 
     assert os.environ.get("XDG_CACHE_HOME"), "fuzzing wants a cache of its own"
-    index = Index(workspace(), Settings(model="off"))
+    index = WorkspaceIndex(workspace(), Settings(model="off"))
     index.refresh()
     index.close()
     library = Library(workspace(), Settings(model="off", query_log=False))

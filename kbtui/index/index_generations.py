@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 CURRENT_LINK = "current"
 
 
-def compute_schema_mark() -> str:
+def compute_index_schema_hash() -> str:
     """Return six hex digits that identify the index format of this version of kbtui."""
     from kbtui.index import catalog, chunking, keyword_index, tokenizer
 
@@ -48,12 +48,12 @@ def compute_schema_mark() -> str:
 def compute_index_fingerprint(settings: Settings) -> str:
     """Return the schema mark and six hex digits for the settings that determine an index's content."""
     chosen = (settings.language, settings.embed_tool_results)
-    return f"{compute_schema_mark()}{hashlib.sha256(repr(chosen).encode()).hexdigest()[:6]}"
+    return f"{compute_index_schema_hash()}{hashlib.sha256(repr(chosen).encode()).hexdigest()[:6]}"
 
 
 def is_readable_index_generation(folder: Path) -> bool:
     """Whether this version of kbtui can read the generation at `folder`."""
-    return folder.name.startswith(f"gen-{compute_schema_mark()}")
+    return folder.name.startswith(f"gen-{compute_index_schema_hash()}")
 
 
 def find_current_index_generation(cache_dir: Path) -> Path | None:

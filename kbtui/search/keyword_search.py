@@ -20,7 +20,7 @@ from kbtui.index.tokenizer import (
     has_unspaced_script,
     normalize_text,
 )
-from kbtui.search.analysis import (
+from kbtui.search.query_words import (
     LanguageAnalyzer,
     QueryWord,
     analyze_query_words,
