@@ -41,10 +41,12 @@ MODEL_CAUSES: dict[str, str] = {
 
 
 class NoticeValues(TypedDict, total=False):
-    """The values of a notice. `detail` is the message of the error that caused it."""
+    """The values of a notice. `detail`, `where` and `hint` are from the error that caused it."""
 
     cause: Cause
     detail: str
+    where: str | None
+    hint: str | None
     word: str
     suggestion: str
     done: int

@@ -102,7 +102,8 @@ def _search_with_running_engine(
     if folder.st_uid != os.getuid() or folder.st_mode & 0o077:
         return None
     try:
-        client = EngineClient(place)
+        # If it does not answer soon, the library waits for it.
+        client = EngineClient(place, timeout=0.5)
     except EngineUnavailable:
         return None
     try:
@@ -193,6 +194,10 @@ def format_answer(answer: dict[str, Any], *, plain: bool) -> str:
 def format_notices(answer: dict[str, Any], query: str) -> list[str]:
     """Return the messages for stderr: notices, and why there are no hits."""
     lines = [answer["degraded"]] if answer["degraded"] else []
+    for _, values in answer["details"]["notices"]:
+        # Whom it concerns and what to do are too long for the other front ends.
+        if values.get("hint"):
+            lines.append(": ".join(filter(None, [values.get("where"), values["hint"]])))
     if answer["hits"] or answer.get("why"):
         return lines
     details = answer["details"]

@@ -42,14 +42,14 @@ class OtherUsersEngine(EngineUnavailable):
 class EngineClient:
     """A client's connection to an engine. Threads may share it; requests wait for each other."""
 
-    def __init__(self, place: str) -> None:
-        """Connect to the socket at `place` and exchange hellos.
+    def __init__(self, place: str, timeout: float = 5.0) -> None:
+        """Connect to the socket at `place` and exchange hellos, within `timeout` seconds each.
 
         Raises `UnresponsiveEngine`, `OtherUsersEngine`, and `EngineUnavailable` if nobody listens or the
         engine speaks another protocol.
         """
         self._socket = socket(AF_UNIX, SOCK_STREAM)
-        self._socket.settimeout(5.0)
+        self._socket.settimeout(timeout)
         self._lock = allocate_lock()
         self._next = 0
         try:

@@ -144,9 +144,7 @@ class Library(ReferenceReader):
                 "refresh", force=False, meaning=meaning, wait=wait, timeout=wait + 5.0
             )
         except EngineUnavailable as error:
-            self._access.behind = Notice(
-                "index_behind", {"cause": "engine", "detail": error.message}
-            )
+            self._access.behind = _make_engine_notice(error)
             self._access.update_private_index(wait)
         else:
             self._access.behind = make_index_behind_notice(state)
@@ -284,9 +282,7 @@ class Library(ReferenceReader):
             try:
                 reply = self._request("search", **arguments)
             except EngineUnavailable as error:
-                self._access.behind = Notice(
-                    "index_behind", {"cause": "engine", "detail": error.message}
-                )
+                self._access.behind = _make_engine_notice(error)
                 self._access.update_private_index(UPDATE_SECONDS)
                 return None, False
             self._access.behind = None
@@ -396,6 +392,14 @@ class Library(ReferenceReader):
         listener = EngineEventListener(self.connect_engine, on_event)
         listener.start()
         return listener.stop
+
+
+def _make_engine_notice(error: EngineUnavailable) -> Notice:
+    """Return the notice that the index may be behind, because the engine cannot be reached."""
+    return Notice(
+        "index_behind",
+        {"cause": "engine", "detail": error.message, "where": error.where, "hint": error.hint},
+    )
 
 
 def _parse_engine_search_reply(reply: dict[str, Any]) -> dict[str, Any]:

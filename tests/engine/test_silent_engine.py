@@ -12,7 +12,7 @@ import pytest
 from support import Builder, end_engine
 
 from kbtui.cli.main import main
-from kbtui.engine import EngineNotRunning, client, connect_or_start
+from kbtui.engine import EngineNotRunning, connect_or_start, find_or_start
 from kbtui.engine.client import UnresponsiveEngine
 from kbtui.library import Library
 from kbtui.library.diagnostics import run_diagnostics
@@ -24,7 +24,7 @@ from kbtui.workspace import Settings
 def stopped(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Builder]:
     """A workspace whose engine is suspended and whose socket's queue is full."""
     monkeypatch.setenv("KBTUI_ENGINE_IDLE", "60")
-    monkeypatch.setattr(client, "SILENT_SECONDS", 0.2)
+    monkeypatch.setattr(find_or_start, "SILENT_SECONDS", 0.2)
     builder = Builder(workspace_root)
     builder.topics(guide={})
     builder.subject("guide/one.md", "# One\n\nThe badger is in its sett.\n")
@@ -32,7 +32,7 @@ def stopped(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[B
         while not engine.request("status")["lexical"]:
             time.sleep(0.02)
         pid = engine.pid
-    place = client.read_engine_lock_file(builder.workspace)["socket"]  # type: ignore[index]
+    place = find_or_start.read_engine_lock_file(builder.workspace)["socket"]  # type: ignore[index]
     os.kill(pid, signal.SIGSTOP)
     waiting: list[socket.socket] = []
     try:
@@ -68,6 +68,13 @@ def test_it_is_not_called_no_engine_and_a_search_goes_on_without_it(
     reason = "the index may be out of date: an engine is running, but does not answer"
     assert answer.degraded == f"{reason}; keywords only"
     library.close()
+    capsys.readouterr()
+    # The command names the process, and says what to do.
+    pid = (find_or_start.read_engine_lock_file(stopped.workspace) or {})["pid"]
+    assert main(["-w", str(stopped.root), "search", "badger"]) == 0
+    said = capsys.readouterr().err
+    assert reason in said
+    assert f"process {pid}: end it with `kill -9 {pid}`" in said
 
 
 def test_where_there_is_none_that_is_said(workspace_root: Path) -> None:
