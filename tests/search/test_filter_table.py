@@ -84,7 +84,9 @@ def test_a_new_row_is_a_filter_of_search_library_entries_options_and_completion(
     shown = parse_library_filter("area:guide", datetime.now(UTC))
     summary = ConversationUsage(tools=frozenset(), models=frozenset())
     infos = list_conversations(built.workspace)
-    assert [info.title for info in infos if shown.matches(info, summary)] == ["Guide talk"]
+    assert [info.title for info in infos if shown.matches_conversation(info, summary)] == [
+        "Guide talk"
+    ]
 
     for command in ("search", "entries"):
         with pytest.raises(SystemExit):
