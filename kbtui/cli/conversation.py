@@ -261,10 +261,12 @@ def _print_tool_answer(
 ) -> None:
     """Print an answer in the given format, on a terminal through a pager.
 
-    XML and JSON contain the notices; for text they go to standard error.
+    XML and JSON contain the notices; for text they go to standard error. XML is what an assistant
+    gets; the other two name the command's options.
     """
+    hint = "; ".join(map(word_notice, answer.notices))
     if form == "json":
-        print_json_result(answer.as_json())
+        print_json_result({**answer.as_json(), "hint": hint or None})
         return
     if form == "xml":
         from kbtui.assistant.conversation_answers import format_xml
@@ -288,8 +290,8 @@ def _print_tool_answer(
         print_through_pager(shown)
     else:
         print_result(shown)
-    if said := "; ".join(map(word_notice, answer.notices)):
-        note(said)
+    if hint:
+        note(hint)
 
 
 BOLD, DIM, RED, GREEN, YELLOW, BLUE, CYAN = "1", "2", "31", "32", "33", "34", "36"
