@@ -19,6 +19,7 @@ NoticeCode = Literal[
     "private_index",
     "query_cut",
     "query_mistake",
+    "search_not_logged",
     "unknown_filter",
 ]
 Cause = Literal[
@@ -111,6 +112,8 @@ def format_notice(notice: Notice) -> str:
             return f"the query was cut at {values['characters']} characters"
         case "query_mistake":
             return str(values["detail"])
+        case "search_not_logged":
+            return f"the search is not logged: {values['detail']}"
         case "unknown_filter":
             return f"unknown filter {values['word']}:; did you mean {values['suggestion']}:?"
 

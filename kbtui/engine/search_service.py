@@ -151,9 +151,11 @@ class SearchService:
 
             milliseconds = (time.perf_counter() - began) * 1000
             caller = request.get("caller")
-            log_search_answer(
+            damage = log_search_answer(
                 self._workspace, self._settings, answered, origin, caller, milliseconds
             )
+            if damage is not None:
+                answered.notices.append(damage)
         return {"answer": answered.as_engine_message(), "suspect": is_suspect}
 
     def _search_or_report_damage(

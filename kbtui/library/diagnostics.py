@@ -156,6 +156,7 @@ def _find_missing_module_file(found: Distribution) -> str | None:
 
 def check_workspace(library: Library) -> Iterator[DiagnosticFinding]:
     """Check the root, JP's id, and that kbtui's directories are writable."""
+    from kbtui.userdata import UserData
     from kbtui.workspace import paths
 
     workspace = library.workspace
@@ -177,6 +178,11 @@ def check_workspace(library: Library) -> Iterator[DiagnosticFinding]:
                 "workspace", "wrong", f"the directory of the {name} is not writable: {there}"
             )
     yield from _check_free_space(workspace.cache_dir)
+    try:
+        if library.settings.query_log:
+            UserData(workspace).query_log.check_file()
+    except WorkspaceError as error:
+        yield DiagnosticFinding("workspace", "wrong", f"searches are not logged: {error}")
 
 
 def _find_nearest_existing_directory(folder: Path) -> Path:

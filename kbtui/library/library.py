@@ -261,7 +261,10 @@ class Library(ReferenceReader):
         if answered is None:
             answered = self._search_in_process(request, self._make_missing_leg_notice())
         if not is_logged and origin is not None:
-            self.log_search(answered, origin, caller, (time.perf_counter() - began) * 1000)
+            milliseconds = (time.perf_counter() - began) * 1000
+            damage = self.log_search(answered, origin, caller, milliseconds)
+            if damage is not None:
+                answered.notices.append(damage)
         return answered
 
     def _search_with_engine(
@@ -343,11 +346,16 @@ class Library(ReferenceReader):
         origin: str,
         caller: str | None = None,
         milliseconds: float | None = None,
-    ) -> None:
-        """Add a search to the query log if the settings allow it; never raises."""
+    ) -> Notice | None:
+        """Add a search to the query log if the settings allow it; never raises.
+
+        Returns a notice if the log is damaged.
+        """
         from kbtui.userdata.query_log import log_search_answer
 
-        log_search_answer(self.workspace, self.settings, answered, origin, caller, milliseconds)
+        return log_search_answer(
+            self.workspace, self.settings, answered, origin, caller, milliseconds
+        )
 
     def open_reader(self, wait: float = FIRST_INDEX_SECONDS) -> IndexReader:
         """Return a reader of the index; waits up to `wait` seconds for the first index.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbtui.dates import format_unix_time
 from kbtui.errors import WorkspaceError
+from kbtui.notices import Notice
 from kbtui.userdata.sqlite_store import SqliteStore, replace_surrogates
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ LOG_SECONDS = 0.05
 QUERY_CHARACTERS = 1000
 """Characters of a query that are kept."""
 DAY_SECONDS = 86_400.0
+_HINT = "`kbtui insights erase` makes a new one"
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS searches (
@@ -86,16 +88,20 @@ def log_search_answer(
     origin: str,
     caller: str | None = None,
     milliseconds: float | None = None,
-) -> None:
+) -> Notice | None:
     """Log a search unless the settings forbid it; never raises.
 
-    A query with a mistake was not searched, so it is not logged.
+    A query with a mistake was not searched, so it is not logged. Returns a notice if the log is
+    damaged.
     """
     if settings.query_log and answer.query.strip() and not answer.mistakes:
-        QueryLog(workspace.data_dir / "queries.sqlite").log_search(
+        damage = QueryLog(workspace.data_dir / "queries.sqlite").log_search(
             answer.query, answer.mode, answer.total, origin, caller, milliseconds,
             filters=answer.filters, is_gap=answer.is_gap,
         )  # fmt: skip
+        if damage is not None:
+            return Notice("search_not_logged", {"detail": damage})
+    return None
 
 
 class QueryLog:
@@ -105,7 +111,7 @@ class QueryLog:
         self._store = SqliteStore(
             path,
             _TABLES,
-            hint="`kbtui insights erase` makes a new one",
+            hint=_HINT,
             sync=False,
             upgrades=_UPGRADES,
         )
@@ -127,9 +133,10 @@ class QueryLog:
         filters: str = "",
         is_gap: bool = False,
         at: float | None = None,
-    ) -> None:
+    ) -> str | None:
         """Log a search; never raises, and drops what cannot be written at once.
 
+        Returns the damage if the file is damaged, so that it will log nothing until it is erased.
         `origin` is `sdk`, `dashboard` (the TUI), `cli` or `mcp`; `caller` is who searched, if known.
         `filters` are spelled as in a query. `is_gap` says whether what was searched for seems to be
         missing; a search without results is always a gap. `at` is Unix seconds, by default now.
@@ -141,15 +148,33 @@ class QueryLog:
             result_count, is_gap or result_count == 0, origin, texts[2] or None, milliseconds,
         )  # fmt: skip
         # ValueError: NUL in a path; OverflowError: a number that SQLite cannot hold.
-        with (
-            contextlib.suppress(WorkspaceError, ValueError, OverflowError),
-            self._store.write_transaction(LOG_SECONDS) as db,
-        ):
-            db.execute(
-                "INSERT INTO searches (at, query, key, mode, filters, result_count, is_gap, origin, caller, "
-                "milliseconds) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                row,
-            )
+        try:
+            with (
+                contextlib.suppress(ValueError, OverflowError),
+                self._store.write_transaction(LOG_SECONDS) as db,
+            ):
+                db.execute(
+                    "INSERT INTO searches (at, query, key, mode, filters, result_count, is_gap, "
+                    "origin, caller, milliseconds) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    row,
+                )
+        except WorkspaceError as error:
+            cause = error.__cause__
+            if isinstance(cause, sqlite3.DatabaseError) and not isinstance(
+                cause, sqlite3.OperationalError
+            ):
+                return str(error)
+        return None
+
+    def check_file(self) -> None:
+        """Raise `WorkspaceError` if the file is damaged."""
+        for (found,) in self._store.select("PRAGMA quick_check(1)"):
+            if found != "ok":
+                raise WorkspaceError(
+                    f"kbtui's own data cannot be used: {found}",
+                    where=str(self.path),
+                    hint=_HINT,
+                )
 
     def remove_old_searches(self, days: int, now: float | None = None) -> int:
         """Remove searches older than `days`, and those that a wrong clock dated as far ahead.

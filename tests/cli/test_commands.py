@@ -205,6 +205,22 @@ def test_index_and_search_say_that_kb_toml_is_invalid(built: Builder) -> None:
     assert "kb.toml" not in run(built, "search", "--mode", "lexical", "aardvark").stderr
 
 
+def test_search_and_doctor_say_that_the_query_log_is_damaged(built: Builder) -> None:
+    log = built.workspace.data_dir / "queries.sqlite"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.write_bytes(b"no database" * 1000)
+    done = run(built, "search", "--mode", "lexical", "aardvark")
+    assert (done.returncode, "guide/start" in done.stdout) == (0, True)
+    assert "the search is not logged: " in done.stderr
+    assert str(log) in done.stderr
+    done = run(built, "doctor")
+    assert done.returncode == 1
+    assert "searches are not logged: " in done.stdout
+    assert run(built, "insights", "erase", "--yes").returncode == 0
+    assert "logged" not in run(built, "search", "--mode", "lexical", "aardvark").stderr
+    assert "searches are not logged" not in run(built, "doctor").stdout
+
+
 def test_the_demo_is_a_fresh_copy_each_time(built: Builder) -> None:
     root = Path(run(built, "demo", "--path").stdout.strip())
     assert (root / ".jp" / "kb.toml").exists()
