@@ -323,7 +323,9 @@ def _check_sources(library: Library) -> Iterator[DiagnosticFinding]:
 
     found = load_sources(library.workspace)
     count = len(found.sources)
-    yield DiagnosticFinding("sources", "ok", "1 source" if count == 1 else f"{count} sources")
+    if count or not found.problems:
+        # "ok, 0" would claim that there are none, although the file could not be read.
+        yield DiagnosticFinding("sources", "ok", "1 source" if count == 1 else f"{count} sources")
     for problem in found.problems:
         yield DiagnosticFinding("sources", "wrong", str(problem))
     if not found.sources:

@@ -466,7 +466,7 @@ def parse_entry_filter(
     query = parse_query(text, surface="entries")
     known = map_filters_by_key("entries")
     given: list[tuple[FilterDefinition, Sequence[str], str]] = [
-        (known[part.key], part.values, f"{part.key}:") for part in query.filters
+        (known[part.key], part.values, part.key) for part in query.filters
     ]
     for name, values in (options or {}).items():
         given.append((next(row for row in known.values() if name in row.options), values, name))

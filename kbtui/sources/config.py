@@ -137,7 +137,7 @@ class Sources:
             if problem.key is None or problem.key == key or problem.key.startswith(f"{key}."):
                 raise ConfigError(
                     problem.message,
-                    where=f"{problem.where}: {problem.key or ''}",
+                    where=": ".join(filter(None, [problem.where, problem.key])),
                     hint=problem.hint,
                 )
         known = ", ".join(self.sources)

@@ -341,6 +341,22 @@ def test_a_source_whose_documents_cannot_be_found_is_not_removed_with_them(
     assert "left alone" in done.stderr
 
 
+def test_a_broken_file_of_sources_is_said_once_and_is_not_ok(built: Builder) -> None:
+    (built.root / ".jp/kb-sources.toml").write_text("x = [")
+    done = run(built, "source", "run", "web")
+    assert done.returncode == 2
+    assert done.stderr.startswith("kbtui: .jp/kb-sources.toml: is not valid TOML")
+    doctor = run(built, "doctor").stdout
+    assert "wrong  sources        .jp/kb-sources.toml: is not valid TOML" in doctor
+    assert "ok     sources" not in doctor
+
+
+def test_an_unknown_status_is_named_with_its_filter(built: Builder) -> None:
+    done = run(built, "entries", "is:nope")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("kbtui: is: unknown status 'nope'\n")
+
+
 @pytest.mark.slow
 def test_a_source_of_somebody_else_runs_after_it_was_looked_at(built: Builder, page: str) -> None:
     (built.root / ".jp" / "kb-sources.toml").write_text(
