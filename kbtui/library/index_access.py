@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import Cancelled, EngineUnavailable, IndexUnavailable
-from kbtui.notices import Notice, make_keywords_only_notice
+from kbtui.notices import Notice, NoticeValues
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,6 +25,11 @@ STEP_SECONDS = 0.02
 
 PATIENCE_SECONDS = 60.0
 """How long calls wait for a private index to be complete before they use it as it is."""
+
+
+def make_engine_notice_values(error: EngineUnavailable) -> NoticeValues:
+    """Return the values of a notice that the engine cannot be reached."""
+    return {"cause": "engine", "detail": error.message, "where": error.where, "hint": error.hint}
 
 
 class CallCancellation:
@@ -213,7 +218,7 @@ class IndexAccess:
         except EngineUnavailable as error:
             with self._lock:
                 if self._private is None:
-                    self._private = PrivateIndex(self._workspace, self._settings, error.message)
+                    self._private = PrivateIndex(self._workspace, self._settings, error)
                 private = self._private
             private.wait(min(wait, private.remaining_wait_seconds))
             return private.open_reader()
@@ -234,19 +239,19 @@ class PrivateIndex:
     It is in a temporary directory, which `close` removes.
     """
 
-    def __init__(self, workspace: Workspace, settings: Settings, reason: str) -> None:
-        """`reason` is why there is no shared index."""
+    def __init__(self, workspace: Workspace, settings: Settings, error: EngineUnavailable) -> None:
+        """`error` is why there is no shared index."""
         import tempfile
         from pathlib import Path
 
         try:
             self.folder = Path(tempfile.mkdtemp(prefix="kbtui-index-"))
-        except OSError as error:
+        except OSError as failed:
             raise IndexUnavailable(
-                f"cannot build an index: {error.strerror or error}",
-                hint=f"there is no shared one: {reason}",
-            ) from error
-        self._workspace, self._settings, self._reason = workspace, settings, reason
+                f"cannot build an index: {failed.strerror or failed}",
+                hint=f"there is no shared one: {error.message}",
+            ) from failed
+        self._workspace, self._settings, self._cause = workspace, settings, error
         self._began = time.monotonic()
         self._error: str | None = None
         """Why the last update failed."""
@@ -303,7 +308,7 @@ class PrivateIndex:
         state = Notice(
             "private_index", {"is_complete": self.is_complete, "detail": self._error or ""}
         )
-        notices = [state, make_keywords_only_notice("engine", self._reason)]
+        notices = [state, Notice("keywords_only", make_engine_notice_values(self._cause))]
         if self._configuration_problem is not None:
             detail = self._configuration_problem
             notices.append(Notice("configuration_invalid", {"detail": detail}))
@@ -321,7 +326,7 @@ class PrivateIndex:
             raise IndexUnavailable(
                 f"cannot build an index: {self._error}",
                 where=str(self.folder),
-                hint=f"there is no shared one: {self._reason}",
+                hint=f"there is no shared one: {self._cause.message}",
             ) from error
 
     def update(self, seconds: float) -> None:

@@ -18,7 +18,11 @@ from kbtui.errors import (
     KbtuiError,
     UsageError,
 )
-from kbtui.library.index_access import IndexAccess, get_current_cancellation
+from kbtui.library.index_access import (
+    IndexAccess,
+    get_current_cancellation,
+    make_engine_notice_values,
+)
 from kbtui.library.references import ReferenceReader
 from kbtui.notices import Notice, format_notices, make_keywords_only_notice
 from kbtui.search.models import DEFAULT_LIMIT, SearchRequest, make_search_request
@@ -144,7 +148,7 @@ class Library(ReferenceReader):
                 "refresh", force=False, meaning=meaning, wait=wait, timeout=wait + 5.0
             )
         except EngineUnavailable as error:
-            self._access.behind = _make_engine_notice(error)
+            self._access.behind = Notice("index_behind", make_engine_notice_values(error))
             self._access.update_private_index(wait)
         else:
             self._access.behind = make_index_behind_notice(state)
@@ -259,7 +263,7 @@ class Library(ReferenceReader):
         began = time.perf_counter()
         answered, is_logged = self._search_with_engine(request, wait, origin, caller)
         if answered is None:
-            answered = self._search_in_process(request, self._make_missing_leg_notice())
+            answered = self._search_in_process(request, self._make_missing_leg_notice)
         if not is_logged and origin is not None:
             milliseconds = (time.perf_counter() - began) * 1000
             damage = self.log_search(answered, origin, caller, milliseconds)
@@ -285,7 +289,7 @@ class Library(ReferenceReader):
             try:
                 reply = self._request("search", **arguments)
             except EngineUnavailable as error:
-                self._access.behind = _make_engine_notice(error)
+                self._access.behind = Notice("index_behind", make_engine_notice_values(error))
                 self._access.update_private_index(UPDATE_SECONDS)
                 return None, False
             self._access.behind = None
@@ -311,15 +315,17 @@ class Library(ReferenceReader):
         return None, False
 
     def _search_in_process(
-        self, request: SearchRequest, missing: Notice | None = None
+        self, request: SearchRequest, explain: Callable[[], Notice | None] = lambda: None
     ) -> SearchAnswer:
-        """Search the index by keywords in this process; `missing` is why there is no semantic leg."""
+        """Search the index by keywords in this process; `explain` says why there is no semantic leg."""
         from kbtui.engine.search_service import answer_search_request, make_empty_semantic_leg
 
-        leg = make_empty_semantic_leg(missing)
-        answered = self._query_index_with_repair(
-            lambda reader: answer_search_request(self.workspace, reader, request, leg)
-        )
+        def answer(reader: IndexReader) -> SearchAnswer:
+            # Only now is it known whether the index is private, which says why itself.
+            leg = make_empty_semantic_leg(explain())
+            return answer_search_request(self.workspace, reader, request, leg)
+
+        answered = self._query_index_with_repair(answer)
         answered.notices = [*self._access.notices, *answered.notices]
         return self._add_repair_notice(answered)
 
@@ -400,14 +406,6 @@ class Library(ReferenceReader):
         listener = EngineEventListener(self.connect_engine, on_event)
         listener.start()
         return listener.stop
-
-
-def _make_engine_notice(error: EngineUnavailable) -> Notice:
-    """Return the notice that the index may be behind, because the engine cannot be reached."""
-    return Notice(
-        "index_behind",
-        {"cause": "engine", "detail": error.message, "where": error.where, "hint": error.hint},
-    )
 
 
 def _parse_engine_search_reply(reply: dict[str, Any]) -> dict[str, Any]:

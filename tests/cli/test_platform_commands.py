@@ -47,6 +47,18 @@ def found(done: subprocess.CompletedProcess[str]) -> dict:  # type: ignore[type-
     return json.loads(done.stdout)  # type: ignore[no-any-return]
 
 
+def test_a_cache_that_cannot_be_written_is_named_once(
+    built: Builder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    done = run(built, "search", "aardvark")
+    assert done.returncode == 0
+    assert done.stderr.count("keywords only") == 1
+    assert f"{tmp_path / 'file'}/kbtui" in done.stderr
+    assert "set XDG_CACHE_HOME" in done.stderr
+
+
 # entries
 
 
