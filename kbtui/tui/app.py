@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
@@ -234,13 +234,16 @@ class KbtuiApp(App[None]):
     @contextmanager
     def suspend(self) -> Iterator[None]:
         """Lend the terminal, with its standard error, to another program."""
-        redirect = self._stderr_redirect
+        redirect, failure = self._stderr_redirect, None
         with super().suspend():
-            if redirect is None:
-                yield
-                return
-            with redirect.suspend():
-                yield
+            # Textual takes the terminal back only if its block ends without an exception.
+            try:
+                with redirect.suspend() if redirect else nullcontext():
+                    yield
+            except Exception as error:
+                failure = error
+        if failure is not None:
+            raise failure
 
 
 def run_tui(

@@ -64,3 +64,31 @@ def test_an_editor_gets_the_terminal_and_what_it_wrote_is_listed(
     text = (built.root / "docs/guide/retry-policy.md").read_text()
     assert text.startswith("---\ntitle: Retry policy\n")
     assert text.endswith("Said in the editor: hippopotamus\n")
+
+
+@pytest.mark.parametrize("code", [1, 3])
+def test_an_editor_that_fails_gives_the_screen_back_and_keeps_the_text(
+    built: Builder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    program = tmp_path / "my-editor"
+    program.write_text(f'#!/bin/sh\necho "A heron." >> "$1"\nexit {code}\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("EDITOR", shlex.quote(str(program)))
+    monkeypatch.delenv("VISUAL", raising=False)
+    terminal = Terminal(["-w", str(built.root)])
+    terminal.until("The Guide")
+    terminal.until("keywords only")
+    terminal.keys("E")
+    terminal.until("1 entry")
+    terminal.keys("n")
+    terminal.until("New entry")
+    terminal.keys("Retry policy")
+    terminal.keys("\x13")
+    shown = terminal.until("the editor failed")
+    assert f"code {code}" in shown
+    terminal.keys("\x1b")
+    terminal.until("1 entry")
+    terminal.keys("q")
+    terminal.until("quit")
+    terminal.keys("q")
+    assert terminal.leave() == 0
