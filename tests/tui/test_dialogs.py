@@ -5,7 +5,7 @@ from textual.events import Key
 from tui_support import running
 
 from kbtui.tui.doctor_screen import DoctorScreen
-from kbtui.tui.framework.dialogs import OptionsDialog
+from kbtui.tui.framework.dialogs import ChoiceField, FormDialog, FormField, OptionsDialog
 from kbtui.tui.main.screen import MainScreen
 
 
@@ -34,3 +34,23 @@ async def test_closing_twice_keeps_the_screen_below(book: Builder) -> None:
         above.dismiss("two")
         await tui.until(lambda: chosen == ["one"])
         assert tui.app.screen is doctor
+
+
+async def test_typing_a_choice_selects_it_and_one_letter_goes_round(book: Builder) -> None:
+    topics = ("guide", "engineering", "people", "english")
+    async with running(book.root) as tui:
+        form = FormDialog("New", (FormField("topic", "topic", "guide", choices=topics),), dict, str)
+        tui.app.push_screen(form)
+        await tui.until(lambda: bool(form.query(ChoiceField)))
+        field = form.query_one(ChoiceField)
+        field.focus()
+        turns = [
+            ("engineering", "engineering"),
+            ("e", "english"),
+            ("e", "engineering"),
+            ("p", "people"),
+        ]
+        for typed, chosen in turns:
+            for letter in typed:
+                await tui.press(letter)
+            assert field.value == chosen

@@ -205,7 +205,7 @@ class FormField:
 
 
 class ChoiceField(StyledWidget, can_focus=True):
-    """A choice, changed with the arrow keys or by first letter."""
+    """A choice, changed with the arrow keys or by typing its beginning."""
 
     ALLOW_SELECT: ClassVar[bool] = False
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -217,6 +217,7 @@ class ChoiceField(StyledWidget, can_focus=True):
     def __init__(self, field: FormField) -> None:
         super().__init__(id=f"field-{field.name}")
         self._choices = field.choices
+        self._typed = ""
         self._index = field.choices.index(field.value) if field.value in field.choices else 0
 
     @property
@@ -229,20 +230,26 @@ class ChoiceField(StyledWidget, can_focus=True):
         self._select_choice((self._index + by) % max(1, len(self._choices)))
 
     def _select_choice(self, at: int) -> None:
-        self._index = at
+        self._index, self._typed = at, ""
         self.refresh()
         if isinstance(self.screen, FormDialog):
             self.screen.update_shown_fields()
 
     def on_key(self, event: events.Key) -> None:
-        """Go to the next choice that starts with the letter."""
+        """Go to the choice that starts with what was typed, or to the next with this letter."""
         letter = (event.character or "").casefold()
+        if not letter.isprintable() or letter in {"", " "}:
+            return
         count = len(self._choices)
-        for at in range(self._index + 1, self._index + 1 + count):
-            if letter and letter != " " and self._choices[at % count].casefold().startswith(letter):
-                event.stop()
-                self._select_choice(at % count)
-                return
+        for typed in (self._typed + letter, letter):
+            # Further letters of a word keep the choice that it names already.
+            first = self._index + (len(typed) == 1)
+            for at in range(first, first + count):
+                if self._choices[at % count].casefold().startswith(typed):
+                    event.stop()
+                    self._select_choice(at % count)
+                    self._typed = typed
+                    return
 
     def on_click(self) -> None:
         """Go to the next choice."""
