@@ -147,7 +147,7 @@ def _call_ignoring_os_errors(step: Callable[..., object], *arguments: object) ->
 
 
 KEY_PARTS_LIMIT = 100
-"""Parts of a dotted key at most: the time of `tomllib` grows with their square."""
+"""Maximum number of parts of a dotted key: the time that `tomllib` needs grows with its square."""
 _DOTTED_KEY = re.compile(r"""(?:\.[ \t]*(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*)+""")
 
 

@@ -151,7 +151,7 @@ class TurnJson(TypedDict):
 
 @dataclass
 class ReadAnswer:
-    """Turns of a conversation that has `turns_total`."""
+    """Some turns of one conversation, which has `turns_total` turns in all."""
 
     id: str
     title: str | None
@@ -392,7 +392,7 @@ def _word_next_request(notice: AnswerFullNotice) -> str:
     """Say how to get the matches that did not fit."""
     narrower = "a longer pattern or scopes"
     if not notice.ids:
-        return f"{narrower}, or read it with `conversation_read`"
+        return f"{narrower}, or read the conversation with `conversation_read`"
     names = ", ".join(f'"{one}"' for one in notice.ids)
     more = f" and {notice.more_ids} more" if notice.more_ids else ""
     return f"{narrower}, or continue with ids=[{names}]{more}"

@@ -161,7 +161,7 @@ KNOWLEDGE_SEARCH = Tool(
 CONVERSATION_LIST = Tool(
     "conversation_list",
     f"List conversations of this workspace with title, size and dates. {DATA_WARNING}",
-    "Newest activity first. `total` is the number of all; continue with `offset`.",
+    "Newest activity first. `total` counts all of them, not just this page; continue with `offset`.",
     (
         _define_number_parameter(
             "limit", "Maximum number of conversations to return.", default=20, least=1

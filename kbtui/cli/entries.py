@@ -391,7 +391,7 @@ def _show_entry(library: Library, args: Namespace) -> int:
 
 
 def _find_source_name(library: Library, topic: str | None, slug: str | None) -> str | None:
-    """Return the name of the source that fetched a subject; notes an invalid front matter."""
+    """Return the name of the source that fetched a subject; print a note if its front matter is invalid."""
     from kbtui.knowledge.front_matter import split_front_matter
 
     subject = library.load_knowledge().find(topic or "", slug or "")

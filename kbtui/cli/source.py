@@ -161,7 +161,9 @@ def _edit_source(workspace: Workspace, userdata: UserData, args: Namespace) -> i
         raise UsageError("nothing to change", where=f"source edit {args.name}")
     if find_approval_time(workspace, userdata, before) is None:
         # The user who changes one key has not seen the others.
-        note("the source is still not approved; `kbtui source approve` shows it and asks")
+        note(
+            "the source is still not approved; `kbtui source approve` shows it and asks for approval"
+        )
         edit_source(workspace, args.name, changes)
         return 0
     source = edit_source(workspace, args.name, changes)

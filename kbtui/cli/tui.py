@@ -198,7 +198,7 @@ def run_serve(args: Namespace) -> int:
     def ready() -> None:
         print(f"http://{shown}:{port}/?token={token}", flush=True)
         note(
-            "open this address in a browser; anyone who has it can read the workspace. Ctrl+C ends"
+            "open this address in a browser; anyone who has it can read the workspace. Ctrl+C stops the server"
         )
 
     return 130 if asyncio.run(run_browser_server(server, listening, ready)) == signal.SIGINT else 0

@@ -328,7 +328,7 @@ class FileWatcher:
         return not os.path.islink(path) or target.is_relative_to(self._workspace.root)  # noqa: PTH114
 
     def _watch_with_watchfiles(self, roots: list[Path], unreadable: bool) -> Generator[set[str]]:
-        """Yield the same from watchfiles, which polls its own event queue or all files."""
+        """Yield changed paths from watchfiles, which polls its own event queue or all files."""
         # Changes before the watch is set up are not reported. So compare soon, and again with the
         # first report or time-out, when it certainly is set up.
         threading.Timer(SETTLE_SECONDS, self._on_change).start()

@@ -172,7 +172,8 @@ def _is_engine_outdated(client: EngineClient) -> bool:
     """Whether this client needs an engine with another index format or another model.
 
     An engine notices changed settings itself, but not that a client's environment names another
-    model. That is ignored while other clients are connected, and for a client without a model.
+    model. Another model does not count while other clients are connected, or if this client uses
+    none.
     """
     if client.hello.get("schema") != compute_index_schema_hash():
         return True

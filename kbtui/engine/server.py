@@ -359,7 +359,7 @@ class EngineServer:
                 )
             )
             if int(greeting.get("protocol") or 0) > protocol.PROTOCOL_VERSION:
-                self._log("ending for a newer client")
+                self._log("stopping because a newer client connected")
                 self._should_end.set()
                 return
             while True:

@@ -79,7 +79,7 @@ _CHUNK_ASSIGNMENT = f"({', '.join(_CHUNK_TABLE_COLUMNS[1:])}) = ({', '.join('?' 
 _VECTOR_COLUMNS = slice(11, 13)
 """The columns that say whether a chunk has a vector, and which."""
 _DOCUMENT_COLUMNS = (4, 8, 9, 10, 11, 14)
-"""The columns that are in the keyword index or decide what else is."""
+"""Positions of the columns that a chunk's document in the keyword index depends on."""
 _ENTRY_TABLES = (
     ("chunks", "entry_id"), ("entries", "id"), ("sums", "entry_id"), ("marks", "entry_id"),
 )  # fmt: skip

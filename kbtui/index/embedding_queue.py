@@ -50,8 +50,8 @@ class ChunksWithoutVector:
     """The chunks that have no vector yet.
 
     `numbers` are the chunks' numbers; `entries` has them by entry, in the order in which they are
-    embedded; `hidden` counts those of hidden entries; `seq` is the catalog's transaction that all
-    this is about, -1 before the first comparison.
+    embedded; `hidden` counts those of hidden entries; `seq` is the catalog transaction up to which
+    all this is current, -1 before the first comparison.
     """
 
     def __init__(self) -> None:
@@ -145,7 +145,7 @@ class EmbeddingQueue:
         self._rows: list[tuple[dict[str, Any], Matrix]] = []
 
     def reopen(self, catalog: Catalog, cache: EmbeddingCache) -> None:
-        """Continue with newly opened files."""
+        """Continue with a newly opened catalog and cache."""
         self._catalog, self._cache = catalog, cache
 
     def filter_chunks_without_vector(self, numbers: Sequence[int]) -> list[int]:

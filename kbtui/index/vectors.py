@@ -35,9 +35,10 @@ VECTORS_VERSION = 3
 EXACT_ROWS = 10_000
 """From this many rows on there is an index of one partition, which is exact and three times as fast."""
 APPROXIMATE_ROWS = 100_000
-"""From this many rows on the exact index is too slow. Instead there is one of many partitions with one
-bit per dimension (RaBitQ, Gao and Long, 2024): some partitions are probed, and the best rows are ranked
-by their whole vectors. It finds 99 % of the same rows (docs/performance.md)."""
+"""From this many rows on, the exact index is too slow. It is replaced by an index with many partitions
+and one bit per dimension (RaBitQ, Gao and Long, 2024): some partitions are probed, and the best rows
+are ranked by their whole vectors. It finds 99 % of the rows that the exact one finds
+(docs/performance.md)."""
 PARTITION_ROWS, PROBED_PARTITIONS = 4000, 64
 MIN_RERANKED = 500
 """The minimum number of rows that are ranked by their whole vectors."""

@@ -83,7 +83,7 @@ def check_settings(library: Library | None) -> Iterator[DiagnosticFinding]:
 
 
 def check_packages(library: Library | None) -> Iterator[DiagnosticFinding]:
-    """Check that every required package is installed, complete and of a fitting version."""
+    """Check that every required package is installed, complete and of a suitable version."""
     from importlib.metadata import PackageNotFoundError, distribution, requires
 
     from packaging.requirements import Requirement

@@ -77,7 +77,7 @@ class FilterDefinition:
         self.shown_choices = offered or tuple(self.choices)
         """The choices that completion and help name."""
         self.noun = noun or key
-        """The word for one of its values in errors."""
+        """What error messages call one of its values."""
         self.options = options
         """Its options on the command line."""
         self.metavar = metavar
@@ -102,7 +102,7 @@ class FilterDefinition:
     def parse_date_value(
         self, value: str, now: datetime | None = None, zone: tzinfo | None = None
     ) -> datetime:
-        """Return the time that a date means as this bound; raises `FilterValueError`."""
+        """Return the time that a date stands for as a value of this filter; raises `FilterValueError`."""
         from kbtui.dates import DATE_HINT, parse_moment
 
         moment = parse_moment(value, now, zone, to_end_of_day=self.includes_day)
@@ -196,7 +196,7 @@ FILTERS: tuple[FilterDefinition, ...] = (
         search="until", entries="until", library=_is_inactive_since,
         options=("--before", "--until"), metavar="DATE",
     ),
-    FilterDefinition("from", "the same as after", "date", entries="since", options=("--from",), metavar="DATE"),
+    FilterDefinition("from", "from this day or time on (same as after)", "date", entries="since", options=("--from",), metavar="DATE"),
     FilterDefinition(
         "to", "up to the end of this day, or to this time", "date",
         entries="until", options=("--to",), metavar="DATE", includes_day=True,

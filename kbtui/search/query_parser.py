@@ -173,7 +173,10 @@ class ArgumentAndExclusionFilters(NamedTuple):
     without: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def allows_chunk(self, entry: Entry, chunk: Chunk) -> bool:
-        """Whether a chunk passes, for the semantic leg, whose table lacks these fields."""
+        """Whether a chunk passes these filters.
+
+        The semantic leg checks its hits with this, because the table of vectors lacks these fields.
+        """
         return all(set(terms) & _list_argument_terms(chunk) for terms in self.args) and not any(
             set(values) & _get_field_values(name, entry, chunk) for name, values in self.without
         )

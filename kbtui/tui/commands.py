@@ -69,7 +69,7 @@ MAIN_SCREEN_COMMANDS: tuple[Command, ...] = (
         define_command("previous_request", "U", "previous request", "Previous user message.", needs="turns", action="landmark('request',-1)"),
         define_command("next_error", "w", "next error", "Next failed tool call.", needs="turns", action="landmark('error',1)"),
         define_command("previous_error", "W", "previous error", "Previous failed tool call.", needs="turns", action="landmark('error',-1)"),
-        define_command("follow", "F", "follow", "Jump to the end and keep up with what is written.", needs="turns"),
+        define_command("follow", "F", "follow", "Jump to the end and follow new text as it is written.", needs="turns"),
         define_command("find", "f,ctrl+f", "find", "Find in this page.", 7),
         define_command("tools", "t", "tool calls", "Fold or unfold all tool calls and results.", 4, needs="turns"),
         define_command("reasoning", "r", "reasoning", "Fold or unfold all reasoning.", 3, needs="turns"),

@@ -105,7 +105,12 @@ def _add_topics(blocks: list[DocumentBlock], contents: LibrarySnapshot) -> None:
 def _add_first_topic(blocks: list[DocumentBlock], contents: LibrarySnapshot, key: str) -> None:
     if contents.problems or any(line.startswith("topics") for line in contents.failures):
         blocks.append(HeadingBlock("topics", [("No topic can be read", "h2")], above=1))
-        blocks.append(ParagraphBlock("why", [("See below; kbtui reloads them when fixed.", "dim")]))
+        blocks.append(
+            ParagraphBlock(
+                "why",
+                [("The reasons are below; kbtui reloads the topics once they are fixed.", "dim")],
+            )
+        )
         return
     blocks.append(HeadingBlock("topics", [("No topics yet", "h2")], above=1))
     blocks.append(MarkdownBlock("first", FIRST_TOPIC))

@@ -78,7 +78,7 @@ class StderrRedirect:
 
     @contextmanager
     def suspend(self) -> Iterator[None]:
-        """Make descriptor 2 the terminal while another program has the terminal."""
+        """Restore standard error to the terminal while another program uses the terminal."""
         was_started = self._terminal is not None
         self.stop()
         try:
@@ -118,7 +118,7 @@ def _wait_for_hangup(terminal: int) -> None:
 
 
 class TerminalBackground(NamedTuple):
-    """Whether the terminal's background is dark (None if unknown), and what was typed meanwhile."""
+    """Whether the terminal's background is dark (None if unknown), and what the user typed before it answered."""
 
     dark: bool | None
     typed: str = ""

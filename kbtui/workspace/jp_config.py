@@ -83,7 +83,7 @@ def read_config_layers(workspace: Workspace, cwd: Path | None = None) -> ConfigL
 
 
 def read_named_config_layers(workspace: Workspace, found: ConfigLayers, name: str) -> None:
-    """Add the layers that `--cfg NAME` means to `found`; raises `UsageError` if there is none.
+    """Add to `found` the layers that `--cfg NAME` means; raises `UsageError` if there is none.
 
     NAME is the path of a file, or a file in one of `config_load_paths`. These are searched
     below the user-global, the workspace's and the user-local root: the first match of each root

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 PAGE_ROWS = 200
 PAGE_ROWS_MOST = 5000
-"""Rows of the largest page. Each page costs a walk over all entries, so reading far takes few large pages."""
+"""Rows of the largest page. Each page costs a walk over all entries, so a few large pages are read
+instead of many small ones to get far down the list."""
 ALL_ROWS = 10**9
 STATUS_SIGNS = {"ready": ("●", "inserted"), "pending": ("◌", "warning"), "error": ("!", "error")}
 

@@ -259,7 +259,7 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         self._select_index(self._find_next_selectable(len(self.rows), -1))
 
     def action_scroll_pages(self, pages: float) -> None:
-        """Select the row that many pages below, or above if negative; a full page is one line shorter than the list."""
+        """Select the row `pages` pages below, or above if negative; a full page is one line shorter than the list."""
         height = self.scrollable_content_region.height
         lines = math.trunc(pages * height) if abs(pages) < 1 else int(pages) * (height - 1)
         if self.rows:

@@ -28,7 +28,7 @@ DEFAULT_WIDTHS = {
 READER_MAX_WIDTH = 110
 """Cells of the reader in a wide terminal, where the citations get the rest (see `kbtui.tcss`)."""
 MIN_WIDTH = 16
-"""Least cells of a pane; the reader has at least twice as many."""
+"""Minimum width of a pane in cells; the reader has at least twice as many."""
 
 FOCUS_TARGETS = {
     "library": "#library-list",
@@ -84,7 +84,7 @@ class PaneLayout:
         self._screen.set_focus(target)
 
     def show_pane(self, name: str | None) -> None:
-        """Show a pane, also if there is room for one only."""
+        """Show a pane, even if there is room for only one."""
         if name is None:
             return
         screen = self._screen

@@ -77,7 +77,7 @@ class PatternMatchResult:
 
     @property
     def command(self) -> str:
-        """The arguments of `kbtui` that print the same, quoted for a shell."""
+        """The arguments with which `kbtui` prints this result, quoted for a shell."""
         if self.preloads:
             return "prompt " + " ".join(f"-k {quote(value)}" for value in self.preloads)
         return " ".join(["learn", *map(quote, [self.topic or "", *self.patterns])])
@@ -254,7 +254,7 @@ def _find_pattern_problem(
 
 
 class PatternInput(PaneInput):
-    """The input; the arrow keys move in the list without leaving it."""
+    """The input for a pattern; the arrow keys move in the list while the input keeps the focus."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("down,ctrl+n", "screen.move_in_list('down')", show=False),

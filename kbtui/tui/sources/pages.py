@@ -60,7 +60,7 @@ class SourceState:
 
 @dataclass(frozen=True)
 class SourceStates:
-    """All readable sources, and what is wrong with the other blocks."""
+    """The states of all readable sources, and the problems of the blocks that cannot be read."""
 
     sources: list[SourceState]
     problems: list[Problem]
@@ -223,7 +223,7 @@ def make_approval_page(state: SourceState, approve_key: str, back_key: str) -> D
     """Make the page with exactly what a source would do, and the keys that approve it or go back."""
     source = state.source
     intro = "Each run would do this on this computer, with your permissions:"
-    answers = f"{approve_key} approves exactly this; any later change needs a new approval. {back_key} does not approve it."
+    answers = f"{approve_key} approves exactly this; any later change needs a new approval. {back_key} goes back without approving."
     blocks: list[DocumentBlock] = [
         ParagraphBlock("ask", [(f"Approve {source.name}?", "h1")]),
         ParagraphBlock("what", [(intro, "")], above=1),
@@ -249,7 +249,8 @@ def describe_available_actions(state: SourceState) -> list[str]:
             inside = CrawlPrefixes(source.url or "", source.prefixes).description
             lines.append(f"fetch linked pages up to {source.depth} {links} away, below {inside}")
         lines += [
-            f"even if {one_line(host)} is in a private network" for host in source.allow_hosts
+            f"fetch from {one_line(host)} even if it is in a private network"
+            for host in source.allow_hosts
         ]
     elif source.kind == "mcp":
         lines.append(f"run the program: {one_line(shlex.join(source.server))}")

@@ -373,7 +373,7 @@ class EventParser:
             event.text = text
 
     def _check_timestamp(self, index: int, kind: str, element: _Element) -> None:
-        """Report an element without a valid time from which no event is made."""
+        """Report an element whose time is missing or invalid."""
         if parse_timestamp(element.get("timestamp")) is None:
             self._add_problem(f"element {index} ({kind}): its timestamp cannot be read")
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     _ReadRange = Callable[[int, int], bytes]
-    """Reads bytes of an array: from a position, of a length."""
+    """Called with a position and a length; returns that many bytes of the array from there."""
 
 LARGEST = 512 << 20
 """Bytes: a larger file is listed but not read. JP's own files are a thousandth of this."""

@@ -66,7 +66,8 @@ class ConversationCopy:
 class JpLocation:
     """All copies of one conversation. Live ones win over archived ones.
 
-    `archived_copies` are those in the archive of a conversation that is live.
+    `archived_copies` are a live conversation's copies in the archive. If there are only archived
+    copies, they are in `copies`.
     """
 
     id: str
@@ -238,7 +239,7 @@ def find_locations(
 
 
 def _list_conversation_roots(workspace: Workspace) -> Iterator[tuple[str, bool]]:
-    """Yield the directories of conversations, and whether it is the user's own.
+    """Yield each directory of conversations, and whether it is the user's own.
 
     JP's `storage` link in the user's directory leads back to the first root and is ignored.
     """
