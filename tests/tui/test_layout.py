@@ -61,7 +61,7 @@ async def test_panes_are_made_wider_and_narrower_within_bounds(book: Builder) ->
             # Going back takes as many steps as were within the bounds.
             await tui.press("greater_than_sign")
             await tui.until(lambda: pane.outer_size.width == 18)
-            tui.main.panes.widen("library", 300)
+            tui.main.panes.widen_pane("library", 300)
             await tui.pilot.pause()
             assert tui.main.reader_pane.outer_size.width >= 16
             assert fills(tui)
