@@ -230,10 +230,12 @@ class IndexWorker:
         since = time.monotonic() - self._checked_at
         if folder == self._checked_folder and since < DAMAGE_CHECK_INTERVAL:
             return
-        self._checked_folder, self._checked_at = folder, time.monotonic()
+        began = time.monotonic()
+        self._checked_folder, self._checked_at = folder, began
 
         def check() -> None:
-            if self._stop.wait(DAMAGE_CHECK_DELAY):
+            # A check that somebody requested during the delay replaces this one.
+            if self._stop.wait(DAMAGE_CHECK_DELAY) or self._checked_at != began:
                 return
             found = find_damage(folder, self._stop)
             if found and folder == self._checked_folder and not self._stop.is_set():
