@@ -58,7 +58,7 @@ class SearchExplainer:
 
     def _explain_hit(self, chunk_id: str, ref: str) -> RankExplanation:
         found = self._reader.get_chunk(chunk_id)
-        entry = self._reader.get_entries({found[1]}).get(found[1]) if found else None
+        entry = self._run.entries.get(found[1]) if found else None
         if found is None or entry is None:
             return RankExplanation(ref, "", chunk_id, kept_out=["it no longer exists"])
         return self._explain_chunk(entry, found[0], ref)

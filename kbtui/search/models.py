@@ -1,7 +1,7 @@
 """`SearchRequest`, `SearchAnswer` and `Hit`: what a search takes and returns, also as JSON."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from operator import index
 from typing import Any, Literal, NamedTuple, get_args
@@ -283,7 +283,13 @@ class RankExplanation:
 
     def as_json(self) -> dict[str, Any]:
         """Return all fields as JSON."""
-        return asdict(self)
+        # `dataclasses.asdict` copies every value, which took a fifth of `search --explain`.
+        return vars(self) | {
+            "lexical": vars(self.lexical),
+            "semantic": vars(self.semantic),
+            "matches": [vars(match) for match in self.matches],
+            "embedded": vars(self.embedded) if self.embedded else None,
+        }
 
     @classmethod
     def from_json(cls, shape: dict[str, Any]) -> "RankExplanation":
