@@ -21,23 +21,28 @@ from tests.bench import (
     searching,
 )
 
+USUAL = {
+    **files.BENCHES,
+    **conversations.BENCHES,
+    **processes.BENCHES,
+    **searching.BENCHES,
+    **backlog.BENCHES,
+    **reader.BENCHES,
+    **lists.BENCHES,
+    **entries.BENCHES,
+}
+"""The benchmarks that run when none is named."""
+ALL = USUAL | scale.BENCHES
+
 
 def main() -> int:
-    benches = {
-        **files.BENCHES,
-        **conversations.BENCHES,
-        **processes.BENCHES,
-        **searching.BENCHES,
-        **backlog.BENCHES,
-        **reader.BENCHES,
-        **lists.BENCHES,
-        **entries.BENCHES,
-    }
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument(
         "names",
         nargs="*",
-        help=f"of {', '.join(benches)}; and of the long {', '.join(scale.BENCHES)}",
+        choices=ALL,
+        metavar="NAME",
+        help=f"of {', '.join(USUAL)}; and of the long {', '.join(scale.BENCHES)}",
     )
     parser.add_argument("--times", type=int, default=9)
     parser.add_argument("--size", type=int, default=scale.size, help="chunks, for `million`")
@@ -53,9 +58,9 @@ def main() -> int:
         os.environ["JP_USER_DATA_DIR"] = str(base / "jp")
         print(machine())
         failed = 0
-        for name in args.names or benches:
+        for name in args.names or USUAL:
             try:
-                for row in (benches | scale.BENCHES)[name](base / name, args.times):
+                for row in ALL[name](base / name, args.times):
                     print(row, flush=True)
             except Exception:
                 failed += 1

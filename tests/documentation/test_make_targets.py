@@ -1,7 +1,9 @@
-"""Every `make` target in the documentation exists."""
+"""Every `make` target and every benchmark in the documentation exists."""
 
 import re
 from pathlib import Path
+
+from tests.bench.__main__ import ALL
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob(".github/**/*.md")]
@@ -16,3 +18,14 @@ def test_every_named_target_exists() -> None:
         if name not in targets
     ]
     assert missing == []
+
+
+def test_every_named_benchmark_exists() -> None:
+    named = {
+        name
+        for page in PAGES
+        for arguments in re.findall(r"make bench ARGS=\"?([^`\"]+)", page.read_text("utf-8"))
+        for name in re.findall(r"^[a-z]+", arguments)
+    }
+    assert named
+    assert named - set(ALL) == set()

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from kbtui.search.pipeline import SemanticLeg, SemanticRanker
 
 GOLDEN = Path(__file__).parent / "golden"
+SETS = ("cranfield", "demo", "sealed")
 LARGEST_LOSS = 0.01
 SAVED_RANKS = 10
 """The number of ranks that are saved for each question."""
@@ -145,7 +146,7 @@ def list_regressions(
 def main() -> int:
     """Measure the sets; return 1 if a figure is too low."""
     parser = argparse.ArgumentParser(prog="python -m tests.eval")
-    parser.add_argument("sets", nargs="*", metavar="SET", default=["cranfield", "demo", "sealed"])
+    parser.add_argument("sets", nargs="*", choices=SETS, metavar="SET", help=", ".join(SETS))
     parser.add_argument("--write", action="store_true", help="save these figures and rankings")
     parser.add_argument(
         "--misses", action="store_true", help="print the rank of each question's first answer"
@@ -155,7 +156,7 @@ def main() -> int:
     kept = json.loads(kept_file.read_text()) if kept_file.exists() else {}
     vectors = Vectors()
     wrong: list[str] = []
-    for name in args.sets:
+    for name in args.sets or SETS:
         figures, lines, notes = measure_set(name, vectors)
         if not figures:
             print(f"{name}: skipped: KBTUI_CRANFIELD does not name the collection")

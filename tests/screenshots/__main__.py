@@ -6,11 +6,11 @@ The engine, the index and the model are real. The clock is fixed, so that pictur
 reproducible.
 """
 
+import argparse
 import asyncio
 import os
 import re
 import shutil
-import sys
 import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
@@ -120,8 +120,11 @@ async def take(name: str, shot: Shot, root: Path) -> None:
     print(f"{name}.svg  {len(picture):,} bytes")
 
 
-def main(names: list[str]) -> None:
+def main() -> None:
     """Make the named pictures, or all. The index stays below build/ for the next run."""
+    parser = argparse.ArgumentParser(prog="python -m tests.screenshots")
+    parser.add_argument("names", nargs="*", choices=SHOTS, metavar="NAME", help=", ".join(SHOTS))
+    names = parser.parse_args().names
     base = TARGET.parents[1] / "build" / "screenshots"
     for name in ("cache", "config", "data", "state"):
         os.environ[f"XDG_{name.upper()}_HOME"] = str(base / name)
@@ -147,4 +150,4 @@ def main(names: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

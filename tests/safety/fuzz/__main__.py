@@ -35,7 +35,9 @@ def one(name: str, seconds: int, corpus: Path) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.safety.fuzz", description=__doc__)
-    parser.add_argument("targets", nargs="*", metavar="TARGET", help=", ".join(TARGETS))
+    parser.add_argument(
+        "targets", nargs="*", choices=TARGETS, metavar="TARGET", help=", ".join(TARGETS)
+    )
     parser.add_argument("--seconds", type=int, default=120, help="for each target (120)")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--keep", type=Path, help="where inputs and findings are kept")
