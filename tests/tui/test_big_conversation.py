@@ -13,6 +13,7 @@ import pytest
 from support import Builder, asked, called, said
 from tui_support import Tui, running
 
+from kbtui.conversations.models import Conversation
 from kbtui.tui.reader.document import MANY_BLOCKS, Document
 
 pytestmark = pytest.mark.slow
@@ -43,9 +44,9 @@ async def test_the_beginning_shows_while_the_rest_loads(big: Path) -> None:
     read = threading.Event()
     from kbtui.library import Library
 
-    whole = Library.conversation
+    whole = Library.load_conversation
 
-    def slow(self: Library, conversation: int):  # type: ignore[no-untyped-def]
+    def slow(self: Library, conversation: str) -> Conversation:
         read.wait(60)
         return whole(self, conversation)
 

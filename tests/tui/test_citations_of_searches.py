@@ -135,10 +135,10 @@ async def test_a_conversation_is_exported_with_its_sources(book: Builder, tmp_pa
 
         tui.app.screen.query_one("#field-path", Input).value = str(tmp_path / "no" / "where.md")
         await tui.press("ctrl+s")
-        await tui.until("there is no such")
+        await tui.until("no such directory")
         tui.app.screen.query_one("#field-path", Input).value = str(target)
         await tui.press("ctrl+s")
-        await tui.until("Write over it?")
+        await tui.until("Overwrite it?")
         assert target.read_text() == "mine"
         await tui.press("y")
         await tui.until(lambda: target.read_text() != "mine")

@@ -11,8 +11,8 @@ import pytest
 from support import Builder, tree_hash
 from tui_support import Tui, running
 
-from kbtui.library import Library, diagnostics
-from kbtui.library.diagnostics import AREAS, DiagnosticFinding, run_diagnostics
+from kbtui.library import Library
+from kbtui.library.diagnostics import AREAS, run_diagnostics
 from kbtui.tui.doctor_screen import DoctorScreen
 from kbtui.workspace import load_settings, open_workspace_root
 
@@ -151,11 +151,8 @@ async def test_findings_about_hostile_names_are_only_text(book: Builder) -> None
 
 
 @pytest.mark.slow
-async def test_thousands_of_findings_are_laid_out_only_in_sight(
-    book: Builder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    many = [DiagnosticFinding("knowledge", "note", f"finding number {n}") for n in range(20_000)]
-    monkeypatch.setitem(diagnostics._AREAS, "knowledge", lambda library: iter(many))
+async def test_thousands_of_findings_are_laid_out_only_in_sight(book: Builder) -> None:
+    book.topics(project={"learned": [f"nothing-{n}" for n in range(20_000)]})
     async with running(book.root, size=(80, 24)) as tui:
         screen = await opened(tui)
         assert "20,000 notes" in tui.text
