@@ -218,11 +218,14 @@ def tree_hash(root: Path) -> str:
 
 def content_of(cache_dir: Path) -> dict[str, Any]:
     """What an index holds, by content: comparable between two indexes of the same files."""
+    import sqlite3
+
     from kbtui.index import IndexReader
     from kbtui.index.catalog import Catalog
 
     reader = IndexReader(cache_dir)
     catalog = Catalog(reader.folder / "catalog.sqlite")
+    tables = sqlite3.connect(reader.folder / "catalog.sqlite")
     found: dict[str, Any] = {"entries": {}, "lexical": {}}
     for entry in catalog.iterate_entries():
         chunks = catalog.list_chunks(entry.id)
@@ -230,8 +233,8 @@ def content_of(cache_dir: Path) -> dict[str, Any]:
             entry.title, entry.signature, entry.type, entry.hidden, entry.archived, entry.error,
             [(chunk.id, chunk.text, chunk.lines, chunk.turn, chunk.role, chunk.tool) for chunk in chunks],
         )  # fmt: skip
-    found["citations"] = sorted(map(repr, catalog._db.execute("SELECT * FROM citations")))
-    numbers = dict(catalog._db.execute("SELECT number, id FROM chunks"))
+    found["citations"] = sorted(map(repr, tables.execute("SELECT * FROM citations")))
+    numbers = dict(tables.execute("SELECT number, id FROM chunks"))
     import tantivy
 
     for hidden in (False, True):
@@ -241,6 +244,7 @@ def content_of(cache_dir: Path) -> dict[str, Any]:
         found["lexical"][hidden] = sorted(
             numbers.get(number, f"stray {number}") for number in chunks_found if number is not None
         )
+    tables.close()
     catalog.close()
     reader.close()
     return found

@@ -146,9 +146,10 @@ _CONVERSATION_ID = re.compile(r"jp-c\d+")
 QUOTE_CHARACTERS = 600
 """How much of a passage a citation quotes."""
 
-_SEARCH_HEADER = re.compile(
+SEARCH_RESULT_HEADER = re.compile(
     r"^\[entry (\S+) · chunk (\S+) · score (-?\d+(?:\.\d+)?)\][ \t]*(.*?)\r?$", re.MULTILINE
 )
+"""The first line of a hit in the answer of `knowledge_search`: entry, chunk, score, title."""
 _SUBJECT_TAG = re.compile(r'^<subject "([^"\n]+)">\r?$', re.MULTILINE)
 # What `learn` answers instead of a text.
 _NO_TEXT = re.compile(
@@ -328,7 +329,7 @@ def _find_learned_slugs(
 
 def _find_cited_search_hits(result: str, targets: CitationTargets) -> Iterator[_CitedTarget]:
     """Yield the hits of a `knowledge_search` by their header lines."""
-    headers = list(_SEARCH_HEADER.finditer(result))
+    headers = list(SEARCH_RESULT_HEADER.finditer(result))
     for number, header in enumerate(headers):
         entry, chunk, score, title = header.groups()
         end = headers[number + 1].start() if number + 1 < len(headers) else len(result)

@@ -325,7 +325,7 @@ class WorkspaceIndex:
         self.configuration_problem: str | None = None
         """Why a configuration file could not be read in the last refresh."""
         try:
-            self._storage = IndexStorage(self.cache_dir, settings, rebuild=rebuild)
+            self.storage = IndexStorage(self.cache_dir, settings, rebuild=rebuild)
         except OSError as error:
             raise IndexUnavailable(
                 f"the cache cannot be written: {error.strerror}",
@@ -336,20 +336,20 @@ class WorkspaceIndex:
     @property
     def folder(self) -> Path:
         """The directory of the generation that this index writes."""
-        return self._storage.folder
+        return self.storage.folder
 
     @property
     def catalog(self) -> Catalog:
         """The catalog of that generation."""
-        return self._storage.catalog
+        return self.storage.catalog
 
     def is_in_place(self) -> bool:
         """Whether the files are where readers look for them."""
-        return self._storage.is_in_place()
+        return self.storage.is_in_place()
 
     def close(self) -> None:
         """Close all files."""
-        self._storage.close()
+        self.storage.close()
 
     def refresh(self, *, retry: bool = False) -> RefreshChanges:
         """Compare all files with the catalog, and index those that differ.
@@ -376,7 +376,7 @@ class WorkspaceIndex:
         if gone or subjects or conversations:
             self._index_changed_entries(gone, subjects, conversations, knowledge, changes)
         if not self._stop.is_set() and not changes.is_unfinished:
-            self._storage.publish()
+            self.storage.publish()
         return changes
 
     def compact(self, most: int | None = None) -> int:
@@ -385,12 +385,12 @@ class WorkspaceIndex:
         Returns how many documents would still have to be written. Without `most` there is no limit,
         but another requested refresh stops it.
         """
-        stale = self._storage.count_stale_documents()
+        stale = self.storage.count_stale_documents()
         if stale and (most is None or stale <= most):
-            self._storage.compact(
+            self.storage.compact(
                 lambda: self._stop.is_set() or (most is None and self._should_yield())
             )
-            stale = self._storage.count_stale_documents()
+            stale = self.storage.count_stale_documents()
         return stale
 
     def _find_changed_entries(
@@ -441,7 +441,7 @@ class WorkspaceIndex:
         """Save the state of the configuration files, with which clients compare the present one."""
         state = json.dumps(get_configuration_state(knowledge.files))
         if self.catalog.get_meta_value("configuration") != state:
-            self._storage.set_meta("configuration", state)
+            self.storage.set_meta("configuration", state)
             changes.knowledge = True
 
     def _index_changed_entries(
@@ -484,17 +484,17 @@ class WorkspaceIndex:
             now = time.monotonic()
             # Write each part of a conversation before reading the next, which builds on it.
             if not batch.is_last or len(batches) >= BATCH_ENTRIES or now - written > BATCH_SECONDS:
-                self._storage.write_ingest_batches(batches)
+                self.storage.write_ingest_batches(batches)
                 batches, written = [], now
                 self._on_progress(IndexProgress("keywords", done, len(work)))
                 if now - committed > pause:
-                    self._storage.commit_keyword_indexes()
+                    self.storage.commit_keyword_indexes()
                     committed, pause = now, min(pause * 2, COMMIT_SECONDS_MAX)
                 if now - began > PATIENCE_SECONDS and done < len(work) and self._should_yield():
                     changes.is_unfinished = True
                     break
-        self._storage.write_ingest_batches(batches)
-        self._storage.commit_keyword_indexes()
+        self.storage.write_ingest_batches(batches)
+        self.storage.commit_keyword_indexes()
         self._on_progress(IndexProgress("keywords", done, len(work)))
 
     def _read_ingest_batches(
@@ -519,7 +519,7 @@ class WorkspaceIndex:
                 yield read_subject_batch(item)
 
     def _remove_entries(self, gone: list[str], changes: RefreshChanges) -> None:
-        for entry in self._storage.remove_entries(gone):
+        for entry in self.storage.remove_entries(gone):
             changes.removed += 1
             if entry.conversation is not None:
                 changes.conversations.append(entry.conversation)

@@ -96,7 +96,7 @@ class VectorStore:
                 index_cache_size_bytes=CACHE_BYTES, metadata_cache_size_bytes=METADATA_BYTES
             )
             self._db = lancedb.connect(path_to_utf8(folder.absolute()), session=session)
-            self._table = self._db.create_table(
+            self.table = self._db.create_table(
                 f"chunks_{VECTORS_VERSION}_{model}", schema=schema, exist_ok=True
             )
             self._partitions = self._read_partition_count()
@@ -111,13 +111,13 @@ class VectorStore:
         """Return number and hash of every row, as two arrays."""
         import numpy as np
 
-        table = self._table.search().select(["number", "hash"]).to_arrow()
+        table = self.table.search().select(["number", "hash"]).to_arrow()
         marks = [np.array(batch["hash"].to_pylist(), dtype="S16") for batch in table.to_batches()]
         return table["number"].to_numpy(), np.concatenate([np.array([], dtype="S16"), *marks])
 
     def count_rows(self, where: str | None = None) -> int:
         """Count all rows, or those that match the SQL condition `where`."""
-        return int(self._table.count_rows(where))
+        return int(self.table.count_rows(where))
 
     def add_vectors(self, rows: Sequence[dict[str, Any]], vectors: Matrix) -> None:
         """Add chunks: `rows` have all columns except the vector, `vectors` has a row for each."""
@@ -130,7 +130,7 @@ class VectorStore:
         }
         flat = pa.array(vectors.astype("float32").reshape(-1), type=pa.float32())
         columns["vector"] = pa.FixedSizeListArray.from_arrays(flat, self._dimension)
-        self._table.add(pa.table(columns, schema=self._schema))
+        self.table.add(pa.table(columns, schema=self._schema))
         self._writes += 1
 
     def remove_vectors_of_chunks(self, numbers: Iterable[int]) -> None:
@@ -138,7 +138,7 @@ class VectorStore:
         held = sorted(numbers)
         for at in range(0, len(held), 2000):
             part = ", ".join(str(int(number)) for number in held[at : at + 2000])
-            self._table.delete(f"number IN ({part})")
+            self.table.delete(f"number IN ({part})")
             self._writes += 1
 
     def search(
@@ -154,11 +154,11 @@ class VectorStore:
             wanted = max(wanted, MIN_RERANKED)
         if self._partitions > 1 and where not in _WIDE_FILTERS and self._is_narrow(where):
             probed = 0
-        found = self._find_nearest(vector, where, wanted, probed)
+        found = self.find_nearest(vector, where, wanted, probed)
         if len(found) < wanted and 0 < probed < self._partitions:
             # The filter left too few rows in the probed partitions. Lance's own option to continue
             # then is not used, because it always probes all partitions.
-            found = self._find_nearest(vector, where, wanted, self._partitions)
+            found = self.find_nearest(vector, where, wanted, self._partitions)
         seen: Counter[object] = Counter()
         kept = []
         for row in sort_ranked_chunks(found, least=1.0, cut=len(found) == wanted):
@@ -167,11 +167,11 @@ class VectorStore:
                 kept.append((row.number, row.score))
         return kept[:limit]
 
-    def _find_nearest(
+    def find_nearest(
         self, vector: Sequence[float], where: str, wanted: int, probed: int
     ) -> list[RankedChunk]:
         """Return the nearest rows in `probed` partitions of the index; 0 searches without the index."""
-        query: Any = self._table.search(list(vector), vector_column_name="vector")
+        query: Any = self.table.search(list(vector), vector_column_name="vector")
         query = query.distance_type("cosine")
         if probed:
             query = query.minimum_nprobes(probed).maximum_nprobes(probed)
@@ -192,7 +192,7 @@ class VectorStore:
         if not numbers:
             return None
         wanted = ", ".join(str(int(number)) for number in numbers)
-        query: Any = self._table.search().where(f"number IN ({wanted})")
+        query: Any = self.table.search().where(f"number IN ({wanted})")
         rows = query.select(["number", "vector"]).limit(len(numbers)).to_list()
         held = {row["number"]: row["vector"] for row in rows}
         return next((list(held[number]) for number in numbers if number in held), None)
@@ -205,7 +205,7 @@ class VectorStore:
 
         Does nothing while there are few fragments and writes, unless `force` is set.
         """
-        stats: Any = self._table.stats()
+        stats: Any = self.table.stats()
         fragments = stats["fragment_stats"]["num_fragments"]
         if not force and fragments <= MAX_FRAGMENTS and self._writes <= MAX_FRAGMENTS:
             return
@@ -216,7 +216,7 @@ class VectorStore:
             self._build_vector_index(wanted)
         elif self._partitions and self._count_supplements() > MAX_SUPPLEMENTS:
             self._build_vector_index(self._partitions)
-        self._table.optimize(cleanup_older_than=self._keep_versions)
+        self.table.optimize(cleanup_older_than=self._keep_versions)
         self._writes = 0
 
     def _build_vector_index(self, partitions: int) -> None:
@@ -226,30 +226,30 @@ class VectorStore:
         old = self._read_partition_count()
         # One bit per dimension must fill whole bytes.
         form = IvfRq if partitions > 1 and self._dimension % 8 == 0 else IvfFlat
-        self._table.create_index(
+        self.table.create_index(
             "vector",
             config=form(distance_type="cosine", num_partitions=partitions),
             name=f"{_INDEX_PREFIX}{partitions}",
             replace=True,
         )
         self._partitions = partitions
-        for index in self._table.list_indices():
+        for index in self.table.list_indices():
             if index.columns == ["vector"] and index.name != f"{_INDEX_PREFIX}{partitions}":
-                self._table.drop_index(index.name)
+                self.table.drop_index(index.name)
         if partitions > 1 and not old > 1:
             # For the most common filters, and for finding single chunks.
             for column in ("hidden", "archived"):
-                self._table.create_index(column, config=Bitmap())
+                self.table.create_index(column, config=Bitmap())
             for column in ("number", "entry"):
-                self._table.create_index(column, config=BTree())
+                self.table.create_index(column, config=BTree())
 
     def _count_supplements(self) -> int:
-        stats = self._table.index_stats(f"{_INDEX_PREFIX}{self._partitions}")
+        stats = self.table.index_stats(f"{_INDEX_PREFIX}{self._partitions}")
         return int(stats.num_indices or 0) if stats else 0
 
     def _read_partition_count(self) -> int:
         """Return the number of partitions of the index from its name; 0 if there is no index."""
-        names = [index.name for index in self._table.list_indices()]
+        names = [index.name for index in self.table.list_indices()]
         found = [
             name.removeprefix(_INDEX_PREFIX) for name in names if name.startswith(_INDEX_PREFIX)
         ]

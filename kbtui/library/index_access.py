@@ -36,22 +36,23 @@ class CallCancellation:
     """Cancels a call of `Library` from another thread.
 
     Run `with cancellation: library.search(…)` in one thread and `cancellation.cancel()` in another:
-    the call raises `Cancelled`, also if it was cancelled before it began.
+    the call raises `Cancelled`, also if it was cancelled before it began. `client` is the connection
+    on which the call waits for the engine, if it waits.
     """
 
     _of_thread = threading.local()
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._client: EngineClient | None = None
+        self.client: EngineClient | None = None
         self.cancelled = False
 
     def cancel(self) -> None:
         """Cancel the call; returns at once."""
         with self._lock:
             self.cancelled = True
-            if self._client is not None:
-                self._client.close()
+            if self.client is not None:
+                self.client.close()
 
     def __enter__(self) -> CallCancellation:
         self._before = get_current_cancellation()
@@ -70,13 +71,13 @@ class CallCancellation:
     def closing_on_cancel(self, client: EngineClient) -> Iterator[None]:
         """Let `cancel` close this connection while the body of the `with` statement uses it."""
         with self._lock:
-            self._client = client
+            self.client = client
         try:
             self.check()
             yield
         finally:
             with self._lock:
-                self._client = None
+                self.client = None
 
 
 def get_current_cancellation() -> CallCancellation:

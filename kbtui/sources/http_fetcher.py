@@ -290,14 +290,14 @@ class HttpFetcher:
         key = (scheme, host, port)
         if key not in self._clients:
             self._clients[key] = httpx.AsyncClient(
-                verify=self._make_tls_context() if scheme == "https" else False,
+                verify=self.make_tls_context() if scheme == "https" else False,
                 trust_env=False,
                 follow_redirects=False,
                 timeout=httpx.Timeout(self.limits.connect_seconds, read=self.limits.seconds),
             )
         return self._clients[key]
 
-    def _make_tls_context(self) -> ssl.SSLContext:
+    def make_tls_context(self) -> ssl.SSLContext:
         """Return a TLS context that trusts the usual authorities and those of this system."""
         if self._context is None:
             self._context = httpx.create_ssl_context(trust_env=False)

@@ -19,7 +19,7 @@ from kbtui.assistant.tools import (
     format_search_text,
 )
 from kbtui.citations import extract_citations
-from kbtui.citations.extract import _SEARCH_HEADER
+from kbtui.citations.extract import SEARCH_RESULT_HEADER
 from kbtui.conversations.models import Conversation, ConversationInfo, Event, Turn
 from kbtui.library import Library
 from kbtui.notices import Notice, make_keywords_only_notice
@@ -167,7 +167,7 @@ def test_search_finds_subjects_and_live_conversations(library: Library) -> None:
     assert set(refs) == {
         "guide/start:1-3", "guide/basics:1-3", f"jp-c{LIVE}:1", f"jp-c{LIVE}:2", f"jp-c{LIVE + 1}:1",
     }  # fmt: skip
-    assert len(_SEARCH_HEADER.findall(text)) == len(refs)
+    assert len(SEARCH_RESULT_HEADER.findall(text)) == len(refs)
     assert text.startswith(
         "Found by keywords only: semantic search is not available.\nThe passages"
     )
@@ -176,7 +176,7 @@ def test_search_finds_subjects_and_live_conversations(library: Library) -> None:
     assert "guide/" not in answer_tool_call("knowledge_search", only, library).text
     only = {"query": "aardvark badger", "topics": ["USER GUIDE"], "limit": 1}
     text = answer_tool_call("knowledge_search", only, library).text
-    assert len(_SEARCH_HEADER.findall(text)) == 1
+    assert len(SEARCH_RESULT_HEADER.findall(text)) == 1
     assert "jp-c" not in text
     assert "Old" not in answer_tool_call("knowledge_search", {"query": "old"}, library).text
 
@@ -215,7 +215,7 @@ def test_search_refuses_a_limit_that_its_schema_excludes(library: Library) -> No
     for limit, count in [(1, 1), (100, 7)]:
         arguments = {"query": "aardvark badger", "limit": limit}
         reply = answer_tool_call("knowledge_search", arguments, library)
-        assert len(_SEARCH_HEADER.findall(reply.text)) == count
+        assert len(SEARCH_RESULT_HEADER.findall(reply.text)) == count
 
 
 HIT = Hit(
@@ -293,7 +293,7 @@ header_like = st.one_of(
 def test_no_text_and_no_title_can_forge_a_citation(texts: list[str], title: str) -> None:
     hits = [replace(HIT, text=text, title=title) for text in texts]
     found = format_search_text(SearchAnswer("q", "hybrid", hits))
-    headers = _SEARCH_HEADER.findall(found)
+    headers = SEARCH_RESULT_HEADER.findall(found)
     assert [(entry, chunk) for entry, chunk, _, _ in headers] == [
         (HIT.entry_id, HIT.chunk_id)
     ] * len(texts)

@@ -385,7 +385,7 @@ def test_a_directory_that_vanishes_while_it_is_listed(
     folder = write(good, SOUND)
     from kbtui.conversations.formats.jp import locations
 
-    real = locations._stat_copy
+    real = locations.stat_conversation_copy
 
     def slow(
         path: str, local: bool, archived: bool, parent: int | None
@@ -394,7 +394,7 @@ def test_a_directory_that_vanishes_while_it_is_listed(
             shutil.rmtree(folder)
         return real(path, local, archived, parent)
 
-    monkeypatch.setattr(locations, "_stat_copy", slow)
+    monkeypatch.setattr(locations, "stat_conversation_copy", slow)
     check_the_rest(good)
 
 

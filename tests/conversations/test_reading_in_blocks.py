@@ -20,7 +20,7 @@ ELEMENTS = st.lists(
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_reader, "_SPLIT_FROM", 0)
+    monkeypatch.setattr(json_reader, "SPLIT_FROM", 0)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -30,14 +30,14 @@ def test_pieces_of_any_size_hold_the_elements_that_the_file_holds(
 ) -> None:
     path = tmp_path / "events.json"
     path.write_text(json.dumps(elements, indent=2, ensure_ascii=False) + "\n" * newline)
-    before, json_reader._BLOCK_BYTES = json_reader._BLOCK_BYTES, piece
+    before, json_reader.BLOCK_BYTES = json_reader.BLOCK_BYTES, piece
     problems: list[str] = []
     try:
         read = [
             one for batch in json_reader.read_event_batches(str(path), problems) for one in batch
         ]
     finally:
-        json_reader._BLOCK_BYTES = before
+        json_reader.BLOCK_BYTES = before
     assert read == elements
     assert problems == []
 
@@ -45,7 +45,7 @@ def test_pieces_of_any_size_hold_the_elements_that_the_file_holds(
 def test_a_damaged_element_between_pieces_costs_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(json_reader, "_BLOCK_BYTES", 30)
+    monkeypatch.setattr(json_reader, "BLOCK_BYTES", 30)
     path = tmp_path / "events.json"
     path.write_text(
         json.dumps([{"n": number} for number in range(20)], indent=2).replace('"n": 7', '"n" 7')

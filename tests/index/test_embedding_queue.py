@@ -114,8 +114,8 @@ def test_subjects_are_embedded_before_conversations(bed: Bed) -> None:
 
 def test_a_row_that_is_there_twice_is_made_once(bed: Bed) -> None:
     bed.backlog().embed_missing_chunks(lambda left: Counting())
-    rows = bed.store._table.search().limit(3).to_arrow()
-    bed.store._table.add(rows)
+    rows = bed.store.table.search().limit(3).to_arrow()
+    bed.store.table.add(rows)
     assert bed.store.count_rows() == len(wanted(bed)) + 3
     bed.backlog().embed_missing_chunks(lambda left: Counting())
     assert held(bed) == wanted(bed)

@@ -4,6 +4,7 @@ import os
 import random
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -32,7 +33,7 @@ TURNS = ["28", "29", "30", "31"]
 @pytest.fixture(autouse=True)
 def short_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loader, "PARTS_FROM", 0)
-    monkeypatch.setattr(loader, "_READ_BYTES", 16)
+    monkeypatch.setattr(loader, "READ_BYTES", 16)
     monkeypatch.setattr(ingest, "BATCH_BYTES", 1500)
     monkeypatch.setattr(ingest, "WHOLE_BYTES_MAX", 3000)
 
@@ -50,15 +51,15 @@ def everything(cache: Path) -> dict[str, Any]:
     reader = IndexReader(cache)
     assert find_damage(reader.folder) is None
     found = content_of(cache)
-    catalog = Catalog(reader.folder / "catalog.sqlite")
+    tables = sqlite3.connect(reader.folder / "catalog.sqlite")
     rows = "entry_id, ordinal, id, turn, role, tool, timestamp, embed, hash, call, args"
-    found["rows"] = catalog._db.execute(
+    found["rows"] = tables.execute(
         f"SELECT {rows} FROM chunks ORDER BY entry_id, ordinal"
     ).fetchall()
-    found["changed"] = catalog._db.execute(
+    found["changed"] = tables.execute(
         "SELECT id, changed, stat, size FROM entries ORDER BY id"
     ).fetchall()
-    ids = dict(catalog._db.execute("SELECT number, id FROM chunks"))
+    ids = dict(tables.execute("SELECT number, id FROM chunks"))
     index = reader.open_keyword_index()
     searcher = index.searcher()
     for field in ("body", "context"):
@@ -67,7 +68,7 @@ def everything(cache: Path) -> dict[str, Any]:
             hits = [address for _, address in searcher.search(query, limit=10_000).hits]
             numbers = searcher.fast_field_values("chunk", hits) if hits else []
             found[field, word] = sorted(ids[number] for number in numbers)
-    catalog.close()
+    tables.close()
     reader.close()
     return found
 
@@ -264,7 +265,7 @@ from kbtui.conversations.formats.jp import loader as parts
 from kbtui.index import keyword_index as lexical; from kbtui.index import ingest as pieces; from kbtui.index import WorkspaceIndex, catalog
 from kbtui.workspace import Settings, open_workspace_root
 
-parts.PARTS_FROM, parts._READ_BYTES, pieces.BATCH_BYTES, pieces.WHOLE_BYTES_MAX = 0, 16, 1500, 3000
+parts.PARTS_FROM, parts.READ_BYTES, pieces.BATCH_BYTES, pieces.WHOLE_BYTES_MAX = 0, 16, 1500, 3000
 left = {"count": int(sys.argv[3])}
 
 def dying(kind, call):

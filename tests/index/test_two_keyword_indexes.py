@@ -33,7 +33,7 @@ def save(builder: Builder, index: WorkspaceIndex, number: int) -> int:
     """Save a visible subject; return the watermark of the index of hidden ones."""
     builder.subject(f"guide/s{number}.md", f"# S{number}\n\nThe zebra {number} grazes.\n")
     index.refresh()
-    return index._storage.writers[True].read_catalog_watermark()
+    return index.storage.writers[True].read_catalog_watermark()
 
 
 def found(builder: Builder) -> int:
@@ -59,9 +59,9 @@ def test_opened_again_one_that_is_behind_catches_up_and_has_all_it_had(
     mark = save(built, index, 1)
     assert mark < index.catalog.last_transaction_number()
     index.close()
-    index._storage = indexer.IndexStorage(built.workspace.cache_dir, Settings(model="off"))
+    index.storage = indexer.IndexStorage(built.workspace.cache_dir, Settings(model="off"))
     assert (
-        index._storage.writers[True].read_catalog_watermark()
+        index.storage.writers[True].read_catalog_watermark()
         == index.catalog.last_transaction_number()
     )
     built.subject("guide/.other.md", "# Other\n\nThe zebra hides too.\n")

@@ -106,7 +106,7 @@ def test_a_call_that_waits_for_a_stuck_engine_can_be_given_up(built: Builder) ->
                 return library.search(QUESTION)
 
         call = Call(search)
-        until(lambda: given_up._client is not None)
+        until(lambda: given_up.client is not None)
         # Meanwhile another thread reads, and closing is not held up either.
         assert library.search_keywords(QUESTION).hits
         given_up.cancel()

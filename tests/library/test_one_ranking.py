@@ -12,7 +12,7 @@ from mcp import Client, StdioServerParameters
 from support import Builder, asked, kill_engine, said
 
 import kbtui
-from kbtui.citations.extract import _SEARCH_HEADER
+from kbtui.citations.extract import SEARCH_RESULT_HEADER
 from kbtui.errors import UsageError
 from kbtui.search import SearchRequest
 from kbtui.workspace import open_workspace_root
@@ -63,7 +63,7 @@ def command(builder: Builder, question: str) -> list[tuple[str, float]]:
 
 
 def headers(text: str) -> list[tuple[str, float]]:
-    return [(found[1], float(found[2])) for found in _SEARCH_HEADER.findall(text)]
+    return [(found[1], float(found[2])) for found in SEARCH_RESULT_HEADER.findall(text)]
 
 
 async def by_mcp(builder: Builder, questions: list[str]) -> list[list[tuple[str, float]]]:
@@ -117,7 +117,7 @@ async def same_everywhere(builder: Builder, questions: list[str]) -> None:
     library = kbtui.open_workspace(builder.root)
     try:
         library.search(SearchRequest(questions[0]), wait=60.0, origin=None)
-        library._request("settle", wait=60.0, timeout=70.0)
+        library.connect_engine().request("settle", wait=60.0, timeout=70.0)
         expected = []
         for question in questions:
             answered = library.search(SearchRequest(question), wait=60.0)

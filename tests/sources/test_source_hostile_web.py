@@ -188,7 +188,7 @@ def tls_port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
         public = ipaddress.ip_address("127.0.0.1")
         monkeypatch.setattr(url_policy, "is_public_address", lambda address: address == public)
         trusting = ssl.create_default_context(cafile=str(pem))
-        monkeypatch.setattr(HttpFetcher, "_make_tls_context", lambda fetcher: trusting)
+        monkeypatch.setattr(HttpFetcher, "make_tls_context", lambda fetcher: trusting)
         yield site.port
 
 

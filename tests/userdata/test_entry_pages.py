@@ -11,6 +11,7 @@ from index_without_engine import indexed
 from support import Builder, asked, called, said
 
 from kbtui.errors import IndexUnavailable, UsageError
+from kbtui.index.catalog import Catalog
 from kbtui.index.embedding_status import EmbeddingStatusWriter, read_embedding_status
 from kbtui.index.entry_query import (
     EntryFilter,
@@ -156,7 +157,7 @@ def test_status_is_what_the_backlog_stored(builder: Builder) -> None:
         rows = list_entries(builder.workspace, reader, EntryFilter()).entries
         ids = {row.ref: row.id for row in rows}
         writer = EmbeddingStatusWriter(reader.folder)
-        seq = reader._catalog.last_transaction_number()
+        seq = Catalog(reader.folder / "catalog.sqlite").last_transaction_number()
         writer.start(seq, "model-1", list(ids.values()))
         writer.mark_entries_embedded([ids["guide/start"], ids["ops/page"]])
         writer.mark_entry_failed(ids["guide/end"], "the model choked")
@@ -173,7 +174,11 @@ def test_status_is_what_the_backlog_stored(builder: Builder) -> None:
     # A failure stays one until it has been tried again.
     with indexed(builder) as reader:
         writer = EmbeddingStatusWriter(reader.folder)
-        writer.start(reader._catalog.last_transaction_number(), "model-1", [ids["guide/end"]])
+        writer.start(
+            Catalog(reader.folder / "catalog.sqlite").last_transaction_number(),
+            "model-1",
+            [ids["guide/end"]],
+        )
         assert read_embedding_status(reader.folder).missing == {
             ids["guide/end"]: "the model choked"
         }

@@ -29,8 +29,10 @@ DAMAGED = object()
 """Takes the place of an element that cannot be read, so that later ones keep their index."""
 _BOM = b"\xef\xbb\xbf"
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
-_SPLIT_FROM = 4 << 20
-_BLOCK_BYTES = 1 << 20
+SPLIT_FROM = 4 << 20
+"""The size in bytes from which an array is decoded in parts."""
+BLOCK_BYTES = 1 << 20
+"""How much of a file is read at a time, in bytes."""
 _BEGIN = b"[\n  {"
 _END = b"\n  }\n]\n"
 SEPARATOR = b"\n  },\n  {"
@@ -60,7 +62,7 @@ def _read_whole_file(file: int, size: int, largest: int) -> bytes:
     # It has grown, or is larger than one call reads.
     parts = [data]
     while data and sum(map(len, parts)) <= largest:
-        data = os.read(file, _BLOCK_BYTES)
+        data = os.read(file, BLOCK_BYTES)
         parts.append(data)
     return b"".join(parts)
 
@@ -216,7 +218,7 @@ def has_jp_ending(data: bytes) -> bool:
 def _can_split_array(read_range: _ReadRange, size: int) -> bool:
     """Return whether an array is large, and written as JP writes it, so that it can be split."""
     return (
-        size > _SPLIT_FROM
+        size > SPLIT_FROM
         and read_range(0, len(_BEGIN)) == _BEGIN
         and has_jp_ending(read_range(size - len(_END), len(_END)))
     )
@@ -227,7 +229,7 @@ def _split_array(read_range: _ReadRange, size: int, problems: list[str]) -> Iter
     position, pending, count = 1, b"", 0
     while position < size:
         # Doubling the block means that an element of many megabytes is copied only a few times.
-        data = read_range(position, max(_BLOCK_BYTES, len(pending)))
+        data = read_range(position, max(BLOCK_BYTES, len(pending)))
         if not data:
             problems.append("it became shorter while it was read")
             break

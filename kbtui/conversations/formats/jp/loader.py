@@ -49,7 +49,8 @@ _BEGINNING_BYTES = 1 << 20
 _TAIL_BYTES = 16 << 10
 PARTS_FROM = 128 << 10
 """Bytes: a shorter conversation is always read whole, which is fast enough."""
-_READ_BYTES = 1 << 20
+READ_BYTES = 1 << 20
+"""How much of a file is read at a time, in bytes."""
 _FIRST_BYTES = b"[\n  {"
 _RESPONSE_TYPES = frozenset(kind.name for kind in EVENT_KINDS.values() if kind.is_response)
 _NO_CONFIG = "there is no base configuration: JP itself refuses this conversation"
@@ -296,7 +297,7 @@ def _hash_until_mark(file: int, mark: TurnResumePoint | None) -> Any:
         return None
     digest, position = hashlib.sha256(), 0
     while position < mark.offset:
-        block = os.pread(file, min(_READ_BYTES, mark.offset - position), position)
+        block = os.pread(file, min(READ_BYTES, mark.offset - position), position)
         if not block:
             return None
         digest.update(block)
@@ -327,7 +328,7 @@ def _read_turns(
 
     None if `size` bytes have no whole turn; no span if the bytes are not as JP writes them.
     """
-    is_last = file_size - start <= size + _READ_BYTES
+    is_last = file_size - start <= size + READ_BYTES
     data = _read_range(file, start, file_size - start if is_last else size)
     if is_last:
         if not has_jp_ending(data):

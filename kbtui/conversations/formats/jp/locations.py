@@ -227,7 +227,7 @@ def find_locations(
                     unlisted.append(UnlistedDirectory(Path(path), reason))
                     continue
                 if only is None or only == id:
-                    copy = _stat_copy(path, is_local, is_archived, parent)
+                    copy = stat_conversation_copy(path, is_local, is_archived, parent)
                     copies.setdefault(id, []).append(copy)
                 found += [(nested, id) for nested in _find_nested_conversations(path)]
     locations = []
@@ -335,7 +335,7 @@ def _find_nested_conversations(path: str) -> list[str]:
                 if entry.name[0] != "." and entry.is_dir(follow_symlinks=False)
             )
     except OSError:
-        return []  # `_stat_copy` reports it
+        return []  # `stat_conversation_copy` reports it
     folders = [f"{path}/{name}" for name in names]
     return [
         folder
@@ -344,9 +344,10 @@ def _find_nested_conversations(path: str) -> list[str]:
     ]
 
 
-def _stat_copy(
+def stat_conversation_copy(
     path: str, is_local: bool, is_archived: bool, parent: str | None
 ) -> ConversationCopy:
+    """Return a conversation's directory with the size and times of its files."""
     copy = ConversationCopy(path, is_local, is_archived, parent)
     for name in _FILES:
         file = f"{path}/{name}"
