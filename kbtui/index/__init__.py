@@ -1,7 +1,7 @@
 """The index: catalog, keyword indexes, vectors and cached embeddings.
 
-The engine alone writes, with `Index`; clients read, with `IndexReader`. Names are imported on first
-use, so that a client never imports what only a writer needs.
+Only the engine writes, with `WorkspaceIndex`; clients read, with `IndexReader`. Both classes are
+imported on first use, so that a client never imports the libraries that only a writer needs.
 """
 
 from typing import TYPE_CHECKING, Any

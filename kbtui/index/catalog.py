@@ -1,8 +1,8 @@
-"""The catalog: SQLite, the index's record of truth.
+"""The catalog: the SQLite file from which the keyword indexes and the vectors are made.
 
-SQLite has no checksums, so the catalog keeps one for each entry: the CRCs of its row, its chunks, its
-citations and its resume mark, added up. Writing a row adds its CRC, deleting one subtracts it, so
-that a change costs nothing for the rows that stay.
+SQLite does not detect damaged rows, so the catalog stores a checksum for each entry: the sum of the
+CRCs of its row, its chunks, its citations and its resume mark. Writing a row adds its CRC and
+deleting one subtracts it, so that unchanged rows need not be read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CATALOG_VERSION = 12
-"""Part of the generation's fingerprint: change it with the tables."""
+"""The version of the tables, a part of the generation's fingerprint. Increase it when they change."""
 
 CATALOG_TABLES = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -77,9 +77,9 @@ _CHUNK_TABLE_COLUMNS = (
 )  # fmt: skip
 _CHUNK_ASSIGNMENT = f"({', '.join(_CHUNK_TABLE_COLUMNS[1:])}) = ({', '.join('?' * (len(_CHUNK_TABLE_COLUMNS) - 1))})"
 _VECTOR_COLUMNS = slice(11, 13)
-"""The columns that say whether a chunk has a vector, and which."""
+"""Positions of the columns `embed` and `hash`, which determine a chunk's vector."""
 _DOCUMENT_COLUMNS = (4, 8, 9, 10, 11, 14)
-"""Positions of the columns that a chunk's document in the keyword index depends on."""
+"""Positions of the columns that determine a chunk's document in the keyword index."""
 _ENTRY_TABLES = (
     ("chunks", "entry_id"), ("entries", "id"), ("sums", "entry_id"), ("marks", "entry_id"),
 )  # fmt: skip
@@ -87,10 +87,10 @@ _ENTRY_TABLES = (
 
 @dataclass
 class EntryWriteResult:
-    """What writing an entry changed.
+    """The chunks that changed when an entry was written.
 
-    `changed` are the positions, in the chunks that were passed, of those whose document in the
-    keyword index must be written; `gone` are the numbers of the chunks that were deleted.
+    `changed` has the positions, in the list of written chunks, of those that need a new document in
+    the keyword index. `gone` has the numbers of the deleted chunks.
     """
 
     changed: list[int] = field(default_factory=list)
@@ -98,7 +98,7 @@ class EntryWriteResult:
 
 
 def parse_entry_row(row: tuple[Any, ...]) -> Entry:
-    """Return the entry of a row with the columns `ENTRY`."""
+    """Return the entry of a row with the columns `ENTRY_COLUMNS`."""
     values = list(row)
     values[9] = [] if values[9] == "[]" else json.loads(str(values[9]))
     values[14], values[15] = bool(values[14]), bool(values[15])
@@ -107,7 +107,7 @@ def parse_entry_row(row: tuple[Any, ...]) -> Entry:
 
 
 def parse_chunk_row(row: tuple[Any, ...]) -> Chunk:
-    """Return the chunk of a row that begins with the columns `CHUNK`."""
+    """Return the chunk of a row that begins with the columns `CHUNK_COLUMNS`."""
     (number, id_, ordinal, text, first, last, turn, role, tool, timestamp, embed, mark, call,
      args) = row[:14]  # fmt: skip
     return Chunk(
@@ -128,14 +128,14 @@ def parse_chunk_row(row: tuple[Any, ...]) -> Chunk:
 
 
 def replace_surrogates(text: str | None) -> str | None:
-    """Replace lone surrogates, which file names and JSON can hold and SQLite refuses."""
+    """Replace lone surrogates, which file names and JSON can contain but SQLite rejects."""
     if text is None or text.isascii():
         return text
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _make_chunk_row(entry_id: str, chunk: Chunk, seq: int) -> tuple[Any, ...]:
-    """Return a chunk's row exactly as SQLite will return it, so that its CRC needs no reading back."""
+    """Return a chunk's row as SQLite will return it, so that its CRC can be computed before writing."""
     first, last = chunk.lines or (None, None)
     when = chunk.timestamp
     return (
@@ -159,7 +159,7 @@ def _make_entry_row(entry: Entry, seq: int) -> tuple[Any, ...]:
 def _find_changed_chunk_positions(old: list[str], new: list[str], same: set[str]) -> list[int]:
     """Return the positions of new chunks that changed or whose neighbours changed.
 
-    `old` and `new` are ids in order, `same` those whose text and document did not change.
+    `old` and `new` are chunk ids in order; `same` has the ids whose text and document did not change.
     """
     if not same:
         return list(range(len(new)))
@@ -181,8 +181,8 @@ def _find_changed_chunk_positions(old: list[str], new: list[str], same: set[str]
 
 
 def _compute_checksum_of_rows(rows: Iterable[Any]) -> int:
-    """Return the part of a checksum that these rows, as SQLite returns them, contribute."""
-    # marshal's version 0, because later versions can encode equal rows differently.
+    """Return the sum of the CRCs of rows, which must be as SQLite returns them."""
+    # Use marshal's version 0, because later versions can encode equal rows differently.
     return sum(crc32(dumps(row, 0)) for row in rows)
 
 
@@ -196,8 +196,8 @@ class Catalog:
             if write:
                 self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
                 self._db.execute("PRAGMA journal_mode=WAL")
-                # If the machine crashes, the last transactions may be lost, but none is torn. The
-                # next comparison with the files finds what is lost.
+                # A crash of the machine may lose the last transactions, but never a part of one. The
+                # next comparison with the files finds and repeats the lost changes.
                 self._db.execute("PRAGMA synchronous=NORMAL")
                 if not self._db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
                     self._db.executescript(f"BEGIN; {CATALOG_TABLES} COMMIT;")
@@ -331,7 +331,7 @@ class Catalog:
         return EntryWriteResult(changed, gone), difference
 
     def _get_highest_chunk_number(self) -> int:
-        """Return the highest number that any chunk ever had: none is given twice."""
+        """Return the highest number that any chunk ever had. Numbers are never reused."""
         query = "SELECT seq FROM sqlite_sequence WHERE name = 'chunks'"
         row = self._db.execute(query).fetchone()
         return int(row[0]) if row else 0
@@ -374,7 +374,7 @@ class Catalog:
         self._db.execute("INSERT OR REPLACE INTO sums VALUES (?, ?)", (entry_id, total))
 
     def _get_entry_rows(self, entry_id: str) -> list[Any]:
-        """Return an entry's own row and its mark; [] where there is no entry."""
+        """Return an entry's own row and its mark; [] if there is no entry."""
         rows: list[Any] = []
         for query in (
             "SELECT * FROM entries WHERE id = ?",
@@ -396,9 +396,9 @@ class Catalog:
         return _compute_checksum_of_rows(rows) % _CHECKSUM_MODULUS
 
     def find_damage(self, stop: threading.Event | None = None) -> str | None:
-        """Describe damage in a phrase; None where there is none, or once `stop` is set.
+        """Verify all checksums; return a phrase that describes the damage, None if there is none.
 
-        Raises `sqlite3.Error` where the file cannot be read at all.
+        Returns None as soon as `stop` is set. Raises `sqlite3.Error` if the file cannot be read.
         """
         with self.open_snapshot():
             problem = self._db.execute("PRAGMA quick_check(1)").fetchone()[0]
@@ -421,7 +421,7 @@ class Catalog:
 
     @contextmanager
     def open_snapshot(self) -> Iterator[None]:
-        """Open a read transaction: all queries inside see one state."""
+        """Open a read transaction: all queries inside see the same state."""
         self._db.execute("BEGIN")
         try:
             yield
@@ -473,7 +473,7 @@ class Catalog:
         return parse_entry_row(row) if row else None
 
     def get_entries(self, ids: Iterable[str]) -> dict[str, Entry]:
-        """Return entries by id, without those that do not exist."""
+        """Return a dict of entries by id; unknown ids are left out."""
         held = list(ids)
         marks = ", ".join("?" * len(held))
         rows = self._db.execute(f"SELECT {ENTRY_COLUMNS} FROM entries WHERE id IN ({marks})", held)
@@ -511,7 +511,7 @@ class Catalog:
         return Counter(wanted[text] for (text,) in rows if text in wanted)
 
     def get_chunks(self, numbers: Iterable[int]) -> dict[int, tuple[Chunk, str]]:
-        """Return chunks with their entries' ids by number, without those that do not exist."""
+        """Map chunk numbers to chunks and their entries' ids; unknown numbers are left out."""
         held = list(numbers)
         marks = ", ".join("?" * len(held))
         rows = self._db.execute(
@@ -520,7 +520,7 @@ class Catalog:
         return {row[0]: (parse_chunk_row(row), row[-1]) for row in rows}
 
     def get_entry_ids_of_chunks(self, numbers: Iterable[int]) -> dict[int, tuple[str, str]]:
-        """Return the ids of chunks and of their entries by number, without those that do not exist."""
+        """Map chunk numbers to the ids of the chunks and of their entries; unknown ones are left out."""
         held = list(numbers)
         marks = ", ".join("?" * len(held))
         rows = self._db.execute(
@@ -548,7 +548,7 @@ class Catalog:
         }
 
     def is_empty(self, *, hidden: bool) -> bool:
-        """Whether there is no entry; unless `hidden`, hidden entries do not count."""
+        """Whether there are no entries; hidden entries count only if `hidden` is true."""
         asked = "SELECT 1 FROM entries WHERE hidden <= ? LIMIT 1"
         return self._db.execute(asked, (int(hidden),)).fetchone() is None
 

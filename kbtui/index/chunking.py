@@ -1,4 +1,4 @@
-"""Cuts texts into chunks whose boundaries depend on the content, not on the distance from the start.
+"""Splits texts into chunks whose boundaries depend on the content, not on the distance from the start.
 
 A chunk ends before a heading, or between two paragraphs if it is long enough and a checksum of the
 next paragraph's text says so. An edit therefore moves only the boundaries near it. This is known as
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
     from kbtui.knowledge.front_matter import SubjectText
 
 CHUNKING_VERSION = 8
-"""Part of the generation's fingerprint: change it when the same text is cut differently.
+"""The version of the chunks, a part of the generation's fingerprint.
 
-The limits below are sizes of chunks; tool calls and results have larger ones because they get no
-vector.
+Increase it when the same text gives other chunks.
 """
 
+# Tool calls and results may be larger than other chunks, because they get no vector.
 MIN_CHUNK_SIZE, MAX_CHUNK_SIZE = 450, 1200
 MAX_TOOL_CHUNK_SIZE = 2400
 MAX_ARGUMENT_LENGTH, MAX_ARGUMENTS = 200, 20
 
 _BLOCK_SIGNS = ("#", "```", "~~~")
-"""A text without any of these has neither headings nor fenced blocks."""
+"""The signs of headings and fenced blocks."""
 _HEADING = re.compile(r"#{1,6}\s")
 _FENCE = re.compile(r"\s*(```+|~~~+)")
 _WORD_END = re.compile(r"\s+|(?<=[。！？])")
@@ -50,12 +50,12 @@ _WIDE_CHARACTER_SIZE = 3
 
 @cache
 def _compile_unspaced_script_pattern() -> re.Pattern[str]:
-    """Compile the pattern on first use: it takes two milliseconds, and English does not need it."""
+    """Compile the pattern on first use: this takes two milliseconds, and English texts do not need it."""
     return re.compile("[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef\U00020000-\U0002ffff]")
 
 
 def measure_text(text: str) -> int:
-    """Return a text's size in characters, where those of scripts without spaces count as three."""
+    """Return a text's size in characters; one of a script without spaces counts as three."""
     if text.isascii():
         return len(text)
     return len(text) + (_WIDE_CHARACTER_SIZE - 1) * sum(
@@ -73,7 +73,7 @@ class TextSpan:
 
 
 def split_text(text: str, most: int = MAX_CHUNK_SIZE) -> list[TextSpan]:
-    """Split a text into chunks of at most the size `most`; only white space is lost."""
+    """Split a text into chunks of at most the size `most`; only white space is dropped."""
     lines = list(map(str.rstrip, text.split("\n")))
     if all(lines) and not any(sign in text for sign in _BLOCK_SIGNS):
         # A single paragraph, like most messages, needs no splitting into blocks.
@@ -118,7 +118,7 @@ def _join_blocks(blocks: list[TextSpan]) -> TextSpan:
 
 
 def _split_into_blocks(lines: list[str], most: int) -> Iterator[TextSpan]:
-    """Yield paragraphs, headings and fenced blocks; larger ones are split between lines or words."""
+    """Yield paragraphs, headings and fenced blocks, and the parts of those larger than `most`."""
     held: list[str] = []
     first = 1
     fence: str | None = None
@@ -203,7 +203,8 @@ def set_chunk_ids(
 ) -> list[Chunk]:
     """Set ids and ordinals of chunks, starting with ordinal `first`.
 
-    `seen` counts the texts of the entry's chunks before that, because ids number equal texts.
+    An id contains the number of its text among equal texts, so `seen` must count the texts of the
+    entry's earlier chunks.
     """
     counts: dict[str, int] = {} if seen is None else seen
     result = []
@@ -231,7 +232,7 @@ def split_subject_into_chunks(entry: str, text: SubjectText) -> list[Chunk]:
 def split_conversation_into_chunks(
     entry: str, conversation: Conversation, *, embed_tool_results: bool = False
 ) -> list[Chunk]:
-    """Return the chunks of a conversation: one or more for each event, none across events.
+    """Return the chunks of a conversation. No chunk spans two events.
 
     Tool calls and results get vectors only with `embed_tool_results`.
     """

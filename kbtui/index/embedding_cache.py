@@ -1,8 +1,8 @@
 """A cache of embeddings by text and model, so that no text is embedded twice.
 
 There is one SQLite file per workspace, outside of the generations, so that it survives a rebuild.
-That is why each row has a checksum: a row that does not match it counts as missing. A file that
-cannot be read is deleted.
+Damage would survive too, so each row has a checksum, and a row that does not match its checksum
+counts as missing. A file that cannot be read is deleted.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _DAMAGE_CODES = frozenset(
         sqlite3.SQLITE_IOERR_SHORT_READ,
     }
 )
-"""SQLite's error codes for damaged files; the first one also means a damaged schema."""
+"""SQLite's error codes for damaged files; a damaged schema gives the first one."""
 
 
 def _checksum_embedding(model: str, key: bytes, vector: bytes) -> int:
@@ -36,7 +36,7 @@ def _checksum_embedding(model: str, key: bytes, vector: bytes) -> int:
 
 
 class EmbeddingCache:
-    """The cached embeddings of one model. For one thread."""
+    """The cached embeddings of one model. Only one thread may use it."""
 
     def __init__(self, path: Path, model: str) -> None:
         self._path, self.model = path, model

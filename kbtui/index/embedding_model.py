@@ -1,9 +1,9 @@
 """Finds, verifies and loads the embedding model, without network access.
 
-sentence-transformers (torch) can load every model. For the packaged one it is used once, to export
-the model as ONNX in a process of its own; onnxruntime then loads it in a second instead of several.
-The export is in the cache directory, beside a JSON file with its checksum and that of the weights
-that it was made from. These libraries are imported only when a model is loaded.
+sentence-transformers (torch) can load every model, but takes several seconds. A separate process
+therefore exports the packaged model to ONNX once, and onnxruntime loads the export in one second.
+The export is in the cache directory, next to a JSON file with the checksums of the export and of the
+model's weights. These libraries are imported only when a model is loaded.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ EMBEDDING_BATCH = 8
 
 
 class EmbeddingModelUnavailable(KbtuiError):
-    """No model can be used; keyword search still works."""
+    """No embedding model can be used; keyword search still works."""
 
 
 @dataclass(frozen=True)
 class EmbeddingModel:
     """A model on this machine.
 
-    `key` names its table of vectors, and `source` is the directory or name to load. `packaged` says
-    that it is the one of the package above.
+    `key` is the name of its table of vectors, and `source` the directory or model name to load.
+    `packaged` is true for the model in the package `PACKAGED_MODEL`.
     """
 
     key: str
@@ -58,9 +58,9 @@ class EmbeddingModel:
 
 
 def find_embedding_model(setting: str) -> EmbeddingModel:
-    """Return the model that the setting `model` names: "" (the packaged one), a path or a name.
+    """Return the model for a value of the setting `model`: "" (the packaged one), a path or a name.
 
-    Raises `EmbeddingModelUnavailable`. Does not use the network.
+    Raises `EmbeddingModelUnavailable` if it is missing or switched off. Does not use the network.
     """
     if setting == "off":
         raise EmbeddingModelUnavailable('the model is switched off (setting model = "off")')
@@ -90,7 +90,10 @@ def find_embedding_model(setting: str) -> EmbeddingModel:
 
 
 def verify_packaged_model(model: EmbeddingModel) -> None:
-    """Compare the packaged model's files with their SHA-256; raises `EmbeddingModelUnavailable`."""
+    """Compare the packaged model's files with their SHA-256 checksums.
+
+    Raises `EmbeddingModelUnavailable` if a file is missing or differs.
+    """
     if not model.packaged:
         return
     for name, wanted in CHECKSUMS.items():
@@ -117,12 +120,15 @@ def _make_model_key(source: str) -> str:
 
 
 class TorchEmbedder:
-    """A model under torch. Several threads may use it at once."""
+    """An embedding model that torch runs. Several threads may use it at the same time."""
 
     def __init__(self, model: EmbeddingModel) -> None:
-        """Verify and load the model: seconds, and hundreds of megabytes. Raises `EmbeddingModelUnavailable`."""
+        """Verify and load the model, which takes seconds and hundreds of megabytes.
+
+        Raises `EmbeddingModelUnavailable`.
+        """
         verify_packaged_model(model)
-        # Set before the import, so that nothing here ever contacts a model hub.
+        # Set these before the import: they keep the libraries from contacting a model hub.
         os.environ["HF_HUB_OFFLINE"] = "1"
         os.environ["TRANSFORMERS_OFFLINE"] = "1"
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -185,7 +191,7 @@ class TorchEmbedder:
                 self.inner = inner
 
             def forward(self, input_ids: Any, attention_mask: Any) -> Any:
-                """The last hidden states."""
+                """Return the last hidden states."""
                 found = self.inner(input_ids=input_ids, attention_mask=attention_mask)
                 return found.last_hidden_state
 
@@ -208,9 +214,12 @@ class TorchEmbedder:
 
 EXPORT_VERSION = 1
 MAX_TOKENS = 256
-"""How many tokens of a text the packaged model reads."""
+"""The maximum number of tokens of a text that the packaged model reads."""
 MIN_EXPORT_COSINE = 0.9999
-"""The least cosine between the export's vectors and the original's with which the export is kept."""
+"""The minimum cosine between vectors of the export and of the original model.
+
+An export whose vectors differ more is deleted.
+"""
 
 _SAMPLE_TEXTS = (
     "a question",
@@ -229,10 +238,10 @@ def _get_note_path(path: Path) -> Path:
 
 
 class OnnxEmbedder:
-    """The packaged model under onnxruntime, loaded from its export. Several threads may use it at once.
+    """The packaged model, which onnxruntime runs from its export. Several threads may use it.
 
-    With `threads=1` it computes in the calling thread, with that thread's priority. More threads
-    have the priority of the thread that loads the model.
+    With `threads=1` it computes in the calling thread, at that thread's priority. With more, it
+    computes in threads of its own, which have the priority of the thread that loaded the model.
     """
 
     def __init__(self, model: EmbeddingModel, *, threads: int = 1) -> None:
@@ -253,9 +262,9 @@ class OnnxEmbedder:
             self._session = onnxruntime.InferenceSession(
                 str(path), options, providers=["CPUExecutionProvider"]
             )
-        except Exception as error:  # onnxruntime's own kinds, all alike to us
+        except Exception as error:  # onnxruntime raises several types of its own
             raise EmbeddingModelUnavailable(
-                f"the model's export cannot be loaded: {error}"
+                f"the model's ONNX export cannot be loaded: {error}"
             ) from error
         self.model = model
         self.dimension = int(self.encode(["size"]).shape[1])
@@ -272,12 +281,12 @@ class OnnxEmbedder:
                 words = hashlib.file_digest(file, "sha256").hexdigest()
         except (OSError, ValueError) as error:
             raise EmbeddingModelUnavailable(
-                "there is no export of the model yet", where=str(path)
+                "the model is not exported to ONNX yet", where=str(path)
             ) from error
         wanted = {"sha256": found, "weights": CHECKSUMS["model.safetensors"]}
         if note != wanted or words != CHECKSUMS["tokenizer.json"]:
             raise EmbeddingModelUnavailable(
-                "the model's export does not match its checksums", where=str(path)
+                "the model's ONNX export does not match its checksums", where=str(path)
             )
 
     def encode(self, texts: Sequence[str]) -> Matrix:
@@ -299,9 +308,10 @@ class OnnxEmbedder:
 
 
 def start_onnx_export_process(model: EmbeddingModel) -> subprocess.Popen[bytes] | None:
-    """Start the export in a process of the lowest priority; None if it exists or is not possible.
+    """Start the ONNX export in a process of the lowest priority.
 
-    `KBTUI_EXPORT=off` in the environment prevents it.
+    Returns None if the export exists, the model is not the packaged one, or the environment has
+    `KBTUI_EXPORT=off`.
     """
     if not model.packaged or os.environ.get("KBTUI_EXPORT") == "off":
         return None
@@ -316,7 +326,10 @@ def start_onnx_export_process(model: EmbeddingModel) -> subprocess.Popen[bytes] 
 
 
 def export_model_to_onnx(model: EmbeddingModel) -> Path:
-    """Export the model and return the path; raises `EmbeddingModelUnavailable` if its vectors differ."""
+    """Export the model and return the export's path.
+
+    Raises `EmbeddingModelUnavailable` if the export's vectors differ from the original's.
+    """
     path = get_onnx_export_path(model)
     make_private_directory(path.parent)
     original = TorchEmbedder(model)
@@ -339,7 +352,7 @@ def export_model_to_onnx(model: EmbeddingModel) -> Path:
         _get_note_path(path).unlink()
         path.unlink()
         raise EmbeddingModelUnavailable(
-            f"the export's vectors differ from the model's (cosine {near:.5f})"
+            f"the ONNX export's vectors differ from the original's (cosine {near:.5f})"
         )
     return path
 

@@ -1,4 +1,4 @@
-"""Brings the vectors up to date with the catalog, in batches."""
+"""Embeds the chunks that have no vector yet, in batches."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 COMPARED_ROWS = 20_000
 """How many rows of the catalog are compared with the vectors at a time."""
 NEIGHBOUR_WEIGHT = TITLE_WEIGHT = 0.3
-"""The weights of the vectors of a chunk's neighbours and of its entry's title, which are added to the
-vector of the chunk's own text; that one weighs 1."""
+"""The weights of a chunk's neighbours and of its entry's title in the chunk's vector, which is a sum of
+vectors; the chunk's own text weighs 1."""
 WRITE_ROWS, WRITE_SECONDS, WRITE_SECONDS_MAX = 5000, 3.0, 60.0
-"""Rows are written when there are this many, or this long after the last write. The pause grows
-with each write, because every write leaves another fragment in the table."""
+"""How many finished rows are written at once, and the seconds after which fewer are written, at first
+and at most. These seconds grow with each write, because every write adds a fragment to the table."""
 SLICE_CHUNKS = 128
 """How many chunks of an entry are embedded between two checks for other work."""
 FAILURES_MAX = 3
-"""After this many failed entries in a row, the model counts as broken."""
+"""The number of failed entries in a row that shows that the model is broken."""
 PAUSE_SECONDS = 2.0
-"""How often a paused queue asks whether it may continue."""
+"""The interval in seconds at which a paused queue asks whether it may continue."""
 
 
 class TextEncoder(Protocol):
@@ -49,9 +49,9 @@ class TextEncoder(Protocol):
 class ChunksWithoutVector:
     """The chunks that have no vector yet.
 
-    `numbers` are the chunks' numbers; `entries` has them by entry, in the order in which they are
-    embedded; `hidden` counts those of hidden entries; `seq` is the catalog transaction up to which
-    all this is current, -1 before the first comparison.
+    `numbers` has the numbers of all of them, and `entries` their numbers by entry, in the order of
+    embedding. `hidden` counts the chunks of hidden entries. `seq` is the last catalog transaction
+    that was compared with the vectors, -1 before the first comparison.
     """
 
     def __init__(self) -> None:
@@ -62,8 +62,8 @@ class ChunksWithoutVector:
         self._hidden_entries: frozenset[str] = frozenset()
 
     def update(self, catalog: Catalog, store: VectorStore) -> None:
-        """Compare the vectors with the catalog; remove those that belong to no chunk."""
-        # Read first, so that what is written during the comparison is compared the next time.
+        """Compare the vectors with the catalog; remove vectors that belong to no chunk."""
+        # Read this first: chunks that are written during the comparison are compared the next time.
         seq = catalog.last_transaction_number()
         stale, found = compare_vectors_with_catalog(catalog, store)
         if stale:
@@ -75,7 +75,7 @@ class ChunksWithoutVector:
         self.seq = seq
 
     def remove(self, entry_id: str, numbers: set[int]) -> bool:
-        """Remove chunks of an entry that have their vector now; return whether none is left."""
+        """Remove chunks of an entry, which now have vectors; return whether the entry has no others."""
         self.numbers -= numbers
         before = self.entries.get(entry_id, set())
         left = before - numbers
@@ -93,8 +93,8 @@ def compare_vectors_with_catalog(
 ) -> tuple[list[int], dict[str, set[int]]]:
     """Compare the vectors with the catalog.
 
-    Returns the chunk numbers of stale rows, and for each entry those of chunks without a vector. A
-    chunk with two rows counts as stale, so that both are removed and one is written again.
+    Returns the chunk numbers of stale rows, and by entry id the numbers of the chunks without a
+    vector. A chunk with two rows counts as stale: both are removed, and one is written again.
     """
     import numpy as np
 
@@ -123,7 +123,10 @@ def compare_vectors_with_catalog(
 
 
 class EmbeddingQueue:
-    """Embeds the chunks that have no vector. One thread makes all calls, except where noted."""
+    """Embeds the chunks that have no vector.
+
+    Only one thread may use it, except for the methods whose docstring says otherwise.
+    """
 
     def __init__(
         self,
@@ -149,14 +152,14 @@ class EmbeddingQueue:
         self._catalog, self._cache = catalog, cache
 
     def filter_chunks_without_vector(self, numbers: Sequence[int]) -> list[int]:
-        """Return those of the chunks `numbers` that have no vector yet. From any thread."""
+        """Return the numbers of those chunks that have no vector yet. Any thread may call this."""
         missing = self._missing.numbers
         return [number for number in numbers if number in missing]
 
     def count_missing_vectors(self, *, hidden: bool) -> tuple[int, int]:
-        """Return how many chunks have no vector yet, and how many should have one.
+        """Return how many chunks have no vector yet, and how many chunks there are to embed in all.
 
-        `hidden` says whether chunks of hidden entries count. From any thread.
+        Chunks of hidden entries count only if `hidden` is true. Any thread may call this.
         """
         left, total = len(self._missing.numbers), self._total
         if not hidden:
@@ -168,10 +171,11 @@ class EmbeddingQueue:
         get_encoder: Callable[[int], TextEncoder],
         should_restart: Callable[[], bool] = lambda: False,
     ) -> int:
-        """Embed until nothing is missing, `stop` is set, or `should_restart()`; return what is left.
+        """Embed the missing chunks; return how many are left.
 
-        `get_encoder` is called with the number of missing chunks, and only when there is a text
-        that was never embedded before. `should_restart` returns whether the catalog has changed.
+        Ends early if `stop` is set or if `should_restart` returns true, because the catalog has
+        changed. `get_encoder` is called with the number of missing chunks, but only if the cache
+        lacks a text.
         """
         self._get_encoder, self._should_restart = get_encoder, should_restart
         self._status = EmbeddingStatusWriter(self._catalog.path.parent)
@@ -211,8 +215,8 @@ class EmbeddingQueue:
     def _embed_missing_in_slices(self) -> Iterator[list[tuple[dict[str, Any], Matrix]]]:
         """Yield the rows of missing chunks, a few at a time, until stopped or restarted.
 
-        An entry that cannot be embedded is left for the next run. Raises its error when it is the
-        third in a row.
+        An entry that cannot be embedded is left for the next run. If three entries fail in a row,
+        the error of the third is raised.
         """
         failures = 0
         for entry_id in list(self._missing.entries):
@@ -262,7 +266,7 @@ class EmbeddingQueue:
     def _make_vector_rows(
         self, entry: Entry, chunks: list[Chunk], positions: list[int]
     ) -> list[tuple[dict[str, Any], Matrix]]:
-        """Embed an entry's chunks at `positions`; return fewer rows when stopped half-way."""
+        """Embed an entry's chunks at `positions` and return their rows; fewer if `stop` is set."""
         import numpy as np
 
         neighbours = [find_embedding_neighbours(chunks, at) for at in positions]
@@ -288,7 +292,7 @@ class EmbeddingQueue:
         return result
 
     def _embed_texts_or_read_cache(self, texts: dict[bytes, str]) -> dict[bytes, Matrix]:
-        """Return the vectors of texts by hash, from the cache or the model; fewer when stopped."""
+        """Return the vectors of texts by hash, from the cache or the model; fewer if `stop` is set."""
         import numpy as np
 
         found = {

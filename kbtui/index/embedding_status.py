@@ -1,7 +1,8 @@
-"""How far each entry's vectors are: written while embedding, read by clients without LanceDB.
+"""The embedding status: which entries have all their vectors. Clients read it without LanceDB.
 
-A file beside the vectors has the catalog's sequence number for which it holds: entries that the
-catalog wrote later are pending, listed entries lack vectors, and all others have them.
+It is a small SQLite file next to the vectors, with the number of a catalog transaction. Entries that
+were written after that transaction are pending, entries that the file lists lack vectors, and all
+other entries have all their vectors.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ COMMIT
 class EmbeddingStatus:
     """Which entries lack vectors.
 
-    `missing` has their ids, each with the error that kept it from being embedded, if any. `seq` is
-    the catalog's transaction that this is about, -1 when nothing was ever embedded; `model` is the
-    model's key.
+    `missing` maps their ids to the error of the last attempt to embed them, if any. `seq` is the
+    number of the catalog transaction that this describes, -1 if nothing was ever embedded. `model`
+    is the model's key.
     """
 
     seq: int = -1
@@ -40,7 +41,7 @@ class EmbeddingStatus:
 
 
 def read_embedding_status(folder: Path) -> EmbeddingStatus:
-    """Read the status of a generation; if the file is missing or unreadable, nothing is embedded."""
+    """Read a generation's status; a missing or unreadable file counts as "nothing is embedded"."""
     path = folder / STATUS_FILE
     if path.exists():
         with (
@@ -61,7 +62,7 @@ def read_embedding_status(folder: Path) -> EmbeddingStatus:
 def is_fully_embedded(folder: Path, model: str) -> bool:
     """Whether every chunk of the generation at `folder` has a vector of this model.
 
-    Answered without opening LanceDB.
+    Does not open LanceDB.
     """
     from kbtui.index.catalog import Catalog
 
@@ -77,13 +78,13 @@ def is_fully_embedded(folder: Path, model: str) -> bool:
 
 
 class EmbeddingStatusWriter:
-    """Writes the embedding status. Errors of SQLite are ignored, so that embedding continues."""
+    """Writes the embedding status. SQLite errors are ignored, so that embedding continues."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / STATUS_FILE
 
     def start(self, seq: int, model: str, missing: Iterable[str]) -> None:
-        """Note which entries lack vectors in the catalog at transaction `seq`."""
+        """Record which entries lack vectors at the catalog's transaction `seq`."""
         entry_ids = list(missing)
 
         def write(db: sqlite3.Connection) -> None:
@@ -100,14 +101,14 @@ class EmbeddingStatusWriter:
         self._write_transaction(write)
 
     def mark_entries_embedded(self, entries: Iterable[str]) -> None:
-        """Note that these entries have all their vectors."""
+        """Record that these entries have all their vectors."""
         rows = [(entry_id,) for entry_id in entries]
         self._write_transaction(
             lambda db: db.executemany("DELETE FROM missing WHERE entry_id = ?", rows)
         )
 
     def mark_entry_failed(self, entry_id: str, error: str) -> None:
-        """Note why an entry could not be embedded; the next run tries it again."""
+        """Record why an entry could not be embedded; the next run tries again."""
         row = (entry_id, error)
         self._write_transaction(
             lambda db: db.execute("INSERT OR REPLACE INTO missing VALUES (?, ?)", row)

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 CANCEL_CHECK_STEPS = 10_000
-"""How many of SQLite's instructions run between two checks for cancellation; they take about 100 microseconds."""
+"""How many SQLite instructions (about 100 microseconds) run between two checks for cancellation."""
 
-# A citation without a time has that of its conversation.
+# SQL for a citation's time, or if it has none, the time at which its conversation was created.
 _CITED_AT = "coalesce(t.timestamp, (SELECT created FROM entries WHERE id = t.conversation))"
 
 
@@ -41,9 +41,10 @@ class CitableEntry(Protocol):
 def open_catalog_snapshot(
     reader: IndexReader, is_given_up: Callable[[], bool] | None = None
 ) -> Iterator[sqlite3.Connection]:
-    """Open the catalog for queries that see one state of it; raises `IndexUnavailable`.
+    """Open the catalog in a read transaction, so that all queries see the same state.
 
-    Also raises that once `is_given_up` returns true, which cancels a running query.
+    Raises `IndexUnavailable` if it cannot be read, or once `is_given_up` returns true; that also
+    cancels a running query.
     """
     path = reader.folder / "catalog.sqlite"
     try:
@@ -68,7 +69,7 @@ def open_catalog_snapshot(
 def _map_citation_targets_to_entries(
     workspace: Workspace, entries: list[CitableEntry]
 ) -> dict[str, str]:
-    """Return the ids of entries by the targets under which they may be cited.
+    """Map the targets of citations to the ids of the entries that they mean.
 
     A subject is cited as `topic/slug`, or as its path if it was read as a file before it became a
     subject.
@@ -86,7 +87,7 @@ def _map_citation_targets_to_entries(
 def count_citations(
     db: sqlite3.Connection, workspace: Workspace, entries: Iterable[CitableEntry], since: float
 ) -> dict[str, int]:
-    """Count the citations of some entries from Unix time `since` on, without zeros."""
+    """Count the citations of `entries` since the Unix time `since`, by entry id, without zeros."""
     entries = list(entries)
     names = _map_citation_targets_to_entries(workspace, entries)
     counts: dict[str, int] = {}
@@ -116,7 +117,7 @@ class CitationCounts:
 def count_all_citations(
     db: sqlite3.Connection, workspace: Workspace, entries: Iterable[CitableEntry], since: float
 ) -> CitationCounts:
-    """Count the citations of all entries from Unix time `since` on, in one pass over them."""
+    """Count all citations since the Unix time `since`, in one pass over the table of citations."""
     names = _map_citation_targets_to_entries(workspace, list(entries))
     rows = db.execute(
         f"SELECT t.target, date({_CITED_AT}, 'unixepoch', 'localtime'), count(*) FROM citations t "
@@ -145,7 +146,7 @@ def find_cited_entries(
 
 
 def _map_chunk_targets_to_entries(db: sqlite3.Connection, targets: Iterable[str]) -> dict[str, str]:
-    """Return the entry ids of targets that are chunks, by target."""
+    """Map those targets that are chunks (`chunk:<id>`) to the ids of the chunks' entries."""
     loose = json.dumps([target[6:] for target in targets if target.startswith("chunk:")])
     rows = db.execute(
         "SELECT 'chunk:' || id, entry_id FROM chunks WHERE id IN (SELECT value FROM json_each(?))",
@@ -163,12 +164,12 @@ DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE = 50, 500
 
 @dataclass(frozen=True)
 class EntryFilter:
-    """Conditions on entries, which must all hold.
+    """Conditions on entries. An entry is listed if it meets all of them.
 
-    `q` has words, separated by spaces, which title or text must contain in any case, as well as
-    all `phrases` and none of `without`. `types` are entry types, source kinds or `conversation`.
-    `since` and `until` bound the time of creation in Unix seconds, `until` exclusively. `hidden`
-    and `archived` include such entries.
+    Its title or text must contain every word of `q` (separated by spaces) and every one of `phrases`,
+    but none of `without`; case is ignored. `types` are entry types, source kinds or `conversation`.
+    `since` and `until` limit the time of creation in Unix seconds; `until` itself is excluded. Hidden
+    and archived entries are listed only with `hidden` and `archived`.
     """
 
     q: str = ""
@@ -184,13 +185,13 @@ class EntryFilter:
 
     @property
     def key(self) -> str:
-        """A hash of the conditions; a cursor is valid for the same key only."""
+        """A hash of the conditions. A cursor is valid only for a filter with the same key."""
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:12]
 
 
 @dataclass
 class EntryRow:
-    """One entry of a page; `cites_30d` counts its uses by turns in the last 30 days."""
+    """One entry of a page. `cites_30d` counts its citations in the last 30 days."""
 
     id: str
     ref: str
@@ -239,8 +240,9 @@ def list_entries(
 ) -> EntryPage:
     """Return a page of at most `limit` entries (and at most `most`), starting at `cursor`.
 
-    With `vectors` false (the model is off) no entry is pending. Raises `UsageError` for an invalid
-    cursor or one of another filter, and `IndexUnavailable` once `is_given_up` returns true.
+    With `vectors` false, because the model is switched off, no entry is pending. Raises `UsageError`
+    if the cursor is invalid or belongs to another filter, and `IndexUnavailable` once `is_given_up`
+    returns true.
     """
     limit = max(1, min(most, limit))
     now = time.time() if now is None else now
@@ -274,7 +276,7 @@ def list_entries(
 def get_entry_row(
     workspace: Workspace, reader: IndexReader, entry_id: str, *, vectors: bool = True
 ) -> EntryRow | None:
-    """Return one entry, also a hidden or archived one; None if it does not exist."""
+    """Return one entry, even if it is hidden or archived; None if it does not exist."""
     with open_catalog_snapshot(reader) as db:
         _create_filtered_entries_table(
             db, reader, EntryFilter(hidden=True, archived=True), vectors, only=entry_id
@@ -302,7 +304,7 @@ def _create_filtered_entries_table(
     vectors: bool,
     only: str | None = None,
 ) -> None:
-    """Create a temporary table `listed` of the wanted entries with their status."""
+    """Create a temporary table `listed` of the entries that match the filter, with their status."""
     status = read_embedding_status(reader.folder) if vectors else EmbeddingStatus(seq=2**62)
     failed = {entry_id: error for entry_id, error in status.missing.items() if error}
     conditions, values = _make_filter_conditions(wanted)
@@ -326,7 +328,7 @@ def _create_filtered_entries_table(
 
 
 def serialize_chunks(reader: IndexReader, entry_id: str) -> list[dict[str, Any]]:
-    """Return an entry's chunks in order, as documented JSON.
+    """Return an entry's chunks in order, as JSON objects.
 
     The keys are `chunk_id`, `characters`, `model` (None without a vector), `lines`, `turn`, `role`
     and `text`.
@@ -406,7 +408,7 @@ def _fill_citation_counts(
 ) -> None:
     since = now - CITATION_DAYS * DAY_SECONDS
     if len(rows) > MAX_PAGE_SIZE:
-        # For so many entries, one pass over all citations is faster than looking them up.
+        # For this many entries, one pass over all citations is faster than one query for each.
         counts = count_all_citations(db, workspace, rows, since).by_entry
     else:
         counts = count_citations(db, workspace, rows, since)
@@ -420,7 +422,7 @@ def _encode_page_cursor(created: float, entry_id: str, wanted: EntryFilter) -> s
 
 
 def _decode_page_cursor(cursor: str, wanted: EntryFilter) -> tuple[float, str]:
-    """Return time of creation and id of the last entry before the page; raises `UsageError`."""
+    """Return the creation time and id of the last entry before the page; raises `UsageError`."""
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
         key, created, entry_id = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))

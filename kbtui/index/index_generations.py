@@ -1,11 +1,12 @@
-"""Generations: each index is a directory, published by one rename, and checked for silent damage.
+"""Generations of the index: creates, publishes and removes them, and checks them for damage.
 
-A workspace's cache directory contains directories `gen-<fingerprint>-<n>` and a link `current` to
-the one in use. Another schema, chunker, tokenizer or language gives another fingerprint and so
-another directory. A directory that is not complete is never linked.
+Each generation is a directory `gen-<fingerprint>-<n>` in the workspace's cache directory, and the
+link `current` leads to the one in use. A new schema, chunker, tokenizer or language changes the
+fingerprint, so the index is built in a new directory. One rename of the link publishes it once it
+is complete.
 
 Damage is a flipped bit, or a file cut short by a full disk or a bad sector. The catalog has a
-checksum for each entry; tantivy ends each of its files with one.
+checksum for each entry, and tantivy's files each end with one.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def compute_index_schema_hash() -> str:
 
 
 def compute_index_fingerprint(settings: Settings) -> str:
-    """Return the schema mark and six hex digits for the settings that determine an index's content."""
+    """Return the schema hash and six hex digits for the settings that determine an index's content."""
     chosen = (settings.language, settings.embed_tool_results)
     return f"{compute_index_schema_hash()}{_hash_values(chosen)}"
 
@@ -101,7 +102,10 @@ _READ_BYTES = 1 << 20
 
 
 def find_damage(folder: Path, stop: threading.Event | None = None) -> str | None:
-    """Check a generation; describe damage in a phrase, None if there is none or `stop` is set."""
+    """Check a generation; return a phrase that describes the damage, None if there is none.
+
+    Returns None as soon as `stop` is set.
+    """
     from kbtui.index.catalog import Catalog
 
     try:
@@ -122,14 +126,14 @@ def find_damage(folder: Path, stop: threading.Event | None = None) -> str | None
 
 
 def find_damage_behind_error(error: BaseException, folder: Path) -> str | None:
-    """Describe the damage that caused `error` while reading a generation; None if there is none."""
+    """Return a phrase for the damage that made reading a generation fail; None if there is none."""
     if isinstance(error, IndexUnavailable):
         return error.message
     if isinstance(error, sqlite3.DatabaseError) or is_rust_panic(error):
         return f"the index cannot be read: {error}"
     if isinstance(error, KbtuiError) or not isinstance(error, Exception):
         return None
-    # Any other error can come from wrong bytes as well as from a bug, so check the files.
+    # Any other error can come from damaged files or from a bug, so check the files.
     return find_damage(folder)
 
 
@@ -139,10 +143,10 @@ def is_rust_panic(error: BaseException) -> bool:
 
 
 def find_damaged_tantivy_file(folder: Path) -> str | None:
-    """Describe the first damaged file of a tantivy index in a phrase; None if there is none.
+    """Return a phrase for the first damaged file of a tantivy index; None if there is none.
 
-    Checks only files that its `meta.json` names. A file that disappears during the check is not
-    damaged, because the index may be written meanwhile; so the check is repeated then.
+    Checks only the files that `meta.json` names. If one disappears during the check, a writer has
+    replaced it, and the check starts again.
     """
     for _ in range(3):
         found = _find_damaged_segment_file(folder)

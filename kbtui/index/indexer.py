@@ -36,25 +36,28 @@ if TYPE_CHECKING:
 
 
 MAX_LAG = 500
-"""How many entries may be written before the keyword index of hidden entries commits its sequence number,
-although it did not change. When opened, it repeats what the catalog did since that number."""
+"""How many entries may be written before an unchanged keyword index of hidden entries is committed too.
+
+The commit stores the catalog's sequence number. The next start repeats all changes after that number.
+"""
 
 MAX_STALE_SHARE = 2e-5
-"""The share of replaced documents that may remain in BM25's statistics. Every commit replaces one, the
-document with its sequence number."""
+"""The maximum share of replaced documents in BM25's statistics. Each commit replaces at least one
+document, the one with the sequence number."""
 
 CitationRows = list[tuple[object, ...]]
-"""A conversation's citations, with the columns of the catalog's table."""
+"""A conversation's citations, as rows of the catalog's table `citations`."""
 
 
 class IndexStorage:
-    """The files of the generation at `folder`, except vectors, for writing. For one thread.
+    """The catalog and keyword indexes of the generation at `folder`, opened for writing.
 
-    `writers` are those of the two keyword indexes; `writers[True]` is that of hidden entries.
+    `writers[False]` writes the keyword index of visible entries, `writers[True]` that of hidden
+    entries. Only one thread may use it.
     """
 
     def __init__(self, cache_dir: Path, settings: Settings, *, rebuild: bool = False) -> None:
-        """Open or create the files; raises `IndexUnavailable` and `OSError`.
+        """Open or create the files; raises `IndexUnavailable` or `OSError`.
 
         `rebuild` creates a new generation; the old one stays in use until `publish`.
         """
@@ -78,7 +81,7 @@ class IndexStorage:
         try:
             self._open_index_files()
         except IndexUnavailable:
-            # The files are too damaged to open: a refresh fills a new generation.
+            # The files are too damaged to open, so the next refresh fills a new generation.
             self.folder = index_generations.create_index_generation(
                 self.cache_dir, index_generations.compute_index_fingerprint(self.settings)
             )
@@ -124,7 +127,7 @@ class IndexStorage:
             index_generations.remove_old_index_generations(self.cache_dir, self.folder)
 
     def _catch_up_keyword_indexes(self) -> None:
-        """Repeat in the keyword indexes what the catalog did after their last commit."""
+        """Repeat the catalog's changes since the keyword indexes' last commit in these indexes."""
         seq = self.catalog.last_transaction_number()
         for hidden, writer in self.writers.items():
             mark = writer.read_catalog_watermark()
@@ -168,7 +171,7 @@ class IndexStorage:
         results: list[tuple[bool, EntryWriteResult]] = []
         try:
             for batch, rows in batches:
-                # Read here, because an earlier item may belong to the same entry.
+                # Read the entry here, because an earlier batch may be a part of it.
                 old = self.catalog.get_entry(batch.entry.id)
                 written = self.catalog.write_entry_and_chunks(
                     batch.entry, batch.chunks, seq, start=batch.first_ordinal, mark=batch.mark
@@ -198,7 +201,7 @@ class IndexStorage:
         self.commit_keyword_indexes()
 
     def count_stale_documents(self) -> int:
-        """Count the documents that `compact` would write: all of each index with too many stale ones."""
+        """Count the documents of the keyword indexes that `compact` would rewrite."""
         return sum(
             writer.count_documents()
             for writer in self.writers.values()
@@ -206,9 +209,9 @@ class IndexStorage:
         )
 
     def compact(self, give_up: Callable[[], bool]) -> None:
-        """Remove replaced documents from the keyword indexes, where they still affect scores.
+        """Rewrite each keyword index in which replaced documents still affect scores.
 
-        Stops once `give_up` returns true; that index then stays as it was.
+        Stops once `give_up` returns true; an index that is not finished then stays unchanged.
         """
         seq = self.catalog.last_transaction_number()
         for hidden, writer in self.writers.items():
@@ -227,7 +230,7 @@ class IndexStorage:
         seq = self.catalog.last_transaction_number()
         for hidden, writer in self.writers.items():
             # Commit only an index that changed: changes of hidden entries must not affect the
-            # visible index's statistics, and a commit is the slowest step after a save.
+            # visible index's statistics, and the commit is the slowest step after a file is saved.
             if writer.has_changes or (hidden and self._uncommitted > MAX_LAG):
                 writer.commit(seq)
                 if hidden:
@@ -239,7 +242,7 @@ def _has_stale_documents(writer: KeywordIndexWriter) -> bool:
 
 
 def _has_same_document_fields(old: Entry | None, new: Entry) -> bool:
-    """Whether an entry kept the fields, other than its time, that its chunks' documents have."""
+    """Whether the entry's fields in its chunks' documents, except the time, are unchanged."""
     names = ("title", "kind", "type", "topic", "hidden", "archived")
     return old is not None and all(getattr(old, name) == getattr(new, name) for name in names)
 
@@ -248,11 +251,11 @@ ComparedItem = TypeVar("ComparedItem")
 
 BATCH_ENTRIES, BATCH_SECONDS = 256, 0.5
 COMMIT_SECONDS, COMMIT_SECONDS_MAX = 2.0, 16.0
-"""The pause between two commits during a refresh, at first and at most; it doubles each time, because
-indexing waits for each commit."""
+"""The pause in seconds between two commits during a refresh, at first and at most. It doubles each time,
+because indexing waits for each commit."""
 PATIENCE_SECONDS = 0.5
-"""How long a refresh runs before it is interrupted for another one that was requested: a saved subject must
-not wait for a long conversation."""
+"""The minimum time in seconds that a refresh runs before another requested refresh interrupts it. The
+interruption keeps a saved subject from waiting for a long conversation."""
 STOP_CHECK_ITEMS = 64
 """How many entries are compared between two checks for a request to stop."""
 
@@ -262,7 +265,7 @@ class RefreshChanges:
     """What a refresh changed: subjects (`topic/slug`), conversations (ids), and removed entries.
 
     `knowledge` says whether topics or subjects changed. `is_unfinished` says whether the refresh was
-    interrupted for another one, which continues with the rest.
+    interrupted for another one, which indexes the rest.
     """
 
     knowledge: bool = False
@@ -277,10 +280,10 @@ class RefreshChanges:
 
 @dataclass
 class IndexProgress:
-    """How far a phase of work is.
+    """The progress of one phase of indexing.
 
-    `phase` is "keywords" (then `done` and `total` count entries) or "vectors" (chunks). `pause_reason` says
-    why the work pauses, if it does.
+    In the phase "keywords", `done` and `total` count entries; in the phase "vectors", chunks.
+    `pause_reason` says why the work pauses, if it does.
     """
 
     phase: str
@@ -294,9 +297,9 @@ class _RefreshStopped(Exception):
 
 
 class WorkspaceIndex:
-    """The index of one workspace, for writing. For one thread.
+    """The index of one workspace, opened for writing. Only one thread may use it.
 
-    Setting `stop` ends a refresh after the current entry; what it indexed until then is kept.
+    Setting `stop` ends a refresh after the current entry; the entries indexed by then are kept.
     """
 
     def __init__(
@@ -340,7 +343,7 @@ class WorkspaceIndex:
 
     @property
     def catalog(self) -> Catalog:
-        """The catalog of that generation."""
+        """The catalog of the generation that this index writes."""
         return self.storage.catalog
 
     def is_in_place(self) -> bool:
@@ -364,7 +367,7 @@ class WorkspaceIndex:
             for topic in knowledge.topics.values()
             if topic.enable
         ]
-        # A problem of a key leaves the other topics as they are.
+        # A problem with a single key does not make the whole file unreadable.
         unreadable = (str(problem) for problem in knowledge.problems if problem.key is None)
         self.configuration_problem = next(unreadable, None)
         try:
@@ -380,10 +383,10 @@ class WorkspaceIndex:
         return changes
 
     def compact(self, most: int | None = None) -> int:
-        """Remove replaced documents from the keyword indexes if that writes at most `most` documents.
+        """Remove replaced documents from the keyword indexes, if at most `most` must be rewritten for it.
 
-        Returns how many documents would still have to be written. Without `most` there is no limit,
-        but another requested refresh stops it.
+        Returns how many documents still have to be rewritten. Without `most` there is no limit. A
+        requested refresh stops the compaction.
         """
         stale = self.storage.count_stale_documents()
         if stale and (most is None or stale <= most):
@@ -428,7 +431,7 @@ class WorkspaceIndex:
         return subjects, conversations, [entry_id for entry_id, _ in states.values()]
 
     def _iterate_until_stopped(self, items: Iterable[ComparedItem]) -> Iterator[ComparedItem]:
-        """Yield the items; raises `_RefreshStopped` between two of them once `stop` is set."""
+        """Yield the items; raise `_RefreshStopped` between two items once `stop` is set."""
         left = iter(items)
         while batch := list(islice(left, STOP_CHECK_ITEMS)):
             if self._stop.is_set():
@@ -438,7 +441,7 @@ class WorkspaceIndex:
     def _save_configuration_file_states(
         self, knowledge: Knowledge, changes: RefreshChanges
     ) -> None:
-        """Save the state of the configuration files, with which clients compare the present one."""
+        """Save the state of the configuration files, so that clients notice later changes."""
         state = json.dumps(get_configuration_state(knowledge.files))
         if self.catalog.get_meta_value("configuration") != state:
             self.storage.set_meta("configuration", state)
@@ -452,7 +455,7 @@ class WorkspaceIndex:
         knowledge: Knowledge,
         changes: RefreshChanges,
     ) -> None:
-        """Remove `gone` entries, index the others, and commit now and then."""
+        """Remove the `gone` entries, index `subjects` and `conversations`, and commit from time to time."""
         from kbtui.citations import CitationTargets
         from kbtui.conversations.repository import list_conversations
 

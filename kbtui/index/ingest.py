@@ -1,4 +1,4 @@
-"""Reads files into entries and chunks, ready to be written to the index."""
+"""Reads files into entries and chunks for the index."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 
 
 SUBJECT_BYTES_MAX = 20_000_000
-"""A subject larger than this many bytes is listed and can be read, but is not indexed."""
+"""The maximum size of an indexed subject in bytes. A larger one is listed and can be read."""
 
 
 def make_subject_change_signature(subject: Subject) -> str:
-    """Return text that changes whenever the subject's entry or its `format_file_state` would.
+    """Return a text that identifies the state of a subject: it changes when the entry must be read again.
 
-    It includes the inode because a tree that is copied with its times differs in nothing else.
+    It includes the inode, because a file that replaced another may have the same size and time.
     """
     return (
         f"{subject.relative}:{subject.inode}:{subject.size}:{subject.mtime_ns}"
@@ -85,7 +85,7 @@ def read_subject_entry(subject: Subject) -> tuple[Entry, list[Chunk]]:
 
 
 def _fill_entry_from_front_matter(entry: Entry, text: SubjectText) -> None:
-    """Set title, type, tags, source and date from the front matter; the title also from the text."""
+    """Set the title, and from the front matter the type, tags, source URL and date of creation."""
     facts = text.facts
     entry.title = text.title or entry.title
     if isinstance(facts.get("type"), str) and facts["type"].strip():
@@ -102,7 +102,7 @@ def _fill_entry_from_front_matter(entry: Entry, text: SubjectText) -> None:
 
 
 def _parse_front_matter_date(value: object) -> float | None:
-    """Return a date from front matter as Unix seconds; without a time zone it is in UTC."""
+    """Return a date from front matter as Unix seconds; a date without a time zone is in UTC."""
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value)
@@ -136,9 +136,10 @@ def make_conversation_entry(info: ConversationInfo) -> Entry:
 def read_conversation_entry(
     info: ConversationInfo, *, embed_tool_results: bool = False
 ) -> tuple[Entry, list[Chunk], Conversation | None]:
-    """Read a conversation's entry and chunks, and the conversation itself, None if that fails.
+    """Read a conversation; return its entry, its chunks and the conversation itself.
 
-    Damaged events are left out, and the entry's `error` names the first problem.
+    The conversation is None if it cannot be read. Damaged events are left out, and the entry's
+    `error` names the first problem.
     """
     from kbtui.conversations.repository import load_conversation
 
@@ -164,7 +165,8 @@ def read_conversation_entry(
 
 
 NEIGHBOURS, NEIGHBOUR_CHARACTERS = 2, 500
-"""How many neighbours on each side, with how many characters in all, are part of a chunk's vector."""
+"""The maximum number of neighbours on each side of a chunk that are part of its vector, and the maximum
+number of their characters on each side."""
 
 
 def find_embedding_neighbours(chunks: list[Chunk], position: int) -> list[Chunk]:
@@ -204,18 +206,19 @@ def set_vector_hashes(entry: Entry, chunks: list[Chunk], *, first: int = 0) -> l
 BATCH_BYTES = 512 << 10
 """About how many bytes of a long conversation are indexed at a time."""
 WHOLE_BYTES_MAX = 2 << 20
-"""A conversation of at most this many bytes is indexed in one batch."""
+"""The maximum size in bytes of a conversation that is indexed in one batch."""
 UNFINISHED_SUFFIX = " …"
-"""Ends the signature of an entry while later parts of its conversation are not indexed yet."""
+"""The end of an entry's signature while later parts of its conversation are not indexed yet."""
 
 
 @dataclass
 class IngestBatch:
-    """An entry, or a part of one, ready to be written: its chunks from ordinal `first_ordinal` on.
+    """An entry, or a part of one, ready to be written.
 
-    `chunks_before` are a few chunks just before `chunks`. `conversation` has the turns that `chunks`
-    were made from, and `after_turn` is the number of the turn before these. `mark` says where to
-    resume, `is_last` whether this is the entry's last part.
+    `chunks` begin with ordinal `first_ordinal`, and `chunks_before` are a few chunks before them.
+    `conversation` has the turns that `chunks` were made from, and `after_turn` is the number of the
+    turn before these. `mark` says where to resume reading, and `is_last` whether this is the entry's
+    last part.
     """
 
     entry: Entry
@@ -229,13 +232,13 @@ class IngestBatch:
 
 
 def read_subject_batch(subject: Subject) -> IngestBatch:
-    """Read a subject."""
+    """Read a subject into one batch."""
     return IngestBatch(*read_subject_entry(subject))
 
 
 @dataclass(frozen=True)
 class _IndexedConversationPart:
-    """What the catalog has of a conversation up to `mark`: number of chunks, and their latest time."""
+    """The indexed part of a conversation, up to `mark`: its number of chunks, and their latest time."""
 
     mark: TurnResumePoint
     chunks: int
@@ -245,7 +248,7 @@ class _IndexedConversationPart:
 def read_conversation_batches(
     catalog: Catalog, info: ConversationInfo, *, embed_tool_results: bool = False
 ) -> Iterator[IngestBatch]:
-    """Yield a conversation, or the part of it that the catalog lacks, in one or more batches.
+    """Yield a conversation, or the part of it that is not indexed yet, in one or more batches.
 
     Each batch must be written before the next one is requested.
     """
@@ -286,7 +289,7 @@ def _read_whole_conversation(info: ConversationInfo, embed_tool_results: bool) -
 
 
 def _find_indexed_part(catalog: Catalog, entry: Entry) -> _IndexedConversationPart | None:
-    """Return what the catalog has, None if its chunks would be different today."""
+    """Return the indexed part of a conversation; None if all of it must be indexed again."""
     from kbtui.conversations.models import TurnResumePoint
 
     kept, text = catalog.get_entry(entry.id), catalog.get_resume_mark(entry.id)
@@ -307,7 +310,7 @@ def _make_conversation_batch(
     known: _IndexedConversationPart | None,
     embed_tool_results: bool,
 ) -> tuple[IngestBatch, _IndexedConversationPart | None]:
-    """Return the batch of a conversation's part, and what the catalog knows after it is written.
+    """Return the batch of a conversation's part, and the indexed part after the batch is written.
 
     The batch also rewrites the last chunks before the part, because their neighbours change.
     """
@@ -330,7 +333,8 @@ def _make_conversation_batch(
     if part.conversation.problems and not entry.error:
         entry.error = part.conversation.problems[0]
     if not part.is_last:
-        # No file has this state, so the next refresh continues, and hits count as outdated.
+        # No file has this state, so the next refresh continues here, and until then hits of the entry
+        # count as outdated.
         entry.signature, entry.stat = f"{entry.signature}{UNFINISHED_SUFFIX}", ""
     now = _make_indexed_part(part, known, new_chunks)
     batch = IngestBatch(
@@ -349,9 +353,10 @@ def _make_conversation_batch(
 def _make_indexed_part(
     part: ConversationPart, known: _IndexedConversationPart | None, new_chunks: list[Chunk]
 ) -> _IndexedConversationPart | None:
-    """Return what the catalog will have up to the part's mark, None if it cannot be resumed there.
+    """Return the indexed part up to the mark of `part`; None if reading cannot resume there.
 
-    A chunk without a time has that of the entry in the index, which changes when the entry grows.
+    It cannot if a chunk has no time: the index then uses the entry's time, which changes when the
+    entry grows.
     """
     if part.mark is None:
         return None

@@ -1,8 +1,9 @@
-"""The keyword indexes: tantivy, BM25 over fields. No other module writes them.
+"""The keyword indexes, which rank chunks by tantivy's BM25. No other module writes them.
 
-There are two with the same schema: `lexical`, and `hidden` for hidden subjects, because scores
-would otherwise reveal their word statistics. Each commit stores the catalog's sequence number in a
-document of its own, the watermark, which says how much of the catalog the index contains.
+There are two with the same schema: `lexical`, and `hidden` for hidden subjects. In one index, the
+scores of visible entries would reveal which words hidden subjects contain. Each commit writes the
+watermark, a document with the catalog's sequence number, which says how much of the catalog the
+index contains.
 """
 
 from __future__ import annotations
@@ -31,10 +32,13 @@ if TYPE_CHECKING:
     from kbtui.index.models import Chunk, Entry
 
 KEYWORD_INDEX_VERSION = 9
-"""Part of the generation's fingerprint: change it with the schema or the analyzers."""
+"""The version of the index, a part of the generation's fingerprint.
+
+Increase it when the schema or the analyzers change.
+"""
 
 CONTEXT_CHARACTERS = 600
-"""How many characters of its neighbours on each side are indexed with a chunk."""
+"""How many characters of a chunk's neighbours on each side are indexed with it."""
 
 MAX_ARGUMENT_TERMS = 60
 """The maximum number of terms by which one argument can be found."""
@@ -51,7 +55,7 @@ def make_keyword_index_schema(language: str = "") -> Any:
     """
     builder = tantivy.SchemaBuilder()
     builder.add_unsigned_field("chunk", indexed=True, fast=True)
-    # Groups chunks by entry without reading the catalog.
+    # A number for each entry, to group chunks by entry without reading the catalog.
     builder.add_unsigned_field("owner", fast=True)
     builder.add_unsigned_field("tie", fast=True)
     builder.add_text_field("entry", tokenizer_name="raw", index_option="basic")
@@ -74,7 +78,7 @@ def parse_language_setting(setting: str) -> list[str]:
 
 
 def list_further_language_fields(setting: str) -> dict[str, str]:
-    """Return the fields of all languages but the first, with their languages."""
+    """Map the fields of all languages except the first one to their languages."""
     return {f"body_{name}": name for name in parse_language_setting(setting)[1:]}
 
 
@@ -104,7 +108,7 @@ def make_text_analyzer(language: str) -> Any:
 def open_tantivy_index(folder: Path, language: str, *, create: bool = False) -> Any:
     """Open a tantivy index and register its analyzers, which are not stored in it.
 
-    `create` creates a missing one. Raises `IndexUnavailable`.
+    With `create`, a missing index is created. Raises `IndexUnavailable`.
     """
     if create:
         make_private_directory(folder)
@@ -133,12 +137,12 @@ def open_tantivy_index(folder: Path, language: str, *, create: bool = False) -> 
 
 
 class KeywordIndexWriter:
-    """Writes one of the two keyword indexes. For one thread.
+    """Writes one of the two keyword indexes. Only one thread may use it.
 
-    `has_changes` says whether there is something to commit. A needless commit is not free of
-    effects: it replaces the watermark, and replaced documents stay in the statistics until tantivy
-    merges segments or `rewrite_all_documents` removes them. Scores of visible entries must not change because
-    a hidden one did.
+    `has_changes` says whether there is something to commit. An unnecessary commit would change
+    scores: it replaces the watermark, and replaced documents stay in the statistics until tantivy
+    merges segments or `rewrite_all_documents` removes them. A change of a hidden entry must not
+    change the scores of visible ones.
     """
 
     def __init__(self, folder: Path, language: str, *, threads: int = 1) -> None:
@@ -158,8 +162,8 @@ class KeywordIndexWriter:
         self._skip_first_operation()
 
     def _skip_first_operation(self) -> None:
-        # tantivy gives the first operation after opening the number of the last commit. A merge
-        # then takes it as done, and if it were a deletion, the deleted documents would reappear.
+        # tantivy gives the first operation after opening the number of the last commit, so a merge
+        # assumes that it is done. If it were a deletion, the deleted documents would reappear.
         self._writer.delete_documents_by_term("entry", _NO_ENTRY)
 
     def read_catalog_watermark(self) -> int:
@@ -185,10 +189,10 @@ class KeywordIndexWriter:
     ) -> None:
         """Write the documents of an entry's changed chunks, and delete those of removed ones.
 
-        Only for an entry that is in the index and of which nothing but chunks has changed. `before`
-        are the chunks directly before `chunks`, for their context.
+        The entry must be in the index, and nothing except its chunks may have changed. `before` are
+        the chunks directly before `chunks`, whose text is indexed as context.
         """
-        # A chunk without a time has that of the entry, which has changed.
+        # A chunk without a time of its own has the entry's time, which has changed.
         changed = {
             *written.changed,
             *(at for at, chunk in enumerate(chunks) if not chunk.timestamp),
@@ -236,7 +240,7 @@ class KeywordIndexWriter:
         try:
             segments = json.loads((self._folder / "meta.json").read_bytes())["segments"]
         except (OSError, ValueError, KeyError):
-            return 0  # `generations.find_damage` reports damage
+            return 0  # `index_generations.find_damage` reports damage
         return sum((held.get("deletes") or {}).get("num_deleted_docs", 0) for held in segments)
 
     def count_documents(self) -> int:
@@ -251,8 +255,8 @@ class KeywordIndexWriter:
     ) -> bool:
         """Write all entries again, so that no replaced document remains; return whether it finished.
 
-        This replaces merging segments, for which tantivy-py has no function. Until the commit, and
-        after `give_up` returns true, the index stays as it was.
+        Merging segments would do the same, but tantivy-py has no function for it. The index changes
+        only at the commit; if `give_up` returns true, it stays unchanged.
         """
         self._writer.delete_documents_by_query(tantivy.Query.all_query())
         self.has_changes = True

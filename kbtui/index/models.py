@@ -24,8 +24,8 @@ class Chunk:
     the entry does not change it; `number` is its key in the index. Chunks of subjects have `lines`
     (first and last, 1-based). Chunks of conversations have `turn`, `role`, `tool` and `timestamp`
     (Unix seconds), `call`, the tool call's number in its turn, and `args`, its short arguments.
-    `embed` says whether it gets a vector; `vector_hash` changes whenever the vector or a column
-    that it is filtered by would.
+    `embed` says whether it gets a vector; `vector_hash` changes whenever its row in the table of
+    vectors must be written again.
     """
 
     id: str
@@ -49,7 +49,7 @@ class Entry:
 
     `signature` identifies the state of the files that it was read from, `stat` that of `path`
     alone (`format_file_state`), for a cheap comparison before a hit is shown. Times are Unix
-    seconds. `error` says why the entry is not indexed, or what of it could not be read.
+    seconds. `error` says why the entry is not indexed, or which part of it could not be read.
     """
 
     id: str
@@ -97,12 +97,12 @@ def _hash_parts(*parts: str) -> str:
 
 
 SCORE_TOLERANCE = 5e-6
-"""Scores that differ by less than this share count as equal: both indexes add 32-bit floats in an
-order that depends on the positions of their rows."""
+"""The relative difference below which two scores count as equal. Both indexes add 32-bit floats in an
+order that depends on the positions of their rows, so that the last digits of a score vary."""
 
 
 class RankedChunk(NamedTuple):
-    """A chunk that a leg found. `owner` identifies its entry, and `tie` orders equal scores."""
+    """A chunk found by keywords or by meaning. `owner` identifies its entry, `tie` orders equal scores."""
 
     number: int
     score: float
@@ -110,9 +110,9 @@ class RankedChunk(NamedTuple):
     tie: int
 
 
-def make_chunk_id_sort_number(make_chunk_id: str) -> int:
+def make_chunk_id_sort_number(chunk_id: str) -> int:
     """Return a chunk's id as a 64-bit number, which sorts like the id."""
-    return int(make_chunk_id, 16)
+    return int(chunk_id, 16)
 
 
 def sort_ranked_chunks(
@@ -124,9 +124,9 @@ def sort_ranked_chunks(
 ) -> list[RankedChunk]:
     """Sort chunks by score, best first, and equal scores by chunk id.
 
-    Scores count as equal within `tolerance`, a share of the score, or of `least` if that is larger.
-    `cut` says whether the search stopped at a limit; then the last group of equal scores may be
-    incomplete and is left out.
+    Scores count as equal if they differ by at most `tolerance` times the score, or `tolerance` times
+    `least` if that is larger. `cut` says that the search stopped at a limit: the last group of equal
+    scores may then be incomplete and is left out.
     """
     ordered = sorted(rows, key=lambda row: -row.score)
     result: list[RankedChunk] = []

@@ -25,7 +25,7 @@ _Result = TypeVar("_Result")
 def _delegate_to_catalog(
     method: Callable[Concatenate[Catalog, _Parameters], _Result],
 ) -> Callable[Concatenate[IndexReader, _Parameters], _Result]:
-    """Make a method of `IndexReader` from one of `Catalog`, with the lock and the reader's errors."""
+    """Make a method of `IndexReader` from one of `Catalog`: it takes the lock and translates errors."""
 
     @wraps(method)
     def call(
@@ -38,10 +38,10 @@ def _delegate_to_catalog(
 
 
 class IndexReader:
-    """Reads the generation in use, from any thread.
+    """Reads the generation in use. Any thread may use it.
 
-    Raises `IndexUnavailable` if there is none. When another generation replaces it
-    (`is_generation_replaced`), a new reader must be created.
+    The constructor raises `IndexUnavailable` if there is no generation. When another generation
+    replaces this one (`is_generation_replaced`), create a new reader.
     """
 
     def __init__(self, cache_dir: Path) -> None:
@@ -93,13 +93,13 @@ class IndexReader:
                 ) from error
 
     def open_keyword_index(self, *, hidden: bool = False) -> Any:
-        """Return the tantivy index at its last commit; `hidden` selects that of hidden subjects."""
+        """Return the tantivy index at its last commit; with `hidden`, the index of hidden subjects."""
         from kbtui.index.keyword_index import open_tantivy_index
 
         name = "hidden" if hidden else "lexical"
         with self._lock:
             index = self._lexical.get(name)
-            # A commit replaces this file; as long as it is the same, there is nothing to reload.
+            # A commit replaces this file. If it is the same file, there is nothing to reload.
             commit = _get_file_state(self.folder / name / "meta.json")
             if index is None:
                 index = self._lexical[name] = open_tantivy_index(self.folder / name, self.language)
@@ -109,7 +109,7 @@ class IndexReader:
             return index
 
     def get_configuration_state(self) -> list[list[object]]:
-        """Return path, size and modification time of the configuration files of the last refresh."""
+        """Return path, size and modification time of each configuration file at the last refresh."""
         with self._lock_catalog():
             value = self._catalog.get_meta_value("configuration")
             return json.loads(value) if value else []

@@ -1,8 +1,8 @@
-"""Tokens for identifiers, paths, versions, and scripts without spaces.
+"""Words for identifiers, paths, versions, and scripts without spaces.
 
 tantivy's tokenizer splits text into runs of letters and digits: `camelCase` is one word,
 `read_subject` is two, `C++` is `c`, and a Chinese sentence is one long word. This module makes the
-words of a second field, `code`, and by the same rules the forms of a query's words.
+words of a second field, `code`, and by the same rules the words of a query for that field.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 TOKENIZER_VERSION = 3
-"""Part of the generation's fingerprint: change it when the same text gives other words."""
+"""The version of the words, a part of the generation's fingerprint.
+
+Increase it when the same text gives other words.
+"""
 
 # The alternatives: joined words (a/b.py, a-b, a::b, 2.8.3); C++ and C#; camel case or underscores
 # (aB, ABc, a_b). Each starts at the start of a word and never backtracks into it, so that the time
@@ -34,12 +37,13 @@ _COMPOUND_SEPARATOR = re.compile(r"[.\-/_:]+")
 _CAMEL_PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
 _VERSION = re.compile(r"[vV]?(\d+(?:\.\d+)+)")
 MAX_COMPOUND_LENGTH, MAX_PATH_ENDS = 200, 5
-"""The maximum length of a compound in characters, and how many ends of a path or dotted name are words."""
+"""The maximum length of a compound in characters, and the maximum number of ends of a path or dotted name
+that become words."""
 
 
 @cache
 def _compile_unspaced_script_pattern() -> re.Pattern[str]:
-    """Compile the pattern on first use: it takes two milliseconds, and English does not need it."""
+    """Compile the pattern on first use: this takes two milliseconds, and English texts do not need it."""
     return re.compile(
         "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
         "\uac00-\ud7af\uf900-\ufaff\U00020000-\U0002ffff]+"
@@ -49,8 +53,8 @@ def _compile_unspaced_script_pattern() -> re.Pattern[str]:
 class CodeWordForms(NamedTuple):
     """The forms of a query's word in the field `code`.
 
-    A text has the word if it has any of `wholes`, all `parts` of a camelCase word, or all `pairs`
-    of characters of a script without spaces.
+    A text contains the word if it contains any of `wholes`, all `parts` of a camelCase word, or all
+    `pairs` of characters of a script without spaces.
     """
 
     wholes: list[str]
@@ -104,7 +108,7 @@ def get_code_word_forms(word: str) -> CodeWordForms:
 
 
 def _iterate_compound_forms(whole: str) -> Iterator[str]:
-    """Yield a compound, also without `_` and `-`; the ends of a path; a version's shorter forms."""
+    """Yield a compound with and without `_` and `-`, a path's ends, and a version's shorter forms."""
     lower = whole.lower()
     yield lower
     if (joined := _join_word_parts(lower)) != lower:
@@ -146,7 +150,7 @@ def _split_camel_word(piece: str) -> list[str]:
 
 
 def extract_cjk_pairs(text: str) -> Iterator[str]:
-    """Yield overlapping pairs of characters of scripts without spaces; a single one as it is."""
+    """Yield overlapping pairs of characters of scripts without spaces; a lone character as it is."""
     for match in _compile_unspaced_script_pattern().finditer(text):
         run = match[0]
         if len(run) == 1:

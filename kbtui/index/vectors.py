@@ -1,7 +1,7 @@
-"""The vectors: LanceDB, one table for each model. No other module imports LanceDB.
+"""The vectors: a LanceDB table for each model. No other module imports LanceDB.
 
-A row has a chunk's number, its vector, and the columns by which questions filter, so that filters
-apply before ranking. Rows are written in batches by `embedding_queue`.
+A row has a chunk's number, its vector, and the columns that searches filter by, so that filters apply
+before ranking. `embedding_queue` writes rows in batches.
 """
 
 from __future__ import annotations
@@ -30,14 +30,18 @@ if TYPE_CHECKING:
     from kbtui.index.embedding_model import Matrix
 
 VECTORS_VERSION = 3
-"""Part of the table's name: change it with the columns or with what a vector is made from."""
+"""The version of the table, a part of its name.
+
+Increase it when the columns change or when vectors are made from other texts.
+"""
 
 EXACT_ROWS = 10_000
-"""From this many rows on there is an index of one partition, which is exact and three times as fast."""
+"""The minimum number of rows for an index of one partition, which is exact and three times as fast as a
+search without an index."""
 APPROXIMATE_ROWS = 100_000
-"""From this many rows on, the exact index is too slow. It is replaced by an index with many partitions
-and one bit per dimension (RaBitQ, Gao and Long, 2024): some partitions are probed, and the best rows
-are ranked by their whole vectors. It finds 99 % of the rows that the exact one finds
+"""The minimum number of rows for an approximate index, because the exact one is then too slow. It has
+many partitions and one bit per dimension (RaBitQ, Gao and Long, 2024): a search reads some partitions
+and ranks their best rows by the whole vectors. It finds 99 % of the rows that the exact index finds
 (docs/performance.md)."""
 PARTITION_ROWS, PROBED_PARTITIONS = 4000, 64
 MIN_RERANKED = 500
@@ -45,22 +49,24 @@ MIN_RERANKED = 500
 REINDEX_GROWTH = 4
 """The growth factor of the table after which its index is rebuilt."""
 MAX_SUPPLEMENTS = 12
-"""Each compaction gives new rows a small index of their own, and Lance never joins fragments of
-different indexes. After this many, the index is rebuilt."""
+"""The maximum number of additional indexes before the index is rebuilt. Each compaction gives new rows a
+small index of their own, and Lance never joins fragments of different indexes."""
 NARROW_ROWS = 50_000
-"""If a filter leaves at most this many rows, they are searched exactly, because the nearest of them may
-be in any partition."""
+"""The maximum number of rows that match a filter for an exact search. The nearest of so few rows may be in
+any partition."""
 CACHE_BYTES, METADATA_BYTES = 256 << 20, 64 << 20
 """How much memory Lance may use to cache its index, and to cache metadata of its files."""
 KEEP_VERSIONS = timedelta(minutes=2)
 """How long old versions of the table are kept for threads that still read them."""
 
 LEAN_WEIGHT, LEAN_CANDIDATES = 0.3, 3
-"""How far a query's vector moves towards a keyword hit, and how many of the best hits are candidates."""
+"""How far a query's vector moves towards that of a keyword hit, and how many of the best hits are
+candidates for this."""
 MAX_FRAGMENTS = 24
 """The number of fragments or writes after which `compact` does its work."""
 OVERFETCH = 5
-"""How many times the limit is fetched, because surplus chunks of one entry are dropped afterwards."""
+"""How many times more chunks than the limit are fetched, because surplus chunks of an entry are dropped
+afterwards."""
 
 
 class VectorStore:
@@ -100,7 +106,9 @@ class VectorStore:
                 f"chunks_{VECTORS_VERSION}_{model}", schema=schema, exist_ok=True
             )
             self._partitions = self._read_partition_count()
-        except BaseException as error:  # many kinds, and panics, which derive from no `Exception`
+        except (
+            BaseException
+        ) as error:  # LanceDB raises many types; panics do not derive from `Exception`
             if isinstance(error, KeyboardInterrupt | SystemExit):
                 raise
             raise IndexUnavailable(
@@ -120,7 +128,7 @@ class VectorStore:
         return int(self.table.count_rows(where))
 
     def add_vectors(self, rows: Sequence[dict[str, Any]], vectors: Matrix) -> None:
-        """Add chunks: `rows` have all columns except the vector, `vectors` has a row for each."""
+        """Add chunks: `rows` have all columns except the vector, which is in the same row of `vectors`."""
         if not rows:
             return
         columns: dict[str, Any] = {
@@ -147,7 +155,7 @@ class VectorStore:
         """Return the nearest chunks with their cosine similarity, best first, ties by chunk id.
 
         `where` is a condition from `make_vector_filter_sql`. At most `per_entry` chunks belong to one
-        entry, so that a long one does not fill the result.
+        entry, so that a long entry does not fill the result.
         """
         wanted, probed = limit * OVERFETCH, min(self._partitions, PROBED_PARTITIONS)
         if self._partitions > 1:
@@ -156,8 +164,8 @@ class VectorStore:
             probed = 0
         found = self.find_nearest(vector, where, wanted, probed)
         if len(found) < wanted and 0 < probed < self._partitions:
-            # The filter left too few rows in the probed partitions. Lance's own option to continue
-            # then is not used, because it always probes all partitions.
+            # The filter left too few rows in these partitions, so search all of them. Lance's own
+            # option for such filters would search all partitions every time.
             found = self.find_nearest(vector, where, wanted, self._partitions)
         seen: Counter[object] = Counter()
         kept = []
@@ -281,7 +289,7 @@ def make_vector_filter_sql(
     exclude: str | None = None,
     entries: Sequence[str] = (),
 ) -> str:
-    """Return a question's filters as a condition in LanceDB's SQL, with every value quoted."""
+    """Return a search's filters as a condition in LanceDB's SQL, with every value quoted."""
     parts = []
     if not hidden:
         parts.append("hidden = false")
