@@ -1,4 +1,4 @@
-"""Your own subjects: drafts become files of a topic, are edited, and are moved to the trash."""
+"""Creates, edits and deletes the user's own subjects."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ _EDITOR_NAMES = """
     sensible-editor
 """
 _TERMINAL_EDITORS = frozenset(_EDITOR_NAMES.split())
-"""Editors that need a terminal; without one they hang or damage the file."""
+"""Editors that need a terminal. Without one, they hang or damage the file."""
 
 
 class MissingTitle(UsageError):
-    """An entry without a title, which nobody would find again."""
+    """A new entry has no title, so nobody would find it again."""
 
 
 class TrashUnavailable(KbtuiError):
@@ -48,7 +48,7 @@ class TrashUnavailable(KbtuiError):
 
 @dataclass(frozen=True)
 class Draft:
-    """A subject that is not written yet; without `slug` it is derived from the title."""
+    """A subject that is not written yet. Its slug is `slug`, or is derived from the title."""
 
     title: str
     text: str = ""
@@ -63,14 +63,14 @@ class Draft:
             "title": " ".join(self.title.split()) or UNTITLED,
             "type": self.type,
             "tags": list(self.tags),
-            # With the time: a date alone would sort before everything created that day.
+            # Include the time: a date alone would sort before everything created on that day.
             "created": datetime.now().astimezone().replace(microsecond=0),
         }
         return join_front_matter(facts, self.text)
 
 
 def choose_topic(knowledge: Knowledge, name: str | None) -> Topic:
-    """Return the topic with this id or title, without a name the only topic; raises `KbtuiError`."""
+    """Return the topic with this id or title; without a name, the only topic. Raises `KbtuiError`."""
     if name is not None:
         return knowledge.resolve_topic(name)
     topics = [topic for topic in knowledge.topics.values() if topic.enable]
@@ -96,7 +96,7 @@ def add_subject(knowledge: Knowledge, topic: Topic, draft: Draft) -> Subject:
 
 
 def check_draft(knowledge: Knowledge, topic: Topic, draft: Draft) -> None:
-    """Raise what `add_subject` would raise, before the user types a text in vain."""
+    """Raise the errors that `add_subject` would raise, before the user types the text."""
     if not draft.title.strip():
         raise MissingTitle("an entry needs a title", hint="add --title")
     check_new_slug(knowledge, topic, draft.slug or make_file_name(draft.title))
@@ -156,7 +156,7 @@ def _add_draft_path(error: Exception, path: Path) -> KbtuiError:
 
 
 def _choose_title(text: str, otherwise: str) -> str:
-    """Return the title of an edited draft: from its front matter, its first heading, or as before."""
+    """Return the title of an edited draft: from its front matter, its first heading, or `otherwise`."""
     split = split_front_matter(text)
     is_emptied = "title" in split.facts and not str(split.facts["title"] or "").strip()
     title = None if is_emptied else split.title or otherwise.strip()
@@ -190,7 +190,7 @@ def _write_subject(knowledge: Knowledge, topic: Topic, slug: str, text: str) -> 
     for subject in known.list_subjects(topic.id):
         if os.path.realpath(subject.path) == os.path.realpath(path):
             return subject
-    raise NothingFound("was written, but the topic does not list it", where=str(path))
+    raise NothingFound("the file was written, but the topic does not list it", where=str(path))
 
 
 def edit_subject(subject: Subject) -> bool:
@@ -229,7 +229,7 @@ def run_editor(command: list[str], environment: Mapping[str, str] | None = None)
 def _ignore_interrupts() -> Iterator[None]:
     """Leave Ctrl-C to the program in the terminal; works only in the main thread.
 
-    The handler does nothing, which unlike SIG_IGN is not inherited by the program.
+    It installs a handler that does nothing, because the program would inherit SIG_IGN.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -252,7 +252,7 @@ def find_editor() -> list[str]:
         try:
             words = shlex.split(os.environ.get(variable, ""))
         except ValueError as error:
-            raise UsageError(f"is not a command line: {error}", where=f"${variable}") from error
+            raise UsageError(f"not a valid command line: {error}", where=f"${variable}") from error
         if words:
             _require_terminal(words[0])
             return words
@@ -276,14 +276,16 @@ def trash_subject(subject: Subject) -> None:
     from send2trash import send2trash
 
     if not os.path.lexists(subject.path):
-        raise NothingFound("does not exist any more", where=str(subject.path))
+        raise NothingFound("the file no longer exists", where=str(subject.path))
     try:
         with contextlib.redirect_stdout(None):
             send2trash(os.fspath(subject.path))
     except Exception as error:
         # The exceptions differ between platforms.
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise TrashUnavailable(f"cannot be trashed: {reason}", where=str(subject.path)) from error
+        raise TrashUnavailable(
+            f"cannot move it to the trash: {reason}", where=str(subject.path)
+        ) from error
 
 
 def delete_subject(subject: Subject) -> None:

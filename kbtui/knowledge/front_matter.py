@@ -1,4 +1,4 @@
-"""YAML front matter of subject files: where it ends and what counts."""
+"""Splits the text of subject files into YAML front matter and body."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 MAX_LINES = 200
-"""Front matter that is not closed within this many lines is ordinary text."""
+"""The maximum number of lines of front matter. A longer block is ordinary text."""
 MAX_CHARACTERS = 20_000
-"""Longer front matter is not parsed: the YAML parser takes seconds for deeply nested text."""
+"""The maximum length of front matter in characters: the YAML parser takes seconds for deeply nested text."""
 
 _HEADING = re.compile(r"^#{1,6}[ \t]+(.+?)[ \t]*#*$", re.MULTILINE)
 _SETEXT = re.compile(r"^(\S[^\n]*)\n=+[ \t]*$", re.MULTILINE)
@@ -19,8 +19,8 @@ _SETEXT = re.compile(r"^(\S[^\n]*)\n=+[ \t]*$", re.MULTILINE)
 class SubjectText:
     """A subject's text, split into front matter and body.
 
-    Invalid front matter does not count: `facts` is empty, `problem` says why, and the body is
-    the whole text. `lines` is the number of lines before the body.
+    If the front matter is invalid, `facts` is empty, `problem` says why, and the body is the whole
+    text. `lines` is the number of lines before the body.
     """
 
     body: str
@@ -70,7 +70,7 @@ def split_front_matter(text: str) -> SubjectText:
 def _parse_yaml(source: str) -> Any:
     """Parse YAML without aliases; raises `ValueError`.
 
-    Aliases are refused because a few lines of them can expand to gigabytes.
+    Aliases are rejected because a few lines of them can expand to gigabytes.
     """
     import yaml
 

@@ -68,7 +68,7 @@ def _is_lossless_edit(old: str, new: str, expected: dict[str, Any]) -> bool:
 def _edit_toml_document(old: str, edits: dict[str, dict[str, Any]], *, careful: bool) -> str:
     """Return the text with values set and everything around them unchanged.
 
-    Without `careful` arrays are rewritten with their comments in front, for layouts that
+    Without `careful`, arrays are rewritten with their comments above the items, for layouts that
     tomlkit cannot edit.
     """
     import tomlkit
@@ -177,7 +177,7 @@ _TOPIC_FIELDS = (
 
 @dataclass(frozen=True)
 class TomlChange:
-    """A change that `apply_toml_change` makes to a file: its text before and after, None for no file."""
+    """A change of a TOML file: its text before and after, None if there is no file."""
 
     path: Path
     old: str | None
@@ -208,8 +208,8 @@ class TomlChange:
 def propose_subject_marks(knowledge: Knowledge, marks: Iterable[SubjectMark]) -> TomlChange:
     """Return the change of `.jp/kb.toml` that applies marks, without writing it.
 
-    It is based on the files as they are now, without `-k` and `--cfg`. Raises `NothingFound` or
-    `UsageError` for a mark that cannot be applied, `ConfigError` if the file is not valid TOML.
+    It is based on the current files and ignores `-k` and `--cfg`. Raises `NothingFound` or
+    `UsageError` for a mark that cannot be applied, and `ConfigError` if the file is not valid TOML.
     """
     base = load_knowledge(knowledge.workspace)
     wanted = base.with_marks(marks).topics
@@ -225,7 +225,7 @@ def propose_subject_marks(knowledge: Knowledge, marks: Iterable[SubjectMark]) ->
 def propose_new_topic(knowledge: Knowledge, topic: Topic) -> TomlChange:
     """Return the change of `.jp/kb.toml` that declares a new topic, without writing it.
 
-    Raises `UsageError` if the id is taken, `ConfigError` as `propose_subject_marks` does.
+    Raises `UsageError` if the id is taken, and `ConfigError` if the file is not valid TOML.
     """
     if topic.id in load_knowledge(knowledge.workspace).topics:
         raise UsageError("the topic exists already", where=topic.id)
@@ -251,8 +251,8 @@ def _make_toml_change(path: Path, edits: dict[str, dict[str, Any]]) -> TomlChang
 def apply_toml_change(change: TomlChange) -> None:
     """Write a change in one step.
 
-    Raises `KbtuiError`, and leaves the file alone, if it changed since the change was proposed
-    or if it cannot be written.
+    Raises `KbtuiError`, and leaves the file unchanged, if another program changed it since the
+    change was proposed, or if it cannot be written.
     """
     if read_toml_text(change.path) != change.old:
         raise KbtuiError(
@@ -273,12 +273,12 @@ def apply_toml_change(change: TomlChange) -> None:
 
 
 def undo_toml_change(change: TomlChange) -> None:
-    """Undo an applied change; raises `KbtuiError` as `apply_toml_change` does."""
+    """Undo an applied change; raises `KbtuiError` like `apply_toml_change`."""
     apply_toml_change(TomlChange(change.path, change.new, change.old))
 
 
 def read_toml_text(path: Path) -> str | None:
-    """Return the text of a TOML file with its line ends, None if there is no file."""
+    """Return the text of a TOML file with its line endings, None if there is no file."""
     if path.is_symlink():
         raise ConfigError("is a symbolic link; kbtui writes only regular files", where=str(path))
     try:

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from kbtui.knowledge.visibility import ResolvedTopic
 
 MAX_ARGUMENT_CHARACTERS = 300
-"""How much of an argument an error message repeats."""
+"""The maximum number of characters of an argument that an error message repeats."""
 MAX_NAMES_CHARACTERS = 4_000
-"""How many characters of an answer may list the names of subjects that did not fit."""
+"""The maximum number of characters of an answer that list the subjects that did not fit."""
 _NOTE_CHARACTERS = 700
-"""How many characters are reserved for the note below a subject that was cut."""
+"""How many characters are reserved for the note below a subject that is cut."""
 _MAX_PATTERNS = 20
 
 _AVAILABLE = "## Available subjects:"
@@ -35,11 +35,11 @@ _USE = "Use the `learn` tool with the `subjects` argument to learn specific subj
 
 
 class LearnCaller(NamedTuple):
-    """Who calls `learn`.
+    """The caller of `learn`.
 
-    With `has_prompt` the caller has the `<knowledge>` section, so subjects pre-loaded there are
-    not repeated. `max_chars` limits an answer, None means no limit. With `masked` secrets are
-    replaced.
+    With `has_prompt`, the caller has the `<knowledge>` section, so subjects pre-loaded there are
+    not repeated. `max_chars` limits the length of an answer; None means no limit. With `masked`,
+    secrets are replaced.
     """
 
     has_prompt: bool = False
@@ -51,7 +51,7 @@ class LearnCaller(NamedTuple):
         return resolved.learned_set if self.has_prompt else frozenset()
 
     def list_offered_subjects(self, resolved: ResolvedTopic) -> list[str]:
-        """Return the subjects that a listing offers."""
+        """Return the subjects that a listing offers to the caller."""
         if self.has_prompt or not resolved.learned:
             return resolved.available
         return sorted({*resolved.available, *resolved.learned})
@@ -76,7 +76,7 @@ class SubjectRange(NamedTuple):
 
 
 def find_topic(topics: Iterable[Topic], name: str) -> Topic:
-    """Return the enabled topic with this id, else with this title in any case.
+    """Return the enabled topic with this id or, if there is none, with this title in any case.
 
     If two topics have the same title, the one declared first wins. Raises `NothingFound` with a
     message that lists all topics.
@@ -142,7 +142,7 @@ def answer_learn_patterns(
             )
         except KbtuiError as error:
             return LearnResult(format_skipped_subject(error, one.slug), is_error=True)
-    # A slug named exactly that is in the prompt already gets a line; a glob skips it.
+    # A subject in the prompt gets a line if its exact slug was requested; a glob skips it.
     wanted: dict[SubjectRange, None] = {}
     missing, exhausted = [], []
     for pattern in patterns:
@@ -201,7 +201,7 @@ def _format_subject_blocks(
 
 
 def _parse_exact_pattern(resolved: ResolvedTopic, pattern: str) -> SubjectRange | None:
-    """Return the subject, or lines of one, that a pattern names exactly, or None.
+    """Return the subject or the lines of one that a pattern names exactly; None if it is a glob.
 
     Raises `UsageError` for an invalid range of lines.
     """
@@ -272,7 +272,7 @@ def escape_quotes(name: str) -> str:
 
 
 def shorten_argument(argument: str) -> str:
-    """Return an argument as error messages repeat it, cut if it is very long."""
+    """Return an argument for an error message, cut if it is very long."""
     return (
         argument
         if len(argument) <= MAX_ARGUMENT_CHARACTERS
@@ -297,7 +297,7 @@ def _format_no_match(resolved: ResolvedTopic, patterns: list[str], caller: Learn
 
 
 def _format_slug_list(slugs: list[str], caller: LearnCaller) -> str:
-    """Return the slugs as a list, one per line; if they do not fit, with a note about the rest."""
+    """Return the slugs as a list, one per line. If they do not fit, the last line counts the rest."""
     if caller.max_chars is None:
         return "\n".join(f"- {slug}" for slug in slugs)
     lines: list[str] = []

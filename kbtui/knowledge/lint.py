@@ -25,13 +25,16 @@ if TYPE_CHECKING:
 
 
 RUN_WORDS, SAMPLE_RUNS, CANDIDATE_RUNS = 4, 128, 16
-"""The words in a run, the runs in a text's sample, and how many of these find candidates."""
+"""The number of words in a run, of runs in the sample of a text, and of sampled runs that are used to
+find candidates."""
 MIN_SIMILARITY = 0.8
-"""The share of common runs above which two texts are near-duplicates."""
+"""The minimum share of common runs of two near-duplicates."""
 MIN_WORDS, MAX_WORDS = 20, 20_000
-"""The lengths of compared texts: shorter ones are similar by chance; of longer ones the beginning is compared."""
+"""The minimum and maximum number of words that are compared. Shorter texts are similar by chance; of longer
+texts, only the beginning is compared."""
 MAX_TEXTS_PER_RUN = 50
-"""A run found in more texts than this is boilerplate; it is not used to find candidates."""
+"""The maximum number of texts with the same run. A more frequent run is boilerplate, which does not find
+candidates."""
 
 _WORD = re.compile(r"\w+")
 
@@ -41,7 +44,8 @@ def find_near_duplicates(
 ) -> list[Problem]:
     """Return a problem for each subject that repeats an earlier one, naming the most similar one.
 
-    The algorithm is bottom-k sketching (Broder's resemblance of shingles).
+    The algorithm is bottom-k sketching (Broder, "On the resemblance and containment of documents",
+    1997).
     """
     problems = []
     same: dict[bytes, Subject] = {}
@@ -81,7 +85,7 @@ def find_near_duplicates(
 
 
 def _sample_word_run_hashes(words: list[str]) -> list[int]:
-    """Return the smallest hashes of a text's runs of words; equal in every process."""
+    """Return the smallest hashes of a text's runs of words, which are the same in every process."""
     runs = {
         crc32(" ".join(words[start : start + RUN_WORDS]).encode())
         for start in range(len(words) - RUN_WORDS + 1)
@@ -94,7 +98,7 @@ def _estimate_similarity(
 ) -> float:
     """Estimate the share of runs that two texts have in common (bottom-k of the union).
 
-    Returns 0 if the share is certainly below `MIN_SIMILARITY`, as for most of thousands of
+    Returns 0 early if the share is certainly below `MIN_SIMILARITY`, which is true of most
     candidates.
     """
     most = max(len(ordered), len(other_ordered))
@@ -198,14 +202,14 @@ def _is_existing_path(knowledge: Knowledge, subject: Subject, token: str) -> boo
 
 
 MAX_PRELOAD_TOKENS = 10_000
-"""Estimated tokens above which a pre-loaded subject is reported as large."""
+"""The estimated number of tokens above which a pre-loaded subject is reported as too large."""
 
 
 def lint_knowledge(knowledge: Knowledge) -> list[Problem]:
     """Return all problems of the topics and their subjects; reads every enabled subject.
 
     These are collisions, patterns that match nothing, empty topics, subjects that cannot be
-    read or are large to pre-load, near-duplicates, mentions of unknown subjects, and titles
+    read or are too large to pre-load, near-duplicates, mentions of unknown subjects, and titles
     that two topics share. Mistakes in the configuration itself are in `Knowledge.problems`.
     """
     problems = list(_find_title_clashes(knowledge))
@@ -245,7 +249,7 @@ def _make_subject_problem(subject: Subject, message: str, hint: str | None = Non
 def _find_title_clashes(knowledge: Knowledge) -> Iterator[Problem]:
     """Yield a problem for each title that is also the title or id of another topic.
 
-    An id wins over a title, and the first topic declared over later ones.
+    An id takes precedence over a title, and the topic that is declared first over later ones.
     """
     enabled = [topic for topic in knowledge.topics.values() if topic.enable]
     first: dict[str, Topic] = {}
@@ -255,9 +259,11 @@ def _find_title_clashes(knowledge: Knowledge) -> Iterator[Problem]:
         winner = first.setdefault(topic.title.casefold(), topic)
         other = knowledge.topics.get(topic.title)
         if winner is not topic:
-            message = f"has the same title as {winner.id}, which wins: '{topic.title}'"
+            message = f"has the same title as {winner.id}, which takes precedence: '{topic.title}'"
         elif other is not None and other is not topic and other.enable:
-            message = f"its title is the id of another topic, which wins: '{topic.title}'"
+            message = (
+                f"its title is the id of another topic, which takes precedence: '{topic.title}'"
+            )
         else:
             continue
         key = f"kb.topic.{topic.id}.title"
@@ -273,7 +279,7 @@ def _find_slug_collisions(resolved: ResolvedTopic) -> Iterator[Problem]:
         winner = scan.relative_paths[slug]
         others = ", ".join(sorted(names))
         yield Problem(
-            f"{winner} and {others} have the same slug; it means {winner}, the rest need their path",
+            f"{winner} and {others} have the same slug, which means {winner}; use paths for the others",
             where=f"{resolved.topic.id}/{slug}",
             topic=resolved.topic.id,
             hint="rename one of them",
@@ -339,6 +345,6 @@ def _find_large_preload(subject: Subject, text: str) -> Iterator[Problem]:
     if subject.learned and tokens > MAX_PRELOAD_TOKENS:
         yield _make_subject_problem(
             subject,
-            f"is large to pre-load: about {tokens:,} tokens in every request",
+            f"is too large to pre-load: about {tokens:,} tokens in every request",
             "remove it from `learned` or split it",
         )

@@ -48,11 +48,11 @@ TOPIC_FIELDS = {
 
 @dataclass
 class TopicDeclarations:
-    """The topics as merged from the layers read so far.
+    """The topics, merged from the configuration layers that were read so far.
 
-    `values` has each topic's fields, `origins` the file that declared it first. `broken` has
-    the topics with a mistake; they are left out, because a mistyped `disabled` must not publish
-    what it was meant to hide.
+    `values` has each topic's fields, and `origins` the file that declared it first. `broken` has
+    the topics with a mistake. They are left out, because a mistyped `disabled` must not show
+    subjects that it was meant to hide.
     """
 
     root: Path
@@ -139,7 +139,7 @@ def apply_cfg_assignment(declared: TopicDeclarations, text: str) -> str | None:
     """Apply a `--cfg` assignment: `kb.topic.<id>.<key>` with `=`, `+=`, `:=` or `+:=`.
 
     The colon means that the value is JSON, the plus that it is appended. Returns the topic's
-    id, or None for a key of JP's own. Raises `UsageError`.
+    id, or None for a key of JP's own configuration. Raises `UsageError`.
     """
     key, _, value = text.partition("=")
     as_json = key.endswith(":")
@@ -193,7 +193,7 @@ def _parse_assigned_value(kind: str, text: str, as_json: bool, where: str) -> An
 
 
 def build_topics(declared: TopicDeclarations) -> dict[str, Topic]:
-    """Return the valid topics in the order of declaration; record what is wrong with the others."""
+    """Return the valid topics in the order of declaration; record the mistakes in the others."""
     topics = {}
     for name, values in declared.values.items():
         key, where = f"kb.topic.{name}.subjects", declared.origins[name]
@@ -218,7 +218,7 @@ def build_topics(declared: TopicDeclarations) -> dict[str, Topic]:
 
 
 def _find_topic_directory_problem(subjects: str | None) -> tuple[str | None, str | None]:
-    """Return what is wrong with a `subjects` value and a hint, or two Nones."""
+    """Return the problem of a `subjects` value and a hint; two Nones if it is valid."""
     if not subjects:
         return (
             "missing: the topic has no directory",
@@ -238,7 +238,7 @@ def apply_preload_option(topics: dict[str, Topic], value: str) -> None:
     name, slash, pattern = value.partition("/")
     where = f"-k {value}"
     if not slash or not pattern:
-        raise UsageError("needs a topic and a pattern", where=where, hint="write TOPIC/GLOB")
+        raise UsageError("expected a topic and a pattern", where=where, hint="write TOPIC/GLOB")
     topic = topics.get(name)
     if topic is None or not topic.enable:
         raise make_unknown_topic_error(topics, name, where)
@@ -263,10 +263,10 @@ def load_knowledge(
 ) -> Knowledge:
     """Load the topics of a workspace.
 
-    `cfg` are `--cfg` values: names, or assignments `kb.topic.<id>.<key>+=value`, in their
-    order. `assignments` are assignments that follow them. `knowledge` are `-k TOPIC/GLOB`
-    values. `cwd` determines which `.jp.toml` files of directories count, by default the current
-    directory. Mistakes in files become `Knowledge.problems`; those in arguments raise
+    `cfg` are `--cfg` values in their order: names, or assignments `kb.topic.<id>.<key>+=value`.
+    `assignments` are further assignments, which are applied after them. `knowledge` are
+    `-k TOPIC/GLOB` values. `cwd`, by default the current directory, determines which `.jp.toml`
+    files of directories count. Mistakes in files become `Knowledge.problems`; those in arguments raise
     `UsageError` or `ConfigError`.
     """
     from kbtui.workspace import jp_config
@@ -304,7 +304,7 @@ def _make_config_problem(workspace: Workspace, error: ConfigError) -> Problem:
 
 
 def resolve_ref(workspace: Workspace, text: str) -> Ref:
-    """Return the reference that a text means: topics by id or title, slugs as they exist.
+    """Parse a reference; the existing subjects decide where a slug ends.
 
     Raises `UsageError`, and `NothingFound` for a conversation of another workspace.
     """
@@ -357,7 +357,7 @@ class Knowledge:
         return list(self.iterate_subjects(topic))
 
     def iterate_subjects(self, topic: str) -> Iterator[Subject]:
-        """Yield what `subjects` returns, for callers that may stop early. Raises `NothingFound`."""
+        """Yield the subjects of `list_subjects`, for callers that may stop early. Raises `NothingFound`."""
         return self._iterate_subject_records(topic, self.resolve(topic).scan.slugs)
 
     def find(self, topic: str, slug: str) -> Subject | None:
@@ -371,7 +371,7 @@ class Knowledge:
         return list(self._iterate_subject_records(topic, self.list_slugs(topic, patterns)))
 
     def list_slugs(self, topic: str, patterns: Iterable[str] | None = None) -> list[str]:
-        """Return the slugs that patterns match, or without patterns those of a listing.
+        """Return the slugs that patterns match; without patterns, the slugs of a listing.
 
         Does not access the files. Raises `NothingFound`.
         """
@@ -393,10 +393,10 @@ class Knowledge:
     ) -> LearnResult:
         """Return the result of the `learn` tool; never raises.
 
-        With `has_prompt` the caller has the `<knowledge>` section: subjects pre-loaded
-        there are named but not repeated. An answer is cut at `max_chars` characters and
-        says how to continue. With `masked` secrets are replaced. `topic` can also be a
-        source of a search, `topic/slug:lines`.
+        With `has_prompt`, the caller has the `<knowledge>` section: subjects pre-loaded there are
+        named but not repeated. An answer is cut at `max_chars` characters and says how to continue.
+        With `masked`, secrets are replaced. `topic` can also be the reference of a search result,
+        `topic/slug:lines`.
         """
         caller = learn_answers.LearnCaller(has_prompt, max_chars, masked)
         patterns = [subjects] if isinstance(subjects, str) else list(subjects or ())
@@ -405,7 +405,7 @@ class Knowledge:
         except NothingFound as error:
             text = error.message
             if self.problems and not self.topics:
-                # Without this an assistant would conclude that there is no knowledge.
+                # Without this sentence, an assistant would conclude that there is no knowledge.
                 text += " The files that declare topics have errors: `kbtui doctor` shows them."
             return LearnResult(caller.mask_secrets(text), is_error=True)
         resolved = self.resolve(found.id)
@@ -514,7 +514,7 @@ class Knowledge:
         return [self.resolve(topic.id) for topic in self.topics.values() if topic.enable]
 
     def _check_topic_directory(self, topic: Topic) -> None:
-        """Record a missing or misplaced directory before its subjects are requested."""
+        """Record a problem if the topic's directory is missing or outside the workspace."""
         _, problem = find_topic_directory(self._root, topic)
         if problem is not None:
             self._add_problems([problem])
@@ -540,7 +540,7 @@ class Knowledge:
             subject = records.get(slug)
             if subject is None:
                 relative = relatives[slug]
-                # os.stat instead of Path.stat: up to 20,000 calls in a row.
+                # os.stat is faster than Path.stat, which matters for up to 20,000 calls in a row.
                 file = f"{resolved.folder}/{relative}"
                 try:
                     status = os.stat(file)  # noqa: PTH116

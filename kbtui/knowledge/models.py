@@ -34,10 +34,10 @@ class Topic:
 class Subject:
     """One text file of a topic.
 
-    `slug` is its name in `learn` and in references. Two files can have the same slug by rule;
-    the one that loses it has its path as slug, and `shadowed` is set. `file` is the path of the
-    file and `relative` its path in the topic's directory. `root` is the workspace: content
-    outside of it is not read.
+    `slug` is its name in `learn` and in references. If two files would have the same slug, one of
+    them gets its path as slug instead, and `shadowed` is true for it. `file` is the path of the
+    file and `relative` its path in the topic's directory. `root` is the workspace: content outside
+    of it is not read.
     """
 
     topic: str
@@ -68,7 +68,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Problem:
-    """A mistake that leaves everything else working; shown as a badge or a line.
+    """A mistake in a configuration file or a subject, which does not affect the others.
 
     `where` is a file, `key` a dotted key, `topic` the id of the topic concerned.
     """
@@ -116,7 +116,7 @@ class PromptFragment:
 
 @dataclass(frozen=True)
 class SubjectMark:
-    """A change that the user wants: a subject pre-loaded, disabled or neither; a topic on or off.
+    """A change that the user requests: the new state of a subject, or of a whole topic.
 
     `slug` is None for the topic itself. The state `plain` means neither pre-loaded nor
     disabled.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 BINARY_BYTES = 8192
-"""A NUL in this many bytes at the start makes a file binary."""
+"""The number of bytes at the start of a file in which a NUL marks the file as binary."""
 _MEGABYTE = 1024 * 1024
 
 _PLAIN_EXTENSIONS = frozenset({"", "md", "txt", "text"})
@@ -35,7 +35,7 @@ class UnreadableSubject(KbtuiError):
 
 
 def read_subject_text(subject: Subject) -> str:
-    """Return the text of a subject as it is in the file, with its line ends.
+    """Return the text of a subject as it is in the file, with its line endings.
 
     Raises `UnreadableSubject` for a file that is binary, not UTF-8, not readable, gone, too
     large or outside the workspace.
@@ -141,15 +141,15 @@ def _describe_read_error(error: OSError) -> str:
 
 
 MAX_NAME_BYTES = 80
-"""The longest file name made here, in bytes; every file system allows more."""
+"""The maximum length in bytes of a file name that kbtui chooses; every file system allows more."""
 
 _RESERVED_NAME = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?", re.IGNORECASE)
 
 
 def make_file_name(text: str) -> str:
-    """Return a file name without extension for any text: small letters, digits, `-`, `_` and `.`.
+    """Return a file name without extension for any text: lower-case letters, digits, `-`, `_` and `.`.
 
-    It is never empty or hidden, and no system reserves it.
+    It is never empty, hidden, or reserved by an operating system.
     """
     plain = unicodedata.normalize("NFC", text).casefold()
     name = re.sub(r"[^\w.]+|_{2,}", "-", plain, flags=re.UNICODE)
@@ -191,7 +191,7 @@ def make_folder_inside(root: Path, folder: Path) -> Path:
 
 
 def check_slug(slug: str) -> str:
-    """Return a slug that can become a file; raises `UsageError` for any other."""
+    """Return the slug unchanged; raises `UsageError` if it cannot be the path of a file."""
     parts = slug.split("/")
     if any(not part.strip(". ") or not part.isprintable() for part in parts) or "\\" in slug:
         raise UsageError(

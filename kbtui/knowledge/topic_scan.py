@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MAX_LINKED_DIRECTORIES = 10_000
-"""The most directories that are read through links: even without a loop, links can lead to one directory
-on very many paths."""
+"""The maximum number of directories that are read through links. Even without a loop, links can lead to
+one directory by very many paths."""
 
 _EXTENSION_RANKS = {ending: rank for rank, ending in enumerate((".md", ".txt", ".text", ""))}
 
@@ -27,9 +27,9 @@ _EXTENSION_RANKS = {ending: rank for rank, ending in enumerate((".md", ".txt", "
 class TopicScan:
     """The files found in a topic's directory `base`.
 
-    `slugs` is sorted. `shadowed` maps the name of each file that lost its slug to that slug;
-    the name is the path as written. `mistakes` has pairs of message and path for what was left
-    out.
+    `slugs` is sorted. If several files would have the same slug, one of them gets it, and
+    `shadowed` maps the paths of the others to it. `mistakes` has pairs of message and path for the
+    files that were left out.
     """
 
     def __init__(self, base: str) -> None:
@@ -71,10 +71,9 @@ class TopicScan:
             self._resolve_collisions()
 
     def _resolve_collisions(self) -> None:
-        """Give each contested slug to one file; name the other files by their paths as written.
+        """Give each slug of several files to one of them; the others get their paths as slugs.
 
-        If such a path is itself a slug (`LICENSE` next to `LICENSE.md`), `./` is put in
-        front.
+        If such a path is itself a slug (`LICENSE` next to `LICENSE.md`), it is prefixed with `./`.
         """
         claims: dict[str, list[str]] = {}
         for slug, path in _iterate_slugs(self._folders):
@@ -179,7 +178,7 @@ def scan_topic(root: str, base: str) -> TopicScan:
     found = TopicScan(base)
     folders: list[_ScannedFolder] = []
     linked = 0
-    # Path, slug, hidden flag, real path, and inside a link also the real paths of the parents.
+    # Each item: path, slug, hidden flag, real path, and inside a link the real paths of the parents.
     todo: list[tuple[str, str, bool, str, tuple[str, ...] | None]] = [("", "", False, base, None)]
     while todo:
         path, slug, hidden, real, above = todo.pop()
@@ -250,7 +249,7 @@ def find_file_name_problem(name: str) -> str | None:
 def _resolve_symlink(link: os.DirEntry[str]) -> str | None:
     """Return the real path of a link's target, or None if it is broken or circular.
 
-    Editors use such links as locks, so they are no mistake.
+    Editors use such links as locks, so they are not reported as mistakes.
     """
     try:
         return os.path.realpath(link.path, strict=True)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 MAX_PATTERN_CHARACTERS = 4096
-"""Longer patterns match nothing: no path is that long."""
+"""The maximum length of a pattern. A longer one matches nothing, because no path is as long."""
 
 _COMPILED: dict[str, Callable[[str], object]] = {}
 
@@ -68,8 +68,8 @@ def _match_nothing(slug: str) -> bool:
 def _pattern_to_regex(pattern: str) -> str:
     """Return a regular expression that never backtracks into what it has matched.
 
-    The `**` separate blocks of fixed components. Matching each block at its earliest place
-    leaves the most for the rest, so each block can be an atomic group.
+    `**` separates blocks of components. Matching a block at the first possible place leaves the
+    longest rest to the next blocks, so each block can be an atomic group.
     """
     components = pattern.split("/")
     blocks: list[list[str]] = [[]]
@@ -92,7 +92,7 @@ def _pattern_to_regex(pattern: str) -> str:
 
 
 def _path_component_to_regex(text: str) -> str:
-    """Translate one component; the parts between `*` are atomic for the same reason as above."""
+    """Translate one component; the parts between `*` are atomic groups, like the blocks between `**`."""
     pieces = [""]
     position = 0
     while position < len(text):
@@ -147,10 +147,10 @@ def _bracket_to_regex(inner: str) -> str:
 class ResolvedTopic:
     """A topic's slugs, and which of them are visible.
 
-    `visible` is sorted and leaves out hidden and disabled subjects and those that lost a
-    collision; only their exact name reaches these. `learned` has the pre-loaded subjects in the
-    order of their patterns, `available` the subjects of a listing. `folder` is the directory as
-    configured, links unresolved.
+    `visible` is sorted and has no hidden, disabled or shadowed subjects; only its exact slug reaches a
+    hidden or shadowed one. `learned` has the pre-loaded subjects in the order of their patterns,
+    `available` the subjects of a listing. `folder` is the directory as configured, with links
+    unresolved.
     """
 
     def __init__(self, topic: Topic, found: TopicScan, folder: str) -> None:
@@ -167,11 +167,11 @@ class ResolvedTopic:
         )
 
     def match(self, patterns: Iterable[str]) -> list[str]:
-        """Return the slugs that patterns match, without repeats: in pattern order, then in slug
-        order.
+        """Return the slugs that patterns match, without repeats.
 
-        A pattern that equals a slug means that subject, even a hidden one. Any other
-        pattern is a glob over the visible subjects.
+        They are in the order of the patterns, and for one pattern in the order of slugs. A pattern
+        that equals a slug means that subject, even a hidden one. Any other pattern is a glob over
+        the visible subjects.
         """
         found: dict[str, None] = {}
         for pattern in patterns:
@@ -293,7 +293,7 @@ def _find_matching_pattern(
 
 def _make_pattern_error(topic: Topic, slug: str, field: str, pattern: str) -> UsageError:
     return UsageError(
-        f"{slug} is {field} by the pattern {pattern!r}",
+        f"{slug} matches the pattern {pattern!r} in `{field}`",
         where=f"kb.topic.{topic.id}.{field}",
         hint="change that pattern in .jp/kb.toml",
     )

@@ -32,7 +32,7 @@ def test_collisions(build: Build) -> None:
     assert list_problems(build(topic(), files)) == [
         (
             "t/a",
-            "a.md and .a.md, a.toml have the same slug; it means a.md, the rest need their path",
+            "a.md and .a.md, a.toml have the same slug, which means a.md; use paths for the others",
             "rename one of them",
         )
     ]
@@ -82,7 +82,7 @@ def test_subjects_too_large_to_preload(build: Build) -> None:
     assert list_problems(build(topic('learned = ["big", "same"]'), files)) == [
         (
             "t/big",
-            "is large to pre-load: about 10,001 tokens in every request",
+            "is too large to pre-load: about 10,001 tokens in every request",
             "remove it from `learned` or split it",
         )
     ]
@@ -154,12 +154,12 @@ def test_titles_that_two_topics_share(build: Build) -> None:
     assert list_problems(build(kb, files)) == [
         (
             "kb.topic.u.title",
-            "has the same title as t, which wins: 'SAME'",
+            "has the same title as t, which takes precedence: 'SAME'",
             "choose another title",
         ),
         (
             "kb.topic.v.title",
-            "its title is the id of another topic, which wins: 't'",
+            "its title is the id of another topic, which takes precedence: 't'",
             "choose another title",
         ),
     ]

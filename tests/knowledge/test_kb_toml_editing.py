@@ -180,7 +180,7 @@ def test_the_preview_shows_the_prompt_as_it_would_be(knowledge: Knowledge) -> No
 
 
 def test_a_glob_that_says_otherwise_is_the_persons_to_change(knowledge: Knowledge) -> None:
-    with pytest.raises(UsageError, match=r"learned by the pattern 'maintainers/\*'"):
+    with pytest.raises(UsageError, match=r"matches the pattern 'maintainers/\*' in `learned`"):
         propose_subject_marks(knowledge, [SubjectMark("project", "maintainers/jean", "plain")])
     change = propose_subject_marks(
         knowledge, [SubjectMark("project", "maintainers/jean", "disabled")]
@@ -191,7 +191,7 @@ def test_a_glob_that_says_otherwise_is_the_persons_to_change(knowledge: Knowledg
     assert (jean.disabled, jean.learned) == (True, False)
     write(knowledge.workspace.root, {".jp/kb.toml": WRITTEN.replace("learned", "disabled")})
     for state in ("plain", "learned"):
-        with pytest.raises(UsageError, match=r"disabled by the pattern 'maintainers/\*'"):
+        with pytest.raises(UsageError, match=r"matches the pattern 'maintainers/\*' in `disabled`"):
             propose_subject_marks(knowledge, [SubjectMark("project", "maintainers/jean", state)])  # type: ignore[arg-type]
 
 

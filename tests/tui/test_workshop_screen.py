@@ -168,7 +168,7 @@ async def test_a_mark_that_a_pattern_forbids_is_refused_with_what_to_do(book: Bu
     async with workshop(book.root, size=(80, 24)) as shop:
         await shop.select("project/old")
         await shop.press("space")
-        await shop.tui.until("by the pattern 'o*'")
+        await shop.tui.until("matches the pattern 'o*'")
         assert "change that pattern in .jp/kb.toml" in " ".join(
             shop.screen.message_line.text.split()
         )
@@ -460,7 +460,7 @@ async def test_a_k_shows_how_the_prompt_would_grow_and_keeps_nothing(book: Build
 
 MISTAKES = [
     ("-k", 0, "-k needs a value"),
-    ("-k project", 3, "needs a topic and a pattern"),
+    ("-k project", 3, "expected a topic and a pattern"),
     ("-k projcet/*", 3, "did you mean 'project'?"),
     ("-k project/* start", 13, "a pattern without -k among -k values"),
     ('start "peo', 6, "unclosed quote"),
