@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
+    from kbtui.engine.protocol import EngineEvent
+
 
 class UnresponsiveEngine(EngineUnavailable):
     """An engine is running but does not answer."""
@@ -122,16 +124,18 @@ class EngineClient:
                 # Part of the frame may have been sent, so the connection is unusable now.
                 self._socket.close()
 
-    def iterate_events(self) -> Iterator[dict[str, Any]]:
+    def iterate_events(self) -> Iterator[EngineEvent]:
         """Subscribe, and yield the engine's events until the connection ends.
 
         Uses the connection exclusively from then on.
         """
-        yield self.request("subscribe")
+        event: Any = self.request("subscribe")
+        yield event
         try:
             self._socket.settimeout(None)
             while True:
-                yield self._receive_message()
+                event = self._receive_message()
+                yield event
         except (OSError, InvalidProtocolFrame):
             return
 

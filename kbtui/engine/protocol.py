@@ -17,7 +17,55 @@ from kbtui.workspace.paths import read_time_zone
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Mapping
+    from typing import Any, Literal, TypedDict
+
+    class FileProgress(TypedDict):
+        """How many of the changed files have been indexed."""
+
+        done: int
+        total: int
+
+    class EngineReadiness(TypedDict, total=False):
+        """What clients learn about index and model.
+
+        `lexical` and `semantic` say whether there is keyword search and search by meaning, `reason`
+        why there is none by meaning. `left` counts passages without a vector, None if that is unknown. `error` is why the
+        last refresh failed. `reading` is the progress of a refresh.
+        """
+
+        lexical: bool
+        semantic: bool
+        reason: str | None
+        left: int | None
+        error: str | None
+        configuration_problem: str | None
+        reading: FileProgress | None
+
+    class RefreshState(EngineReadiness, total=False):
+        """The readiness, whether the refresh is done, and which damage was repaired (`mended`)."""
+
+        done: bool
+        mended: str | None
+
+    class EngineEvent(EngineReadiness, total=False):
+        """A message to subscribers.
+
+        `ready` comes with the readiness, `progress` with `phase` to `seconds_left`, `changed` with
+        what changed: references of subjects, ids of conversations, and whether the lists of topics
+        and subjects must be read again (`knowledge`). `gone` has a `reason`.
+        """
+
+        event: Literal["changed", "gone", "progress", "ready"]
+        phase: str
+        done: int
+        total: int
+        waits: str | None
+        seconds_left: float | None
+        knowledge: bool
+        subjects: list[str]
+        conversations: list[str]
+
 
 PROTOCOL_VERSION = 3
 REQUEST_BYTES_MAX = 1 << 20
@@ -57,7 +105,7 @@ def make_search_arguments(
     return {"question": question, "wait": wait, "origin": origin, "timeout": timeout, **more}
 
 
-def encode_frame(message: dict[str, Any]) -> bytes:
+def encode_frame(message: Mapping[str, Any]) -> bytes:
     """Return a message as a frame."""
     body = json.dumps(message, ensure_ascii=True, separators=(",", ":")).encode("ascii")
     return FRAME_HEADER.pack(len(body)) + body

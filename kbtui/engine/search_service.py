@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from kbtui.engine.embedding_worker import EmbeddingWorker
+    from kbtui.engine.protocol import RefreshState
     from kbtui.index import IndexReader
     from kbtui.index.embedding_model import Matrix
     from kbtui.search.models import SearchAnswer, SearchRequest
@@ -73,7 +74,7 @@ def make_empty_semantic_leg(notice: Notice | None) -> SemanticLeg:
     return lambda text: lambda question, generation: SemanticRanking(None, notice)
 
 
-def make_index_behind_notice(state: dict[str, Any]) -> Notice | None:
+def make_index_behind_notice(state: RefreshState) -> Notice | None:
     """Return a notice of how the index is behind the files, None if it is up to date.
 
     `state` is the engine's readiness, and `done` says whether it has compared all files once.
@@ -106,9 +107,7 @@ class SearchService:
         self._active = 0
         self._last_used = 0.0
 
-    def answer_client_request(
-        self, request: dict[str, Any], state: dict[str, Any]
-    ) -> dict[str, Any]:
+    def answer_client_request(self, request: dict[str, Any], state: RefreshState) -> dict[str, Any]:
         """Answer a client's request with `question`, `wait`, `origin`, `caller` and `uses_model`.
 
         Returns `answer` and `suspect`; or `failed`, an error for the client to raise (class,

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable
 
+    from kbtui.engine.protocol import EngineEvent, EngineReadiness, FileProgress, RefreshState
     from kbtui.index.indexer import IndexProgress, RefreshChanges
     from kbtui.workspace import Settings, Workspace
 
@@ -157,8 +158,8 @@ class EngineServer:
         """The state of the environment and settings file that the settings were read from."""
         self._broken_environment: str | None = None
         """A later such state whose settings have an error that was logged."""
-        self._last_progress: dict[str, Any] | None = None
-        self._index_progress: dict[str, int] | None = None
+        self._last_progress: EngineEvent | None = None
+        self._index_progress: FileProgress | None = None
         """While a refresh runs: how many of the changed entries (`total`) are indexed (`done`)."""
         self._time_estimate = RemainingTimeEstimate()
         self._search_pool = ThreadPoolExecutor(MAX_SEARCHES, thread_name_prefix="search")
@@ -264,7 +265,7 @@ class EngineServer:
     # called by the workers' threads
 
     def _on_progress(self, progress: IndexProgress) -> None:
-        event = {
+        event: EngineEvent = {
             "event": "progress",
             "phase": progress.phase,
             "done": progress.done,
@@ -298,9 +299,10 @@ class EngineServer:
         self._broadcast_readiness()
 
     def _broadcast_readiness(self) -> None:
-        self._broadcast_event_from_thread({"event": "ready", **self._describe_readiness()})
+        event: Any = {"event": "ready", **self._describe_readiness()}
+        self._broadcast_event_from_thread(event)
 
-    def _describe_readiness(self) -> dict[str, Any]:
+    def _describe_readiness(self) -> EngineReadiness:
         """Return what clients learn about index and model, also as the event `ready`."""
         missing = None if self._embedding_worker.is_asleep else self._embedding_worker.missing
         return {
@@ -313,11 +315,11 @@ class EngineServer:
             "reading": self._index_progress,
         }
 
-    def _broadcast_event_from_thread(self, event: dict[str, Any]) -> None:
+    def _broadcast_event_from_thread(self, event: EngineEvent) -> None:
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._broadcast_event, event)
 
-    def _broadcast_event(self, event: dict[str, Any]) -> None:
+    def _broadcast_event(self, event: EngineEvent) -> None:
         frame = protocol.encode_frame(event)
         for client in list(self._clients):
             if client.is_subscribed:
@@ -500,7 +502,7 @@ class EngineServer:
         is_done = await wait_for_thread_event(
             self._index_worker.first_refresh, FIRST_REFRESH_SECONDS
         )
-        state = {"done": is_done, **self._describe_readiness()}
+        state: RefreshState = {"done": is_done, "mended": None, **self._describe_readiness()}
         return await self._loop.run_in_executor(
             self._search_pool, self._search_service.answer_client_request, request, state
         )

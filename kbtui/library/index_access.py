@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kbtui.engine.client import EngineClient
+    from kbtui.engine.protocol import EngineEvent
     from kbtui.index import IndexReader
     from kbtui.workspace import Settings, Workspace
 
@@ -364,7 +365,7 @@ class EngineEventListener:
     """A thread that passes on the engine's events, and restarts an engine that went away."""
 
     def __init__(
-        self, connect: Callable[[], EngineClient], on_event: Callable[[dict[str, Any]], object]
+        self, connect: Callable[[], EngineClient], on_event: Callable[[EngineEvent], object]
     ) -> None:
         self._connect, self._on_event = connect, on_event
         self._client: EngineClient | None = None

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from kbtui.citations.models import Citations
     from kbtui.conversations.models import Conversation, ConversationInfo, ConversationUsage
     from kbtui.engine.client import EngineClient
+    from kbtui.engine.protocol import EngineEvent
     from kbtui.index import IndexReader
     from kbtui.knowledge.models import Topic
     from kbtui.refs import Ref
@@ -144,7 +145,7 @@ class Library(ReferenceReader):
         from kbtui.engine.search_service import make_index_behind_notice
 
         try:
-            state = self._request(
+            state: Any = self._request(
                 "refresh", force=False, meaning=meaning, wait=wait, timeout=wait + 5.0
             )
         except EngineUnavailable as error:
@@ -393,7 +394,7 @@ class Library(ReferenceReader):
     def _request(self, op: str, *, timeout: float, **arguments: Any) -> dict[str, Any]:
         return self._access.request(op, timeout=timeout, **arguments)
 
-    def listen(self, on_event: Callable[[dict[str, Any]], object]) -> Callable[[], None]:
+    def listen(self, on_event: Callable[[EngineEvent], object]) -> Callable[[], None]:
         """Call `on_event` from a thread with each event of the engine; returns a function that stops it.
 
         Starts the engine, and restarts it if it goes away. Each message has an `event`:

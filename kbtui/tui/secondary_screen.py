@@ -90,7 +90,7 @@ class SecondaryScreen(StyledScreen):
     def action_reload(self) -> None:
         """Read everything again."""
 
-    def handle_files_changed(self, event: dict[str, Any]) -> None:
+    def handle_files_changed(self, event: Mapping[str, Any]) -> None:
         """Reload when files change."""
         self.action_reload()
 

@@ -178,7 +178,7 @@ class StyledScreen(Screen[Any]):
         node, binding = self._find_binding(key)
         return node, binding.action if binding else ""
 
-    def handle_files_changed(self, event: dict[str, Any]) -> None:
+    def handle_files_changed(self, event: Mapping[str, Any]) -> None:
         """Handle the engine's `changed` event; called on the top screen."""
 
     def can_leave(self) -> bool:

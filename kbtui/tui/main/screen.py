@@ -29,6 +29,8 @@ from kbtui.tui.reader.reader_pane import ReaderPane
 from kbtui.tui.search_pane import ResultsPane, SearchBar, SearchInput
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from textual import events
     from textual.app import ComposeResult
     from textual.binding import BindingType
@@ -249,7 +251,7 @@ class MainScreen(StyledScreen):
 
     # changes of files
 
-    def handle_files_changed(self, event: dict[str, Any]) -> None:
+    def handle_files_changed(self, event: Mapping[str, Any]) -> None:
         """Reload what an event of the engine reports as changed."""
         for screen in self.app.screen_stack:
             if screen is not self and isinstance(screen, StyledScreen):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from kbtui.text import one_line
 from kbtui.tui.commands import find_key_label, list_commands
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from textual.strip import Strip
     from textual.timer import Timer
 
+    from kbtui.engine.protocol import EngineEvent
     from kbtui.tui.commands import Scope
     from kbtui.tui.framework.styled_text import Spans
 
@@ -46,7 +47,7 @@ class StatusBar(TextLine):
         """Who builds the first index: "engine", "alone" for this process, "" if there is one or
         it is not known yet."""
         self._was_ready = False
-        self._last_ready_event: dict[str, Any] = {}
+        self._last_ready_event: EngineEvent = {}
 
     def on_mount(self) -> None:
         """Show the first status."""
@@ -97,7 +98,7 @@ class StatusBar(TextLine):
 
     # the engine's events
 
-    def show_engine_event(self, event: dict[str, Any]) -> None:
+    def show_engine_event(self, event: EngineEvent) -> None:
         """Show what an event of the engine says about index and search."""
         kind = event.get("event")
         if kind == "progress":
@@ -119,7 +120,7 @@ class StatusBar(TextLine):
         self._sign = [(f"{sign} ", sign_role)]
         self._index_text, self._short_text, self._index_role = text, short, role
 
-    def _show_progress(self, event: dict[str, Any]) -> None:
+    def _show_progress(self, event: EngineEvent) -> None:
         done, total = int(event.get("done") or 0), int(event.get("total") or 0)
         if done >= total:
             self._activities.pop("index", None)
@@ -135,7 +136,7 @@ class StatusBar(TextLine):
         if phase == "embedding" and self._last_ready_event:
             self._show_index_ready({**self._last_ready_event, "left": total - done})
 
-    def _show_index_ready(self, event: dict[str, Any]) -> None:
+    def _show_index_ready(self, event: EngineEvent) -> None:
         error = event.get("error")
         self._was_ready = self._was_ready or bool(event.get("lexical"))
         self._first_index_by = "" if event.get("lexical") or error else "engine"

@@ -9,8 +9,9 @@ from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.garbage_collection import freeze_objects_if_grown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
+    from kbtui.engine.protocol import EngineEvent
     from kbtui.refs import Ref
     from kbtui.tui.library_snapshot import LibrarySnapshot, LibrarySnapshotReader
     from kbtui.tui.main.document_navigator import MainScreenContext
@@ -46,7 +47,7 @@ class WorkspaceSync:
         self.read_library_lists()
         self._main.screen.set_interval(CHECK_SECONDS, self._check_workspace)
 
-        def receive_event(event: dict[str, Any]) -> None:
+        def receive_event(event: EngineEvent) -> None:
             """Pass an event from the listener's thread to the screen's."""
             self._main.screen.call_later(self.handle_event, event)
 
@@ -89,7 +90,7 @@ class WorkspaceSync:
 
     # the engine's events
 
-    def handle_event(self, event: dict[str, Any]) -> None:
+    def handle_event(self, event: EngineEvent) -> None:
         """Show an event of the engine, and reload what it reports as changed."""
         kind = event.get("event")
         self._main.status.show_engine_event(event)
@@ -103,7 +104,7 @@ class WorkspaceSync:
             self._main.screen.handle_files_changed(event)
 
     @staticmethod
-    def may_have_changed(ref: Ref | None, event: dict[str, Any]) -> bool:
+    def may_have_changed(ref: Ref | None, event: Mapping[str, Any]) -> bool:
         """Return whether what `ref` names may be among the files that an event reports."""
         if ref is None or ref.kind != "conversation":
             return True

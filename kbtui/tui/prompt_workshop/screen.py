@@ -32,6 +32,8 @@ from kbtui.tui.reader.document_blocks import FactTableBlock, HeadingBlock
 from kbtui.tui.secondary_screen import ListDetailScreen
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from textual.binding import BindingType
     from textual.timer import Timer
     from textual.widget import Widget
@@ -519,7 +521,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         """Read everything again."""
         self.controller.read_files()
 
-    def handle_files_changed(self, event: dict[str, Any]) -> None:
+    def handle_files_changed(self, event: Mapping[str, Any]) -> None:
         """Reload when topics or subjects change; marks that are not written stay."""
         is_affected = event.get("knowledge") or event.get("subjects")
         if is_affected and not self.is_showing_change and not self.writer.is_writing:
