@@ -81,7 +81,7 @@ class DoctorScreen(SecondaryScreen):
         self.checking: str | None = AREAS[0]
         """The area being checked, None when all checks are done."""
         self._run = 0
-        # No message line: whatever fails is a finding.
+        # Whatever fails is a finding, so messages are rare.
         self.message_line.display = False
 
     def on_mount(self) -> None:
@@ -96,6 +96,7 @@ class DoctorScreen(SecondaryScreen):
     def action_check(self) -> None:
         """Check everything again."""
         self._run += 1
+        self.show_message()
         self._show_findings(self._run, [], AREAS[0], build_doctor_document([], AREAS[0]))
         args = (self._run,)
         threading.Thread(
@@ -146,6 +147,11 @@ class DoctorScreen(SecondaryScreen):
         right: Spans = [(f"checking {checking} …", "dim")] if checking else []
         self.show_totals(left, right)
 
+    def show_message(self, text: str = "", role: str = "strong") -> None:
+        """Show a message; without one, its line is hidden."""
+        self.message_line.display = bool(text)
+        super().show_message(text, role)
+
     def action_next(self, step: int) -> None:
         """Go to the next error or note, or with a negative `step` to the previous one."""
         self.go_to_block(
@@ -153,9 +159,11 @@ class DoctorScreen(SecondaryScreen):
         )
 
     def action_open(self) -> None:
-        """Open what the finding is about."""
+        """Open what the finding is about, if that is a subject or a conversation."""
         port = self.reader.viewport
         blocks = port.document.blocks
         if blocks and (link := blocks[port.cursor.block].link):
             # It existed when it was found; if it is gone by now, opening it reports that.
             self.dismiss(parse_ref(link, lambda topic, slug: True))
+        elif blocks and isinstance(blocks[port.cursor.block], DoctorFindingBlock):
+            self.show_message("This finding has nothing to open.", "dim")

@@ -234,6 +234,8 @@ class InsightsScreen(SecondaryScreen):
         elif block.link:
             # The entry exists, so a colon in its name does not start a line number.
             self.dismiss(parse_ref(block.link, lambda topic, slug: f"{topic}/{slug}" == block.link))
+        else:
+            self.show_message("This line has nothing to open.", "dim")
 
     def _on_entry_written(self, ref: str) -> None:
         self.action_reload()

@@ -166,3 +166,23 @@ def test_a_workspace_that_was_deleted_meanwhile_is_wrong(book: Builder) -> None:
     shutil.rmtree(book.root)
     [found] = [found for found in run_diagnostics(library) if found.area == "workspace"]
     assert (found.state, "moved or deleted" in found.message) == ("wrong", True)
+
+
+async def test_enter_on_a_finding_about_nothing_to_open_says_so(
+    book: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    async with running(book.root, size=(120, 40)) as tui:
+        screen = await opened(tui)
+        viewport = screen.reader.viewport
+        number = next(
+            n
+            for n, block in enumerate(viewport.document.blocks)
+            if "NO_COLOR is set" in block.get_searchable_text()
+        )
+        viewport.go_to_block_line(number)
+        await tui.press("enter")
+        await tui.until("This finding has nothing to open.")
+        # The message goes when everything is checked again.
+        await tui.press("r")
+        await tui.until(lambda: "nothing to open" not in tui.text)

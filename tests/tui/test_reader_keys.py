@@ -180,3 +180,35 @@ async def test_an_unreadable_conversation_says_why_and_where(book: Builder) -> N
         assert facts["directory"][0][0].endswith("conversations/17800000010")
         await tui.open("jp-c17800000005")
         assert "! events.json: element 0 is not valid JSON" in tui.text
+
+
+async def test_the_footer_says_next_match_while_finding(book: Builder) -> None:
+    async with running(book.root, size=(120, 24)) as tui:
+
+        def footer() -> str:
+            return tui.text.splitlines()[-1]
+
+        await tui.open(TALK)
+        assert "n next turn" in footer()
+        await tui.press("f")
+        await tui.type("make")
+        await tui.press("enter")
+        await tui.until("n next match")
+        assert "next turn" not in footer()
+        # Esc ends the find, and `n` is for turns again.
+        await tui.press("escape")
+        await tui.until("n next turn")
+        # A subject has no turns, but `n` goes to its next match.
+        await tui.open("project/start")
+        assert "n next" not in footer()
+        await tui.press("f")
+        await tui.type("make")
+        await tui.press("enter")
+        await tui.until("n next match")
+
+
+async def test_v_says_that_there_is_no_other_view(book: Builder) -> None:
+    async with running(book.root, size=(120, 24)) as tui:
+        await tui.open(TALK)
+        await tui.press("v")
+        await tui.until("This has no other view.")

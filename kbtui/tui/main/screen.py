@@ -204,6 +204,8 @@ class MainScreen(StyledScreen):
         input_id = (self.focused.id or "input") if isinstance(self.focused, Input) else ""
         scopes: tuple[Scope, ...] = (name, "everywhere") if name else ("everywhere",)  # type: ignore[assignment]
         offers = self.reader_pane.document_view.document.features
+        if self.reader_pane.is_finding:
+            offers |= {"find"}
         self.hints.show_key_hints(*scopes, input_id=input_id, offers=offers)
         self._show_selected_command()
 
@@ -313,6 +315,11 @@ class MainScreen(StyledScreen):
         event.stop()
         self.citations.show_citations_at_cursor()
         self._show_selected_command()
+
+    @on(ReaderPane.FindEnded)
+    def _on_find_ended(self, event: ReaderPane.FindEnded) -> None:
+        event.stop()
+        self._update_key_hints()
 
     @on(ReaderPane.ViewChangeRequested)
     def _change_view(self, event: ReaderPane.ViewChangeRequested) -> None:

@@ -208,6 +208,10 @@ INPUT_HINTS = {
 """What keys do in an input, by its id."""
 
 
+FIND_LABELS = {"reader.next": "next match", "reader.previous": "previous match"}
+"""What the keys of these commands do while the reader finds words."""
+
+
 class KeyHintLine(StyledWidget):
     """The keys that matter for what has the focus, as many as fit."""
 
@@ -239,7 +243,8 @@ class KeyHintLine(StyledWidget):
     ) -> None:
         """Show the keys of some scopes, or of an input if one has the focus.
 
-        `offers` is what the document has that a command can need (`Command.needs`).
+        `offers` is what the document has that a command can need (`Command.needs`), and "find" while
+        words are being found in it.
         """
         if (scopes, input_id, offers) != (self.scopes, self._input_id, self._offers):
             self.scopes, self._input_id, self._offers = scopes, input_id, offers
@@ -268,6 +273,13 @@ class KeyHintLine(StyledWidget):
             # Without anything to unfold, Enter opens the link.
             commands = [
                 command._replace(label="open") if command.needs == "folds" else command
+                for command in commands
+            ]
+        if "find" in self._offers:
+            commands = [
+                command._replace(label=FIND_LABELS[command.id], needs="")
+                if command.id in FIND_LABELS
+                else command
                 for command in commands
             ]
         return format_command_hints(commands, width, self._offers)

@@ -100,6 +100,9 @@ class ReaderPane(BorderOnlyPane, Vertical):
     class PositionChanged(Message):
         """The cursor moved."""
 
+    class FindEnded(Message):
+        """The find has ended, so that keys are for turns again."""
+
     class OpenRequested(Message):
         """The target of a line should be opened."""
 
@@ -531,6 +534,8 @@ class ReaderPane(BorderOnlyPane, Vertical):
 
     def stop_find(self) -> None:
         """Stop finding and keep the highlights."""
+        if self.is_finding:
+            self.post_message(self.FindEnded())
         self.is_finding = False
         self.matches, self.match_index = [], -1
         self.find_bar.hide_input()
@@ -540,6 +545,8 @@ class ReaderPane(BorderOnlyPane, Vertical):
         """Request the next view of the document."""
         if len(self.viewport.document.views) > 1:
             self.post_message(self.ViewChangeRequested())
+        else:
+            self._post_status_message("This has no other view.", "dim")
 
 
 def _count_events(document: Document) -> int:
