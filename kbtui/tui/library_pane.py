@@ -28,7 +28,7 @@ from kbtui.tui.navigation_target import NavigationTarget
 from kbtui.tui.reader.document import format_count
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from datetime import datetime
 
     from rich.text import Text
@@ -147,7 +147,7 @@ ENTRY_MARKS = {
     "pre-loaded": ("◆ ", "accent"),
     "hidden": ("◌ ", "dim"),
     "disabled": ("✕ ", "warning"),
-    "damaged": ("! ", "error"),
+    "damaged or unreadable": ("! ", "error"),
     "archived": ("▫ ", "dim"),
     "local only": ("⌂ ", "dim"),
     "workspace only": ("⇣ ", "dim"),
@@ -213,7 +213,7 @@ def _make_topic_section(contents: LibrarySnapshot, state: LibraryPaneState) -> I
         yield _make_note_row("no-topics", "none yet")
     shown = False
     for listing in contents.listings:
-        rows = list(_make_topic_listing_rows(listing, state))
+        rows = list(_make_topic_listing_rows(listing, state, contents.unreadable))
         shown = shown or bool(rows)
         yield from rows
     if state.filter and contents.listings and not shown:
@@ -227,7 +227,9 @@ def _make_problem_row(key: str, text: str, indent: str = "", whole: str = "") ->
     return ListRow(f"problem:{key}", [(f"{indent}! ", "error"), (text, "error")], data=place)
 
 
-def _make_topic_listing_rows(listing: TopicListing, state: LibraryPaneState) -> Iterator[ListRow]:
+def _make_topic_listing_rows(
+    listing: TopicListing, state: LibraryPaneState, unreadable: Mapping[tuple[str, str], str]
+) -> Iterator[ListRow]:
     topic = listing.topic
     subjects = [s for s in listing.subjects if state.hidden or not s.hidden]
     if state.filter:
@@ -239,7 +241,7 @@ def _make_topic_listing_rows(listing: TopicListing, state: LibraryPaneState) -> 
     arrow = "▾ " if opened else "▸ "
     name: Spans = [(arrow, "dim"), (one_line(topic.name), "" if topic.enable else "dim")]
     count: Spans = [(f"{len(subjects):,}", "dim")] if topic.enable else [("off", "warning")]
-    if listing.problems:
+    if listing.problems or (unreadable and any((s.topic, s.slug) in unreadable for s in subjects)):
         count = [("! ", "error"), *count]
     place = NavigationTarget(key, ref=Ref("topic", topic=topic.id))
     yield ListRow(key, name, count, data=place)
@@ -247,11 +249,14 @@ def _make_topic_listing_rows(listing: TopicListing, state: LibraryPaneState) -> 
         message = one_line(problem.message)
         yield _make_problem_row(f"{topic.id}:{number}", message, "  ", whole=str(problem))
     if opened:
-        yield from _make_folder_rows(topic.id, subjects, state)
+        yield from _make_folder_rows(topic.id, subjects, state, unreadable)
 
 
 def _make_folder_rows(
-    topic: str, subjects: list[Subject], state: LibraryPaneState
+    topic: str,
+    subjects: list[Subject],
+    state: LibraryPaneState,
+    unreadable: Mapping[tuple[str, str], str],
 ) -> Iterator[ListRow]:
     """Yield the rows of subjects and of the directories that they are in."""
     shown: list[str] = []
@@ -274,7 +279,8 @@ def _make_folder_rows(
                 closed = True
                 break
         if not closed:
-            yield _make_subject_row(subject, len(parts))
+            reason = unreadable.get((topic, subject.slug))
+            yield _make_subject_row(subject, len(parts), reason)
 
 
 def _get_tree_sort_key(subject: Subject) -> list[tuple[bool, str]]:
@@ -283,12 +289,14 @@ def _get_tree_sort_key(subject: Subject) -> list[tuple[bool, str]]:
     return [(depth < len(parts) - 1, part) for depth, part in enumerate(parts)]
 
 
-def _make_subject_row(subject: Subject, depth: int) -> ListRow:
+def _make_subject_row(subject: Subject, depth: int, reason: str | None) -> ListRow:
+    """Return the row of a subject; `reason` says why it cannot be read."""
     mark, role = "  ", ""
     for name, is_so in (
         ("pre-loaded", subject.learned),
         ("hidden", subject.hidden),
         ("disabled", subject.disabled),
+        ("damaged or unreadable", reason is not None),
     ):
         if is_so:
             mark, role = ENTRY_MARKS[name]
@@ -298,7 +306,10 @@ def _make_subject_row(subject: Subject, depth: int) -> ListRow:
     name = one_line(subject.slug.rsplit("/", 1)[-1])
     ref = make_subject_ref(subject.topic, subject.slug)
     spans: Spans = [("  " * (depth + 1), ""), (mark, role), (name, name_role)]
-    return ListRow(str(ref), spans, data=NavigationTarget(str(ref), ref=ref))
+    row = ListRow(str(ref), spans, data=NavigationTarget(str(ref), ref=ref))
+    if reason:
+        row.below = [[("  " * (depth + 2), ""), (one_line(reason), "error")]]
+    return row
 
 
 def make_conversation_rows(
@@ -413,7 +424,7 @@ def _make_conversation_row(info: ConversationInfo, day: str) -> ListRow:
         ("local only", info.presence == "user_local"),
         ("workspace only", info.presence == "external"),
         ("archived", info.archived),
-        ("damaged", info.problem is not None),
+        ("damaged or unreadable", info.problem is not None),
     ):
         if is_so:
             mark = ENTRY_MARKS[name]

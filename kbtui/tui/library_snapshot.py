@@ -62,6 +62,10 @@ class LibrarySnapshot:
     """Conversation id -> what it used, for those that were read."""
     unread: int = 0
     """How many conversations have no summary yet."""
+    unreadable: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """(topic, slug) of each subject that cannot be read -> the reason."""
+    unchecked: int = 0
+    """How many subjects were not read yet to find that out."""
 
     def count_turns(self, info: ConversationInfo) -> int:
         """Return how many turns a conversation has, -1 while that is unknown."""
@@ -81,16 +85,20 @@ class LibrarySnapshot:
 
 
 class LibrarySnapshotReader:
-    """Reads snapshots: the lists first, and summaries of conversations bit by bit afterwards.
+    """Reads snapshots: the lists first, and bit by bit afterwards what needs the contents of files.
 
-    Call it in threads, one call at a time. Summaries need the whole conversation to be read, and
-    are kept until one of its files changes.
+    These are summaries of conversations, and which subjects cannot be read. They are kept until a
+    file changes. Call it in threads, one call at a time.
     """
 
     def __init__(self, library: Library) -> None:
         self._library = library
         self._known: dict[str, tuple[str, ConversationUsage]] = {}
         self._infos: dict[str, ConversationInfo] = {}
+        self._checked: dict[str, int] = {}
+        """File of a subject -> its stamp when it was read."""
+        self._reasons: dict[str, str] = {}
+        """File of a subject -> why it cannot be read, for those that cannot."""
 
     def read_snapshot(self) -> LibrarySnapshot:
         """Read everything but summaries; errors become lines in `failures`."""
@@ -123,8 +131,9 @@ class LibrarySnapshotReader:
     def read_summaries(
         self, contents: LibrarySnapshot, seconds: float = READ_SECONDS
     ) -> LibrarySnapshot:
-        """Return the snapshot with more summaries: as many as can be read in `seconds`."""
+        """Return the snapshot with more details: as many as can be read in `seconds`."""
         end = monotonic() + seconds
+        self._check_subjects(contents, end)
         for info in contents.conversations:
             known = self._known.get(info.id)
             if known is None or known[0] != info.signature:
@@ -133,8 +142,32 @@ class LibrarySnapshotReader:
                     break
         return self._add_known_summaries(contents)
 
+    def _check_subjects(self, contents: LibrarySnapshot, end: float) -> None:
+        """Read the subjects that are new or changed, until `end`, to find those that cannot be read."""
+        for listing in contents.listings:
+            for subject in listing.subjects:
+                stamp = _make_stamp(subject)
+                if self._checked.get(subject.file) == stamp:
+                    continue
+                self._checked[subject.file] = stamp
+                self._reasons.pop(subject.file, None)
+                try:
+                    self._library.read_subject_text(subject)
+                except KbtuiError as error:
+                    self._reasons[subject.file] = error.message
+                if monotonic() > end:
+                    return
+
     def _add_known_summaries(self, contents: LibrarySnapshot) -> LibrarySnapshot:
         """Return the snapshot with the summaries that are known."""
+        unreadable: dict[tuple[str, str], str] = {}
+        unchecked = 0
+        for listing in contents.listings:
+            for subject in listing.subjects:
+                if self._checked.get(subject.file) != _make_stamp(subject):
+                    unchecked += 1
+                elif self._reasons and (reason := self._reasons.get(subject.file)):
+                    unreadable[subject.topic, subject.slug] = reason
         summaries: dict[str, ConversationUsage] = {}
         infos: list[ConversationInfo] = []
         for info in contents.conversations:
@@ -145,4 +178,16 @@ class LibrarySnapshotReader:
                     info = replace(info, problem=known[1].problem)
             infos.append(info)
         unread = len(infos) - len(summaries)
-        return replace(contents, conversations=infos, summaries=summaries, unread=unread)
+        return replace(
+            contents,
+            conversations=infos,
+            summaries=summaries,
+            unread=unread,
+            unreadable=unreadable,
+            unchecked=unchecked,
+        )
+
+
+def _make_stamp(subject: Subject) -> int:
+    """Return a number that changes with a subject's file; one for each subject takes little memory."""
+    return hash((subject.mtime_ns, subject.size, subject.inode))

@@ -285,3 +285,25 @@ async def test_five_thousand_conversations_are_listed_filtered_and_sorted_in_thr
             await tui.until(lambda: 11 <= len(pane.list.rows) < 40)
         assert made_in
         assert threading.current_thread() not in made_in
+
+
+async def test_a_subject_that_cannot_be_read_is_marked_like_a_damaged_conversation(
+    book: Builder,
+) -> None:
+    blob = book.root / "docs" / "project" / "blob.md"
+    blob.write_bytes(b"\0\1\2")
+    (book.root / "docs" / "project" / "latin.md").write_bytes("# Grüße\n".encode("latin-1"))
+    async with running(book.root) as tui:
+        await tui.until("! blob")
+        await tui.until("! latin")
+        assert "it is a binary file" in tui.text
+        assert "it is not UTF-8 text" in tui.text
+        # Once the file is repaired, the mark goes.
+        blob.write_text("# Blob\n")
+        await tui.press("ctrl+r")
+        await tui.until(lambda: "! blob" not in tui.text)
+        assert "! latin" in tui.text
+        await tui.press("question_mark")
+        await tui.until("Everywhere")
+        await tui.press("G")
+        await tui.until("damaged or unreadable")

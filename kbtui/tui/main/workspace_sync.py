@@ -142,11 +142,11 @@ class WorkspaceSync:
         self._main.panes.library.show_snapshot(snapshot)
         if navigator.shown and navigator.shown.key == "home":
             navigator.reload_shown_document()
-        if snapshot.unread:
+        if snapshot.unread or snapshot.unchecked:
             self._read_summaries(snapshot)
 
     def _read_summaries(self, snapshot: LibrarySnapshot) -> None:
-        """Read more summaries of conversations, which some filters and sort orders need."""
+        """Read more summaries of conversations, and find subjects that cannot be read."""
         self._details_worker.submit(
             lambda: self._snapshot_reader.read_summaries(snapshot),
             self._receive_summaries,
@@ -155,10 +155,16 @@ class WorkspaceSync:
 
     def _receive_summaries(self, snapshot: LibrarySnapshot) -> None:
         navigator, library = self._main.navigator, self._main.panes.library
-        before, navigator.contents = navigator.contents, snapshot
-        if snapshot.unread and not library.needs_summaries:
+        shown, navigator.contents = library.contents, snapshot
+        is_unfinished = bool(snapshot.unread or snapshot.unchecked)
+        if is_unfinished and not library.needs_summaries:
             self._read_summaries(snapshot)
-        elif before is None or snapshot.conversations != before.conversations or snapshot.unread:
+        elif (
+            shown is None
+            or is_unfinished
+            or snapshot.conversations != shown.conversations
+            or snapshot.unreadable != shown.unreadable
+        ):
             self._show_snapshot(snapshot)
         else:
             library.set_summaries(snapshot)
