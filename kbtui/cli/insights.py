@@ -128,7 +128,7 @@ def format_insights(found: Insights) -> str:
 def _format_logged_query(asked: LoggedQuery) -> str:
     from kbtui.text import cut_to_width, one_line
 
-    return f"{asked.times:>5}  {cut_to_width(one_line(asked.query), 60)}  ({asked.results} found)"
+    return f"{asked.times:>5}  {cut_to_width(one_line(asked.query), 60)}  ({asked.result_phrase})"
 
 
 def _format_query_gap(asked: LoggedQuery) -> str:

@@ -353,15 +353,17 @@ class Library(ReferenceReader):
         origin: str,
         caller: str | None = None,
         milliseconds: float | None = None,
+        replaces: str = "",
     ) -> Notice | None:
         """Add a search to the query log if the settings allow it; never raises.
 
-        Returns a notice if the log is damaged.
+        `replaces` is a logged query that was only the beginning of this one. Returns a notice if
+        the log is damaged.
         """
         from kbtui.userdata.query_log import log_search_answer
 
         return log_search_answer(
-            self.workspace, self.settings, answered, origin, caller, milliseconds
+            self.workspace, self.settings, answered, origin, caller, milliseconds, replaces
         )
 
     def open_reader(self, wait: float = FIRST_INDEX_SECONDS) -> IndexReader:

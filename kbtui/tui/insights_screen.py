@@ -114,7 +114,8 @@ def _format_count_cell(number: int) -> Spans:
 
 
 def _make_query_line(query: LoggedQuery) -> tuple[str, DocumentBlock]:
-    right: Spans = [(f"{query.results:,} found", "dim" if query.results else "warning")]
+    is_found = query.results and not query.is_meaning_only
+    right: Spans = [(query.result_phrase, "dim" if is_found else "warning")]
     left: Spans = [*_format_count_cell(query.times), (one_line(query.query), "")]
     return query.query, HeadingBlock("", left, right)
 

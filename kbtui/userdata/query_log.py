@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 LOG_SECONDS = 0.05
 """How long logging a search waits for another process that writes to the log."""
+REPLACE_SECONDS = 600.0
+"""How old the beginning of a query may be that a longer query replaces."""
 QUERY_CHARACTERS = 1000
 """Characters of a query that are kept."""
 DAY_SECONDS = 86_400.0
@@ -31,7 +33,7 @@ CREATE TABLE IF NOT EXISTS searches (
   id INTEGER PRIMARY KEY, at REAL NOT NULL, query TEXT NOT NULL, key TEXT NOT NULL,
   mode TEXT NOT NULL, filters TEXT NOT NULL DEFAULT '', result_count INTEGER NOT NULL,
   is_gap INTEGER NOT NULL DEFAULT 0, origin TEXT NOT NULL CHECK (origin IN ('sdk', 'dashboard', 'cli', 'mcp')),
-  caller TEXT, milliseconds REAL
+  caller TEXT, milliseconds REAL, is_meaning_only INTEGER NOT NULL DEFAULT 0
 );
 CREATE INDEX IF NOT EXISTS searches_at ON searches (at)
 """
@@ -42,6 +44,8 @@ ALTER TABLE searches ADD COLUMN filters TEXT NOT NULL DEFAULT '';
 ALTER TABLE searches ADD COLUMN is_gap INTEGER NOT NULL DEFAULT 0;
 UPDATE searches SET is_gap = (result_count = 0 OR coalesce(keyword_count = 0, 0))
 """,
+    # Version 0.2 did not say whether any result had the words.
+    "ALTER TABLE searches ADD COLUMN is_meaning_only INTEGER NOT NULL DEFAULT 0",
 )
 
 
@@ -49,6 +53,8 @@ class LoggedQuery(NamedTuple):
     """A query as last typed: how often it was searched for, when last, and what that found.
 
     `last` is Unix seconds. `filters` are those of the last search, as a query spells them.
+    `is_meaning_only` says that the results of the last search are close in meaning only: no text has
+    the words.
     """
 
     query: str
@@ -56,6 +62,14 @@ class LoggedQuery(NamedTuple):
     last: float
     results: int
     filters: str = ""
+    is_meaning_only: bool = False
+
+    @property
+    def result_phrase(self) -> str:
+        """How much the last search found, in words."""
+        if self.is_meaning_only:
+            return f"0 with these words, {self.results:,} by meaning"
+        return f"{self.results:,} found"
 
     def as_json(self) -> dict[str, Any]:
         """Return the documented JSON shape."""
@@ -65,6 +79,7 @@ class LoggedQuery(NamedTuple):
             "last_asked_at": format_unix_time(self.last),
             "last_result_count": self.results,
             "last_filters": self.filters,
+            "last_meaning_only": self.is_meaning_only,
         }
 
 
@@ -88,6 +103,7 @@ def log_search_answer(
     origin: str,
     caller: str | None = None,
     milliseconds: float | None = None,
+    replaces: str = "",
 ) -> Notice | None:
     """Log a search unless the settings forbid it; never raises.
 
@@ -98,6 +114,7 @@ def log_search_answer(
         damage = QueryLog(workspace.data_dir / "queries.sqlite").log_search(
             answer.query, answer.mode, answer.total, origin, caller, milliseconds,
             filters=answer.filters, is_gap=answer.is_gap,
+            is_meaning_only=answer.has_notice("meaning_only"), replaces=replaces,
         )  # fmt: skip
         if damage is not None:
             return Notice("search_not_logged", {"detail": damage})
@@ -132,6 +149,8 @@ class QueryLog:
         *,
         filters: str = "",
         is_gap: bool = False,
+        is_meaning_only: bool = False,
+        replaces: str = "",
         at: float | None = None,
     ) -> str | None:
         """Log a search; never raises, and drops what cannot be written at once.
@@ -139,13 +158,16 @@ class QueryLog:
         Returns the damage if the file is damaged, so that it will log nothing until it is erased.
         `origin` is `sdk`, `dashboard` (the TUI), `cli` or `mcp`; `caller` is who searched, if known.
         `filters` are spelled as in a query. `is_gap` says whether what was searched for seems to be
-        missing; a search without results is always a gap. `at` is Unix seconds, by default now.
+        missing; a search without results is always a gap. `is_meaning_only` says that no text has
+        the words. `replaces` is a query of the same origin that was only the beginning of this one:
+        its last search is removed. `at` is Unix seconds, by default now.
         """
         query = query[:QUERY_CHARACTERS]
         texts = [replace_surrogates(text) for text in (query, filters, caller or "")]
+        at = time.time() if at is None else at
         row = (
-            time.time() if at is None else at, texts[0], normalize_query(texts[0]), mode, texts[1],
-            result_count, is_gap or result_count == 0, origin, texts[2] or None, milliseconds,
+            at, texts[0], normalize_query(texts[0]), mode, texts[1], result_count,
+            is_gap or result_count == 0, origin, texts[2] or None, milliseconds, is_meaning_only,
         )  # fmt: skip
         # ValueError: NUL in a path; OverflowError: a number that SQLite cannot hold.
         try:
@@ -153,9 +175,20 @@ class QueryLog:
                 contextlib.suppress(ValueError, OverflowError),
                 self._store.write_transaction(LOG_SECONDS) as db,
             ):
+                if replaces:
+                    db.execute(
+                        "DELETE FROM searches WHERE id = (SELECT max(id) FROM searches "
+                        "WHERE key = ? AND origin = ? AND at >= ?)",
+                        (
+                            normalize_query(replace_surrogates(replaces)),
+                            origin,
+                            at - REPLACE_SECONDS,
+                        ),
+                    )
                 db.execute(
                     "INSERT INTO searches (at, query, key, mode, filters, result_count, is_gap, "
-                    "origin, caller, milliseconds) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    "origin, caller, milliseconds, is_meaning_only) "
+                    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                     row,
                 )
         except WorkspaceError as error:
@@ -242,13 +275,14 @@ class QueryLog:
         def group_logged_queries(rows: str, queries: str) -> list[LoggedQuery]:
             # With max(), SQLite takes the other columns from the row that has the maximum.
             found = self._store.select(
-                "SELECT query, times, last, found, filters FROM (SELECT query, count(*) AS times, "
-                "max(at) AS last, result_count AS found, filters, is_gap FROM searches "
+                "SELECT query, times, last, found, filters, is_meaning_only "
+                "FROM (SELECT query, count(*) AS times, max(at) AS last, result_count AS found, "
+                "filters, is_gap, is_meaning_only FROM searches "
                 f"WHERE at >= ? {rows} GROUP BY key) {queries} ORDER BY times DESC, last DESC, query LIMIT ?",
                 since,
                 limit,
             )
-            return [LoggedQuery(*row) for row in found]
+            return [LoggedQuery(*row)._replace(is_meaning_only=bool(row[5])) for row in found]
 
         def count_searches_by(column: str) -> dict[str, int]:
             return dict(

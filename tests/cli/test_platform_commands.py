@@ -122,6 +122,13 @@ def test_insights_show_gaps_use_and_days_and_forget_on_demand(built: Builder) ->
     assert sum(day["searches"] for day in facts["by_day"]) == facts["searches"] == 2
     text = run(built, "insights").stdout
     assert "kbtui entry new --title 'unknown beast'" in text
+    assert "aardvark  (2 found)" in text
+    userdata.query_log.log_search("aardvark", "hybrid", 7, "cli", is_meaning_only=True)
+    text = run(built, "insights").stdout
+    assert "aardvark  (0 with these words, 7 by meaning)" in text
+    userdata.query_log.erase_all_searches()
+    userdata.query_log.log_search("unknown beast", "hybrid", 0, "cli")
+    userdata.query_log.log_search("aardvark", "hybrid", 2, "dashboard")
     assert "█" in text
     refused = run(built, "insights", "erase")
     assert (refused.returncode, "--yes" in refused.stderr) == (2, True), "there was nobody to ask"

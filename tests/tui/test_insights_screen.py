@@ -102,6 +102,18 @@ async def test_erasing_asks_and_leaves_no_word(asked_book: Builder) -> None:
     assert b"deploy" not in kept
 
 
+async def test_a_search_answered_by_meaning_only_says_that_nothing_has_its_words(
+    asked_book: Builder,
+) -> None:
+    log = UserData(asked_book.workspace).query_log
+    log.log_search("xyzzy plugh", "hybrid", 66, "dashboard", at=NOW, is_meaning_only=True)
+    async with paged(asked_book, "I", InsightsScreen) as (tui, screen, _):
+        await read(tui, screen)
+        [line] = [line for line in tui.text.splitlines() if "xyzzy plugh" in line]
+        assert "0 with these words, 66 by meaning" in line
+        assert "66 found" not in tui.text
+
+
 async def test_a_damaged_log_is_said(asked_book: Builder) -> None:
     path = UserData(asked_book.workspace).query_log.path
     for beside in path.parent.glob("queries*"):

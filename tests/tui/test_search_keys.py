@@ -209,3 +209,56 @@ async def test_a_question_asked_again_for_another_index_is_logged_once(book: Bui
         await tui.press("backspace")
         await settles()
         assert times(book, "make") == 2
+
+
+async def settle(tui: Tui) -> None:
+    """Wait until the query is fully answered and nothing more is about to be logged."""
+    asker = tui.main.search
+    await tui.until(
+        lambda: (
+            not asker._timer
+            and not asker._full_worker.has_pending_result
+            and asker._answered_query == asker.query
+        )
+    )
+    await tui.pilot.pause()
+    await tui.until(lambda: not asker._log_worker.has_pending_result)
+
+
+async def test_what_was_typed_on_the_way_to_a_query_is_not_logged(book: Builder) -> None:
+    log = UserData(book.workspace).query_log
+    async with running(book.root, size=(160, 40)) as tui:
+        asker = tui.main.search
+        await search(tui, "mak")
+        await tui.until(lambda: bool(tui.main.results_pane.list.rows))
+        await settle(tui)
+        assert log.list_recent_queries() == [], "a short pause is no search"
+        await tui.type("e")
+        await settle(tui)
+        asker.log_query()  # the user has paused
+        await settle(tui)
+        assert log.list_recent_queries() == ["make"]
+        # The user has only paused: the longer query takes the place of its beginning.
+        await tui.type(" tests")
+        await settle(tui)
+        asker.log_query()
+        await settle(tui)
+        assert log.list_recent_queries() == ["make tests"]
+        # After its results were used, a longer query is another search.
+        await tui.press("enter")
+        await tui.until(lambda: tui.main.panes.focused_pane == "reader")
+        await tui.press("slash", "end")
+        await tui.type(" start")
+        await settle(tui)
+        asker.log_query()
+        await settle(tui)
+        assert log.list_recent_queries() == ["make tests start", "make tests"]
+        # Several hits are selected, one after the other: that alone is no search either.
+        await tui.press("escape", "slash")
+        await tui.type("program")
+        await settle(tui)
+        await tui.press("down")
+        await settle(tui)
+        assert "program" not in log.list_recent_queries()
+        await tui.press("enter")
+        await tui.until(lambda: "program" in log.list_recent_queries())

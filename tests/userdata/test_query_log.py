@@ -94,6 +94,52 @@ def test_a_log_of_version_0_1_is_kept_with_its_gaps(userdata: UserData) -> None:
     }
 
 
+def test_a_longer_query_replaces_its_beginning(userdata: UserData) -> None:
+    log = userdata.query_log
+    log.log_search("deploy", "hybrid", 3, "cli")
+    log.log_search("deploy", "hybrid", 3, "dashboard")
+    log.log_search("deploy staging", "hybrid", 1, "dashboard", replaces="Deploy")
+    counts = {one.query: one.times for one in log.summarize_searches().top}
+    assert counts == {"deploy": 1, "deploy staging": 1}
+    assert log.summarize_searches().by_origin == {"cli": 1, "dashboard": 1}
+    # What is long ago was another search.
+    log.log_search("retry", "hybrid", 3, "dashboard", at=time.time() - 3600)
+    log.log_search("retry policy", "hybrid", 1, "dashboard", replaces="retry")
+    assert {"retry", "retry policy"} <= {one.query for one in log.summarize_searches().top}
+
+
+def test_a_search_whose_words_are_in_no_text_is_marked(userdata: UserData) -> None:
+    log = userdata.query_log
+    log.log_search("zymurgy", "hybrid", 66, "cli", is_meaning_only=True)
+    log.log_search("retry", "hybrid", 3, "cli")
+    found = {one.query: one for one in log.summarize_searches().top}
+    assert found["zymurgy"].as_json()["last_meaning_only"] is True
+    assert found["retry"].as_json()["last_meaning_only"] is False
+    # The last search counts.
+    log.log_search("zymurgy", "hybrid", 2, "cli")
+    found = {one.query: one for one in log.summarize_searches().top}
+    assert not found["zymurgy"].is_meaning_only
+
+
+def test_a_log_of_version_0_2_is_kept(userdata: UserData) -> None:
+    userdata.directory.mkdir(parents=True)
+    with contextlib.closing(sqlite3.connect(userdata.query_log.path, isolation_level=None)) as db:
+        db.executescript(
+            "CREATE TABLE searches (id INTEGER PRIMARY KEY, at REAL NOT NULL, query TEXT NOT NULL, "
+            "key TEXT NOT NULL, mode TEXT NOT NULL, filters TEXT NOT NULL DEFAULT '', "
+            "result_count INTEGER NOT NULL, is_gap INTEGER NOT NULL DEFAULT 0, "
+            "origin TEXT NOT NULL, caller TEXT, milliseconds REAL); "
+            "PRAGMA user_version=2;"
+        )
+        db.execute(
+            "INSERT INTO searches VALUES (NULL, ?, 'old', 'old', 'hybrid', '', 9, 0, 'cli', NULL, NULL)",
+            (time.time() - 60,),
+        )
+    userdata.query_log.log_search("new", "hybrid", 5, "cli", is_meaning_only=True)
+    found = {one.query: one.is_meaning_only for one in userdata.query_log.summarize_searches().top}
+    assert found == {"old": False, "new": True}
+
+
 def test_an_empty_journal_has_empty_insights_and_makes_no_file(userdata: UserData) -> None:
     found = userdata.query_log.summarize_searches(7)
     assert (found.total, found.top, found.gaps) == (0, [], [])

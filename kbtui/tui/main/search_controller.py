@@ -35,7 +35,8 @@ REPEAT_SECONDS = 2.0
 FIRST_HITS = 20
 """Hits that are requested first; more are requested as the user scrolls down."""
 LOG_SECONDS = 2.0
-"""A query that is unchanged for this long is logged; others were only typed on the way to it."""
+"""A query that is unchanged for this long is logged, as is one whose hit was opened; others were
+only typed on the way to it."""
 PREVIEW_SECONDS = 0.12
 """Seconds from selecting a hit until the reader shows it."""
 SUGGESTIONS_MOST = 8
@@ -70,6 +71,8 @@ class SearchController:
         self._unlogged: SearchAnswer | None = None
         self._is_logged = False
         """Whether the query was logged; repeating it for a changed index is the same search."""
+        self._unused = ""
+        """The query logged last, if its results were not used since: a longer one replaces it."""
         self._recent_worker = LatestOnlyWorker(pane)
         self._recent_queries: list[str] = []
         self._recent_index = -1
@@ -125,6 +128,7 @@ class SearchController:
 
     def leave_input(self) -> None:
         """Go from the input to the hits; close the search if there are none."""
+        self._unused = ""
         if self.is_open and (self._pane.list.rows or self._pane.answer is not None):
             self._main.panes.focus_widget("#results-list")
         else:
@@ -138,6 +142,7 @@ class SearchController:
 
     def hide_results(self) -> None:
         """Hide the results, because something else gets the focus."""
+        self._unused = ""
         if self._preview_timer:
             self._preview_timer.stop()
         self._must_open_first = self._is_opening_hit = False
@@ -286,15 +291,24 @@ class SearchController:
     # recent queries
 
     def log_query(self) -> None:
-        """Add the query to the query log, unless it was logged already."""
+        """Add the query to the query log, unless it was logged already.
+
+        If the user only paused at the beginning of it, that is no longer a search.
+        """
         answer, self._unlogged = self._unlogged, None
         if answer is None:
             return
         self._is_logged = True
+        before, self._unused = self._unused, answer.query
+        is_longer = answer.query.startswith(before) and answer.query != before
+        replaces = before if is_longer else ""
         if self._recent_index < 0:
-            self._recent_queries = list(dict.fromkeys([answer.query, *self._recent_queries]))
+            others = [query for query in self._recent_queries if not replaces or query != replaces]
+            self._recent_queries = list(dict.fromkeys([answer.query, *others]))
         self._log_worker.submit(
-            lambda: self._library.log_search(answer, "dashboard"), lambda _: None, lambda _: None
+            lambda: self._library.log_search(answer, "dashboard", replaces=replaces),
+            lambda _: None,
+            lambda _: None,
         )
 
     def recall_query(self, step: int) -> None:
@@ -347,7 +361,9 @@ class SearchController:
 
     def open_hit(self, hit: Hit, preview: bool) -> None:
         """Open a hit; a preview shows it a moment later if the reader is next to the results."""
-        self.log_query()
+        if not preview:
+            self.log_query()
+            self._unused = ""
         target = make_hit_target(hit)
         if self._preview_timer:
             self._preview_timer.stop()
