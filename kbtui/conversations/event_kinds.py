@@ -2,19 +2,19 @@
 
 To add a kind, add a row here and a renderer in `kbtui/tui/reader/conversation_document.py`.
 Parser, loader, index, grep, search filters, tools, command line and exports read this table.
-Without a renderer the reader shows the event folded.
+Without a renderer, the reader shows the event folded.
 """
 
 from __future__ import annotations
 
-# `kbtui search` imports this table, and importing `typing` would take a tenth of its time.
+# Importing `typing` would take a tenth of the time of `kbtui search`, which imports this table.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
 class EventKind:
-    """One kind of event: how it is named and shown, and whether a search finds it."""
+    """One kind of event: its names and groups, and how it is shown and searched."""
 
     def __init__(
         self,
@@ -32,23 +32,23 @@ class EventKind:
     ) -> None:
         self.name = name
         self.role = role
-        """Its name in searches (`role:`) and in grep (`--scope`); kinds may share one."""
+        """The kind's name in searches (`role:`) and in grep (`--scope`). Several kinds may share it."""
         self.include = include
-        """Its group in the argument `include`; None if only all groups together return it."""
+        """The kind's group in the argument `include`; None if only `include` with all groups covers it."""
         self.label = label
-        """Its heading."""
+        """The heading of such events."""
         self.scope_group = scope_group
-        """Its group of scopes in grep."""
+        """The kind's group of scopes in grep."""
         self.role_group = role_group
-        """Its group of roles in searches."""
+        """The kind's group of roles in searches."""
         self.is_indexed = is_indexed
-        """Whether a search finds it."""
+        """Whether searches find such events."""
         self.is_embedded = is_embedded
-        """Whether its text gets a vector by default."""
+        """Whether the texts of such events get vectors by default."""
         self.is_response = is_response
-        """Whether it responds to an earlier event, which has the same id."""
+        """Whether such an event responds to an earlier event with the same id."""
         self.colour = colour
-        """The colour of its heading in the output of commands."""
+        """The colour of the heading in the output of commands."""
 
 
 EVENT_KINDS: dict[str, EventKind] = {

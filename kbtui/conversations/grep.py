@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 LINE_LENGTH = 400
-"""Characters: a longer line is cut around its match."""
+"""The maximum length of a line in characters; a longer line is cut around its match."""
 
 
 class LinePattern:
     """A literal pattern that matches within single lines.
 
     If case is ignored, an ASCII pattern matches ASCII letters only; any other pattern follows
-    Unicode's simple case folding. Raises `UsageError` for an empty pattern and one with line breaks.
+    Unicode's simple case folding. Raises `UsageError` if the pattern is empty or has line breaks.
     """
 
     def __init__(self, pattern: str, ignore_case: bool = True) -> None:
@@ -36,7 +36,7 @@ class LinePattern:
             raise UsageError(
                 "the pattern has a line break",
                 where="pattern",
-                hint="conversations are searched line by line: give one line of the text",
+                hint="conversations are searched line by line; search for one line",
             )
         self.pattern = pattern
         self.ignore_case = ignore_case
@@ -57,7 +57,7 @@ class LinePattern:
         if self.pattern.isascii():
             if text.isascii():
                 return partial(text.lower().find, self.pattern.lower())
-            # `lower` is ten times as fast for bytes as for text with other letters than ASCII.
+            # `lower` is ten times as fast for bytes as for text that is not ASCII.
             if self.pattern.lower().encode() not in text.encode("utf-8", "replace").lower():
                 return lambda _: -1
         elif not any(letter in text for letter in self._required):
@@ -113,7 +113,7 @@ def cut_line(line: str, match: int | None = None, length: int = LINE_LENGTH) -> 
     if len(line) <= length:
         return line
     centre = match or 0
-    # A third before the match: what follows it says more.
+    # Show a third of the line before the match, because the text after it says more.
     start = max(0, min(centre - length // 3, len(line) - length))
     end = start + length
     if start > 0:
@@ -146,8 +146,9 @@ SCOPES = event_kinds.list_grep_scopes()
 class GrepQuery:
     """The parameters of a search in events.
 
-    `limit` bounds the matches that are returned; all are counted. `context` is the number of lines
-    around a match. With `masked` secrets are replaced before the search, so that none is found.
+    `limit` is the maximum number of returned matches; all matches are counted. `context` is the number
+    of lines around a match. With `masked`, secrets are replaced before the search, so that no search
+    finds them.
     """
 
     pattern: str
@@ -179,7 +180,7 @@ class ConversationMatches:
 
 
 def resolve_grep_scopes(names: Iterable[str] | None) -> frozenset[str]:
-    """Return the scopes behind `all`, names of groups and of scopes; raises `UsageError`."""
+    """Return the scopes for a list of names: `all`, groups or single scopes. Raises `UsageError`."""
     if names is None:
         return frozenset(SCOPES)
     found: set[str] = set()
@@ -197,7 +198,7 @@ def resolve_grep_scopes(names: Iterable[str] | None) -> frozenset[str]:
 
 
 def get_searchable_text(event: Event) -> str:
-    """Return the text of an event that is searched; for a tool call its name and arguments."""
+    """Return the text of an event for searching: of a tool call, its name and arguments."""
     if event.kind == "tool_call_request":
         arguments = event.text or format_json(event.arguments or {})
         return f"{event.name}\n{arguments}" if event.name else arguments
@@ -252,7 +253,7 @@ def _search_event(
 
 
 def _mask_event_text(event: Event, text: str) -> str:
-    """Mask the secrets in an event's text; in a tool call before JSON escapes its values."""
+    """Mask the secrets in an event's text; in a tool call, before JSON escapes its values."""
     from kbtui.secrets import mask, mask_json_values
 
     if event.kind == "tool_call_request" and event.arguments and not event.text:
@@ -264,7 +265,7 @@ def _mask_event_text(event: Event, text: str) -> str:
 def _add_context_lines(
     text: str, spans: Sequence[tuple[int, int, int]], context: int
 ) -> Iterator[tuple[str | None, int | None]]:
-    """Yield lines with the offset of their match (None in context), and None between blocks."""
+    """Yield each line with the offset of its match (None for context), and two Nones between blocks."""
     if not context:
         for number, (start, end, match) in enumerate(spans):
             if number:

@@ -9,9 +9,9 @@ from typing import Any, Literal
 Presence = Literal["projected", "user_local", "external"]
 """Where JP keeps a conversation: in both roots, in the user's own, or in the workspace alone."""
 PROBLEMS_NAMED = 10
-"""Problems that `Conversation.describe_problems` names; it counts the others."""
+"""The maximum number of problems that `Conversation.describe_problems` names; it counts the others."""
 KINDS_NAMED = 5
-"""Unknown kinds of event that `Conversation.describe_unknown_content` names."""
+"""The maximum number of unknown kinds that `Conversation.describe_unknown_content` names."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class ConversationInfo:
     def copy_with_counts(self, count: int | None, last: datetime | None) -> "ConversationInfo":
         """Return a copy with this number of events and this time of the last one.
 
-        `dataclasses.replace` takes ten times as long, which a list of thousands shows.
+        `dataclasses.replace` takes ten times as long, which is noticeable in a list of thousands.
         """
         entry: ConversationInfo = object.__new__(type(self))
         entry.__dict__.update(self.__dict__, events_count=count, last_event_at=last)
@@ -146,7 +146,7 @@ class Conversation:
 
     @property
     def unknown_events(self) -> list[Event]:
-        """All events of unknown kinds, those before the first turn included."""
+        """All events of unknown kinds, including those before the first turn."""
         events = (event for turn in self.turns for event in turn.events)
         return [*self.leading, *(event for event in events if event.kind == "unknown")]
 
@@ -166,7 +166,7 @@ class Conversation:
         return "; ".join(named) or None
 
     def describe_unknown_content(self) -> list[str]:
-        """Count what the conversation has besides the known kinds of event, one phrase each."""
+        """Return phrases that count unknown events and resources."""
         extras = []
         if unknown := self.unknown_events:
             kinds = Counter(event.name for event in unknown)
@@ -185,9 +185,9 @@ class Conversation:
 
 @dataclass(frozen=True)
 class ConversationUsage:
-    """What was used in a conversation: names of tools and models, as the file has them.
+    """The names of the tools and models that a conversation used, as they are in its file.
 
-    Models are those that answered; without any answer, the configured one. `turns` is the number
+    `models` are those that answered or, if none has answered yet, the configured one. `turns` is the number
     of turns. `problem` says which part of the events is damaged.
     """
 
@@ -202,9 +202,9 @@ class TurnResumePoint:
     """The beginning of a turn, at which reading a conversation can resume.
 
     The turn begins at byte `offset`; `digest` is the SHA-256 (hex) of everything before it.
-    `turns` and `elements` count what comes before. `configured` says whether the first element
-    is a configuration. `problem` is the first problem before the mark, `waiting` the ids of calls
-    without a result.
+    `turns` and `elements` count the turns and elements before it. `configured` says whether the first
+    element is a configuration. `problem` is the first problem before the mark, and `waiting` has the
+    ids of the calls without a result.
     """
 
     offset: int

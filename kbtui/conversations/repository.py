@@ -36,12 +36,12 @@ def list_conversations(
     counts: bool = True,
     known: Mapping[str, ConversationInfo] | None = None,
 ) -> list[ConversationInfo]:
-    """Return live and archived conversations (None) or one of the two, newest activity first.
+    """Return the conversations of a workspace, newest activity first.
 
-    Conversations that cannot be read are included, with their `problem`. With `counts` each file
-    of events is parsed for `events_count` and `last_event_at`; without, the order is that of
-    `last_activated_at`. `known` are the results of an earlier call by id; those whose files have
-    not changed are returned again.
+    `archived` selects the archived or the live ones; None means both. Conversations that cannot be
+    read are included, with their `problem`. With `counts`, each file of events is parsed for
+    `events_count` and `last_event_at`; without it, `last_activated_at` determines the order. `known`
+    has the results of an earlier call by id; those whose files have not changed are reused.
     """
     infos = [
         _find_unchanged_info(location, known) or location.read_info()
@@ -91,17 +91,17 @@ class ConversationNotFound(NothingFound):
 def load_conversation(
     info: ConversationInfo, progress: Callable[[Conversation], None] | None = None
 ) -> Conversation:
-    """Load a conversation with its turns. Never raises: `problems` says what is wrong.
+    """Load a conversation with its turns. Never raises; `problems` says what is wrong.
 
-    `progress` is called while a long one is read, with the conversation so far.
+    While a long conversation is read, `progress` is called with the conversation so far.
     """
     return get_conversation_format(info).load_conversation(info, progress)
 
 
 def check_conversation(info: ConversationInfo) -> ConversationInfo:
-    """Return `info` with counts, and with everything that is wrong with the conversation.
+    """Return `info` with counts, and with all problems of the conversation.
 
-    All events are decoded: a wrong type or a missing time is not found in any other way.
+    This decodes all events, because only decoding finds wrong types and missing times.
     """
     conversation = load_conversation(info)
     return replace(conversation.info, problem=conversation.describe_problems())
@@ -118,7 +118,7 @@ def find_unlisted_directories(workspace: Workspace) -> list[UnlistedDirectory]:
 
 
 def count_trashed_conversations(workspace: Workspace) -> dict[str, int]:
-    """Return where agents put conversations that they could not read, and how many."""
+    """Map each directory to which an agent moved unreadable conversations to their number."""
     return {
         path: count
         for one in FORMATS

@@ -106,9 +106,7 @@ class VectorStore:
                 f"chunks_{VECTORS_VERSION}_{model}", schema=schema, exist_ok=True
             )
             self._partitions = self._read_partition_count()
-        except (
-            BaseException
-        ) as error:  # LanceDB raises many types; panics do not derive from `Exception`
+        except BaseException as error:  # LanceDB raises many types, even outside of `Exception`
             if isinstance(error, KeyboardInterrupt | SystemExit):
                 raise
             raise IndexUnavailable(

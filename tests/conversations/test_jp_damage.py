@@ -161,7 +161,7 @@ def test_a_byte_order_mark(good: Path) -> None:
 def test_junk_after_the_array(good: Path, junk: str) -> None:
     write(good, dump(SOUND) + junk)
     problem, _, saved = broken(good)
-    assert "something after the end" in problem
+    assert "extra data after the end" in problem
     assert saved == ["one", "two", "three"]
 
 

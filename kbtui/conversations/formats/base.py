@@ -1,4 +1,4 @@
-"""The interface of a conversation format: what kbtui asks of the files of one agent.
+"""The interface of a conversation format: how kbtui reads the conversations of one agent.
 
 A format is a module, or a package, with the attributes of `ConversationFormat`. It is listed in
 `FORMATS` of `kbtui/conversations/repository.py`, which is the only module that imports it.
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class UnlistedDirectory(NamedTuple):
     """A directory that cannot be listed as a conversation, and the reason.
 
-    `is_unreadable` means that the directory should contain conversations and cannot be read.
+    `is_unreadable` means that the directory should contain conversations but cannot be read.
     """
 
     path: Path
@@ -55,24 +55,24 @@ class ConversationLocation(Protocol):
 
     @property
     def is_archived(self) -> bool:
-        """Whether it is archived."""
+        """Whether the conversation is archived."""
 
     @property
     def signature(self) -> str:
         """A digest of path, inode, size and time of all files; it changes if one of them does."""
 
     def read_info(self) -> ConversationInfo:
-        """Read the metadata, and no events. Never raises: `problem` says what is wrong."""
+        """Read the metadata but no events. Never raises; `problem` says what is wrong."""
 
 
 class ConversationFormat(Protocol):
     """The functions of a format.
 
-    A function that takes a `ConversationInfo` gets only those that this format has made.
+    A function that takes a `ConversationInfo` is called only with objects that this format made.
     """
 
     ID_PREFIX: str
-    """What the ids of this format begin with, such as `jp-c`."""
+    """The prefix of this format's ids, such as `jp-c`."""
 
     def find_locations(
         self, workspace: Workspace, only: str | None = None
@@ -80,7 +80,7 @@ class ConversationFormat(Protocol):
         """Find every conversation of a workspace, or the one with the id `only`."""
 
     def count_trashed_conversations(self, workspace: Workspace) -> dict[str, int]:
-        """Return where the agent put conversations that it could not read, and how many."""
+        """Map each directory to which the agent moved unreadable conversations to their number."""
 
     def add_last_event(self, info: ConversationInfo) -> ConversationInfo:
         """Return `info` with `last_event_at`, reading as little as possible."""
@@ -91,9 +91,9 @@ class ConversationFormat(Protocol):
     def load_conversation(
         self, info: ConversationInfo, progress: Callable[[Conversation], None] | None = None
     ) -> Conversation:
-        """Load a conversation. Never raises: `problems` says what is wrong.
+        """Load a conversation. Never raises; `problems` says what is wrong.
 
-        `progress` is called while a long one is read, with the conversation so far.
+        While a long conversation is read, `progress` is called with the conversation so far.
         """
 
     def load_conversation_beginning(self, info: ConversationInfo) -> Conversation | None:
@@ -105,10 +105,16 @@ class ConversationFormat(Protocol):
     def load_conversation_part(
         self, info: ConversationInfo, mark: TurnResumePoint | None, size: int
     ) -> ConversationPart | None:
-        """Load at least one turn from `mark` on, about `size` bytes; None if it must be whole."""
+        """Load about `size` bytes, but at least one turn, from `mark` on.
+
+        Returns None if the conversation must be loaded whole.
+        """
 
     def decode_turns(self, info: ConversationInfo) -> DecodedTurns:
         """Decode all turns for searching, without metadata and configuration. Never raises."""
 
     def read_conversation_usage(self, info: ConversationInfo) -> ConversationUsage:
-        """Return what was used in a conversation, without decoding its texts. Never raises."""
+        """Return the tools and models used in a conversation, without decoding its texts.
+
+        Never raises.
+        """

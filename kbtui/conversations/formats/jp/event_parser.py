@@ -1,7 +1,7 @@
 """Decodes the elements of `events.json` into turns of events.
 
-One pass, element by element, so that damage in one element costs no other. Configuration changes
-are elements, too; `ConfigState` follows them.
+Elements are decoded one by one, so that a damaged element does not affect the others. Configuration
+changes are elements, too; `ConfigState` keeps track of them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class ConfigState:
-    """Assistant, model and attachments after the configurations that were applied."""
+    """The assistant, model and attachments that result from the configurations applied so far."""
 
     def __init__(self) -> None:
         self.assistant: str | None = None
@@ -47,7 +47,7 @@ class ConfigState:
             self._update_attachments(conversation.get("attachments"))
 
     def _update_attachments(self, value: Any) -> None:
-        """Add a list, or `{value, strategy}`; only the strategy "replace" drops earlier ones."""
+        """Add attachments: a list or `{value, strategy}`. Only the strategy "replace" drops earlier ones."""
         replace = False
         if isinstance(value, dict):
             replace = value.get("strategy") == "replace"
@@ -97,15 +97,15 @@ _new_object = object.__new__
 _parse_iso_time = datetime.fromisoformat
 
 PROBLEMS_NAMED = 100
-"""Problems that are kept as text; further ones are counted."""
+"""The maximum number of problems that are kept as text; further ones are only counted."""
 
 
 class EventParser:
-    """Parses elements in order. After `finish` the attributes are complete.
+    """Parses elements in order. After `finish`, the attributes are complete.
 
-    A parser that starts within a file gets the number of `turns` and elements (`count`) before.
-    `last_time` is the time of the last element, `is_configured` whether the file's first element
-    is a configuration.
+    A parser that starts within a file needs the number of `turns` and of elements (`count`) before
+    that place. `last_time` is the time of the last element. `is_configured` says whether the file's
+    first element is a configuration.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class EventParser:
             self.last_time = parse_timestamp(last.get("timestamp")) if type(last) is dict else None
 
     def finish(self) -> None:
-        """Complete the last message; may be called between two `add` and more than once."""
+        """Complete the last message. May be called several times, also between calls of `add_elements`."""
         if self._open_message is not None and self._message_texts:
             self._open_message.text = "".join((self._open_message.text, *self._message_texts))
             self._message_texts.clear()
@@ -165,7 +165,8 @@ class EventParser:
         elif kind in EVENT_KINDS and kind != "unknown":
             self._parse_plain_event(index, element, kind)
         else:
-            # From a newer version of JP: kept as JSON. It opens no turn and does not end a split message.
+            # A newer version of JP wrote this element. It is kept as JSON, and neither starts a turn
+            # nor ends a message that is split over elements.
             self._check_timestamp(index, kind, element)
             time = parse_timestamp(element.get("timestamp"))
             event = Event("unknown", time, format_json(element), index, name=kind)
@@ -174,7 +175,7 @@ class EventParser:
     # one method for each type of element
 
     def _parse_plain_event(self, index: int, element: _Element, kind: str) -> None:
-        """Parse an event of a kind that has only a row in `EVENT_KINDS`: its content is its text."""
+        """Parse an event of a kind that has no method of its own; its content is its text."""
         self._append_event(kind, index, element, element.get("content"), "content")
 
     def _parse_turn_start(self, index: int, element: _Element) -> None:
@@ -326,14 +327,14 @@ class EventParser:
     def _append_event(
         self, kind: str, index: int, element: _Element, text: Any, field: str
     ) -> Event:
-        """Append a new event to the turn; it ends a message that was split over elements."""
+        """Append a new event to the turn, and end a message that was split over elements."""
         if self._open_message is not None:
             if self._message_texts:
                 self.finish()
             self._open_message = None
         turn = self._turn or self._start_turn()
         try:
-            # The usual form inline: a call of `parse_timestamp` for each event is measurable.
+            # Parse the usual form here: a call of `parse_timestamp` for each event is measurably slower.
             time: datetime | None = _parse_iso_time(element["timestamp"] + "+00:00")
             if time is None or time.tzinfo is None:
                 time = parse_timestamp(element["timestamp"])
@@ -341,7 +342,7 @@ class EventParser:
             time = parse_timestamp(element.get("timestamp"))
         if turn.started_at is None:
             turn.started_at = time
-        # Does what `Event(kind, time, text, index)` does, in a third of the time.
+        # The same as `Event(kind, time, text, index)`, in a third of the time.
         event = _new_object(Event)
         event.kind, event.timestamp, event.text, event.index = kind, time, text, index
         event.author = event.name = event.arguments = event.call_id = event.call = None
@@ -403,7 +404,7 @@ class EventParser:
     def _remember_open_request(
         self, event: Event, element: _Element, waiting: _OpenRequests
     ) -> None:
-        """Remember a request until its response comes."""
+        """Remember a request until its response is found."""
         identity = element.get("id")
         if type(identity) is not str:
             self._report_event_problem(event, "it has no id")
@@ -417,7 +418,7 @@ class EventParser:
             waiting[identity] = deque((found, event))
 
     def _pair_response(self, event: Event, element: _Element, waiting: _OpenRequests) -> None:
-        """Pair a response with the oldest open request of its id: ids repeat."""
+        """Pair a response with the oldest open request that has its id; ids can repeat."""
         identity = element.get("id")
         if type(identity) is not str:
             self._report_event_problem(event, "it has no id")
@@ -470,8 +471,8 @@ def _parse_tool_policy(value: Any) -> str | None:
 
 # encoded and typed content
 
-# The last character before one or two `=` must have no unused bits. JP's strict decoder refuses
-# others, Python's accepts them.
+# In the last character before one or two `=`, the unused bits must be zero. JP's decoder rejects other
+# characters; Python's accepts them.
 _BEFORE_ONE_PAD = frozenset("AEIMQUYcgkosw048")
 _BEFORE_TWO_PADS = frozenset("AQgw")
 _ENCODED = re.compile(r"[A-Za-z0-9_-]{38,}={0,2}")
@@ -480,15 +481,15 @@ _SHORT_LENGTH = 60
 
 
 def decode_bytes(text: str) -> bytes | None:
-    """Decode base64 as strictly as JP does; None for any other string.
+    """Decode base64 as strictly as JP does; return None if a string is not base64.
 
-    The alphabet is the standard or the URL-safe one, the padding canonical.
+    The standard and the URL-safe alphabet are accepted; the padding must be canonical.
     """
     length = len(text)
     if length & 3 or not length:
         return None
     try:
-        # For a short string `pybase64` takes longer to start than `binascii` takes in all.
+        # For a short string, `binascii` is faster than `pybase64`.
         if length > _SHORT_LENGTH:
             data = b64decode(text, None, True)
         else:
@@ -509,7 +510,7 @@ def decode_bytes(text: str) -> bytes | None:
 
 
 def decode_text(text: str) -> str:
-    """Return the text that a string encodes, or the string itself if it encodes none."""
+    """Return the text that a string encodes in base64, or the string itself if it encodes none."""
     data = decode_bytes(text)
     if data is None:
         return text
@@ -522,7 +523,7 @@ def decode_text(text: str) -> str:
 def decode_content(text: str) -> str:
     """Return the text of a tool result, which may be encoded twice.
 
-    If an old version of JP wrote it in URL-safe Base64, a newer version encodes it once more.
+    A newer version of JP encodes a result again that an old version wrote in URL-safe base64.
     """
     decoded = decode_text(text)
     if decoded is text or " " in decoded or len(decoded) < _ENCODED_LENGTH:
@@ -531,7 +532,7 @@ def decode_content(text: str) -> str:
 
 
 def decode_json_strings(value: Any) -> Any:
-    """Return a JSON value with all its strings decoded, keys excepted.
+    """Return a JSON value with all its strings decoded, except keys.
 
     Raises `RecursionError` for a value that is nested too deeply.
     """
@@ -568,7 +569,7 @@ _MEDIA_KEYS = ("mimeType", "mime_type")
 
 
 def format_typed_content(value: Any) -> str | None:
-    """Return the text of typed content, None for any other value.
+    """Return the text of typed content; None for any other value.
 
     Typed content is an object with a `type`, a reference to content that is stored elsewhere
     (`$blob`), or an array of these. Raises `RecursionError` if it is nested too deeply.
@@ -580,7 +581,10 @@ def format_typed_content(value: Any) -> str | None:
 
 
 def format_resources(value: Any) -> tuple[int, str]:
-    """Return the number of resources of a request, and their text. Raises as `format_typed_content`."""
+    """Return the number of resources of a request, and their text.
+
+    Raises `RecursionError` if they are nested too deeply.
+    """
     resources = value if type(value) is list else [value]
     return len(resources), "\n".join(map(_format_resource, resources))
 

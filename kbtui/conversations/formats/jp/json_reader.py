@@ -1,7 +1,7 @@
-"""Reads JP's JSON files, damaged ones included.
+"""Reads JP's JSON files, even damaged ones.
 
-orjson parses a sound file. What it refuses is parsed again element by element, slower, so that
-damage in one element costs no other.
+orjson parses intact files. If it rejects one, a slower parser reads that file element by element, so
+that a damaged element does not affect the others.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     _ReadRange = Callable[[int, int], bytes]
-    """Called with a position and a length; returns that many bytes of the array from there."""
+    """A function that returns bytes of the array, given their position and their number."""
 
 LARGEST = 512 << 20
-"""Bytes: a larger file is listed but not read. JP's own files are a thousandth of this."""
+"""The maximum size in bytes of a file that is read. JP's own files are a thousandth of this."""
 LARGEST_CONFIG = 16 << 20
 DAMAGED = object()
-"""Takes the place of an element that cannot be read, so that later ones keep their index."""
+"""The value of an element that cannot be read. It keeps the index of later elements right."""
 _BOM = b"\xef\xbb\xbf"
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
 SPLIT_FROM = 4 << 20
@@ -59,7 +59,7 @@ def _read_whole_file(file: int, size: int, largest: int) -> bytes:
     data = os.read(file, size + 1)
     if len(data) == size:
         return data
-    # It has grown, or is larger than one call reads.
+    # The file has grown, or is larger than one call reads.
     parts = [data]
     while data and sum(map(len, parts)) <= largest:
         data = os.read(file, BLOCK_BYTES)
@@ -76,7 +76,7 @@ def read_file_head(path: str, length: int) -> bytes:
 def take_whole_elements(data: bytes) -> bytes:
     """Return the complete elements at the beginning of a truncated array, as an array.
 
-    b"" if there are none, or if the array is not written as JP writes it.
+    Returns b"" if there are none, or if the array is not formatted like JP's.
     """
     end = data.rfind(SEPARATOR)
     return data[:end] + b"\n  }\n]" if data.startswith(b"[\n  {") and end > 0 else b""
@@ -90,7 +90,7 @@ def read_file_tail(path: str, length: int) -> bytes:
 
 
 class RecoveredProblem(str):
-    """A problem in a file that lost no data."""
+    """A problem in a file that did not lose data."""
 
     __slots__ = ()
 
@@ -98,10 +98,11 @@ class RecoveredProblem(str):
 class OpenedFile:
     """A context manager that opens a file and returns its descriptor and size.
 
-    Opening never waits, as it would for a pipe. Raises `WorkspaceError`, also for links that leave
-    the conversations, and for errors of reading within the block.
+    Opening a pipe fails instead of waiting for a writer. Raises `WorkspaceError`, also for links that
+    lead outside of the conversations, and for read errors within the block.
 
-    A class, not a generator: a list opens thousands of files, and a class costs less for each.
+    This is a class because a generator with `contextmanager` is slower, and a list opens thousands of
+    files.
     """
 
     def __init__(self, path: str) -> None:
@@ -129,7 +130,7 @@ class OpenedFile:
         conversations = os.path.dirname(os.path.dirname(self._path))  # noqa: PTH120
         target = os.path.realpath(self._path)
         if not target.startswith(f"{os.path.realpath(conversations)}/"):
-            raise WorkspaceError("it is a link that leaves the workspace", where=self._path)
+            raise WorkspaceError("it is a link to a file outside the workspace", where=self._path)
         return target
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
@@ -148,7 +149,7 @@ class OpenedFile:
 
 
 def parse_json_object(data: bytes, problems: list[str]) -> dict[str, Any]:
-    """Parse one JSON object; append the problems that lost no data to `problems`.
+    """Parse one JSON object; append problems that did not lose data to `problems`.
 
     Raises `ValueError` with a message for anything else.
     """
@@ -165,10 +166,9 @@ def parse_json_object(data: bytes, problems: list[str]) -> dict[str, Any]:
 
 
 def read_event_batches(path: str, problems: list[str]) -> Iterator[list[Any]]:
-    """Yield the elements of an `events.json` in batches, as `parse_array_batches` does.
+    """Yield the elements of an `events.json` in batches, like `parse_array_batches`.
 
-    A large file is never in memory as a whole if it is written as JP writes it. Raises
-    `WorkspaceError`.
+    A large file that is formatted like JP's is never in memory as a whole. Raises `WorkspaceError`.
     """
     with OpenedFile(path) as (file, size):
 
@@ -184,7 +184,7 @@ def read_event_batches(path: str, problems: list[str]) -> Iterator[list[Any]]:
 
 
 def parse_array_batches(data: bytes, problems: list[str]) -> Iterator[list[Any]]:
-    """Yield the elements of `events.json` in batches; append what is wrong to `problems`.
+    """Yield the elements of `events.json` in batches; append descriptions of damage to `problems`.
 
     Batches of a large file are about a megabyte, so that its JSON values are never in memory as a
     whole. `DAMAGED` takes the place of an element that cannot be read.
@@ -216,7 +216,7 @@ def has_jp_ending(data: bytes) -> bool:
 
 
 def _can_split_array(read_range: _ReadRange, size: int) -> bool:
-    """Return whether an array is large, and written as JP writes it, so that it can be split."""
+    """Return whether an array is large and formatted like JP's, so that it can be split."""
     return (
         size > SPLIT_FROM
         and read_range(0, len(_BEGIN)) == _BEGIN
@@ -228,7 +228,7 @@ def _split_array(read_range: _ReadRange, size: int, problems: list[str]) -> Iter
     """Yield the elements of an array, split at separators into blocks of whole elements."""
     position, pending, count = 1, b"", 0
     while position < size:
-        # Doubling the block means that an element of many megabytes is copied only a few times.
+        # Double the block, so that an element of many megabytes is copied only a few times.
         data = read_range(position, max(BLOCK_BYTES, len(pending)))
         if not data:
             problems.append("it became shorter while it was read")
@@ -273,7 +273,7 @@ def _recover_elements(
     start = text.find("[")
     if start < 0 or text[:start].strip():
         problems.append("it does not begin with a JSON array")
-    # The elements may be sound even without the bracket.
+    # The elements may be intact even if the bracket is missing.
     position = start + 1
     number, is_whole = first, False
     while True:
@@ -289,7 +289,7 @@ def _recover_elements(
             problems.append(RecoveredProblem(f"there is an extra comma {where}"))
         if is_end:
             if text[position + 1 :].strip():
-                problems.append("there is something after the end of the array")
+                problems.append("there is extra data after the end of the array")
             return
         found: list[str] = []
         try:
@@ -330,7 +330,7 @@ def _decode_utf8(data: bytes, problems: list[str]) -> str:
 
 
 def _decode_json(text: str, position: int, found: list[str]) -> tuple[Any, int]:
-    """Return a JSON value and where it ends; append what is not valid JSON in it to `found`.
+    """Return a JSON value and the position of its end; append the invalid parts in it to `found`.
 
     Raises `ValueError` and `RecursionError`.
     """

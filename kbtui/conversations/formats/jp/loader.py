@@ -48,22 +48,22 @@ if TYPE_CHECKING:
 _BEGINNING_BYTES = 1 << 20
 _TAIL_BYTES = 16 << 10
 PARTS_FROM = 128 << 10
-"""Bytes: a shorter conversation is always read whole, which is fast enough."""
+"""The minimum size in bytes of a conversation that is read in parts. Shorter ones are fast to read."""
 READ_BYTES = 1 << 20
 """How much of a file is read at a time, in bytes."""
 _FIRST_BYTES = b"[\n  {"
 _RESPONSE_TYPES = frozenset(kind.name for kind in EVENT_KINDS.values() if kind.is_response)
-_NO_CONFIG = "there is no base configuration: JP itself refuses this conversation"
+_NO_CONFIG = "there is no base configuration, so JP cannot open this conversation"
 
 
 def load_conversation(
     info: ConversationInfo, progress: Callable[[Conversation], None] | None = None
 ) -> Conversation:
-    """Load a conversation. Never raises: `problems` says what is wrong.
+    """Load a conversation. Never raises; `problems` says what is wrong.
 
-    A long one is read in batches of about a megabyte. `progress` is called after each with the
-    conversation so far, whose last turn may still grow. The `info` of the result has the number
-    of events and the time of the last one.
+    A long conversation is read in batches of about a megabyte. After each batch, `progress` is called
+    with the conversation so far, whose last turn may still grow. The `info` of the result has the
+    number of events and the time of the last event.
     """
     problems: list[str] = []
     config = ConfigState()
@@ -101,7 +101,7 @@ def load_conversation_beginning(
 ) -> Conversation | None:
     """Load the turns in the first `size` bytes, to show a long conversation before it is read.
 
-    None if the file is shorter, or if its beginning cannot be read alone.
+    Returns None if the file is shorter, or if its beginning cannot be read separately.
     """
     if info.events_path is None or info.size <= size:
         return None
@@ -152,7 +152,7 @@ def _copy_parser_totals(parser: EventParser, conversation: Conversation) -> None
 
 
 def _apply_base_config(info: ConversationInfo, config: ConfigState) -> list[str]:
-    """Apply the base configuration, and return what is wrong with it."""
+    """Apply the base configuration, and return its problems."""
     problems: list[str] = []
     try:
         data = read_file(str(info.base_config_path), LARGEST_CONFIG)
@@ -179,7 +179,7 @@ def add_last_event(info: ConversationInfo) -> ConversationInfo:
 
 
 def add_event_count(info: ConversationInfo) -> ConversationInfo:
-    """Return `info` with `events_count` and `last_event_at`; the file is parsed for them."""
+    """Return `info` with `events_count` and `last_event_at`, which requires parsing the file."""
     if info.events_path is None or info.events_count is not None:
         return info
     problems: list[str] = []
@@ -200,7 +200,7 @@ def _add_problem(info: ConversationInfo, problem: str) -> ConversationInfo:
 
 
 def _read_last_element(path: str) -> dict[str, Any] | None:
-    """Return the last element of an array that is written as JP writes it, None for any other."""
+    """Return the last element of an array that is formatted like JP's; None for any other array."""
     tail = read_file_tail(path, _TAIL_BYTES).rstrip()
     start = tail.rfind(b"\n  {")
     if start < 0 or not tail.endswith(b"\n  }\n]"):
@@ -216,10 +216,10 @@ def _read_last_element(path: str) -> dict[str, Any] | None:
 
 
 def read_conversation_usage(info: ConversationInfo) -> ConversationUsage:
-    """Return what was used in a conversation, without decoding its texts. Never raises."""
+    """Return the tools and models used in a conversation, without decoding its texts. Never raises."""
     config = ConfigState()
     if info.base_config_path is not None:
-        # `load` reports what is wrong with it.
+        # `load_conversation` reports the problems of the base configuration.
         _apply_base_config(info, config)
     tools: set[str] = set()
     models: set[str] = set()
@@ -228,7 +228,7 @@ def read_conversation_usage(info: ConversationInfo) -> ConversationUsage:
     for element in _iterate_object_elements(info, problems):
         kind = element.get("type")
         if kind == "turn_start":
-            # The first mark starts turn 1, unless an event has done so.
+            # The first `turn_start` starts turn 1, unless an earlier event has started it.
             turns += has_started or not turns
             has_started = True
         elif kind == "config_delta":
@@ -247,7 +247,7 @@ def read_conversation_usage(info: ConversationInfo) -> ConversationUsage:
 def _iterate_object_elements(
     info: ConversationInfo, problems: list[str]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the elements that are JSON objects; append what is wrong to `problems`."""
+    """Yield the elements that are JSON objects; append the file's problems to `problems`."""
     if info.events_path is None:
         return
     try:
@@ -268,11 +268,11 @@ def can_load_parts(info: ConversationInfo) -> bool:
 def load_conversation_part(
     info: ConversationInfo, mark: TurnResumePoint | None, size: int
 ) -> ConversationPart | None:
-    """Load at least one turn from `mark` on, about `size` bytes of the file.
+    """Load about `size` bytes of the file, but at least one turn, from `mark` on.
 
-    The part starts at the beginning of the file if what is before the mark has changed. None if
-    the conversation is short or damaged, or if a result belongs to a call before the mark: it must
-    then be loaded whole.
+    If the file has changed before the mark, the part starts at the beginning of the file. Returns
+    None if the conversation must be loaded whole: if it is short or damaged, or if a tool result
+    belongs to a call before the mark.
     """
     if info.events_path is None or not can_load_parts(info):
         return None
@@ -324,9 +324,10 @@ class _ElementSpan(NamedTuple):
 def _read_turns(
     file: int, start: int, file_size: int, size: int
 ) -> tuple[_ElementSpan | None, bool] | None:
-    """Read whole turns from byte `start` on, and whether they are the last.
+    """Read whole turns from byte `start` on; return their span, and whether they are the last.
 
-    None if `size` bytes have no whole turn; no span if the bytes are not as JP writes them.
+    Returns None if `size` bytes contain no whole turn. The span is None if the bytes are not formatted
+    like JP's.
     """
     is_last = file_size - start <= size + READ_BYTES
     data = _read_range(file, start, file_size - start if is_last else size)
@@ -373,7 +374,7 @@ def _decode_conversation_part(
     span: _ElementSpan,
     is_last: bool,
 ) -> ConversationPart | None:
-    """Decode the turns of a span. None if one of its results belongs to a call before it."""
+    """Decode the turns of a span; None if one of its tool results belongs to a call before the span."""
     before = start or TurnResumePoint(1, "", 0, 0)
     waiting = set(before.waiting)
     if waiting and any(

@@ -32,7 +32,7 @@ EVENTS, METADATA, BASE_CONFIG = "events.json", "metadata.json", "base_config.jso
 _FILES = (METADATA, BASE_CONFIG, EVENTS)
 _ARCHIVE, _TRASH = ".archive", ".trash"
 _METADATA_BYTES = 1 << 20
-_LINK_LEAVES = "it is a link that leaves the workspace"
+_LINK_LEAVES = "it is a link to a place outside the workspace"
 
 
 @dataclass(slots=True)
@@ -54,9 +54,10 @@ class ConversationCopy:
     failure: str | None = None
 
     def get_events_rank(self) -> tuple[bool, int, bool]:
-        """Rank the copies whose events could be read: the newest wins, ties to the user's root.
+        """Return a sort key that chooses the copy whose events are read: the copy with the highest key.
 
-        A copy without events never wins over one with events; JP would only fail there.
+        Copies with events come before copies without, which JP cannot load. Among them, the newest
+        comes first, and among equally new copies the one in the user's root.
         """
         newest = max(self.times.get(EVENTS, 0), self.times.get(BASE_CONFIG, 0))
         return (EVENTS in self.times, newest, self.is_local)
@@ -64,7 +65,7 @@ class ConversationCopy:
 
 @dataclass(slots=True)
 class JpLocation:
-    """All copies of one conversation. Live ones win over archived ones.
+    """All copies of one conversation. Live copies take precedence over archived ones.
 
     `archived_copies` are a live conversation's copies in the archive. If there are only archived
     copies, they are in `copies`.
@@ -81,7 +82,7 @@ class JpLocation:
         return copies[0] if len(copies) == 1 else max(copies, key=ConversationCopy.get_events_rank)
 
     def get_metadata_copy(self) -> ConversationCopy:
-        """Return the copy whose metadata is read: the newest; in the archive the workspace's."""
+        """Return the copy whose metadata is read: the newest or, in the archive, that of the workspace."""
         copies = [copy for copy in self.copies if METADATA in copy.times] or self.copies
         if self.is_archived:
             return min(copies, key=lambda copy: (copy.is_local, -copy.times.get(METADATA, 0)))
@@ -89,7 +90,7 @@ class JpLocation:
 
     @property
     def presence(self) -> Presence:
-        """In which roots the conversation is."""
+        """The roots that contain the conversation."""
         roots = {copy.is_local for copy in self.copies}
         if len(roots) == 2:
             return "projected"
@@ -106,17 +107,17 @@ class JpLocation:
         ).hexdigest()
 
     def describe_duplicates(self) -> str | None:
-        """Say which directories of one root have the same id; None if there is only one."""
+        """Return a message about several directories of one root with the same id; None if there is one."""
         names = [os.path.basename(copy.path) for copy in self.copies]  # noqa: PTH119
         is_doubled = len({copy.is_local for copy in self.copies}) < len(self.copies)
         if not is_doubled and not self.archived_copies:
             return None
         names += [f"{_ARCHIVE}/{os.path.basename(copy.path)}" for copy in self.archived_copies]  # noqa: PTH119
         chosen = os.path.basename(self.get_events_copy().path)  # noqa: PTH119
-        return f"{len(names)} directories have this id ({', '.join(names)}); {chosen} is read"
+        return f"{len(names)} directories have this id ({', '.join(names)}); kbtui reads {chosen}"
 
     def read_info(self) -> ConversationInfo:
-        """Read the metadata, and no events. Never raises: `problem` says what is wrong."""
+        """Read the metadata but no events. Never raises; `problem` says what is wrong."""
         events, source = self.get_events_copy(), self.get_metadata_copy()
         problems = [text for text in (self.describe_duplicates(), events.failure) if text]
         metadata: dict[str, Any] = {}
@@ -154,7 +155,7 @@ class JpLocation:
 
 
 def _read_metadata(copy: ConversationCopy) -> tuple[dict[str, Any], list[str]]:
-    """Read `metadata.json`; an empty object if that fails. Return it and its problems."""
+    """Return the object in `metadata.json`, empty if it cannot be read, and its problems."""
     from kbtui.conversations.formats.jp.json_reader import parse_json_object, read_file
 
     problems: list[str] = []
@@ -169,7 +170,7 @@ def _read_metadata(copy: ConversationCopy) -> tuple[dict[str, Any], list[str]]:
 
 
 def _find_wrong_metadata_values(metadata: dict[str, Any]) -> list[str]:
-    """Return what JP would refuse or miss in the metadata, one phrase each."""
+    """Return a phrase for each value in the metadata that is missing or that JP would reject."""
     wrong = []
     if not isinstance(metadata.get("title"), str | None):
         wrong.append("its title is not a string")
@@ -207,9 +208,9 @@ def _parse_parent(value: Any) -> str | None:
 def find_locations(
     workspace: Workspace, only: str | None = None
 ) -> tuple[list[JpLocation], list[UnlistedDirectory]]:
-    """Find every conversation of a workspace, and the directories that are none.
+    """Find every conversation of a workspace, and the directories that are not conversations.
 
-    With `only`, an id, the files of other conversations are not looked at.
+    With `only`, an id, it skips the files of other conversations.
     """
     copies: dict[str, list[ConversationCopy]] = {}
     unlisted: list[UnlistedDirectory] = []
@@ -249,7 +250,7 @@ def _list_conversation_roots(workspace: Workspace) -> Iterator[tuple[str, bool]]
 
 
 def count_trashed_conversations(workspace: Workspace) -> dict[str, int]:
-    """Return where JP moved conversations that it could not read, and how many are there."""
+    """Map each directory to which JP moved unreadable conversations to their number."""
     counts = {}
     for root, _ in _list_conversation_roots(workspace):
         try:
@@ -265,7 +266,7 @@ def _list_directories(
 ) -> list[str] | None:
     """Return the names of the directories in `folder`, without links that leave the workspace.
 
-    None if `folder` exists and cannot be read; the reason is then in `unlisted`.
+    Returns None if `folder` exists but cannot be read; the reason is then added to `unlisted`.
     """
     if os.path.realpath(folder) != folder and not _is_inside(workspace, folder):
         unlisted.append(UnlistedDirectory(Path(folder), _LINK_LEAVES, True))
@@ -295,7 +296,7 @@ def _list_directories(
 
 
 def _is_directory(entry: os.DirEntry[str], unlisted: list[UnlistedDirectory] | None = None) -> bool:
-    """Return whether an entry is a directory or a link to one; a broken link goes to `unlisted`."""
+    """Return whether an entry is a directory or a link to one; add a broken link to `unlisted`."""
     try:
         return entry.is_dir()
     except OSError as error:
@@ -314,7 +315,7 @@ def _is_inside(workspace: Workspace, path: str) -> bool:
 
 
 def _parse_directory_name(name: str) -> str | None:
-    """Return the id in a directory's name, whose digits end at the first `-`; None without one."""
+    """Return the id in a directory's name, which ends at the first `-`; None if there is no id."""
     digits = name.partition("-")[0]
     if not (digits.isascii() and digits.isdigit()) or len(digits) > 12:
         return None
@@ -322,10 +323,10 @@ def _parse_directory_name(name: str) -> str | None:
 
 
 def _find_nested_conversations(path: str) -> list[str]:
-    """Return the conversations in a conversation's own directory, as later versions of JP write."""
+    """Return the conversations in a conversation's directory, where later versions of JP put some."""
     try:
-        # A directory with two links has no subdirectories: most file systems count them, the
-        # others give 1.
+        # A directory with two links has no subdirectories: most file systems count a link for each,
+        # and the others always report one link.
         if os.stat(path).st_nlink == 2:  # noqa: PTH116
             return []
         with os.scandir(path) as entries:
@@ -367,14 +368,14 @@ def stat_conversation_copy(
 def list_live_conversations(path: str | None) -> dict[int, str]:
     """Return the live conversations of the workspace at or above `path` (default: here) for completion.
 
-    Keys are ids without prefix, values what the directory's name has after the id. No file is
-    read or checked. Empty without a workspace.
+    The result maps each id, without prefix, to the rest of the directory's name. No file is read or
+    checked. Without a workspace, the result is empty.
     """
     root = paths.find_root(os.path.realpath("." if path is None else path))
     if root is None:
         return {}
     folders = [f"{root}/.jp/conversations"]
-    # Finding the user's own directory reads a file; it is needed only if JP has any.
+    # Finding the user's own directory reads a file, so do this only if JP has such directories.
     if os.path.isdir(paths.jp_data_home() + "/workspace"):  # noqa: PTH112
         from kbtui.workspace import Workspace
 
