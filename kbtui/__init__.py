@@ -60,7 +60,7 @@ _MODULES = {
     "create_memory_client": "library.async_client",
     "open_workspace": "library",
 }
-"""The modules of the names that are not in `errors`."""
+"""The modules that define the public names. Names that are missing here are in `errors`."""
 
 
 def __getattr__(name: str) -> object:

@@ -26,9 +26,9 @@ def parse_moment(
 ) -> datetime | None:
     """Parse a date, a time or an age; return it in UTC, or None if `text` is none of these.
 
-    A day is the midnight at its beginning, with `to_end_of_day` that at its end. Without a zone in
-    the text the zone is `zone` (None: local time). An age is subtracted from `now` (aware). A
-    weekday is the last one before today.
+    A day means the midnight at which it begins or, with `to_end_of_day`, at which it ends. If the
+    text names no time zone, `zone` applies (None: local time). An age is subtracted from `now`,
+    an aware time. A weekday means the last such day before today.
     """
     moment = _parse_local_moment(text, now, zone)
     if moment is None or not to_end_of_day or not _DAY.fullmatch(text.strip().lower()):
@@ -65,10 +65,10 @@ def _to_utc(moment: datetime, zone: tzinfo | None) -> datetime:
 
 
 def parse_timestamp(text: object) -> datetime | None:
-    """Return an aware time in UTC, None if `text` is not a timestamp.
+    """Parse a timestamp and return it as an aware time in UTC, or None if `text` is none.
 
-    Accepts RFC 3339 with any offset, and `YYYY-MM-DD HH:MM:SS[.f]` without a zone, which is UTC,
-    with any number of fraction digits.
+    Accepts RFC 3339 with any offset, and `YYYY-MM-DD HH:MM:SS[.f]` without a zone, which is read
+    as UTC. The fraction may have any number of digits.
     """
     if type(text) is not str:
         return None
@@ -96,9 +96,9 @@ def parse_timestamp(text: object) -> datetime | None:
 
 
 def format_timestamp(time: datetime | None) -> str | None:
-    """Format a time as RFC 3339 in UTC with three fraction digits; None for None.
+    """Format a time as RFC 3339 in UTC with three fraction digits; return None for None.
 
-    All results have the same width, so their text order is their time order.
+    All results have the same width, so sorting them as text sorts them by time.
     """
     if time is None:
         return None
@@ -106,7 +106,7 @@ def format_timestamp(time: datetime | None) -> str | None:
 
 
 def format_unix_time(seconds: float | None) -> str | None:
-    """Format Unix seconds as ISO 8601 in UTC; None for None and for a time that has no date."""
+    """Format Unix seconds as ISO 8601 in UTC; return None for None or a number out of range."""
     if seconds is None:
         return None
     try:
@@ -116,7 +116,7 @@ def format_unix_time(seconds: float | None) -> str | None:
 
 
 def parse_time_zone(name: str) -> tzinfo:
-    """Return the time zone for a value of the variable TZ; raises `ValueError` for unknown ones."""
+    """Return the time zone that a value of the variable TZ names; raises `ValueError`."""
     from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
     try:
@@ -138,7 +138,7 @@ def get_local_time() -> datetime:
 
 
 def format_day(day: date, today: date) -> str:
-    """Format a day as `Today`, `Yesterday`, a weekday of the last week, or a short date."""
+    """Format a day as `Today`, `Yesterday`, a weekday (within the last week) or a short date."""
     days = (today - day).days
     if days == 0:
         return "Today"
@@ -150,7 +150,10 @@ def format_day(day: date, today: date) -> str:
 
 
 def format_age(when: datetime, present: datetime) -> str:
-    """Format an age as `now`, `5 min` or `3 h` today, else as a day, or as `Dec 2025`."""
+    """Format a time of today as its age (`now`, `5 min`, `3 h`), an earlier one as its day.
+
+    A day of another year is shortened to `Dec 2025`.
+    """
     local = when.astimezone(present.tzinfo)
     if local.date() != present.date():
         label = format_day(local.date(), present.date())
@@ -163,13 +166,13 @@ def format_age(when: datetime, present: datetime) -> str:
 
 
 def format_date(day: date, today: date) -> str:
-    """Format a date as `31 Jul` in this year, else as `13 May 2024`."""
+    """Format a date of this year as `31 Jul`, any other date as `13 May 2024`."""
     label = f"{day.day} {_MONTH_NAMES[day.month - 1]}"
     return label if day.year == today.year else f"{label} {day.year}"
 
 
 def format_time_or_date(when: datetime, present: datetime) -> str:
-    """Format a time in few columns: `14:05` today, else the date alone."""
+    """Format a time of today as `14:05`, any other time as its date alone."""
     local = when.astimezone(present.tzinfo)
     if local.date() == present.date():
         return f"{local:%H:%M}"
@@ -177,7 +180,7 @@ def format_time_or_date(when: datetime, present: datetime) -> str:
 
 
 def format_time(when: datetime, present: datetime) -> str:
-    """Format a time as `14:05` today, else with its date."""
+    """Format a time of today as `14:05`, any other time with its date."""
     local = when.astimezone(present.tzinfo)
     time = f"{local:%H:%M}"
     return (
@@ -188,7 +191,7 @@ def format_time(when: datetime, present: datetime) -> str:
 
 
 def format_iso_day(seconds: float) -> str:
-    """Format the local day of Unix seconds as `2026-05-13`; `?` if there is no such day."""
+    """Format the local day of Unix seconds as `2026-05-13`, or as `?` if it is out of range."""
     try:
         return datetime.fromtimestamp(seconds).date().isoformat()
     except (ValueError, OverflowError, OSError):

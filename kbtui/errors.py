@@ -1,8 +1,8 @@
 """Errors for users: what happened, where, and what to do about it.
 
 Every error that kbtui raises on purpose is a `KbtuiError`. Front ends show its `message`, `where`
-and `hint`. A command ends with its `exit_code`: 1 nothing found, 2 usage or configuration,
-3 workspace or index.
+and `hint`. A command that raises one exits with its `exit_code`: 1 for nothing found, 2 for an
+error of usage or configuration, 3 for an error of the workspace or the index.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class KbtuiError(Exception):
 
 
 class NothingFound(KbtuiError):
-    """What was requested does not exist, or nothing matched."""
+    """The requested thing does not exist, or nothing matched."""
 
     exit_code = 1
 

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 from kbtui.errors import WorkspaceError
 
 FILE_SIZE_LIMIT = 500_000
-"""Bytes: the largest configuration file that is read, which takes about a second."""
+"""The size in bytes of the largest configuration file that kbtui reads (in about a second)."""
 
 
 def read_regular_file(path: str | os.PathLike[str], most: int = FILE_SIZE_LIMIT) -> bytes:
-    """Read a regular file; links are followed.
+    """Return the content of a regular file; symbolic links are followed.
 
-    Raises `OSError`, also for anything but a regular file and for more than `most` bytes.
+    Raises `OSError`, also if the file is larger than `most` bytes or is not a regular file.
     """
     # O_NONBLOCK: opening a pipe would wait for a writer.
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
@@ -34,7 +34,7 @@ def read_regular_file(path: str | os.PathLike[str], most: int = FILE_SIZE_LIMIT)
 def write_file(path: Path, data: bytes, *, is_new: bool = False) -> None:
     """Write a file atomically: a reader sees the old content or the new, never a part.
 
-    With `is_new` the file must not exist. Raises `OSError` and leaves the file unchanged then.
+    With `is_new`, the file must not exist yet. If it raises `OSError`, the file is unchanged.
     """
     staged = write_staged_file(path, data)
     try:
@@ -50,7 +50,8 @@ def write_file(path: Path, data: bytes, *, is_new: bool = False) -> None:
 def write_staged_file(path: Path, data: bytes) -> Path:
     """Write `data` to a hidden file next to `path`, with the permissions of `path` if it exists.
 
-    The caller renames it to `path`. Raises `OSError`, such as for a full disk.
+    Return the hidden file's path; the caller renames the file to `path`. Raises `OSError`, for
+    example if the disk is full.
     """
     staged = path.with_name(f".{path.name[:50]}.{os.urandom(4).hex()}.tmp")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -84,9 +85,9 @@ def place_new_file(staged: Path, path: Path) -> None:
 
 
 class FileReplacement(NamedTuple):
-    """One file to write or remove: `old` is its content now, `new` what it becomes.
+    """One file to write or remove, with its present content `old` and its future content `new`.
 
-    `old` is None for a file that does not exist yet, `new` for one that is removed.
+    `old` is None for a file that does not exist yet, `new` is None for a file to remove.
     """
 
     path: Path
@@ -95,10 +96,10 @@ class FileReplacement(NamedTuple):
 
 
 def replace_files(changes: Sequence[FileReplacement]) -> None:
-    """Write and remove several files: all of them, or none.
+    """Write and remove several files: either all of them or, after an error, none.
 
-    All new contents are staged first, so that a full disk or a missing permission shows before
-    anything is changed. Raises `WorkspaceError`, also if a file differs from its `old`.
+    All new contents are staged first, so that a full disk or a missing permission raises an error
+    before any file is changed. Raises `WorkspaceError`, also if a file's content is not its `old`.
     """
     path = Path()
     with ExitStack() as undo:
@@ -147,7 +148,7 @@ def _call_ignoring_os_errors(step: Callable[..., object], *arguments: object) ->
 
 
 KEY_PARTS_LIMIT = 100
-"""Maximum number of parts of a dotted key: the time that `tomllib` needs grows with its square."""
+"""The maximum number of parts of a dotted key. The time of `tomllib` grows with its square."""
 _DOTTED_KEY = re.compile(r"""(?:\.[ \t]*(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*)+""")
 
 

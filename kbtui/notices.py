@@ -38,7 +38,7 @@ MODEL_CAUSES: dict[str, str] = {
     "model_off": 'the model is switched off (setting model = "off")',
     "vectors_replaced": "the vectors are being rebuilt",
 }
-"""Why there is no semantic search. A notice with another cause has a `detail`."""
+"""Why there is no semantic search, by cause. A notice with any other cause has a `detail`."""
 
 
 class NoticeValues(TypedDict, total=False):
@@ -75,7 +75,7 @@ def make_keywords_only_notice(cause: Cause, detail: str = "") -> Notice:
 
 
 def get_keywords_only_reason(notice: Notice) -> str:
-    """Return the reason of a `keywords_only` notice; "" if another notice has it."""
+    """Return the reason in a `keywords_only` notice; "" if another notice gives the reason."""
     values = notice.values
     return values.get("detail") or MODEL_CAUSES.get(values.get("cause", ""), "")
 

@@ -107,7 +107,8 @@ def get_jp_creation_time(conversation: str) -> datetime:
 def parse_conversation_id(text: str, workspace: str | None = None) -> str:
     """Return `jp-c17457886043` for `jp-c17457886043`, `17457886043` and `jp://jp-c17457886043`.
 
-    Turns, selectors and the workspace's own id may follow. Raises as `parse_conversation_ref`.
+    A turn, a selector or the id of this workspace may follow. Raises the errors of
+    `parse_conversation_ref`.
     """
     conversation = parse_conversation_ref(text, workspace).conversation
     assert conversation is not None
@@ -117,8 +118,8 @@ def parse_conversation_id(text: str, workspace: str | None = None) -> str:
 def parse_conversation_ref(text: str, workspace: str | None = None) -> Ref:
     """Parse the reference of a conversation, with turn and call if the text names them.
 
-    `workspace` is the id of this workspace, None if it has none. Raises `UsageError` for anything
-    else, and `NothingFound` if the text names another workspace.
+    `workspace` is the id of this workspace, None if it has none. Raises `UsageError` if the text
+    is no such reference, and `NothingFound` if it names another workspace.
     """
     try:
         ref = parse_ref(text)
@@ -166,9 +167,10 @@ def parse_ref(text: str, exists: Callable[[str, str], bool] | None = None) -> Re
 
 
 def drop_own_workspace_id(ref: Ref, workspace: str | None) -> Ref:
-    """Return the reference without a workspace id, after comparing it with this workspace's.
+    """Return the reference without its workspace id, which must be the id of this workspace.
 
-    A workspace without an id (None) accepts any. Raises `NothingFound` for another workspace.
+    If `workspace` is None (this workspace has no id), any id is accepted. Raises `NothingFound`
+    for another workspace's id.
     """
     if ref.workspace is not None and workspace is not None and ref.workspace != workspace:
         raise NothingFound(
@@ -179,7 +181,7 @@ def drop_own_workspace_id(ref: Ref, workspace: str | None) -> Ref:
 
 
 def split_line_range(slug: str) -> tuple[str, tuple[int, int] | None]:
-    """Split `slug:first-last` into the slug and its lines; lines are None if none are given.
+    """Split `slug:first-last` into the slug and its lines, which are None if the text has none.
 
     Raises `UsageError` for an invalid range.
     """

@@ -1,7 +1,8 @@
-"""Finds secrets in text (key formats, values of secret names), to mask them or to warn of them.
+"""Finds secrets in text, to mask them or to warn of them.
 
-The patterns are few and strict. They keep keys in transcripts from being passed on; they do not
-prove that a text has no secrets.
+Secrets are keys in known formats and values with names such as `password`. The patterns are few and
+strict. They keep most keys in transcripts from being passed on; they do not prove that a text has
+no secrets.
 """
 
 from __future__ import annotations
@@ -102,8 +103,8 @@ _MARKERS = (
     *("sbp_", "sb_secret_", "ATATT3", "rubygems_", "sq0", "SK", "key-", "AGE-SECRET-KEY-"),
     *("mfa.", "https://discord", "https://ptb.discord", "https://canary.discord", "LS0tLS1CRUdJTi"),
 )
-# Escapes of JSON and URLs, and terminal colours: the letter after one starts a word, although the
-# escape ends in a letter.
+# Escapes of JSON and URLs, and terminal colours. They end in a letter, but the letter after them
+# starts a word.
 _ESCAPE = re.compile(
     r"(?:\\[nrtbf]|\\u[0-9a-fA-F]{4}|\\x[0-9a-fA-F]{2}|%[0-9A-F]{2}|\x1b\[[\d;]{0,9}m)\Z"
 )
@@ -114,7 +115,7 @@ _PEM_LINES = re.compile(
     r"(?:(?=[A-Za-z0-9+/]{0,40}[A-Z])(?=[A-Za-z0-9+/]{0,40}[a-z])(?=[A-Za-z0-9+/]{0,60}[0-9+/])"
     r"[A-Za-z0-9+/]{60,76}(?:(?:\s|\\{1,8}[nr]){1,4}|\Z)){2,}[A-Za-z0-9+/]{0,80}={0,2}"
 )
-# The number of a bot or user, in base64, begins with M, N or O.
+# The token begins with the number of a bot or user; in base64, that begins with M, N or O.
 _DISCORD = re.compile(r"(?P<identity>[MNO][\w-]{22,28})\.[\w-]{6}\.[\w-]{27,40}(?![\w-])", re.ASCII)
 _BOOTSTRAP = re.compile(
     r"(?:token|kubeadm)[^\n]{0,80}?(?<![\w.-])(?P<value>[a-z0-9]{6}\.[a-z0-9]{16})(?![\w.-])",
@@ -148,7 +149,7 @@ _BETWEEN = r"(?:[\s,\"']|\\{1,8}[nrt\"]|\d{1,2}[.):]){1,12}"
 _WORD_RUN = re.compile(rf"{_WORD_START}[a-z]{{3,8}}(?:{_BETWEEN}[a-z]{{3,8}}\b){{11,}}+")
 _VALUE_MOST = 4_000
 _AROUND = 20_000
-"""Characters around a passage that are looked at: more than the longest private key."""
+"""How many characters around a passage are checked: more than the longest private key has."""
 _PROBE = "q7Rz-41kP_x8Wm2T"
 # scheme://user:password@host
 _URL = re.compile(r"(?<=[a-z0-9])://[^\s/:@\"'<>]{0,100}:(?P<value>[^\s/@\"'<>]{3,200})(?=@)")
@@ -157,7 +158,7 @@ _BEARER = re.compile(
     r"(?P<value>[\w.~+/=-]{8,2000})",
     re.IGNORECASE,
 )
-# Also within JSON in a string, and as entities of XML.
+# A quote, which may be escaped in a JSON string or written as an XML entity.
 _QUOTE = r"(?:\\{0,7}[\"'`]|&(?:quot|apos|#3[49]);)?"
 # API_KEY = "…", \"clientSecret\": \"…\", password: …, <token>…, --token …, the password is …
 _ASSIGNED = re.compile(
@@ -173,15 +174,17 @@ _ASSIGNED = re.compile(
 _USER = re.compile(
     r"(?P<head>\s(?:-u|--user)[ =][\"']?[^\s:\"'/]{1,100}:)(?P<value>[^\s\"'`<>\\]{8,200})"
 )
-# What `_ASSIGNED` can begin with, in lower case, and what may come before "key".
+# What a match of `_ASSIGNED` can begin with, in lower case; and what can precede "key" in it.
 _NAMES = (
     *("pass", "pwd", "secret", "token", "credential", "authorization", "cookie", "bearer"),
     *("auth", "sig"),
 )
 _KEY_OF = re.compile(r"(?:api|access|private|auth|account|signing|encryption)[_. -]?\Z")
 ENTROPY_LEAST = 2.5
-"""The least entropy, in bits per character, of a value that is masked because of its name. A value with
-less counts as an ordinary word."""
+"""The minimum entropy in bits per character of a value that is masked because of its name.
+
+A value with less entropy counts as an ordinary word.
+"""
 
 
 class Secret(NamedTuple):
@@ -198,9 +201,9 @@ def mask(text: str) -> str:
 
 
 def mask_text_part(text: str, start: int, end: int, found: Sequence[Secret]) -> str:
-    """Return a part of a text, masked by the secrets `found` in the whole text.
+    """Return a part of a text with the secrets masked that were `found` in the whole text.
 
-    A line from the middle of a private key cannot be recognized alone.
+    A line from the middle of a private key cannot be recognized without the lines around it.
     """
     parts, at = [], start
     for secret in found:
@@ -211,9 +214,10 @@ def mask_text_part(text: str, start: int, end: int, found: Sequence[Secret]) -> 
 
 
 def mask_excerpt(excerpt: str, source: str) -> str:
-    """Mask a passage by the secrets in its source around it.
+    """Mask the secrets in a passage, also those that can only be recognized in its `source`.
 
-    The two may differ in white space. A passage that is not in the source is masked alone.
+    Passage and source may differ in white space. If the source does not contain the passage, only
+    the passage itself is checked.
     """
     dense = "".join(excerpt.split())
     at = "".join(source.split()).find(dense)
@@ -239,7 +243,7 @@ def mask_excerpt(excerpt: str, source: str) -> str:
 
 
 def _find_offset_ignoring_spaces(text: str, count: int) -> int:
-    """Return the offset of the character that has `count` characters, no spaces, before it."""
+    """Return the offset of the character that `count` non-space characters precede."""
     for word in re.finditer(r"\S+", text):
         if count < len(word[0]):
             return word.start() + count
@@ -248,9 +252,9 @@ def _find_offset_ignoring_spaces(text: str, count: int) -> int:
 
 
 def mask_json_values(value: Any) -> Any:
-    """Mask all strings in a JSON value, before JSON escapes them.
+    """Mask the secrets in all strings of a JSON value, before JSON escapes the strings.
 
-    A string with a secret name is a secret, as in `{"password": "…"}`.
+    A string whose name says so counts as a secret, as in `{"password": "…"}`.
     """
     return _mask_value(value, "")
 
@@ -302,19 +306,19 @@ def _is_secret_name(name: str) -> bool:
 
 
 def _mask_manifest_part(value: Any) -> Any:
-    """Mask the part of a Kubernetes secret that has its values."""
+    """Mask all values in the `data` or `stringData` of a Kubernetes secret."""
     if isinstance(value, dict):
         return dict.fromkeys(value, "[masked: Kubernetes secret]")
     return "[masked: Kubernetes secret]"
 
 
 def list_secret_kinds(text: str) -> list[tuple[int, str]]:
-    """Return start (in characters) and kind of each secret, without the secret itself."""
+    """Return the offset (in characters) and the kind of each secret, without the secret itself."""
     return [(secret.start, secret.what) for secret in find_secrets(text)]
 
 
 def find_secrets(text: str) -> list[Secret]:
-    """Return the secrets of a text in order; overlapping ones are merged."""
+    """Return the secrets of a text in order; overlapping secrets are merged."""
     found: list[Secret] = []
     for number, secret in enumerate(
         sorted(_find_candidates(text), key=lambda one: (one.start, -one.end))
@@ -329,7 +333,7 @@ def find_secrets(text: str) -> list[Secret]:
 
 def _find_candidates(text: str) -> Iterator[Secret]:
     small = text.lower()
-    if len(small) != len(text):  # some letters are two in lower case
+    if len(small) != len(text):  # a few letters become two characters in lower case
         small = text
     yield from _find_formatted_keys(text)
     yield from _find_discord_tokens(text)
@@ -351,7 +355,7 @@ def _find_candidates(text: str) -> Iterator[Secret]:
 
 
 def _find_formatted_keys(text: str) -> Iterator[Secret]:
-    """Yield the keys that a format recognizes."""
+    """Yield the keys that have one of the known formats."""
     end = looked = 0
     for at in _find_word_offsets(text, _MARKERS):
         if at < end or not _is_word_start(text, at):
@@ -371,7 +375,7 @@ def _find_formatted_keys(text: str) -> Iterator[Secret]:
 
 
 def _is_word_start(text: str, at: int) -> bool:
-    """Return whether a word starts here; an escape such as `\\n` in JSON ends the one before."""
+    """Return whether a word starts at an offset; a preceding escape (`\\n`) is no part of it."""
     if not at or not (text[at].isalnum() and (text[at - 1].isalnum() or text[at - 1] == "_")):
         return True
     return _ESCAPE.search(text, max(0, at - 12), at) is not None
@@ -402,7 +406,7 @@ def _find_discord_tokens(text: str) -> Iterator[Secret]:
 
 
 def _find_manifest_values(text: str) -> Iterator[Secret]:
-    """Yield the values of manifests with `kind: Secret`, in YAML or JSON."""
+    """Yield the values in Kubernetes manifests with `kind: Secret`, in YAML or JSON."""
     if "Secret" not in text or not _SECRET_KIND.search(text):
         return
     at = 0
@@ -440,7 +444,7 @@ def _find_mnemonics(text: str) -> Iterator[Secret]:
 
 
 def _count_adjacent_words(words: Sequence[bytes], at: int, known: frozenset[bytes]) -> int:
-    """Count the known words around and including `at`, without a gap."""
+    """Return the length of the unbroken run of known words that contains the word at `at`."""
     first = last = at
     while first and words[first - 1] in known:
         first -= 1
@@ -457,7 +461,10 @@ def _load_mnemonic_words() -> frozenset[bytes]:
 
 
 def _match_private_key_end(text: str, low: int, at: int) -> re.Match[str] | None:
-    """Match the end of a private key whose beginning is cut off, from `low` on."""
+    """Match the end of a private key whose beginning is cut off; `at` is its last line.
+
+    The match begins with the key's first line at or after `low`.
+    """
     parts = _PEM_BREAK.split(text[low:at])
     start = at
     # Lines with their separators, from the last one up.
@@ -468,7 +475,10 @@ def _match_private_key_end(text: str, low: int, at: int) -> re.Match[str] | None
 
 
 def _find_word_offsets(text: str, words: Iterable[str]) -> list[int]:
-    """Return the offsets of all words in order; many times as fast as one regular expression."""
+    """Return the sorted offsets of all occurrences of the words.
+
+    `str.find` is many times as fast as one regular expression.
+    """
     found: set[int] = set()
     for word in words:
         at = text.find(word)
@@ -481,7 +491,7 @@ def _find_word_offsets(text: str, words: Iterable[str]) -> list[int]:
 def _match_at_offsets(
     pattern: re.Pattern[str], text: str, places: Iterable[int]
 ) -> Iterator[re.Match[str]]:
-    """Yield the matches at the offsets that do not overlap."""
+    """Yield the matches at the given offsets, but none that overlaps an earlier match."""
     end = 0
     for at in places:
         match = pattern.match(text, at) if at >= end else None
@@ -511,7 +521,10 @@ def describe_secrets(text: str) -> str | None:
 
 
 def _is_secret_assignment(match: re.Match[str]) -> bool:
-    """Return whether an assigned value is a secret; after a space only if it cannot be a word."""
+    """Return whether an assigned value is a secret.
+
+    After a space (`the password is …`), a value counts only if it cannot be an ordinary word.
+    """
     value = match["value"]
     if match["blank"] and not (
         len(value) >= 12 and all(re.search(kind, value) for kind in ("[a-z]", "[A-Z]", "[0-9]"))
@@ -522,7 +535,7 @@ def _is_secret_assignment(match: re.Match[str]) -> bool:
 
 def looks_random(value: str) -> bool:
     """Return whether a value looks like a key, not like a word, name, path or placeholder."""
-    # Operators before variables in code.
+    # In code, these operators precede a variable.
     value = value.lstrip("&*!")
     if value.startswith(("$", "%", "/", "./", "~", "http", "env.", "os.", "process.")):
         return False

@@ -47,7 +47,7 @@ _MARK_RUN = (
     r"[^\w\s\x21-\x7e\u2010-\u205e\u2190-\u2bff\u3001-\u303f]{5,}|[\u1161-\u11ff\ud7b0-\ud7ff]{5,}"
 )
 MARKS_PER_CHARACTER = 4
-"""Marks without width that one character may have; more would cover other lines."""
+"""How many marks without width one character may have; more would cover other lines."""
 
 _POLICIES: tuple[Policy, ...] = ("strip", "visualize", "off")
 _current_policy: Policy = "strip"
@@ -66,9 +66,9 @@ def set_sanitize_policy(policy: str) -> None:
 def sanitize(text: str, policy: Policy | None = None) -> str:
     r"""Return text that a terminal shows and never obeys; `\r\n` becomes `\n`.
 
-    `strip` removes dangerous characters, `visualize` replaces them (`␛`, `<U+202E>`), `off` removes
-    only what cannot be encoded. None is the user's setting `terminal_text`. Text that does not go
-    to the user's terminal is stripped.
+    The policy `strip` removes dangerous characters, `visualize` replaces them (`␛`, `<U+202E>`),
+    and `off` replaces only lone surrogates, which cannot be encoded. None means the user's setting
+    `terminal_text`. Callers pass `strip` for text that does not go to the user's terminal.
     """
     policy = policy or _current_policy
     if policy == "off":
@@ -90,9 +90,9 @@ def sanitize(text: str, policy: Policy | None = None) -> str:
 
 
 def strip_escape_sequences(text: str) -> str:
-    """Remove escape sequences and nothing else, from text that is indexed or searched.
+    """Remove escape sequences, and nothing else, from a text that is indexed or searched.
 
-    A colour in a tool's output must leave nothing to find, such as `31m`.
+    Otherwise a search could find the `31m` of a colour in a tool's output.
     """
     if "\x1b" not in text and (text.isascii() or not re.search(_INTRODUCERS, text)):
         return text
@@ -100,9 +100,10 @@ def strip_escape_sequences(text: str) -> str:
 
 
 def strip_before_cutting(text: str) -> str:
-    """Remove escape sequences from a text that is cut into pieces before `sanitize`.
+    """Remove escape sequences from a text that is cut into pieces before it is sanitized.
 
-    `sanitize` would not recognize a sequence that was cut in two. Other policies than `strip` keep them.
+    `sanitize` does not recognize a sequence that was cut in two. If the user's policy is not
+    `strip`, return the text unchanged.
     """
     return strip_escape_sequences(text) if _current_policy == "strip" else text
 
@@ -110,9 +111,9 @@ def strip_before_cutting(text: str) -> str:
 def sanitize_with_marks(
     text: str, marks: list[tuple[int, int]]
 ) -> tuple[str, list[tuple[int, int]]]:
-    """Sanitize a text, and move ranges of characters in it accordingly.
+    """Sanitize a text; return it with `marks`, ranges of characters, moved to their new offsets.
 
-    Text that is shown in pieces is sanitized before it is cut: half a sequence looks like text.
+    Sanitize a text before cutting it into pieces: half an escape sequence looks like text.
     """
     clean = sanitize(text)
     if clean == text:
@@ -130,7 +131,7 @@ def _limit_combining_marks(text: str) -> str:
 
 
 def _drop_excess_combining_marks(match: re.Match[str]) -> str:
-    """Remove marks from a run of marks and symbols if one character has too many."""
+    """Remove the marks of a run of marks and symbols that exceed the limit for one character."""
     from unicodedata import category
 
     kept, marks = [], 0
@@ -163,7 +164,7 @@ def one_line(text: str, policy: Policy | None = None) -> str:
 
 
 def count_columns(text: str) -> int:
-    """Return the number of columns of a text in a terminal."""
+    """Return how many columns a text occupies in a terminal."""
     if text.isascii():
         return len(text)
     from wcwidth import wcswidth
@@ -173,7 +174,7 @@ def count_columns(text: str) -> int:
 
 
 def cut_to_width(text: str, width: int) -> str:
-    """Cut a text to at most `width` columns, with a final `…` if something is omitted."""
+    """Cut a text to at most `width` columns; a text that was cut ends with `…`."""
     if count_columns(text) <= width:
         return text
     if width <= 1:
@@ -190,7 +191,7 @@ def cut_to_width(text: str, width: int) -> str:
 
 
 def format_json(value: object) -> str:
-    """Format a JSON value for people: indented by two spaces, one member a line."""
+    """Format a JSON value for people: indented by two spaces, one member on each line."""
     import orjson
 
     try:

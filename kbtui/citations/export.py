@@ -34,10 +34,10 @@ def format_conversation_markdown(
     turns: Sequence[Turn],
     kinds: Collection[str],
 ) -> str:
-    """Return a conversation as Markdown; only events of `kinds` are included.
+    """Return `turns` of a conversation as Markdown; only events of `kinds` are included.
 
-    Messages are unchanged. Calls and results are in fences that their content cannot close.
-    Each turn lists its sources, and the end lists the sources of all turns.
+    The text of messages is unchanged. Tool calls and results are in fences that their content
+    cannot close. Each turn ends with its sources, and the document with the sources of all turns.
     """
     shown = {turn.number for turn in turns}
     cited = [citation for citation in citations if citation.turn in shown]
@@ -134,7 +134,7 @@ def _format_citation_title(citation: Citation) -> str:
 def _escape_markdown(text: str) -> str:
     """Return a text on one line with Markdown's special characters escaped.
 
-    Terminal sequences go first: a backslash within one would hide its rest from `sanitize`.
+    Removes escape sequences first: after escaping, `sanitize` would no longer recognize them.
     """
     line = " ".join(strip_escape_sequences(text).split())
     return _MARKDOWN_CHARACTERS.sub(r"\\\1", line)
@@ -175,7 +175,7 @@ def citation_to_dict(cite: Citation) -> dict[str, Any]:
 def citations_to_dict(
     ref: str, uses: Sequence[Citation], used_by: Sequence[Citation]
 ) -> dict[str, Any]:
-    """Return both directions of citations as `kbtui cites --json` prints them."""
+    """Return the citations by and of `ref` in the JSON form that `kbtui cites --json` prints."""
     return {
         "ref": ref,
         "uses": [citation_to_dict(cite) for cite in uses],
@@ -184,12 +184,12 @@ def citations_to_dict(
 
 
 def format_citations_json(ref: str, uses: Sequence[Citation], used_by: Sequence[Citation]) -> str:
-    """Return both directions of citations as JSON text."""
+    """Return the citations by and of `ref` as JSON text."""
     return json.dumps(citations_to_dict(ref, uses, used_by), ensure_ascii=False, indent=2) + "\n"
 
 
 def format_citing_turn(cite: Citation) -> str:
-    """Return the citing turn as one line: reference, date, conversation, method and tool."""
+    """Describe a citing turn on one line: reference, date, conversation, method and tool."""
     from kbtui.text import one_line
 
     how = f"({cite.how}, {one_line(cite.tool)})"
@@ -197,7 +197,7 @@ def format_citing_turn(cite: Citation) -> str:
 
 
 def _format_citation_date(cite: Citation) -> str:
-    """Return the local time of a citation, or of its conversation if the call has no time."""
+    """Return the local time of the citing call, or of its conversation if the call has no time."""
     from kbtui.refs import get_jp_creation_time
 
     time = cite.timestamp or get_jp_creation_time(cite.conversation)
@@ -207,7 +207,7 @@ def _format_citation_date(cite: Citation) -> str:
 def format_citations_markdown(
     ref: str, uses: Sequence[Citation], used_by: Sequence[Citation]
 ) -> str:
-    """Return both directions of citations as Markdown, numbered as in the citations pane."""
+    """Return the citations by and of `ref` as Markdown, numbered as in the citations pane."""
     parts = []
     if uses:
         lines = [f"{number}. {_format_citation_line(cite)}" for number, cite in enumerate(uses, 1)]

@@ -83,7 +83,7 @@ class CitationTargets:
 
     @property
     def has_entry_ids(self) -> bool:
-        """Whether subjects can be found by entry id."""
+        """Whether `find_entry_subject` can find subjects."""
         return self._subject_id is not None
 
     def find_entry_subject(self, identity: str) -> Subject | None:
@@ -136,7 +136,7 @@ _SERVED_NAME = re.compile(
 
 
 def parse_tool_family(name: str) -> ToolFamily | None:
-    """Return which of kbtui's tools a call's tool name means, None for any other tool."""
+    """Return the kbtui tool that the tool name of a call stands for, None for any other tool."""
     match = _SERVED_NAME.fullmatch(name)
     plain = (match["tail"] or match["head"]) if match else name
     return next((family for family in _TOOL_FAMILIES if family == plain), None)
@@ -144,14 +144,14 @@ def parse_tool_family(name: str) -> ToolFamily | None:
 
 _CONVERSATION_ID = re.compile(r"jp-c\d+")
 QUOTE_CHARACTERS = 600
-"""How much of a passage a citation quotes."""
+"""The maximum number of characters of a passage that a citation quotes."""
 
 SEARCH_RESULT_HEADER = re.compile(
     r"^\[entry (\S+) · chunk (\S+) · score (-?\d+(?:\.\d+)?)\][ \t]*(.*?)\r?$", re.MULTILINE
 )
 """The first line of a hit in the answer of `knowledge_search`: entry, chunk, score, title."""
 _SUBJECT_TAG = re.compile(r'^<subject "([^"\n]+)">\r?$', re.MULTILINE)
-# What `learn` answers instead of a text.
+# The answers of `learn` that have no text of a subject.
 _NO_TEXT = re.compile(
     r'\s*(?:"[^\n]+" is already in the system prompt\.|Skipped "[^\n]+": [^\n]+\.'
     r'|Everything that matches "[^\n]+" is already in the system prompt\.'
@@ -164,7 +164,7 @@ _GREP_HIT_MATCH = re.compile(r"^[ \t]*<is_match>true</is_match>", re.MULTILINE)
 
 
 class _CitedTarget(NamedTuple):
-    """What one tool call used: the fields of `Citation` that depend on the target."""
+    """One thing that a tool call used: the fields of `Citation` that depend on the target."""
 
     how: CitationMethod
     kind: Any
@@ -184,12 +184,12 @@ def extract_citations(
     file_tools: Mapping[str, str] = FILE_TOOLS,
     subject_id: Callable[[str, str], str] | None = None,
 ) -> list[Citation]:
-    """Return what each turn of a conversation used, in the order of its calls.
+    """Return the citations of a conversation in the order of its tool calls.
 
     Only successful calls count, and each target or passage only once per turn. `titles` maps
     the ids of existing conversations to their titles. To process many conversations, pass one
-    `CitationTargets` as `knowledge`; its own `titles` and `subject_id` are used then. The
-    target of a search hit in a subject is `topic/slug` if `subject_id` is given, else
+    `CitationTargets` as `knowledge`; `titles` and `subject_id` are ignored then, because it has
+    its own. The target of a search hit in a subject is `topic/slug` if `subject_id` is given, else
     `chunk:<id>`.
     """
     if not isinstance(knowledge, CitationTargets):
@@ -259,7 +259,7 @@ def _find_learned_subjects(
         return
     topic = targets.find_topic(name)
     if not patterns and topic is None:
-        # `topic/slug:lines` means a topic and its subject.
+        # The argument may be a reference, `topic/slug:lines`.
         name, _, slug = name.partition("/")
         topic, patterns = targets.find_topic(name), [slug]
     if not isinstance(patterns, list):
@@ -275,7 +275,10 @@ def _find_learned_subjects(
 def _find_learned_slugs(
     topic: str | None, patterns: list[str], result: str, targets: CitationTargets
 ) -> Iterator[str]:
-    """Yield the slugs that were learned: exact patterns, and for globs the slugs in the result."""
+    """Yield the slugs of the learned subjects.
+
+    An exact pattern is itself the slug. The slugs that match a glob are taken from the result.
+    """
     from kbtui.knowledge.visibility import compile_slug_pattern, is_glob
 
     def is_exact(pattern: str) -> bool:
@@ -328,7 +331,7 @@ def _find_learned_slugs(
 
 
 def _find_cited_search_hits(result: str, targets: CitationTargets) -> Iterator[_CitedTarget]:
-    """Yield the hits of a `knowledge_search` by their header lines."""
+    """Yield the hits of a `knowledge_search`, recognized by their header lines."""
     headers = list(SEARCH_RESULT_HEADER.finditer(result))
     for number, header in enumerate(headers):
         entry, chunk, score, title = header.groups()

@@ -5,8 +5,10 @@ from datetime import datetime
 from typing import Literal
 
 CitationMethod = Literal["learn", "search", "file", "read", "grep"]
-"""How a turn used its target: with `learn`, `knowledge_search` ("search"), a file tool,
-`conversation_read` or `conversation_grep`.
+"""The tool with which a turn used a target.
+
+"search" means `knowledge_search`, "file" a tool that reads files, "read" `conversation_read`, and
+"grep" `conversation_grep`.
 """
 
 
@@ -17,9 +19,9 @@ class Citation:
     `conversation`, `turn` and `call` identify the tool call; `source_title` is the title of its
     conversation. `target` is a reference (`topic/slug`, `jp-c…`, `chunk:…`), or a path if
     `kind` is "file"; `title` is the title of the target, if known. `gone` means that the target
-    does not exist any more. `quote` is the beginning of a search result's passage, which
-    identifies it if the subject was divided into passages in another way since; the index does
-    not store it.
+    no longer exists. `quote` is the beginning of the passage that a search returned. It identifies
+    the passage even if the subject has since been divided into different passages. The index does
+    not store the quote.
     """
 
     conversation: str
@@ -39,7 +41,7 @@ class Citation:
 
     @property
     def source(self) -> str:
-        """The reference of the turn that cites."""
+        """The reference of the citing turn."""
         return f"{self.conversation}:{self.turn}"
 
 
@@ -47,9 +49,9 @@ class Citation:
 class Citations:
     """The citations of one thing in both directions.
 
-    `ref` is its reference, or the path of a file that is not a subject. `uses` is what it used,
-    if it is a conversation or a turn. `used_by` are the turns that used it, newest first.
-    `gone` says why it does not exist any more; None if it exists.
+    `ref` is the reference of the thing, or the path of a file that is not a subject. `uses` are
+    its own citations if it is a conversation or a turn. `used_by` are the citations of it by
+    turns, newest first. `gone` says why the thing no longer exists, and is None if it exists.
     """
 
     ref: str

@@ -1,6 +1,6 @@
-"""The engine, the one process that writes the index, and its client.
+"""The engine (the one process that writes the index) and its client.
 
-Names are imported on first use, because a command that asks a running engine needs only `client`.
+Names are imported on first use, because most commands need only the module `client`.
 """
 
 from importlib import import_module

@@ -45,17 +45,17 @@ class EngineClient:
     """A client's connection to an engine. Threads may share it; requests wait for each other."""
 
     def __init__(self, place: str, timeout: float = 5.0) -> None:
-        """Connect to the socket at `place` and exchange hellos, within `timeout` seconds each.
+        """Connect to the socket at `place` and exchange hellos; each step has `timeout` seconds.
 
-        Raises `UnresponsiveEngine`, `OtherUsersEngine`, and `EngineUnavailable` if nobody listens or the
-        engine speaks another protocol.
+        Raises `UnresponsiveEngine`, `OtherUsersEngine`, and `EngineUnavailable` if no process
+        listens on the socket or the engine speaks another protocol.
         """
         self._socket = socket(AF_UNIX, SOCK_STREAM)
         self._socket.settimeout(timeout)
         self._lock = allocate_lock()
         self._next = 0
         try:
-            # The lock file has the path in UTF-8, whatever the locale of this process is.
+            # The lock file has the path in UTF-8, regardless of this process's locale.
             self._socket.connect(place.encode("utf-8", "surrogateescape"))
             if not is_peer_same_user(self._socket):
                 raise OtherUsersEngine(
@@ -90,10 +90,11 @@ class EngineClient:
         return int(self.hello.get("pid", 0))
 
     def request(self, op: str, *, timeout: float | None = 30.0, **arguments: Any) -> dict[str, Any]:
-        """Send a request and return the answer's `ok`, or {} if that is no object.
+        """Send a request and return the `ok` of its answer, or {} if `ok` is not an object.
 
-        Raises `EngineUnavailable` if the engine reports an error, does not answer within `timeout`
-        seconds (None: no limit), or closes the connection, which is then unusable.
+        Raises `EngineUnavailable` if the engine reports an error, closes the connection or does not
+        answer within `timeout` seconds (None: no limit). Except after a reported error, the
+        connection is closed then.
         """
         with self._lock:
             self._next += 1
@@ -127,7 +128,7 @@ class EngineClient:
     def iterate_events(self) -> Iterator[EngineEvent]:
         """Subscribe, and yield the engine's events until the connection ends.
 
-        Uses the connection exclusively from then on.
+        The connection cannot be used for anything else afterwards.
         """
         event: Any = self.request("subscribe")
         yield event

@@ -31,13 +31,16 @@ if TYPE_CHECKING:
 
 
 LOAD_CHECK_SECONDS = 5.0
-"""How often load and battery are checked."""
+"""The interval at which load and battery are checked."""
 BUSY_LOAD, OWN_LOAD = 0.75, 1.0
-"""The load per core from which the computer counts as busy, and what embedding itself adds to it."""
+"""The load per core above which the computer is busy, and the load that embedding itself adds."""
 
 
 class EmbeddingThrottle:
-    """Decides when embedding pauses, by the setting `embed_pause`: never, battery, load or either."""
+    """Decides when embedding pauses, by the setting `embed_pause`.
+
+    The setting's values are "never", "battery", "load" and "either" (battery or load).
+    """
 
     def __init__(
         self,
@@ -55,7 +58,7 @@ class EmbeddingThrottle:
         self._pause_reason: str | None = None
 
     def get_pause_reason(self) -> str | None:
-        """Return why embedding must pause, in a phrase; None if it need not."""
+        """Return the reason why embedding must pause, as a phrase; None if it can continue."""
         if self._pause == "never":
             return None
         now = self._clock()
@@ -67,7 +70,7 @@ class EmbeddingThrottle:
         if self._pause in {"battery", "either"} and self._on_battery():
             return "the computer runs on battery"
         if self._pause in {"load", "either"}:
-            # While embedding runs, the figure includes its own load.
+            # While embedding runs, the measured load includes that of embedding.
             most = self._cores * (BUSY_LOAD if self._pause_reason else BUSY_LOAD + OWN_LOAD)
             if self._load() > most:
                 return "the computer is busy"
@@ -75,7 +78,7 @@ class EmbeddingThrottle:
 
 
 def is_on_battery(supplies: Path = Path("/sys/class/power_supply")) -> bool:
-    """Whether the computer runs on battery; False if that cannot be determined."""
+    """Return whether the computer runs on battery; False if this cannot be determined."""
     if sys.platform == "darwin":
         import subprocess
 
@@ -106,9 +109,9 @@ def _read_power_supply_file(place: Path, name: str) -> str:
 
 
 MANY_CHUNKS = 300
-"""From this many missing chunks on, a second session of the model embeds them on all cores."""
+"""The number of missing chunks from which a second session of the model embeds on all cores."""
 RETRY_SECONDS = 60.0
-"""How long after a failure the next query makes the engine load the model again."""
+"""How many seconds after a failure a query makes the engine load the model again."""
 MODEL_LOADING = make_keywords_only_notice("model_loading")
 
 
@@ -118,16 +121,17 @@ def import_lancedb() -> None:
 
 
 def lower_thread_priority() -> None:
-    """Give this thread the lowest priority on Linux; elsewhere priorities belong to processes."""
+    """Give this thread the lowest priority; only Linux has priorities of threads."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
 
 
 class EngineEmbeddingModel:
-    """The embedding model of an engine: the packaged one under onnxruntime, others under torch.
+    """The embedding model of an engine: onnxruntime runs the packaged model, torch any other.
 
-    One thread at a time loads it and embeds passages; `encode_query` may be called from any thread.
+    Only one thread at a time may load the model and embed passages; any thread may call
+    `encode_query`.
     """
 
     def __init__(self, setting: str, log: Callable[[str], None]) -> None:
@@ -144,7 +148,7 @@ class EngineEmbeddingModel:
 
     @property
     def dimension(self) -> int:
-        """The length of its vectors."""
+        """The length of the model's vectors."""
         assert self._embedder is not None
         return self._embedder.dimension
 
@@ -157,7 +161,7 @@ class EngineEmbeddingModel:
         return self._model.key
 
     def load(self) -> None:
-        """Load the model: from its ONNX export in a second, under torch in several.
+        """Load the model, from its ONNX export (in a second) or with torch (in several seconds).
 
         Raises `EmbeddingModelUnavailable`.
         """
@@ -173,7 +177,7 @@ class EngineEmbeddingModel:
         # The model and LanceDB both import numpy, which fails when two threads do so at once.
         import numpy  # noqa: F401
 
-        # In parallel, so that the first query does not wait for it.
+        # Import LanceDB in parallel, so that the first query does not wait for it.
         lance = threading.Thread(target=import_lancedb, name="lance", daemon=True)
         lance.start()
         try:
@@ -189,7 +193,7 @@ class EngineEmbeddingModel:
             lance.join()
 
     def switch_to_onnx_export(self) -> None:
-        """Replace torch by the export if that is finished."""
+        """Replace the model under torch by its ONNX export, if the export is finished."""
         from kbtui.index.embedding_model import EmbeddingModelUnavailable, OnnxEmbedder
 
         if self._export is None or self._export.poll() is None:
@@ -198,12 +202,12 @@ class EngineEmbeddingModel:
         assert self._model is not None
         with contextlib.suppress(EmbeddingModelUnavailable):
             self._embedder = OnnxEmbedder(self._model)
-            self._log("the model's export is finished and used from now on")
+            self._log("the model's export is finished; the engine uses it from now on")
 
     def get_encoder(self, missing: int) -> TextEncoder:
-        """Return the loaded model, or its session on all cores if many chunks are `missing`.
+        """Return the encoder for `missing` chunks: a session on all cores if they are many.
 
-        Called in the thread with low priority.
+        Call it in the thread with low priority.
         """
         from kbtui.index.embedding_model import OnnxEmbedder
 
@@ -213,7 +217,7 @@ class EngineEmbeddingModel:
         if missing < MANY_CHUNKS or not isinstance(self._embedder, OnnxEmbedder):
             return self._embedder
         if self._bulk_embedder is None:
-            # Its threads inherit the low priority of the thread that starts them.
+            # The session's threads inherit the low priority of the thread that starts them.
             self._bulk_embedder = OnnxEmbedder(self._model, threads=os.cpu_count() or 1)
         return self._bulk_embedder
 
@@ -230,11 +234,11 @@ class EngineEmbeddingModel:
 class EmbeddingWorker:
     """Loads the model, keeps the vectors up to date with the catalog, and ranks by meaning.
 
-    `missing` is the notice that explains why there is no semantic search; None when there is.
-    `left` counts the chunks without a vector; None while that is unknown.
-    `is_asleep` says whether the model is left unloaded because no query and no chunk needs it.
-    `model_ready` is set once the model is loaded or has failed, `caught_up` once every chunk has its
-    vector or none will get one.
+    `missing` is the notice that says why there is no semantic search, and None if there is.
+    `left` is the number of chunks without a vector, None while it is unknown.
+    `is_asleep` means that the model is not loaded because no query and no chunk needs it.
+    `model_ready` is set when the model is loaded or could not be loaded. `caught_up` is set when
+    every chunk has its vector, or when an error prevents embedding.
     """
 
     def __init__(
@@ -258,15 +262,16 @@ class EmbeddingWorker:
         self.model_ready = threading.Event()
         self.caught_up = threading.Event()
         self._folder: Path | None = None
-        """The generation to embed; `_open_folder` is the one whose vectors are open."""
+        """The directory of the index generation to embed."""
         self._open_folder: Path | None = None
+        """The directory of the index generation whose vectors are open."""
         self._store: VectorStore | None = None
         self._queue: EmbeddingQueue | None = None
         self._has_moved = False
-        """The catalog changed since the vectors were last compared with it."""
+        """Whether the catalog has changed since the vectors were last compared with it."""
         self._is_damaged = False
         self._rebuilt_folder: Path | None = None
-        """The generation whose vectors were already made again once."""
+        """The directory of the index generation whose vectors were already rebuilt once."""
         self._failed_at: float | None = None
         self._is_wanted = threading.Event()
         self._wake = threading.Event()
@@ -286,16 +291,16 @@ class EmbeddingWorker:
         self._thread.start()
 
     def stop(self) -> None:
-        """End after the current batch, without waiting for it or for the model to load.
+        """Stop the thread after the current batch, without waiting until it has ended.
 
-        A write that is cut off leaves the table as it was before (tests/engine kills it).
+        An interrupted write leaves the table unchanged (tests/engine interrupts one).
         """
         self._stop.set()
         self._wake.set()
         self._passage_pool.shutdown(wait=False, cancel_futures=True)
 
     def set_generation_to_embed(self, folder: Path) -> None:
-        """Switch to the generation at `folder`, and embed its chunks that have no vector."""
+        """Switch to the index generation at `folder`, and embed its chunks without a vector."""
         self._folder = folder
         self._has_moved = True
         self.caught_up.clear()
@@ -303,11 +308,11 @@ class EmbeddingWorker:
 
     @property
     def generation(self) -> str | None:
-        """The name of the generation whose vectors are open."""
+        """The name of the index generation whose vectors are open."""
         return self._open_folder.name if self._open_folder else None
 
     def request_model_loading(self) -> None:
-        """Load the model even if there is nothing to embed: a query is coming."""
+        """Load the model for a query, even if there is no passage to embed."""
         failed_at = self._failed_at
         if failed_at is not None and time.monotonic() - failed_at > RETRY_SECONDS:
             self.retry_failed_model_loading()
@@ -328,7 +333,7 @@ class EmbeddingWorker:
     # queries, from any thread
 
     def start_query_embedding(self, text: str) -> Future[Matrix] | None:
-        """Begin to embed a query; None where the model is not loaded yet."""
+        """Begin to embed a query; return None if the model is not loaded yet."""
         self.request_model_loading()
         if not self._model.is_loaded:
             return None
@@ -345,13 +350,15 @@ class EmbeddingWorker:
     ) -> dict[str, Any]:
         """Rank chunks by meaning; call only while `missing` is None.
 
-        `pending` is what `start_query_embedding` returned for `text`, `filters` are arguments of
-        `vectors.condition`. The query's vector is shifted towards that of the first of the best
-        keyword hits in `worded` (chunk numbers) that has a vector.
+        `pending` is the result of `start_query_embedding` for `text`; `filters` are arguments of
+        `vectors.make_vector_filter_sql`. `worded` are the numbers of the chunks that the keyword
+        leg found, best first. The query's vector is shifted towards the vector of the best of them
+        that has one.
 
-        Returns `ranked` (pairs of chunk number and cosine similarity), `left` and `total` of the
-        chunks that the query may see, and which of `worded` are `pending`; or only `cause`,
-        the reason why there is no ranking.
+        Returns a dictionary with `ranked` (pairs of chunk number and cosine similarity), `total`
+        (the number of chunks that the query may see), `left` (how many of these have no vector)
+        and `pending` (the chunks of `worded` without a vector). If there is no ranking, the
+        dictionary has only `cause`, the reason.
         """
         from kbtui.index.vectors import LEAN_CANDIDATES, lean_vector_towards, make_vector_filter_sql
 
@@ -359,7 +366,8 @@ class EmbeddingWorker:
         ranked: list[tuple[int, float]] = []
         try:
             if store is not None and self._model.is_loaded:
-                # A query that has not begun would wait behind others, so this thread embeds it.
+                # If the pool has not begun with this query, this thread embeds it: waiting for the
+                # other queries in the pool would take longer.
                 has_begun = pending is not None and not pending.cancel()
                 rows = pending.result() if pending and has_begun else self._model.encode_query(text)
                 towards = store.get_vector(worded[:LEAN_CANDIDATES])
@@ -391,7 +399,7 @@ class EmbeddingWorker:
             self._wake.wait()
             self._wake.clear()
             if self._failed_at is not None:
-                # What has changed will not be embedded.
+                # Changed passages will not be embedded, so there is nothing to wait for.
                 self.caught_up.set()
                 continue
             try:
@@ -405,7 +413,7 @@ class EmbeddingWorker:
         self.caught_up.set()
 
     def _load_and_embed(self) -> None:
-        """Load the model if something needs it, and embed what has no vector."""
+        """Load the model if it is needed, and embed the chunks that have no vector."""
         self._model_key = self._model.find()
         if self._stop.is_set() or self._is_model_unneeded():
             return
@@ -415,7 +423,7 @@ class EmbeddingWorker:
             self._update_vectors(self._folder)
 
     def _report_model_failure(self, reason: str, details: str) -> None:
-        """Note why there is no semantic search, log the details, and wake waiting callers."""
+        """Set the reason why there is no semantic search, log details and wake waiting callers."""
         self.missing = make_keywords_only_notice(
             "model_off" if self._settings.model == "off" else "error", reason
         )
@@ -429,7 +437,7 @@ class EmbeddingWorker:
         self._on_change()
 
     def _is_model_unneeded(self) -> bool:
-        """Whether no query and no chunk needs the model."""
+        """Return whether no query and no chunk needs the model."""
         from kbtui.index.embedding_status import is_fully_embedded
 
         if self._model.is_loaded or self._is_wanted.is_set():
@@ -447,7 +455,7 @@ class EmbeddingWorker:
         return self.is_asleep
 
     def _update_vectors(self, folder: Path) -> None:
-        """Bring the vectors up to date; make unreadable or unwritable ones again, once."""
+        """Bring the vectors up to date; rebuild them, once, if their files are unusable."""
         self.is_busy = True
         if self._is_damaged:
             self._discard_vectors(folder)
@@ -458,10 +466,10 @@ class EmbeddingWorker:
                 isinstance(error, Exception) and not isinstance(error, KbtuiError | sqlite3.Error)
             )
             if self._folder != folder and not self._stop.is_set():
-                # Another generation replaced this one, whose files were removed meanwhile.
+                # A new generation has replaced this one, so the files of this one were removed.
                 self._wake.set()
                 return
-            # A failure while the engine ends says nothing about the files.
+            # If the engine is ending, the failure does not mean that the files are unusable.
             is_final = folder == self._rebuilt_folder or self._stop.is_set()
             if is_final or not (is_rust_panic(error) or is_repairable):
                 raise
@@ -484,7 +492,7 @@ class EmbeddingWorker:
         remove_vector_directory(folder / "vectors")
 
     def _embed_missing(self, folder: Path) -> None:
-        """Open the vectors of a generation if needed, and embed until nothing is missing."""
+        """Open the vectors of an index generation if necessary, and embed all missing chunks."""
         from kbtui.index.embedding_cache import EmbeddingCache
         from kbtui.index.embedding_queue import EmbeddingQueue
         from kbtui.index.vectors import VectorStore

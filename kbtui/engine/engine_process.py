@@ -1,7 +1,8 @@
 """The engine's process from start to end: take the lock, listen, serve, clean up.
 
-The lock (`flock`) comes before `bind`: an engine that does not get it exits at once, and its client
-connects to the one that did. Only the holder of the lock unlinks the socket.
+The process takes the lock (`flock`) before it binds the socket. An engine that does not get the
+lock exits at once, and its client connects to the engine that has it. Only the holder of the lock
+unlinks the socket.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ if TYPE_CHECKING:
 def run_engine(root: Path) -> int:
     """Run the engine of the workspace at `root` until it is idle or stopped; return the exit code.
 
-    0 after a normal end, and if another engine holds the lock; 3 after an error.
+    The exit code is 3 after an error; otherwise it is 0, also if another engine holds the lock.
     """
-    # Makes files that the index's libraries create private. What sources write into the
-    # workspace gets the user's own umask.
+    # Files that the index's libraries create become private. Sources write into the workspace with
+    # the user's own umask.
     umask = os.umask(0o077)
     workspace = open_workspace_root(root)
     try:
@@ -75,9 +76,10 @@ def run_engine(root: Path) -> int:
 
 
 def _take_engine_lock(workspace: Workspace) -> Any:
-    """Return the open lock file, None if another engine holds the lock.
+    """Lock and return the open lock file; return None if another engine holds the lock.
 
-    Compares the inode after locking, so that a deleted cache directory cannot lead to two engines.
+    Compares the file's inode after locking: if the cache directory was deleted in between, the
+    lock of the old file would not exclude a second engine.
     """
     path = get_engine_lock_path(workspace)
     for _ in range(10):
@@ -103,7 +105,7 @@ def _get_lock_file_inode(path: Path) -> int | None:
 
 
 def holds_engine_lock(lock: Any, workspace: Workspace) -> bool:
-    """Whether the lock file is still the one that this engine locked."""
+    """Return whether the lock file is still the file that this engine locked."""
     try:
         return os.fstat(lock.fileno()).st_ino == get_engine_lock_path(workspace).stat().st_ino
     except OSError:
@@ -134,7 +136,7 @@ def _write_lock_file(lock: Any, place: Path) -> None:
 
 
 def _release_engine_lock(lock: Any, place: Path | None, inode: int | None) -> None:
-    """Release the lock and unlink the socket, unless the latter belongs to a successor by now."""
+    """Release the lock, and unlink the socket unless it already belongs to the next engine."""
     with contextlib.suppress(OSError):
         lock.seek(0)
         lock.truncate()
@@ -146,9 +148,9 @@ def _release_engine_lock(lock: Any, place: Path | None, inode: int | None) -> No
 def write_engine_log_record(text: str) -> None:
     """Write a record to the engine's log, which is its standard error.
 
-    Removes control characters, because the log is read in terminals, and indents all lines but the
-    first, so that no message looks like another record (`cli.diagnostics.Redaction` relies on it).
-    Ignores errors such as a full disk.
+    Removes control characters, because people read the log in terminals. Indents all lines but the
+    first, so that no part of a message looks like another record; `cli.diagnostics.Redaction`
+    relies on this. Ignores errors such as a full disk.
     """
     stamp = time.strftime("%Y-%m-%d %H:%M:%S")
     record = "\n  ".join(sanitize(text, "strip").splitlines())

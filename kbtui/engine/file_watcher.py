@@ -1,8 +1,8 @@
-"""Watches a workspace's files and reports that some may have changed.
+"""Watches a workspace's files and reports that some of them may have changed.
 
-No event is trusted further than that: an atomic save appears as a new file, a renamed directory as
-one event, and a root that was deleted and created again as nothing. So an event only means "compare
-again", and the roots are checked every few seconds regardless of events.
+The details of events are unreliable. An atomic save appears as a new file, the renaming of a whole
+directory causes one event, and a root directory that is deleted and created again causes none. So
+an event only means "compare the files again", and the roots are also checked every few seconds.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _WANTED_EVENTS = (
     | _DELETE_SELF | _MOVE_SELF | _ONLY_DIRECTORIES
 )  # fmt: skip
 _IGNORED_ERRORS = {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ELOOP, errno.ENAMETOOLONG}
-"""Errors for directories that need not be watched: they are gone or cannot be read."""
+"""Errors for directories that no longer exist or cannot be read, and so are not watched."""
 _READ_BYTES = 1 << 16
 
 
@@ -47,16 +47,16 @@ class InotifyOverflow(Exception):
 
 
 class InotifyTreeWatcher:
-    """Watches directories and everything below them with Linux's inotify. For one thread.
+    """Watches directories and everything below them with Linux's inotify, in one thread.
 
-    `should_enter` says for the path of a directory, or of a link to one, whether to watch it too.
+    `should_enter(path)` returns whether to watch a subdirectory, or a link to a directory, too.
 
-    `watchfiles` wakes up a hundred times a second, however idle the machine is; waiting for
-    inotify's descriptor sleeps until there is an event.
+    The package `watchfiles` is not used on Linux because it wakes up a hundred times a second even
+    if nothing happens. Waiting for inotify's file descriptor sleeps until there is an event.
     """
 
     def __init__(self, should_enter: Callable[[str], bool]) -> None:
-        """Raises `OSError` if this system has no inotify, or has reached its limit of instances."""
+        """Raises `OSError` if the system has no inotify or its limit of instances is reached."""
         self._libc = ctypes.CDLL(None, use_errno=True)
         if not hasattr(self._libc, "inotify_init1"):
             raise OSError(errno.ENOSYS, "this system has no inotify")
@@ -67,7 +67,7 @@ class InotifyTreeWatcher:
         )
 
     def fileno(self) -> int:
-        """Return the file descriptor, which becomes readable when there are events."""
+        """Return the file descriptor, which is readable while there are events."""
         return self._descriptor
 
     def close(self) -> None:
@@ -75,7 +75,10 @@ class InotifyTreeWatcher:
         os.close(self._descriptor)
 
     def watch_directory_tree(self, folder: str) -> None:
-        """Watch a directory and everything below; raises `OSError` at the system's limit of watches."""
+        """Watch a directory and everything below it.
+
+        Raises `OSError` if the system's limit of watches is reached.
+        """
         left, seen = [folder], set[int]()
         while left:
             place = left.pop()
@@ -89,7 +92,7 @@ class InotifyTreeWatcher:
                 if error.errno in _IGNORED_ERRORS:
                     continue
                 raise
-            # A directory has one number, whichever links lead to it.
+            # A directory has the same number for every link that leads to it.
             if number in seen:
                 continue
             seen.add(number)
@@ -151,16 +154,16 @@ class InotifyTreeWatcher:
 
 
 ROOT_CHECK_SECONDS = 2.0
+"""The minimum number of seconds between two checks of the roots."""
 ROOT_CHECK_SHARE = 50
-"""The pause after a check of the roots, as a multiple of the time that the check took. Very many roots take
-long to check."""
+"""The minimum pause after a check of the roots, as a multiple of the check's own duration."""
 SETTLE_SECONDS = 0.1
 QUIET_MILLISECONDS, GATHER_MILLISECONDS = 10, 50
-"""A change is reported after the first time without a further event, at the latest after the second time."""
+"""How long no further event may arrive until a change is reported, and the longest total delay."""
 POLL_MILLISECONDS = 1000
-"""How often files are polled if the system cannot watch them."""
+"""The interval at which files are polled if the system cannot watch them."""
 FULL_COMPARE_SECONDS = 60.0
-"""How often all files are compared even though no event was reported."""
+"""The interval at which all files are compared with the index even without an event."""
 
 _IGNORED_NAMES = frozenset(
     {".git", "node_modules", "__pycache__", ".venv", ".trash", "locks", "sessions"}
@@ -168,7 +171,7 @@ _IGNORED_NAMES = frozenset(
 
 
 class _WatchedPathFilter(watchfiles.BaseFilter):
-    """Lets everything below the watched roots pass, except what kbtui never reads."""
+    """A filter for events below the watched roots; drops files that kbtui never reads."""
 
     def __init__(self, roots: Iterable[Path], cache: Path) -> None:
         super().__init__()
@@ -185,7 +188,7 @@ class _WatchedPathFilter(watchfiles.BaseFilter):
 class FileWatcher:
     """A thread that calls `on_change` whenever files may have changed.
 
-    `polling_reason` says why it polls all files; None while the system reports events.
+    `polling_reason` says why the thread polls all files; it is None while the system reports events.
     """
 
     def __init__(
@@ -201,7 +204,7 @@ class FileWatcher:
             sys.platform == "linux" and "microsoft" not in os.uname().release.lower()
         )
         """Whether to use inotify. WSL's kernel reports no events for Windows drives."""
-        # Interrupts a wait for inotify's events, as `_should_restart` interrupts watchfiles.
+        # Interrupts a wait for events of inotify; `_should_restart` interrupts watchfiles.
         self._alarm = (
             os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC) if self._uses_inotify else None
         )
@@ -215,13 +218,13 @@ class FileWatcher:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread, and wait up to two seconds for that."""
+        """Stop the thread; wait up to two seconds until it has ended."""
         self._stop.set()
         self._restart()
         self._thread.join(2.0)
 
     def watch_topic_directories(self, folders: Iterable[Path]) -> None:
-        """Set the topic directories to watch besides JP's own, as configured."""
+        """Set the configured topic directories to watch in addition to JP's own directories."""
         found = sorted(set(folders))
         if found != self._topics:
             self._topics = found
@@ -233,9 +236,12 @@ class FileWatcher:
             os.eventfd_write(self._alarm, 1)
 
     def _find_watched_roots(self) -> list[Path]:
-        """Return the directories to watch, none inside another: JP's own, topics, targets of links."""
+        """Return the directories to watch: JP's own, the topics', and the targets of links.
+
+        No directory in the list is inside another one.
+        """
         root = self._workspace.root
-        # Only directories inside the workspace: a topic must not lead out of it.
+        # A topic directory that leads out of the workspace must not be read.
         wanted = [self._workspace.jp]
         wanted += [path for path in self._topics if _resolve_path(path).is_relative_to(root)]
         if self._workspace.user_dir:
@@ -243,7 +249,7 @@ class FileWatcher:
         # Symbolic links are not followed, so their targets are roots of their own.
         roots: list[Path] = []
         for place in sorted({place for path in wanted for place in (path, _resolve_path(path))}):
-            # Sorted paths have everything in a directory directly after it.
+            # In sorted order, a directory directly precedes everything inside it.
             if place.is_dir() and not (roots and place.is_relative_to(roots[-1])):
                 roots.append(place)
         return roots
@@ -263,7 +269,7 @@ class FileWatcher:
                     self._report_changed_paths(roots, reports)
             except (OSError, RuntimeError) as error:
                 if isinstance(error, PermissionError) and not self._uses_inotify and not unreadable:
-                    # A directory is not readable: watch again, ignoring such errors.
+                    # A directory cannot be read: start again and ignore such errors.
                     unreadable = True
                     continue
                 self._uses_inotify, self.polling_reason = False, _explain_watch_error(error)
@@ -271,7 +277,7 @@ class FileWatcher:
                 self._stop.wait(ROOT_CHECK_SECONDS)
 
     def _report_changed_paths(self, roots: list[Path], reports: Iterator[set[str]]) -> None:
-        """Call `on_change` for reported paths, until the roots change."""
+        """Call `on_change` whenever paths are reported; return when the roots change."""
         state, places = _get_root_identities(roots), set(map(str, roots))
         compared = time.monotonic()
         for paths in reports:
@@ -321,16 +327,16 @@ class FileWatcher:
                 yield {path for path in paths if is_wanted(watchfiles.Change.modified, path)}
 
     def _should_enter(self, path: str) -> bool:
-        """Whether to watch a directory below a root. Links must stay inside the workspace."""
+        """Return whether to watch a directory below a root; a link must not leave the workspace."""
         if Path(path).name in _IGNORED_NAMES or path.startswith(str(self._workspace.cache_dir)):
             return False
         target = _resolve_path(Path(path))
         return not os.path.islink(path) or target.is_relative_to(self._workspace.root)  # noqa: PTH114
 
     def _watch_with_watchfiles(self, roots: list[Path], unreadable: bool) -> Generator[set[str]]:
-        """Yield changed paths from watchfiles, which polls its own event queue or all files."""
-        # Changes before the watch is set up are not reported. So compare soon, and again with the
-        # first report or time-out, when it certainly is set up.
+        """Yield changed paths from watchfiles, which polls its event queue or all files."""
+        # Changes before the watch is set up are not reported. So compare the files soon, and again
+        # after the first report or time-out, when the watch is certainly set up.
         threading.Timer(SETTLE_SECONDS, self._on_change).start()
         is_set_up = False
         for changes in watchfiles.watch(

@@ -1,4 +1,4 @@
-"""Finds the engine of a workspace, and starts it where none runs."""
+"""Finds the engine of a workspace, and starts one if none is running."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ if TYPE_CHECKING:
 
 
 def get_engine_lock_path(workspace: Workspace) -> Path:
-    """Return the path of the lock file, which the engine holds, in the index directory."""
+    """Return the path of the file that a running engine keeps locked."""
     return workspace.cache_dir / "engine.lock"
 
 
 def get_engine_socket_path(workspace: Workspace) -> Path:
-    """Return the path of the socket of an engine that is started with this environment.
+    """Return the path of the socket on which an engine with this environment listens.
 
-    Creates its directory, for this user alone. Raises `WorkspaceError` if that fails.
+    Creates the socket's directory, which only this user can enter. Raises `WorkspaceError` if it
+    cannot be created.
     """
     paths.make_runtime_folder()
     return Path(paths.make_socket_path(str(workspace.root)))
@@ -40,7 +41,7 @@ def get_engine_socket_path(workspace: Workspace) -> Path:
 def read_engine_lock_file(workspace: Workspace) -> dict[str, Any] | None:
     """Read `pid`, `version`, `host` and `socket` from the lock file; None if no engine wrote them.
 
-    This is how clients with another XDG_RUNTIME_DIR (ssh, cron) find the engine.
+    With them, clients that have another XDG_RUNTIME_DIR (ssh, cron) find the engine.
     """
     try:
         found = json.loads(get_engine_lock_path(workspace).read_text("utf-8"))
@@ -61,7 +62,7 @@ _NETWORK_FILE_SYSTEMS = frozenset({
 def find_network_file_system(path: Path) -> str | None:
     """Return the type of the network file system that contains `path`, such as `nfs4`.
 
-    None for a local file system, and always on systems other than Linux.
+    Returns None for a local file system, and on systems other than Linux.
     """
     try:
         lines = MOUNT_TABLE.read_text("utf-8", "surrogateescape").splitlines()
@@ -83,9 +84,9 @@ def find_network_file_system(path: Path) -> str | None:
 
 
 START_SECONDS = 20.0
-"""How long a client waits for the first answer of an engine that it started."""
+"""How many seconds a client waits for the first answer of an engine that it started."""
 SILENT_SECONDS = 5.0
-"""How long a client waits for an engine that listens and does not answer."""
+"""How many seconds a client waits for an engine that listens but does not answer."""
 
 # The only environment variables that an engine inherits from the client that starts it.
 _KEPT_VARIABLES = ("HOME", "PATH", "LANG", "USER", "LOGNAME", "TMPDIR", "TZ", "SSL_CERT_FILE")
@@ -103,11 +104,11 @@ def connect_or_start(
     wait: float = START_SECONDS,
     check: Callable[[], object] = lambda: None,
 ) -> EngineClient:
-    """Connect to the workspace's engine, and start one first if none is running.
+    """Connect to the workspace's engine; start one first if none is running.
 
-    Waits at most `wait` seconds, and calls `check` repeatedly meanwhile, which may raise to cancel.
-    Raises `EngineNotRunning` if none is running and `start` is false, otherwise `EngineUnavailable` with
-    the reason.
+    Waits at most `wait` seconds. During the wait it calls `check` repeatedly; `check` can raise an
+    exception to cancel. Raises `EngineNotRunning` if no engine is running and `start` is false, and
+    `EngineUnavailable` if the connection fails for another reason.
     """
     client = _connect_to_running_engine(workspace, min(wait, SILENT_SECONDS), check)
     if client is not None and start and _is_engine_outdated(client):
@@ -130,7 +131,7 @@ def connect_or_start(
             return client
         code = started.poll()
         if code == 0:
-            # Another engine took the lock. Wait for that one, which may be about to end.
+            # Another engine has the lock. Wait for it, but not for long: it may be about to end.
             lost_at = min(lost_at, time.monotonic())
             if time.monotonic() - lost_at > patience:
                 started, lost_at, patience = _start_engine(workspace), math.inf, patience * 2
@@ -141,16 +142,17 @@ def connect_or_start(
     raise EngineUnavailable(
         "the engine did not start",
         where=str(workspace.log_file),
-        hint="the log says why; keyword search works without it",
+        hint="the log says why; keyword search works without an engine",
     )
 
 
 def _connect_to_running_engine(
     workspace: Workspace, wait: float, check: Callable[[], object]
 ) -> EngineClient | None:
-    """Connect to a running engine as soon as it answers; None if none is running.
+    """Connect to a running engine; return None if none is running.
 
-    Raises `UnresponsiveEngine` if it does not answer in time: it hangs, is suspended or overloaded.
+    Raises `UnresponsiveEngine` if the engine does not answer within `wait` seconds, because it
+    hangs, is suspended or is overloaded.
     """
     end = time.monotonic() + wait
     while True:
@@ -162,18 +164,18 @@ def _connect_to_running_engine(
                 raise UnresponsiveEngine(
                     "an engine is running, but does not answer",
                     where=f"process {pid}" if pid else silent.where,
-                    hint=f"end it with `kill -9 {pid or 'its process id'}`; the next search starts another",
+                    hint=f"end it with `kill -9 {pid or 'its process id'}`; the next search starts a new one",
                 ) from silent
         check()
         time.sleep(0.05)
 
 
 def _is_engine_outdated(client: EngineClient) -> bool:
-    """Whether this client needs an engine with another index format or another model.
+    """Return whether this client needs an engine with another index format or another model.
 
     An engine notices changed settings itself, but not that a client's environment names another
-    model. Another model does not count while other clients are connected, or if this client uses
-    none.
+    model. A different model is ignored while other clients are connected, and if this client's
+    model is "off".
     """
     if client.hello.get("schema") != compute_index_schema_hash():
         return True
@@ -204,7 +206,10 @@ def _parse_version(version: str) -> tuple[int, ...]:
 
 
 def _try_connect_to_engine(workspace: Workspace) -> EngineClient | None:
-    """Connect to the socket of the lock file or of this environment; None if nobody listens."""
+    """Connect to the socket that the lock file names, or to the one of this environment.
+
+    Returns None if no engine of this workspace listens on either.
+    """
     found = read_engine_lock_file(workspace)
     places: list[str] = []
     if found and found.get("host") == os.uname().nodename:
@@ -218,7 +223,7 @@ def _try_connect_to_engine(workspace: Workspace) -> EngineClient | None:
             raise
         except EngineUnavailable:
             continue
-        # The lock file in a copied cache directory names the engine of the original.
+        # The lock file in a copy of a cache directory names the engine of the original directory.
         cache = client.hello.get("cache")
         if cache is None or cache == paths.path_to_utf8(os.path.realpath(workspace.cache_dir)):
             return client
@@ -233,7 +238,7 @@ def _start_engine(workspace: Workspace) -> Any:
     from kbtui.workspace.paths import make_private_directory
 
     if kind := find_network_file_system(workspace.cache_dir):
-        # Locks and shared memory are unreliable there: two engines could write one index.
+        # Locks and shared memory are unreliable on it: two engines could write the same index.
         raise EngineUnavailable(
             f"the cache directory is on a network file system ({kind})",
             where=str(workspace.cache_dir),

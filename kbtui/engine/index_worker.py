@@ -1,4 +1,7 @@
-"""The thread that owns the index and refreshes it; requests during a refresh share the next one."""
+"""The thread that owns the index and refreshes it.
+
+All requests that arrive during a refresh are answered by one more refresh.
+"""
 
 from __future__ import annotations
 
@@ -22,23 +25,31 @@ if TYPE_CHECKING:
 
 
 DAMAGE_CHECK_DELAY = 1.0
-"""How long after its first refresh an index is checked for damage."""
+"""How many seconds after its first refresh an index is checked for damage."""
 DAMAGE_CHECK_INTERVAL = 600.0
-"""The least time between two checks, which later refreshes start."""
+"""The minimum number of seconds between two damage checks that refreshes start."""
 DAMAGE_CHECK_VALIDITY = 60.0
-"""How long after a check a suspicion of damage is ignored."""
+"""How many seconds after a damage check a suspicion of damage is ignored."""
 COMPACT_AT_ONCE_MAX = 2000
-"""An index of at most this many passages is compacted with each refresh, in about 0.3 s."""
+"""The maximum number of passages of an index that every refresh compacts (in about 0.3 s)."""
 COMPACT_SECONDS, COMPACT_SHARE = 1.5e-4, 0.05
-"""The time in seconds that compacting takes for each passage, and the share of a core that it may use:
-a larger index is compacted after a quiet time that is long enough for this share."""
+"""The time in seconds to compact one passage, and the share of a core that compacting may use.
+
+A larger index is compacted after a pause that is long enough to stay below this share.
+"""
 CLOSE_INDEX_SECONDS = 5.0
-"""How long after a change the index is closed. While it is open, tantivy checks its directories for
-changed files twice a second; opening takes milliseconds."""
+"""How many seconds after a change the index is closed.
+
+While the index is open, tantivy checks its directories twice a second for changed files. Opening it
+again takes milliseconds.
+"""
 
 
 def _is_fixed_by_rebuild(error: BaseException) -> bool:
-    """Whether rebuilding the index may help against an error; tantivy's panics are no `Exception`."""
+    """Return whether rebuilding the index may fix an error.
+
+    The error can be a panic of tantivy, which is not an `Exception`.
+    """
     return isinstance(
         error, sqlite3.DatabaseError | KbtuiError | OSError | ValueError
     ) or is_rust_panic(error)
@@ -47,9 +58,9 @@ def _is_fixed_by_rebuild(error: BaseException) -> bool:
 class IndexWorker:
     """Brings the index up to date with the files, one refresh at a time.
 
-    `first_refresh` is set after the first one. `error` says why the last refresh failed,
-    `repaired_damage` what damage the last requested check found. `has_notified` says whether the
-    owner knows the current generation; if it is set to False, the next refresh reports it again.
+    `first_refresh` is set after the first refresh. `error` says why the last refresh failed.
+    `repaired_damage` describes the damage that the last requested check found. `has_notified` means
+    that the owner knows the current generation; if it is False, the next refresh reports it.
     """
 
     def __init__(
@@ -85,18 +96,21 @@ class IndexWorker:
         self._thread = threading.Thread(target=self._run_until_stopped, name="refresh", daemon=True)
 
     def start(self) -> None:
-        """Start the thread with a first refresh."""
+        """Start the thread, which begins with a refresh."""
         self.request_index_refresh()
         self._thread.start()
 
     def stop(self) -> None:
-        """End after the current entry."""
+        """Stop the thread after the current entry; wait up to ten seconds until it has ended."""
         self._stop.set()
         self._wake.set()
         self._thread.join(10.0)
 
     def request_index_refresh(self) -> threading.Event:
-        """Refresh soon; the returned event is set when a refresh that began after this call is done."""
+        """Request a refresh, and return an event that is set when it is done.
+
+        The refresh begins after this call, so it includes every earlier change.
+        """
         done = threading.Event()
         with self._lock:
             self._pending.append(done)
@@ -105,35 +119,35 @@ class IndexWorker:
         return done
 
     def request_retry_of_unreadable_files(self) -> threading.Event:
-        """Refresh soon, and retry files that could not be read."""
+        """Request a refresh that retries the files that could not be read."""
         self._is_retry_requested = True
         return self.request_index_refresh()
 
     def request_index_rebuild(self) -> threading.Event:
-        """Build a new generation, which replaces the current one when it is complete."""
+        """Request a new index generation, which replaces the current one when it is complete."""
         self._is_rebuild_requested = True
         return self.request_index_refresh()
 
     def request_damage_check(self) -> threading.Event:
-        """Check for damage, rebuild a damaged index, and refresh."""
+        """Request a damage check and a refresh; a damaged index is rebuilt."""
         self._is_check_requested = True
         return self.request_index_refresh()
 
     @property
     def was_damage_checked_recently(self) -> bool:
-        """Whether there was a check for damage within the last minute."""
+        """Whether the index was checked for damage within the last minute."""
         return time.monotonic() - self._checked_at < DAMAGE_CHECK_VALIDITY
 
     @property
     def folder(self) -> Path:
-        """The directory of the generation that this thread writes."""
+        """The directory of the index generation that this thread writes."""
         if self._folder is None:
             raise RuntimeError("the index was never opened")
         return self._folder
 
     @property
     def generation(self) -> str | None:
-        """The name of the generation that this thread writes; None before the first refresh."""
+        """The name of the index generation that this thread writes; None before the first refresh."""
         return self._folder.name if self._folder else None
 
     def _run_until_stopped(self) -> None:
@@ -148,14 +162,14 @@ class IndexWorker:
             self._running += waiting
             began = time.monotonic()
             if self._refresh_index():
-                # There was another request meanwhile; the earlier ones wait for the rest too.
+                # A new request interrupted the refresh. The earlier requests wait with it.
                 self._wake.set()
                 continue
             for done in self._running:
                 done.set()
             self._running = []
             self.is_busy = bool(self._pending)
-            # Continuous changes to a file keep this thread busy for at most half of the time.
+            # So that a file that changes all the time keeps this thread busy half of the time only.
             self._stop.wait(min(time.monotonic() - began, 1.0))
         if self._index is not None:
             self._index.close()
@@ -164,20 +178,23 @@ class IndexWorker:
                 done.set()
 
     def _wait_for_work(self) -> None:
-        """Wait for a request or until compacting is due; close the index meanwhile."""
+        """Wait for a request or until compacting is due; close the index after a while."""
         if self._index is not None and not self._wake.wait(self._close_after):
             self._close_index()
         due = self._compact_at
         self._wake.wait(None if due is None else max(0.0, due - time.monotonic()))
 
     def _refresh_index(self) -> bool:
-        """Refresh, and rebuild an unusable index; return whether another refresh must continue."""
+        """Refresh the index, or rebuild it if it is unusable.
+
+        Returns whether the refresh was interrupted, so that another one must complete it.
+        """
         for attempt in (1, 2):
             try:
                 index = self._open_index()
                 retry, self._is_retry_requested = self._is_retry_requested, False
                 changes = index.refresh(retry=retry)
-                # A retry is reported again, so that embedding is retried too.
+                # Report the generation after a retry, so that embedding is retried too.
                 self.has_notified = self.has_notified and not retry
                 self.error = None
                 self.topic_folders = index.topic_folders
@@ -208,12 +225,12 @@ class IndexWorker:
         return False
 
     def _compact_index(self, index: WorkspaceIndex, changes: RefreshChanges) -> None:
-        """Compact a small index now, and a large one after a quiet time."""
+        """Compact a small index now; schedule the compacting of a large one."""
         due = self._compact_at is not None and time.monotonic() >= self._compact_at
         try:
             left = index.compact(None if due else COMPACT_AT_ONCE_MAX)
         except (OSError, ValueError) as error:
-            # Compacting needs the index's size again in free space, and search works without it.
+            # Compacting needs as much free space as the index has. Search works without it.
             self._log(f"could not compact the index: {error}")
             self._close_index()
             left = 0
@@ -223,9 +240,9 @@ class IndexWorker:
             self._compact_at = time.monotonic() + left * COMPACT_SECONDS / COMPACT_SHARE
 
     def _start_damage_check(self, folder: Path) -> None:
-        """Start a thread that checks for silent damage, and rebuilds the index if it finds some.
+        """Start a thread that checks the index for damage, and requests a rebuild if it finds some.
 
-        Does nothing within ten minutes after the last check of this generation.
+        Does nothing if this generation was checked within the last ten minutes.
         """
         since = time.monotonic() - self._checked_at
         if folder == self._checked_folder and since < DAMAGE_CHECK_INTERVAL:
@@ -234,7 +251,7 @@ class IndexWorker:
         self._checked_folder, self._checked_at = folder, began
 
         def check() -> None:
-            # A check that somebody requested during the delay replaces this one.
+            # A check that a client requested during the delay replaces this one.
             if self._stop.wait(DAMAGE_CHECK_DELAY) or self._checked_at != began:
                 return
             found = find_damage(folder, self._stop)
@@ -245,13 +262,13 @@ class IndexWorker:
         threading.Thread(target=check, name="check", daemon=True).start()
 
     def _check_damage_if_requested(self) -> None:
-        """Check for damage if that was requested, and request a rebuild if there is some."""
+        """Check the index for damage if a client requested it; request a rebuild if it has some."""
         if not self._is_check_requested:
             return
         self._is_check_requested, self.repaired_damage = False, None
         folder = find_current_index_generation(self._workspace.cache_dir)
         if folder is None or (self._index is not None and not self._index.is_in_place()):
-            return  # opening the index repairs this
+            return  # the index is missing; opening it creates a new one
         found = find_damage(folder, self._stop)
         if found:
             self._log(f"{found}; building a new index")

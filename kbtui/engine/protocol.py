@@ -1,9 +1,9 @@
 """The engine's protocol: length-prefixed JSON over a Unix socket.
 
-A frame is a length (four bytes, big-endian) followed by that many bytes of UTF-8 JSON, an object.
-The first frame in each direction is a hello. Then a client sends requests (`id`, `op`, arguments),
-and the engine sends answers (`id`, `ok` or `error`), and events (`event`) to subscribers. Nothing
-is ever unpickled.
+A frame is a length (four bytes, big-endian) and a JSON object of that length in UTF-8. The first
+frame in each direction is a hello. Then the client sends requests (`id`, `op`, arguments). The
+engine sends answers (`id`, `ok` or `error`) and, to clients that have subscribed, events (`event`).
+Nothing is ever unpickled.
 
 The module imports little, because short commands wait for it.
 """
@@ -69,21 +69,21 @@ if TYPE_CHECKING:
 
 PROTOCOL_VERSION = 3
 REQUEST_BYTES_MAX = 1 << 20
-"""The maximum length of a frame to the engine."""
+"""The maximum length in bytes of a frame to the engine."""
 ANSWER_BYTES_MAX = 16 << 20
-"""The maximum length of a frame from the engine."""
+"""The maximum length in bytes of a frame from the engine."""
 WAIT_SECONDS, SEARCH_SECONDS = 10.0, 25.0
-"""How long a search waits for the model by default, and how long it may take in addition."""
+"""How many seconds a search waits for the model by default, and may take in addition."""
 MAX_WAIT_SECONDS = 86_400
 FRAME_HEADER = struct.Struct(">I")
 
 
 class InvalidProtocolFrame(Exception):
-    """Received bytes that violate the protocol."""
+    """The received bytes violate the protocol."""
 
 
 def check_wait(seconds: float, where: str) -> None:
-    """Raise `UsageError` for a wait that is no number of seconds up to a day."""
+    """Raise `UsageError` unless `seconds` is from 0 to a day; `where` names the argument."""
     if not 0 <= seconds <= MAX_WAIT_SECONDS:
         from kbtui.errors import UsageError
 
@@ -97,8 +97,9 @@ def make_search_arguments(
 ) -> dict[str, Any]:
     """Return the arguments of `EngineClient.request` for the operation `search`.
 
-    `question` is a `SearchRequest` as JSON; dates in it hold in this process's time zone unless it has
-    its own. `wait` is for the model, in seconds. `origin` is for the query log, None for no entry.
+    `question` is a `SearchRequest` as JSON. Unless it names a time zone, its dates are in the time
+    zone of this process. The search waits up to `wait` seconds for the model. `origin` is recorded
+    in the query log; with None the search is not logged.
     """
     question = {"zone": read_time_zone(), **question}
     timeout = wait + SEARCH_SECONDS
@@ -131,5 +132,8 @@ def decode_frame(body: bytes) -> dict[str, Any]:
 
 
 def make_hello_message(version: str, **more: Any) -> dict[str, Any]:
-    """Return the first message; an engine adds its `pid`, the `schema` of its index and more."""
+    """Return the first message of a connection.
+
+    An engine adds facts about itself with `more`, such as its `pid` and its index's `schema`.
+    """
     return {"hello": "kbtui", "protocol": PROTOCOL_VERSION, "version": version, **more}

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from kbtui.workspace import Settings, Workspace
 
 CLOSE_READER_SECONDS = 5.0
-"""How long after a question the index is closed. An open one makes tantivy look for changed files."""
+"""How many seconds after a search the index is closed: tantivy polls the files of an open one."""
 MAX_DEPTH = 1000
-"""The maximum number of hits that a client may request from each leg."""
+"""The maximum number of hits that a client can request from each leg."""
 
 
 def answer_search_request(
@@ -40,10 +40,10 @@ def answer_search_request(
     question: SearchRequest,
     semantic: SemanticLeg | None = None,
 ) -> SearchAnswer:
-    """Answer a request: a search, a search for similar passages, or one with explanations.
+    """Answer a request for a search, for similar passages, or for explanations.
 
-    Raises `NothingFound` if what `like` names is not indexed, and `UsageError` for an invalid
-    reference.
+    Raises `NothingFound` if the entry or passage that `like` names is not indexed, and `UsageError`
+    for an invalid reference.
     """
     if question.like is not None:
         from kbtui.knowledge import resolve_ref
@@ -75,9 +75,9 @@ def make_empty_semantic_leg(notice: Notice | None) -> SemanticLeg:
 
 
 def make_index_behind_notice(state: RefreshState) -> Notice | None:
-    """Return a notice of how the index is behind the files, None if it is up to date.
+    """Return a notice that the index is not up to date with the files; None if it is.
 
-    `state` is the engine's readiness, and `done` says whether it has compared all files once.
+    `state` is the engine's readiness; `done` in it means that all files were compared once.
     """
     if state.get("error"):
         return Notice("index_behind", {"cause": "error", "detail": str(state["error"])})
@@ -90,7 +90,7 @@ def make_index_behind_notice(state: RefreshState) -> Notice | None:
 
 
 class SearchService:
-    """The engine's operation `search`. May be called from any thread."""
+    """Executes the engine's operation `search`. Any thread may call it."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class SearchService:
         semantic: EmbeddingWorker,
         is_checked: Callable[[], bool],
     ) -> None:
-        """`is_checked` says whether the index was checked for damage a moment ago."""
+        """Create the service; `is_checked` returns whether the index was just checked for damage."""
         self._workspace, self._settings, self._embedding_worker = workspace, settings, semantic
         self._is_checked = is_checked
         self._lock = threading.Lock()
@@ -110,10 +110,13 @@ class SearchService:
     def answer_client_request(self, request: dict[str, Any], state: RefreshState) -> dict[str, Any]:
         """Answer a client's request with `question`, `wait`, `origin`, `caller` and `uses_model`.
 
-        Returns `answer` and `suspect`; or `failed`, an error for the client to raise (class,
-        message, place, hint); or `declined`, a code for what is missing or damaged, and `detail`. A
-        suspect answer has no hits although the index was not checked for damage recently; it is
-        not logged. `state` is the engine's readiness. Raises `ValueError` for an invalid request.
+        Returns a dictionary of one of three forms:
+        `answer` and `suspect`, which is true if there are no hits and the index was not recently
+        checked for damage (such a search is not logged);
+        `failed`, an error for the client to raise (class, message, place, hint);
+        `declined`, a code for what is missing or damaged, with `detail`.
+
+        `state` is the engine's readiness. Raises `ValueError` for an invalid request.
         """
         began = time.perf_counter()
         question = _parse_search_request(request)
@@ -160,7 +163,7 @@ class SearchService:
     def _search_or_report_damage(
         self, reader: IndexReader, question: SearchRequest, semantic: SemanticLeg | None
     ) -> SearchAnswer:
-        """Answer a question; raises `_DamagedIndex` if an error comes from damaged files."""
+        """Answer a question; raises `_DamagedIndex` if damaged files cause an error."""
         from kbtui.index.index_generations import find_damage_behind_error
 
         try:
@@ -171,7 +174,7 @@ class SearchService:
             raise
 
     def _start_semantic_ranking(self, wait: float, text: str) -> SemanticRanker:
-        # Embedding runs in parallel to the keyword leg.
+        # The query is embedded while the keyword leg runs.
         return partial(
             self._rank_by_meaning, text, self._embedding_worker.start_query_embedding(text), wait
         )
@@ -201,7 +204,7 @@ class SearchService:
         )
 
     def close_index_if_idle(self) -> None:
-        """Close the index if there was no question for a while."""
+        """Close the index if nobody has searched for `CLOSE_READER_SECONDS`."""
         with self._lock:
             is_idle = not self._active and time.monotonic() - self._last_used > CLOSE_READER_SECONDS
             if self._reader is not None and is_idle:
@@ -210,7 +213,7 @@ class SearchService:
 
     @contextmanager
     def _open_index_reader(self) -> Iterator[IndexReader]:
-        """Yield a reader of the generation in use, which stays open between questions."""
+        """Yield a reader of the current index generation; it stays open between searches."""
         from kbtui.index import IndexReader
 
         with self._lock:
@@ -227,11 +230,11 @@ class SearchService:
 
 
 class _DamagedIndex(Exception):
-    """Answering showed that the index is damaged."""
+    """A search failed because the index is damaged."""
 
 
 def _parse_search_request(request: dict[str, Any]) -> SearchRequest:
-    """Return the question of a request, its depth limited; raises `ValueError`."""
+    """Parse the question of a request and limit its depth; raises `ValueError`."""
     question = parse_search_request(request["question"])
     return replace(
         question,

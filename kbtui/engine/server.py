@@ -35,20 +35,20 @@ if TYPE_CHECKING:
 
 
 class RemainingTimeEstimate:
-    """Estimates how many seconds a phase of work has left, from its pace so far."""
+    """Estimates from its previous pace how many seconds a phase of work has left."""
 
     def __init__(self) -> None:
         self._began: dict[str, tuple[float, int]] = {}
         self._idle: dict[str, int] = {}
 
     def estimate_seconds(self, phase: str, done: int, total: int) -> float | None:
-        """Return the seconds left, None while there is too little to estimate from."""
+        """Return the seconds left, or None while too few items are done for an estimate."""
         now = time.monotonic()
         began, first = self._began.get(phase, (now, done))
         if done >= total:
             self._began.pop(phase, None)
             return None
-        # The pace counts from the first finished item, because loading comes before it.
+        # The time before the first finished item is ignored, because it includes loading.
         if phase not in self._began or done < first or done == self._idle.get(phase):
             self._began[phase] = (now, done)
             self._idle[phase] = done
@@ -67,31 +67,31 @@ async def read_protocol_frame(reader: asyncio.StreamReader) -> dict[str, Any]:
 
 
 def is_from_same_user(writer: asyncio.StreamWriter) -> bool:
-    """Whether the client is a process of this user."""
+    """Return whether the client is a process of this user."""
     peer = writer.get_extra_info("socket")
     return peer is None or is_peer_same_user(peer)
 
 
 class ClientConnection:
-    """A client's connection to the server. One that does not read its events is closed."""
+    """A client's connection to the server. It is closed if the client does not read its events."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self._writer = writer
         self.is_subscribed = False
         self.pending_refresh: threading.Event | None = None
-        """Set when the last refresh that this client requested is done."""
+        """An event that is set when the last refresh that this client requested is done."""
         self.wants_damage_check = False
-        """Whether that refresh includes a check for damage."""
+        """Whether the last refresh that this client requested includes a damage check."""
 
     def send_frame(self, frame: bytes) -> None:
-        """Send a frame without waiting; close the connection if 4 MiB are still unsent."""
+        """Send a frame without waiting; close the connection if more than 4 MiB are unsent."""
         if self._writer.transport.get_write_buffer_size() > (4 << 20):
             self.close()
         elif not self._writer.is_closing():
             self._writer.write(frame)
 
     async def wait_until_frames_are_sent(self) -> None:
-        """Wait until the client has read enough; raises `TimeoutError` after 30 seconds."""
+        """Wait until the client has read most frames; raises `TimeoutError` after 30 seconds."""
         await asyncio.wait_for(self._writer.drain(), 30.0)
 
     def close(self) -> None:
@@ -101,12 +101,15 @@ class ClientConnection:
 
 
 def parse_timeout_seconds(value: object, usual: float) -> float:
-    """Return `value` as seconds, at most ten minutes; `usual` if it is not a number."""
+    """Return `value` as seconds, at most 600; return `usual` if `value` is not a number."""
     return min(float(value), 600.0) if isinstance(value, int | float) else usual
 
 
 async def wait_for_thread_event(event: threading.Event, seconds: float) -> bool:
-    """Wait up to `seconds` for a thread's event without blocking a thread; return whether it came."""
+    """Wait up to `seconds` for an event of another thread; return whether it is set.
+
+    Waiting does not occupy a thread.
+    """
     end = time.monotonic() + seconds
     pause = 0.002
     while not event.is_set():
@@ -118,22 +121,25 @@ async def wait_for_thread_event(event: threading.Event, seconds: float) -> bool:
 
 
 FIRST_REFRESH_SECONDS = 10.0
-"""How long a search waits for the first comparison of the index with the files."""
+"""How many seconds a search waits for the first comparison of the index with the files."""
 MAX_SEARCHES = 16
-"""The maximum number of parallel searches, which mostly wait for the model or for Python's lock."""
+"""The maximum number of parallel searches. Most of them wait for the model or for Python's lock."""
 HELLO_SECONDS = 10.0
-"""How long a new connection may take to send its hello."""
+"""How many seconds a new connection may take to send its hello."""
 IDLE_CHECK_SECONDS = 1.0
-"""How often the engine checks whether it is still needed."""
+"""The interval at which the engine checks whether it is still needed."""
 MAX_CLIENTS = 128
 MAX_UNGREETED = 64
 """The maximum number of connections that have not sent their hello."""
 LOG_SWEEP_SECONDS = 86_400.0
-"""How often searches older than the setting `query_log_days` are deleted from the query log."""
+"""The interval at which searches older than `query_log_days` are removed from the query log."""
 
 
 class EngineServer:
-    """The engine's server for one workspace; it ends when idle, stopped or no longer in charge."""
+    """The engine's server for one workspace.
+
+    It ends when it is idle or stopped, or when another engine has taken its place.
+    """
 
     def __init__(
         self,
@@ -144,9 +150,10 @@ class EngineServer:
         umask: int,
         log: Callable[[str], None],
     ) -> None:
-        """Create the server; `umask` is the user's own, for files that sources write.
+        """Create the server.
 
-        `is_in_charge` says whether lock file and socket still belong to this engine.
+        `is_in_charge` returns whether the lock file and the socket still belong to this engine.
+        `umask` is the user's own, for files that sources write.
         """
         self._log = log
         self._workspace, self._settings = workspace, settings
@@ -155,17 +162,17 @@ class EngineServer:
         self._ungreeted: list[ClientConnection] = []
         self._last_seen = time.monotonic()
         self._environment = read_answer_environment()
-        """The state of the environment and settings file that the settings were read from."""
+        """The state of the environment and of the settings file when the settings were loaded."""
         self._broken_environment: str | None = None
-        """A later such state whose settings have an error that was logged."""
+        """A later state in which the settings have an error, which was logged."""
         self._last_progress: EngineEvent | None = None
         self._index_progress: FileProgress | None = None
-        """While a refresh runs: how many of the changed entries (`total`) are indexed (`done`)."""
+        """During a refresh, the number of changed entries (`total`) and of indexed ones (`done`)."""
         self._time_estimate = RemainingTimeEstimate()
         self._search_pool = ThreadPoolExecutor(MAX_SEARCHES, thread_name_prefix="search")
 
     async def serve(self) -> None:
-        """Start all workers, serve clients until there is a reason to end, and stop the workers."""
+        """Start the workers, serve clients until there is a reason to end, and stop the workers."""
         self._loop = asyncio.get_running_loop()
         self._should_end = asyncio.Event()
         self._embedding_worker = EmbeddingWorker(
@@ -237,7 +244,7 @@ class EngineServer:
                 return
 
     def _find_reason_to_end_engine(self) -> str | None:
-        """Return why this engine must end, None if it may continue; the next client starts another."""
+        """Return why this engine must end, or None; the next client starts a new engine."""
         if not self._is_in_charge():
             return "the lock file or the socket was replaced"
         now = read_answer_environment()
@@ -252,6 +259,7 @@ class EngineServer:
             return None
         if is_changed:
             return "the settings have changed"
+        # The environment has changed, but it leads to the same settings.
         self._environment = now
         return None
 
@@ -303,7 +311,7 @@ class EngineServer:
         self._broadcast_event_from_thread(event)
 
     def _describe_readiness(self) -> EngineReadiness:
-        """Return what clients learn about index and model, also as the event `ready`."""
+        """Return the state of index and model that clients get in answers and `ready` events."""
         missing = None if self._embedding_worker.is_asleep else self._embedding_worker.missing
         return {
             "lexical": self._index_worker.first_refresh.is_set(),
@@ -337,7 +345,7 @@ class EngineServer:
             return
         self._ungreeted.append(client)
         if len(self._ungreeted) > MAX_UNGREETED:
-            # Close the oldest one, so that a flood of silent connections does not lock clients out.
+            # Close the oldest of them, so that many silent connections do not lock clients out.
             self._ungreeted.pop(0).close()
         try:
             greeting = await asyncio.wait_for(read_protocol_frame(reader), HELLO_SECONDS)
@@ -366,7 +374,7 @@ class EngineServer:
                 return
             while True:
                 request = await read_protocol_frame(reader)
-                # One client's requests run in sequence; clients do not wait for each other.
+                # The requests of one client run in sequence, those of several clients in parallel.
                 client.send_frame(await self._answer_request(client, request))
                 await client.wait_until_frames_are_sent()
         except (protocol.InvalidProtocolFrame, TypeError, ValueError) as error:
@@ -374,7 +382,7 @@ class EngineServer:
         except (asyncio.IncompleteReadError, ConnectionError, TimeoutError):
             pass
         except asyncio.CancelledError:
-            pass  # the engine ends while this client waits; asyncio would log that as an error
+            pass  # the engine ends while this client waits; asyncio would log this as an error
         finally:
             self._clients.discard(client)
             if client in self._ungreeted:
@@ -383,7 +391,7 @@ class EngineServer:
             client.close()
 
     async def _answer_request(self, client: ClientConnection, request: dict[str, Any]) -> bytes:
-        """Run a request's operation and return the frame to send back."""
+        """Run the operation of a request and return the answer as a frame."""
         number = request.get("id")
         operation = getattr(self, f"_op_{request.get('op')}", None)
         if operation is None:
@@ -423,11 +431,15 @@ class EngineServer:
     ) -> dict[str, Any]:
         """Bring the index up to date; answer when a refresh that began after this call is done.
 
-        With `force` false any refresh since the start is enough, because the watcher reports later
-        changes. `retry` reads and embeds again what failed before. `check` looks for damage first
-        and rebuilds a damaged index (`mended` in the answer describes the damage); with the value
-        "suspicion" it does so only if there was no check a moment ago. `meaning` announces a
-        question for the semantic leg. `rebuild` builds a new index.
+        The request's optional arguments:
+        `force` (default true): if false, any refresh since the start is enough, because the file
+        watcher has reported later changes;
+        `retry`: retry the files and passages that could not be read or embedded;
+        `check`: check for damage first, and rebuild a damaged index (`mended` in the answer
+        describes the damage); with the value "suspicion" only if there was no recent check;
+        `meaning`: load the model, because a semantic search follows;
+        `rebuild`: build a new index;
+        `wait`: the maximum number of seconds until the answer.
         """
         self._end_engine_if_replaced()
         wait = parse_timeout_seconds(request.get("wait"), 10.0)
@@ -473,16 +485,17 @@ class EngineServer:
         return {"done": finished, "mended": mended, **self._describe_readiness()}
 
     def _end_engine_if_replaced(self) -> None:
-        """End the engine if the cache was removed or the settings changed.
+        """End the engine if its cache was removed or the settings have changed.
 
-        Raises `ConnectionResetError` then, which closes the connection: the next engine answers.
+        Raises `ConnectionResetError` in this case. It closes the connection, so that the client
+        asks the next engine.
         """
         if reason := self._find_reason_to_end_engine():
             self._should_end.set()
             raise ConnectionResetError(reason)
 
     async def _op_settle(self, client: ClientConnection, request: dict[str, Any]) -> dict[str, Any]:
-        """Wait until every chunk has its vector, or none will get one for a reason."""
+        """Wait until every chunk has its vector, or until an error prevents embedding."""
         finished = await wait_for_thread_event(
             self._embedding_worker.caught_up, parse_timeout_seconds(request.get("wait"), 1.0)
         )
@@ -491,8 +504,8 @@ class EngineServer:
     async def _op_search(self, client: ClientConnection, request: dict[str, Any]) -> dict[str, Any]:
         """Answer a question (see `SearchService.answer_client_request`).
 
-        Declined if the client sends `surroundings` that differ from the engine's: its settings
-        would differ too.
+        The engine declines if the client's `surroundings` (environment and settings file) differ
+        from its own, because then the client's settings may differ, too.
         """
         self._end_engine_if_replaced()
         if request.get("surroundings", self._environment) != self._environment:
@@ -508,6 +521,6 @@ class EngineServer:
         )
 
     async def _op_stop(self, client: ClientConnection, request: dict[str, Any]) -> dict[str, Any]:
-        # The loop sends the answer before it runs this.
+        # The event loop sends the answer before it runs this callback.
         self._loop.call_soon(self._should_end.set)
         return {"stopping": True}

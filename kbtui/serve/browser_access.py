@@ -1,9 +1,9 @@
 """Checks which requests the server answers.
 
-The checks stop two attacks by pages of other sites. Such a page may open a WebSocket to
-127.0.0.1, which browsers allow; the Origin header shows it. Or it may make its own host name
-resolve to 127.0.0.1 (DNS rebinding), so that the browser sees the same origin; the Host header
-shows it.
+The checks stop two attacks by pages of other sites. A page can open a WebSocket to 127.0.0.1,
+which browsers allow; the Origin header reveals this. Or its host name can be made to resolve to
+127.0.0.1 (DNS rebinding), so that the browser treats both as one origin; the Host header reveals
+this.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class AllowedHostHeaders:
         self._names = {f"{name}:{port}" for name in names}
         if port == 80:
             self._names |= names
-        # A server on all interfaces accepts every IP address, but no other names.
+        # A server on all interfaces accepts every IP address, but no further names.
         self._port = port if host in {"0.0.0.0", "::"} else None
 
     def __contains__(self, host: str) -> bool:
@@ -64,7 +64,10 @@ class AllowedHostHeaders:
 def find_refusal_reason(
     headers: CIMultiDictProxy[str], hosts: AllowedHostHeaders, kind: str
 ) -> str | None:
-    """Return why to refuse a request, None to accept it; `kind` is "page", "file" or "socket"."""
+    """Return the reason to refuse a request, or None to accept it.
+
+    `kind` is "page", "file" or "socket".
+    """
     named = headers.getall("Host", [])
     if len(named) != 1 or named[0].lower() not in hosts:
         return "unknown host name"
@@ -82,15 +85,15 @@ def find_refusal_reason(
 
 
 def is_correct_token(given: str | None, token: str) -> bool:
-    """Whether a value is the token; takes the same time for every wrong value."""
+    """Return whether a value is the token. The time it takes reveals nothing about the token."""
     return hmac.compare_digest((given or "").encode("utf-8", "replace"), token.encode())
 
 
 def choose_listen_address(host: str, allow_network: bool) -> str:
     """Return the IP address to listen on for a host name or address.
 
-    Raises `UsageError` for an unknown one, and without `allow_network` for one that other
-    computers can reach.
+    Raises `UsageError` if `host` is unknown, or if other computers can reach it and
+    `allow_network` is false.
     """
     try:
         found = {
@@ -108,7 +111,7 @@ def choose_listen_address(host: str, allow_network: bool) -> str:
         return sorted(found)[0]
     if not allow_network:
         raise UsageError(
-            "other computers could reach the workspace there, unencrypted",
+            "at this address other computers could reach the workspace, without encryption",
             where=f"--host {host}",
             hint="use an SSH tunnel, or add --allow-network to allow it",
         )

@@ -1,8 +1,8 @@
 """The web server: one page, its static files, and a WebSocket for each tab.
 
-textual-serve provides the sessions and the terminal in the page. Its own server is not used,
-because it checks neither Host nor Origin, runs its command through a shell and loads a font from
-the internet.
+textual-serve provides the sessions and the terminal in the page. kbtui does not use the server of
+textual-serve, because it checks neither Host nor Origin, runs its command through a shell and loads
+a font from the internet.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 SESSIONS_MOST = 8
-"""Tabs at the same time; each has a process."""
+"""How many tabs can be open at the same time. Each has its own process."""
 MESSAGE_MOST = 1 << 20
-"""Bytes of a message from a page; the largest is a paste."""
+"""The maximum size in bytes of a message from a page. The largest messages are pasted texts."""
 STATIC_DIRECTORY = Path(__file__).parent / "static"
 
 
@@ -50,7 +50,7 @@ class BrowserServer:
         self._sessions: set[BrowserSession] = set()
 
     def make_application(self) -> web.Application:
-        """Return the aiohttp application; it checks every request first."""
+        """Return the aiohttp application, which checks every request before it handles it."""
         app = web.Application(middlewares=[self._refuse_or_pass_request], client_max_size=1024)
         app.add_routes(
             [
@@ -72,7 +72,7 @@ class BrowserServer:
     ) -> web.StreamResponse:
         kind = {"/": "page", "/ws": "socket"}.get(request.path, "file")
         if not request.raw_path.startswith("/"):
-            raise web.HTTPBadRequest(text="only paths of this server are accepted\n")
+            raise web.HTTPBadRequest(text="kbtui: the request must name a path of this server\n")
         reason = find_refusal_reason(request.headers, self._hosts, kind)
         if reason is None and not (
             is_correct_token(request.cookies.get(self._cookie), self._token)
@@ -106,8 +106,8 @@ class BrowserServer:
         websocket = web.WebSocketResponse(heartbeat=15, max_msg_size=MESSAGE_MOST)
         await websocket.prepare(request)
         if len(self._sessions) >= SESSIONS_MOST:
-            # A browser hides the response to a refused handshake, but shows the page this reason.
-            reason = f"{SESSIONS_MOST} tabs are open, the maximum; close one first."
+            # A page cannot read the response to a refused handshake, but it can read this reason.
+            reason = f"The maximum of {SESSIONS_MOST} tabs is open. Close one first."
             await websocket.close(code=WSCloseCode.TRY_AGAIN_LATER, message=reason.encode())
             return websocket
         session = BrowserSession(self._command, websocket)
@@ -135,7 +135,10 @@ class BrowserServer:
 async def run_browser_server(
     server: BrowserServer, listening: socket.socket, on_ready: Callable[[], None]
 ) -> int:
-    """Serve until a signal ends it; return the number of the signal."""
+    """Serve until SIGINT, SIGTERM or SIGHUP arrives; return the number of the signal.
+
+    Calls `on_ready` when the server accepts connections.
+    """
     runner = web.AppRunner(server.make_application(), access_log=None, shutdown_timeout=2.0)
     await runner.setup()
     await web.SockSite(runner, listening).start()

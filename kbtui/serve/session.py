@@ -1,4 +1,4 @@
-"""One browser tab: the process that runs the TUI for it, driven by textual-serve."""
+"""The session of one browser tab: a process that runs the TUI, controlled by textual-serve."""
 
 from __future__ import annotations
 
@@ -19,11 +19,14 @@ if TYPE_CHECKING:
     from aiohttp.web import WebSocketResponse
 
 QUIT_SECONDS = 5.0
-"""How long the TUI may take to quit before it is terminated."""
+"""How many seconds the TUI may take to quit before its process is terminated."""
 SMALLEST, LARGEST = (20, 5), (500, 300)
-"""The smallest and largest size in columns and rows that a browser may request."""
+"""The smallest and the largest size, in columns and rows, that a browser can request."""
 FIRST_PAINT_BYTES = 400
-"""Output of at least this size is a painted screen; terminal modes and queries are shorter."""
+"""The minimum size in bytes of output that paints the screen.
+
+Output that only sets terminal modes or sends queries is shorter.
+"""
 LINK_SCHEMES = ("http://", "https://", "mailto:")
 
 
@@ -65,9 +68,9 @@ class BrowserSession(AppService):
         return process
 
     async def set_terminal_size(self, width: int, height: int) -> None:
-        """Forward a new size, but not before the first paint.
+        """Forward a new terminal size to the TUI, but not before its first paint.
 
-        Textual switches between two sizes forever if the second arrives during its first layout.
+        If a second size arrives during its first layout, Textual alternates between both forever.
         """
         self._requested_size = (width, height)
         if self._is_painted and self._requested_size != self._size:
@@ -75,7 +78,7 @@ class BrowserSession(AppService):
             await super().set_terminal_size(width, height)
 
     async def on_data(self, payload: bytes) -> None:
-        """Forward output to the tab; the first paint releases a waiting size."""
+        """Forward output of the TUI to the tab; after the first paint, set the requested size."""
         await super().on_data(payload)
         if not self._is_painted and len(payload) >= FIRST_PAINT_BYTES:
             self._is_painted = True
@@ -83,7 +86,7 @@ class BrowserSession(AppService):
                 await self.set_terminal_size(*self._requested_size)
 
     async def handle_page_message(self, text: str) -> None:
-        """Forward a message of the page. Raises `ValueError` for a message that the page never sends."""
+        """Handle a message from the page; raises `ValueError` if no kbtui page would send it."""
         message = json.loads(text)
         if not isinstance(message, list) or not message:
             raise ValueError("not a message")
@@ -130,7 +133,10 @@ class BrowserSession(AppService):
 
 
 def limit_terminal_size(width: Any, height: Any) -> tuple[int, int]:
-    """Return columns and rows within bounds for any values from a browser."""
+    """Convert the size that a browser requests to columns and rows within the limits.
+
+    Values that are not numbers are replaced by 80 and 24.
+    """
     found = []
     for value, usual, least, most in zip((width, height), (80, 24), SMALLEST, LARGEST, strict=True):
         try:
@@ -142,7 +148,7 @@ def limit_terminal_size(width: Any, height: Any) -> tuple[int, int]:
 
 
 def main(root: str) -> int:
-    """Run the TUI of a workspace in the process of a session; return its exit code."""
+    """Run the TUI of the workspace at `root` in this process; return the exit code."""
     from pathlib import Path
 
     from kbtui.library import Library
@@ -158,7 +164,7 @@ def main(root: str) -> int:
 
 
 def _quit_when_server_ends(parent: int) -> None:
-    """Quit when the server is gone; Textual's web driver does not notice that by itself."""
+    """Quit when the server process has ended, which Textual's web driver does not notice."""
     import threading
     import time
 

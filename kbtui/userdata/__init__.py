@@ -1,4 +1,4 @@
-"""Data that cannot be rebuilt from files: the query log, bookmarks, sessions, approvals and runs."""
+"""Data that kbtui cannot rebuild from files: query log, bookmarks, sessions, approvals and runs."""
 
 from kbtui.userdata.userdata import UserData
 

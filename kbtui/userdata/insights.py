@@ -45,11 +45,11 @@ class EntryUse:
 
 @dataclass
 class Insights:
-    """What was searched for, found, cited and missing in the last `days` days.
+    """Statistics of the searches and citations of the last `days` days.
 
-    `never_cited` are the first of `never_cited_total` subjects that were never cited, longest
-    unchanged first. `stale` are subjects that were cited although they have not changed for
-    `stale_days`. `citations_by_day` has the same days as `searches.by_day`.
+    `never_cited` has the first of the `never_cited_total` subjects that were never cited; the
+    subject that has been unchanged for longest comes first. `stale` are cited subjects that have
+    not changed for `stale_days` days. `citations_by_day` has the same days as `searches.by_day`.
     """
 
     days: int
@@ -84,7 +84,7 @@ class Insights:
 
 
 class _CitableEntry:
-    """The columns of an entry that insights need."""
+    """The columns of an entry that `collect_insights` needs."""
 
     __slots__ = ("archived", "changed", "hidden", "id", "kind", "path", "ref", "title")
 
@@ -111,8 +111,8 @@ def collect_insights(
 ) -> Insights:
     """Collect the insights of the last `days` days; every list has at most `limit` rows.
 
-    Names hidden subjects only with `hidden`. Raises `IndexUnavailable`, and `WorkspaceError`
-    when the query log is damaged.
+    Hidden subjects are included only with `hidden`. Raises `IndexUnavailable`, and `WorkspaceError`
+    if the query log is damaged.
     """
     now = time.time() if now is None else now
     dates = list_last_dates(now, days)
@@ -150,7 +150,10 @@ def collect_insights(
 
 
 def draw_bar(value: int, most: int, width: int = BAR_CELLS) -> str:
-    """Draw a bar of up to `width` cells in eighths of a cell; a value above 0 is always visible."""
+    """Draw a bar for `value` in eighths of a cell; `most` is the value of a bar of `width` cells.
+
+    A value above 0 is always visible.
+    """
     if value <= 0 or most <= 0:
         return ""
     eighths = max(1, round(value * width * 8 / most))
@@ -158,9 +161,9 @@ def draw_bar(value: int, most: int, width: int = BAR_CELLS) -> str:
 
 
 def draw_day_chart(insights: Insights, width: int = BAR_CELLS) -> list[str]:
-    """Draw a line for each day: date, searches and citations, each with a bar.
+    """Draw a header and a line for each day: the date, then searches and citations with bars.
 
-    The bars of a column share a scale; the longest has `width` cells.
+    The bars of a column have one scale; the longest has `width` cells.
     """
     searches, citations = insights.searches.by_day, insights.citations_by_day
     scales = [max(column.values(), default=0) for column in (searches, citations)]

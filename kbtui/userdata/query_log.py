@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from kbtui.workspace import Settings, Workspace
 
 LOG_SECONDS = 0.05
-"""How long logging a search waits for another process that writes to the log."""
+"""How many seconds logging a search waits while another process writes to the log."""
 REPLACE_SECONDS = 600.0
-"""How old the beginning of a query may be that a longer query replaces."""
+"""The maximum age in seconds of a logged search that a continuation of its query replaces."""
 QUERY_CHARACTERS = 1000
-"""Characters of a query that are kept."""
+"""How many characters of a query the log keeps."""
 DAY_SECONDS = 86_400.0
-_HINT = "`kbtui insights erase` makes a new one"
+_HINT = "`kbtui insights erase` replaces it by an empty log"
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS searches (
@@ -50,11 +50,11 @@ UPDATE searches SET is_gap = (result_count = 0 OR coalesce(keyword_count = 0, 0)
 
 
 class LoggedQuery(NamedTuple):
-    """A query as last typed: how often it was searched for, when last, and what that found.
+    """A query in the log, spelled as in its last search, and how often it was searched for.
 
-    `last` is Unix seconds. `filters` are those of the last search, as a query spells them.
-    `is_meaning_only` says that the results of the last search are close in meaning only: no text has
-    the words.
+    `last` is the time of the last search in Unix seconds, `results` its number of results, and
+    `filters` its filters, spelled as in a query. `is_meaning_only` means that no text contains the
+    words of the query: the results of the last search are only close in meaning.
     """
 
     query: str
@@ -84,9 +84,10 @@ class LoggedQuery(NamedTuple):
 
 
 class SearchSummary(NamedTuple):
-    """The searches of some days: total, top queries, gaps, and counts by local day and by origin.
+    """A summary of the searches of some days.
 
-    `by_day` has every day, oldest first.
+    `total` is the number of searches, `top` the most frequent queries, and `gaps` the queries that
+    found nothing. `by_day` counts the searches of every local day, oldest first.
     """
 
     total: int
@@ -105,10 +106,10 @@ def log_search_answer(
     milliseconds: float | None = None,
     replaces: str = "",
 ) -> Notice | None:
-    """Log a search unless the settings forbid it; never raises.
+    """Log a search unless the setting `query_log` is off; never raises.
 
-    A query with a mistake was not searched, so it is not logged. Returns a notice if the log is
-    damaged.
+    A query with a mistake was not searched for, so it is not logged. Returns a notice if the log
+    is damaged.
     """
     if settings.query_log and answer.query.strip() and not answer.mistakes:
         damage = QueryLog(workspace.data_dir / "queries.sqlite").log_search(
@@ -153,14 +154,15 @@ class QueryLog:
         replaces: str = "",
         at: float | None = None,
     ) -> str | None:
-        """Log a search; never raises, and drops what cannot be written at once.
+        """Log a search; never raises, and drops the search if it cannot be written at once.
 
-        Returns the damage if the file is damaged, so that it will log nothing until it is erased.
-        `origin` is `sdk`, `dashboard` (the TUI), `cli` or `mcp`; `caller` is who searched, if known.
-        `filters` are spelled as in a query. `is_gap` says whether what was searched for seems to be
-        missing; a search without results is always a gap. `is_meaning_only` says that no text has
-        the words. `replaces` is a query of the same origin that was only the beginning of this one:
-        its last search is removed. `at` is Unix seconds, by default now.
+        If the file is damaged, return a description of the damage: nothing is logged until the log
+        is erased. `origin` is `sdk`, `dashboard` (the TUI), `cli` or `mcp`; `caller` is who
+        searched, if known. `filters` are spelled as in a query. `is_gap` means that the workspace
+        seems to have nothing about the query; a search without results is always a gap.
+        `is_meaning_only` means that no text contains the words of the query. `replaces` is a query
+        of the same origin that was only the beginning of this one: its last search is removed.
+        `at` is Unix seconds, by default now.
         """
         query = query[:QUERY_CHARACTERS]
         texts = [replace_surrogates(text) for text in (query, filters, caller or "")]
@@ -210,9 +212,10 @@ class QueryLog:
                 )
 
     def remove_old_searches(self, days: int, now: float | None = None) -> int:
-        """Remove searches older than `days`, and those that a wrong clock dated as far ahead.
+        """Remove searches older than `days` days; return how many were removed.
 
-        Returns the number of removed rows. Never raises: the next call tries again.
+        Searches whose date is as far in the future are removed, too: a wrong clock dated them.
+        Never raises: the next call tries again.
         """
         now = time.time() if now is None else now
         span = max(0, days) * DAY_SECONDS
@@ -225,7 +228,7 @@ class QueryLog:
         return 0
 
     def erase_all_searches(self) -> int:
-        """Remove every search, so that no byte of a query is left; returns the number of rows.
+        """Remove every search, so that no byte of a query is left; return how many there were.
 
         A damaged file is deleted. Raises `WorkspaceError`.
         """
@@ -247,11 +250,14 @@ class QueryLog:
             db.execute("VACUUM")
             # Until the write-ahead log is emptied too, the queries are still on the disk.
             if db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
-                raise sqlite3.OperationalError("another process is reading it; try again")
+                raise sqlite3.OperationalError("another process is reading the log; try again")
             return count
 
     def list_recent_queries(self, origin: str = "dashboard", limit: int = 50) -> list[str]:
-        """Return the last different queries from an origin, newest first. Raises `WorkspaceError`."""
+        """Return the last queries from an origin without repetitions, newest first.
+
+        Raises `WorkspaceError`.
+        """
         rows = self._store.select(
             "SELECT query, max(at) AS last FROM searches WHERE origin = ? GROUP BY key "
             "ORDER BY last DESC, query LIMIT ?",
@@ -266,14 +272,14 @@ class QueryLog:
         """Summarize the searches of the last `days` days; each list has at most `limit` queries.
 
         Queries that differ only in case and spacing count as one. A gap is a query whose last
-        search without filters found nothing that fits; a search with filters proves nothing about
-        what exists. Raises `WorkspaceError`.
+        search without filters found nothing that fits. Searches with filters are ignored for gaps,
+        because the filters may have excluded the answer. Raises `WorkspaceError`.
         """
         dates = list_last_dates(time.time() if now is None else now, days)
         since = get_local_midnight(dates[0])
 
         def group_logged_queries(rows: str, queries: str) -> list[LoggedQuery]:
-            # With max(), SQLite takes the other columns from the row that has the maximum.
+            # SQLite takes the columns without an aggregate from the row with the `max()`.
             found = self._store.select(
                 "SELECT query, times, last, found, filters, is_meaning_only "
                 "FROM (SELECT query, count(*) AS times, max(at) AS last, result_count AS found, "
@@ -306,12 +312,15 @@ class QueryLog:
 
 
 def normalize_query(query: str) -> str:
-    """Return a query in lower case with single spaces, which groups equal queries."""
+    """Return a query in lower case with single spaces; queries are equal if this form is."""
     return " ".join(query.casefold().split())
 
 
 def list_last_dates(now: float, days: int) -> list[str]:
-    """Return the last `days` local dates up to that of `now` (Unix seconds), oldest first."""
+    """Return `days` local dates in ISO form, oldest first; the last one is that of `now`.
+
+    `now` is Unix seconds.
+    """
     last = datetime.fromtimestamp(now).date()
     return [(last - timedelta(days=back)).isoformat() for back in range(max(1, days) - 1, -1, -1)]
 

@@ -1,7 +1,7 @@
-"""Small SQLite files in the data directory, opened for one operation and then closed.
+"""Small SQLite files in the data directory, each opened for one operation and then closed.
 
-No connection is kept, so threads, forks and a deleted file need no care. Opening one takes a
-fraction of a millisecond.
+No connection stays open, so threads, forks and deleted files need no special handling. Opening a
+connection takes a fraction of a millisecond.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 BUSY_SECONDS = 5.0
-"""How long a write waits for another process's write."""
+"""How many seconds a write waits while another process writes."""
 
 
 class SqliteStore:
     """One SQLite file with its tables. All methods raise `WorkspaceError` for an unusable file.
 
-    `hint` says what to do about such a file. Without `sync`, a write does not wait for the disk
-    (for data that may be lost). `upgrades` has, for each earlier version from 1 on, the statements
-    that lead to the next version.
+    `hint` says what the user can do about such a file. Without `sync`, a write does not wait for
+    the disk, which suits data that may be lost. `upgrades` has one script for each earlier version
+    of the tables, starting with version 1, that changes the tables to the next version.
     """
 
     def __init__(
@@ -38,9 +38,9 @@ class SqliteStore:
 
     @contextmanager
     def write_transaction(self, wait: float = BUSY_SECONDS) -> Iterator[sqlite3.Connection]:
-        """A transaction that is committed unless the block raises; creates a missing file.
+        """Open a transaction that is committed unless the `with` block raises.
 
-        Waits up to `wait` seconds for other writers.
+        Creates the file if it is missing. Waits up to `wait` seconds for other writers.
         """
         with self.wrap_sqlite_errors():
             make_private_directory(self.path.parent)
@@ -54,7 +54,7 @@ class SqliteStore:
                 db.execute("COMMIT")
 
     def select(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
-        """Return the rows of a query; none while the file does not exist."""
+        """Return the rows of a query; an empty list if the file does not exist yet."""
         with self.wrap_sqlite_errors():
             if not self.path.exists():
                 return []
@@ -92,7 +92,7 @@ class SqliteStore:
 
     @contextmanager
     def wrap_sqlite_errors(self, hint: str = "") -> Iterator[None]:
-        """Raise errors of SQLite and the system as `WorkspaceError`s that name the file."""
+        """Convert errors of SQLite and the system to `WorkspaceError`s that name the file."""
         try:
             yield
         except (sqlite3.Error, OSError) as error:
@@ -110,5 +110,5 @@ def _read_table_version(db: sqlite3.Connection) -> int:
 
 
 def replace_surrogates(text: str) -> str:
-    """Replace lone surrogates, which file names and JSON can contain and SQLite cannot store."""
+    """Replace lone surrogates by `?`: file names and JSON can contain them, SQLite cannot."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")

@@ -1,4 +1,4 @@
-"""`UserData`: what people made in one workspace and cannot be rebuilt from its files."""
+"""`UserData`: data of a workspace's user that kbtui cannot rebuild from the workspace's files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 RunStatus = Literal["ok", "partial", "error"]
 SESSION_CHARACTERS = 1_000_000
-"""Characters of the JSON of a session."""
+"""The maximum number of characters of a session's JSON."""
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS bookmarks (
@@ -34,7 +34,7 @@ CREATE TABLE IF NOT EXISTS fetched (source TEXT, url TEXT, facts TEXT NOT NULL, 
 
 
 class Bookmark(NamedTuple):
-    """A bookmarked place; `ref` is its reference, times are Unix seconds."""
+    """A bookmark of the reference `ref`; times are Unix seconds."""
 
     ref: str
     title: str
@@ -54,9 +54,10 @@ class SourceRun(NamedTuple):
     """The last run of a source; times are Unix seconds.
 
     `entries` counts the documents that the source has after the run. `problems` has a line for
-    each document that failed; `error` is the first of them, or why nothing ran. `skips` are
-    documents that were left out without a failure, as far as they are named; `skipped` counts
-    all of them. `edited` names documents that were not updated because their user edited them.
+    each document that failed; `error` is the first problem, or the reason why nothing ran. `skips`
+    has documents that were left out without a failure; `skipped` counts all of these, also those
+    that `skips` does not name. `edited` names documents that the run did not update because the
+    user has edited them.
     """
 
     source: str
@@ -76,7 +77,7 @@ class SourceRun(NamedTuple):
 
     @property
     def counts(self) -> str:
-        """The number of documents with each outcome, in one line."""
+        """The number of documents with each outcome, as one line of text."""
         counted = {
             "new": self.added,
             "changed": self.updated,
@@ -90,7 +91,7 @@ class SourceRun(NamedTuple):
 
     @property
     def skipped_documents_by_reason(self) -> dict[str, list[str]]:
-        """What was skipped, by the reason."""
+        """The skipped documents by the reason why they were skipped."""
         found: dict[str, list[str]] = {}
         for skip in self.skips:
             found.setdefault(skip.reason, []).append(skip.what)
@@ -158,7 +159,10 @@ class UserData:
     # sessions
 
     def save_session(self, name: str, state: dict[str, Any]) -> None:
-        """Save what a front end wants to restore; `state` is JSON of at most a million characters."""
+        """Save the state of a front end under a name, replacing the previous state.
+
+        Raises `ValueError` if the state has more than `SESSION_CHARACTERS` characters as JSON.
+        """
         text = json.dumps(state)
         if len(text) > SESSION_CHARACTERS:
             raise ValueError("the state is too large to save")
@@ -167,20 +171,20 @@ class UserData:
             db.execute("INSERT OR REPLACE INTO sessions VALUES (?, ?, ?)", row)
 
     def load_session(self, name: str) -> dict[str, Any] | None:
-        """Return what was saved under a name, None if nothing was."""
+        """Return the state that was saved under a name, None if there is none."""
         rows = self._store.select("SELECT state FROM sessions WHERE name = ?", name)
         return json.loads(rows[0][0]) if rows else None
 
     # sources
 
     def save_source_approval(self, source: str, digest: str) -> None:
-        """Record that the user approved the source's block with this hash."""
+        """Record that the user approved the source's configuration block with the hash `digest`."""
         with self._store.write_transaction() as db:
             row = (digest, source, time.time())
             db.execute("INSERT OR REPLACE INTO approvals VALUES (?, ?, ?)", row)
 
     def get_source_approval_time(self, digest: str) -> float | None:
-        """Return when the block with this hash was approved, None if it was not."""
+        """Return when the user approved the block with this hash, None if it is not approved."""
         rows = self._store.select("SELECT at FROM approvals WHERE hash = ?", digest)
         return rows[0][0] if rows else None
 
@@ -208,14 +212,17 @@ class UserData:
         return runs
 
     def save_fetched_addresses(self, source: str, facts: dict[str, dict[str, Any]]) -> None:
-        """Replace what a source knows of each address for its next run (`ETag`, links, …)."""
+        """Replace the facts about each fetched address that a source's next run needs.
+
+        The facts are the response's `ETag`, the links of the page and the like, by address.
+        """
         rows = [(source, replace_surrogates(url), json.dumps(fact)) for url, fact in facts.items()]
         with self._store.write_transaction() as db:
             db.execute("DELETE FROM fetched WHERE source = ?", (source,))
             db.executemany("INSERT INTO fetched VALUES (?, ?, ?)", rows)
 
     def load_fetched_addresses(self, source: str) -> dict[str, dict[str, Any]]:
-        """Return what `save_fetched_addresses` saved for a source, by address."""
+        """Return the facts that `save_fetched_addresses` saved for a source, by address."""
         rows = self._store.select("SELECT url, facts FROM fetched WHERE source = ?", source)
         return {url: json.loads(facts) for url, facts in rows}
 
