@@ -1,7 +1,7 @@
-"""Search: from a `SearchRequest` to a `SearchAnswer`; `kbtui.search.pipeline.search_index` runs it."""
+"""Search. `kbtui.search.pipeline.search_index` answers a `SearchRequest` with a `SearchAnswer`."""
 
-# The commands' options read `search.filters` and do not need the dataclasses, which take half the
-# time of `kbtui search --help` to import.
+# The command line imports `search.filters` for its options. It does not need the dataclasses, whose
+# import would take half the time of `kbtui search --help`.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from kbtui.search.models import Hit, SearchAnswer, SearchRequest

@@ -1,4 +1,4 @@
-"""Explains the rank of a hit, and why something is not a hit."""
+"""Explains the rank of a hit, and why a subject, turn or passage is not a hit."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 DEEP_RANKS = 1000
-"""How many ranks of a leg are searched for a chunk that is not among its hits."""
+"""How deep a leg's ranking is searched for a chunk that is not among the leg's hits."""
 
 
 class SearchExplainer:
-    """Searches, and explains the answer. Takes longer than a search."""
+    """Searches and explains the answer, which takes longer than a search alone."""
 
     def __init__(
         self,
@@ -45,7 +45,10 @@ class SearchExplainer:
         return [self._explain_hit(hit.chunk_id, hit.ref) for hit in self.answer.hits]
 
     def explain_missing_hit(self, ref: Ref) -> RankExplanation:
-        """Explain why a subject, turn or chunk is not a hit, by its chunk that came nearest."""
+        """Explain why a subject, turn or chunk is not a hit.
+
+        If it has several chunks, the explanation is for the one that came nearest to being a hit.
+        """
         entry, chunks = resolve_passages(self._reader, ref)
         if entry is None:
             reason = explain_missing_entry(self._workspace, ref)
@@ -60,7 +63,7 @@ class SearchExplainer:
         found = self._reader.get_chunk(chunk_id)
         entry = self._run.entries.get(found[1]) if found else None
         if found is None or entry is None:
-            return RankExplanation(ref, "", chunk_id, kept_out=["it no longer exists"])
+            return RankExplanation(ref, "", chunk_id, kept_out=["the passage no longer exists"])
         return self._explain_chunk(entry, found[0], ref)
 
     def _explain_chunk(self, entry: Entry, chunk: Chunk, ref: str) -> RankExplanation:
@@ -115,7 +118,10 @@ class SearchExplainer:
         return score_leg_rank(leg, rank, length, depth=run.request.depth, coverage=coverage)
 
     def _list_deep_ranks(self, leg: str) -> dict[int, tuple[int, float]]:
-        """Return rank and score of the chunks of a leg beyond its hits, by number, with every chunk of an entry."""
+        """Return rank and score of the best `DEEP_RANKS` chunks of a leg, by chunk number.
+
+        Unlike a search, it does not limit the number of chunks of one entry.
+        """
         if leg not in self._deep:
             ranked: Ranked | None = []
             if leg == "lexical":
@@ -137,7 +143,7 @@ class SearchExplainer:
         return f"not among the best {DEEP_RANKS}, or not embedded yet"
 
     def _explain_low_rank(self, explained: RankExplanation, entry: Entry) -> list[str]:
-        """Explain a rank that is too low to be shown, where nothing else keeps a chunk out."""
+        """Explain why a chunk that nothing excludes ranks too low to be shown."""
         run = self._run
         others = [number for number in self._order if run.owners[number][1] == entry.id]
         most = run.request.per_entry
@@ -167,7 +173,7 @@ class SearchExplainer:
     def _match_query_terms(
         self, entry: Entry, chunk: Chunk
     ) -> tuple[list[QueryTermMatch], list[str]]:
-        """Return the terms of the query that match a chunk, best first, and the words that do not."""
+        """Return the query's terms that match a chunk, best first, and its words that do not."""
         found: list[QueryTermMatch] = []
         words: dict[str, bool] = {}
         for side in self._run.lexical.sides:
@@ -205,7 +211,7 @@ class SearchExplainer:
 
 
 def resolve_passages(reader: IndexReader, ref: Ref) -> tuple[Entry | None, list[Chunk]]:
-    """Return the entry that a reference names, None if the index lacks it, and the chunks meant."""
+    """Return the indexed entry of a reference (or None) and the chunks that it covers."""
     from kbtui.index.models import make_subject_id
 
     if ref.kind == "chunk":
@@ -234,7 +240,7 @@ def _explain_score(part: QueryTerm, searcher: Any, address: Any) -> float:
 
 
 def _make_nearness_sort_key(explained: RankExplanation) -> tuple[bool, int, int, float]:
-    """Return a sort key for explanations: hits first, then by nearness."""
+    """Return a sort key that puts hits first, then chunks by how near they came to being hits."""
     lexical, semantic = explained.lexical.rank, explained.semantic.rank
     ranks = [rank for rank in (lexical, semantic) if rank is not None]
     return (
@@ -272,14 +278,14 @@ def explain_missing_entry(workspace: Workspace, ref: Ref) -> str:
     if subject is None:
         return f"the topic {topic.id} has no subject {ref.slug!r}"
     if subject.disabled:
-        return "the subject is disabled, so searches leave it out"
+        return "the subject is disabled, so it is not searched"
     return "it is not indexed yet; `kbtui index` brings the index up to date"
 
 
 def list_reasons_for_exclusion(
     workspace: Workspace, reader: IndexReader, run: SearchRun, entry: Entry, chunk: Chunk
 ) -> list[str]:
-    """Return the reasons that exclude a chunk whatever its rank."""
+    """Return the reasons that exclude a chunk regardless of its rank."""
     if run.mistakes:
         return [f"the query has a mistake: {run.mistakes[0]}"]
     found = list(_list_failed_filters(run.request, entry, chunk))
@@ -293,16 +299,16 @@ def list_reasons_for_exclusion(
         if says(text)
     ]
     if not found and HitFreshnessChecker(workspace, reader).check(entry, chunk) is None:
-        found.append("its file no longer has this text, or it was disabled in the meantime")
+        found.append("its file no longer has this text, or its subject was disabled")
     return found
 
 
 def _list_failed_filters(request: SearchRequest, entry: Entry, chunk: Chunk) -> list[str]:
     found = []
     if entry.hidden and not request.hidden:
-        found.append("it is hidden; --hidden searches hidden subjects too")
+        found.append("it is hidden; --hidden searches hidden subjects, too")
     if entry.archived and not request.archived:
-        found.append("it is archived; --archived searches archived conversations too")
+        found.append("it is archived; --archived searches archived conversations, too")
     if request.exclude is not None and entry.conversation == request.exclude:
         found.append("it is the current conversation")
     for name, value, wanted in (

@@ -1,7 +1,7 @@
-"""The table of filters: one row for each `key:value` of searches, the library and the entries.
+"""The table of filters (`key:value`) of the three surfaces: search, library and entries.
 
 The query parser, the completion of queries and the options of `kbtui search` and
-`kbtui entries` all read `FILTERS`, so a new filter is a new row.
+`kbtui entries` all read `FILTERS`. To add a filter, add a row.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kbtui.conversations.models import ConversationInfo, ConversationUsage
 
     LibraryCondition = Callable[[ConversationInfo, ConversationUsage, Any], bool]
-    """Whether a conversation matches a value: case-folded text, or a time for a date."""
+    """A function that returns whether a conversation matches a value (folded text, or a time)."""
     Surface = Literal["search", "library", "entries"]
     ValueKind = Literal["topic", "choice", "term", "title", "argument", "date", "text"]
 
@@ -36,9 +36,9 @@ class FilterValueError(Exception):
 
 
 class FilterDefinition:
-    """A filter of queries, such as `after:`, and the surfaces (search, library, entries) where it applies.
+    """A filter such as `after:`, and the surfaces (search, library, entries) that have it.
 
-    A surface has the filter if its field or condition is set here.
+    A surface has the filter if the attribute named after the surface is set.
     """
 
     def __init__(
@@ -62,39 +62,40 @@ class FilterDefinition:
     ) -> None:
         self.key, self.kind, self.aliases = key, kind, aliases
         self.about = about
-        """What it selects; also the help of its option."""
+        """What the filter selects; this is also the help text of its option."""
         self.search = search
-        """The field of a `SearchRequest` that holds its values; its own key where none does."""
+        """The field of a `SearchRequest` with the filter's values; the key if no field has them."""
         self.term = term
-        """The field of the keyword index that has its values."""
+        """The field of the keyword index with the filter's values."""
         self.entries = entries
-        """The field of an `EntryFilter` that holds its values."""
+        """The field of an `EntryFilter` with the filter's values."""
         self.library = library
+        """The condition on conversations in the library."""
         self.needs_summary = needs_summary
-        """Whether the library has to read the conversations for it."""
+        """Whether the library has to read the conversations to apply the filter."""
         self.choices = choices or {}
-        """The valid values, and what each of them means."""
+        """The valid values, each with the indexed terms that it stands for."""
         self.shown_choices = offered or tuple(self.choices)
-        """The choices that completion and help name."""
+        """The valid values that completion and help texts name."""
         self.noun = noun or key
-        """What error messages call one of its values."""
+        """The word for a value of the filter in error messages."""
         self.options = options
-        """Its options on the command line."""
+        """The options of the filter on the command line."""
         self.metavar = metavar
         self.includes_day = includes_day
-        """Whether a bound on time includes the day that it names."""
+        """Whether a time limit includes the day that it names."""
 
     def applies_to_surface(self, surface: Surface) -> bool:
-        """Whether it is one of a surface's filters."""
+        """Return whether a surface has the filter."""
         return bool(getattr(self, surface))
 
     @property
     def option_names(self) -> str:
-        """Its options as errors name them."""
+        """The options of the filter, joined by `/` for error messages."""
         return "/".join(self.options)
 
     def parse_choice_value(self, value: str) -> tuple[str, ...]:
-        """Return what a choice means; raises `FilterValueError` for an unknown one."""
+        """Return the terms that a choice stands for; raises `FilterValueError` if it is unknown."""
         if value.lower() not in self.choices:
             raise self.make_unknown_value_error(value, self.shown_choices)
         return self.choices[value.lower()]
@@ -102,7 +103,7 @@ class FilterDefinition:
     def parse_date_value(
         self, value: str, now: datetime | None = None, zone: tzinfo | None = None
     ) -> datetime:
-        """Return the time that a date stands for as a value of this filter; raises `FilterValueError`."""
+        """Parse a date as a value of this filter; raises `FilterValueError` if it is none."""
         from kbtui.dates import DATE_HINT, parse_moment
 
         moment = parse_moment(value, now, zone, to_end_of_day=self.includes_day)
@@ -111,7 +112,7 @@ class FilterDefinition:
         return moment
 
     def make_unknown_value_error(self, value: str, known: Sequence[str]) -> FilterValueError:
-        """Return the error for a value that is not among the known ones."""
+        """Return the error for a value that is not in `known`, with similar values as a hint."""
         from difflib import get_close_matches
 
         near = get_close_matches(value.lower(), known, n=3, cutoff=0.6)

@@ -1,7 +1,7 @@
-"""Checks whether the text of a hit is still in its file: fresh, changed, or gone.
+"""Checks whether the file of a hit is unchanged ("fresh"), has changed, or lost the text.
 
 No hit may come from a deleted or disabled subject. So the file of each hit is checked, and its
-topic too if the configuration changed after indexing.
+topic, too, if the configuration has changed since indexing.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 def _get_file_state_or_none(path: str) -> os.stat_result:
-    # The index has paths in UTF-8; this process may have another locale.
+    # The index stores paths in UTF-8, but the locale of this process may have another encoding.
     return os.stat(path.encode("utf-8", "surrogateescape"))  # noqa: PTH116  (cheaper)
 
 
 class HitFreshnessChecker:
-    """Checks the hits of one answer; reads each file once."""
+    """Checks the hits of one answer; reads each file only once."""
 
     def __init__(self, workspace: Workspace, reader: IndexReader) -> None:
         self._workspace = workspace
@@ -40,7 +40,10 @@ class HitFreshnessChecker:
         self._is_configuration_changed = self._has_configuration_changed()
 
     def check(self, entry: Entry, chunk: Chunk) -> tuple[str, tuple[int, int] | None] | None:
-        """Return "fresh" or "changed" and the present lines of a chunk; None if it is gone."""
+        """Return "fresh" or "changed" and the present lines of a chunk.
+
+        Returns None if the chunk's file no longer contains it, or the chunk's subject is disabled.
+        """
         if (
             entry.kind == "subject"
             and self._is_configuration_changed
@@ -106,7 +109,10 @@ class HitFreshnessChecker:
         )
 
     def _read_subject(self, path: str) -> str | None:
-        """Read a subject's text; None if the file is gone, too large, or a link out of the workspace."""
+        """Return the text of a subject file.
+
+        Returns None if the file is missing, unreadable, too large or outside of the workspace.
+        """
         from kbtui.files import read_regular_file
         from kbtui.knowledge.subject_files import explain_excess_size
         from kbtui.knowledge.topic_scan import is_inside_folder
@@ -130,7 +136,7 @@ class HitFreshnessChecker:
         return None
 
     def _get_turn_texts(self, entry: Entry, number: int) -> list[str]:
-        """Return the present texts of one turn; [] if it is gone."""
+        """Return the present texts of a turn; [] if the turn no longer exists."""
         if (entry.id, number) not in self._turn_texts:
             self._turn_texts[entry.id, number] = self._read_turn(entry, number)
         return self._turn_texts[entry.id, number]

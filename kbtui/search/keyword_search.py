@@ -1,7 +1,7 @@
 """The keyword leg: turns a request into a tantivy query and ranks chunks.
 
-A score is the sum of the scores of `QueryTerm`s, each a term in a field with a weight. They are kept
-for explanations.
+A chunk's score is the sum of the scores of its `QueryTerm`s. Each of these is a term in a field of
+the index, with a weight. They are kept for explanations.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ if TYPE_CHECKING:
 
 
 LARGE_INDEX_CHUNKS = 50_000
-"""From this many chunks on, terms that hardly change a ranking are left out (docs/performance.md)."""
+"""The number of chunks from which minor terms of a query are dropped (docs/performance.md)."""
 MIN_WORTH_SHARE = 0.02
-"""A term is left out if weight times rarity is below this share of the best term's."""
+"""The minimum worth (weight times rarity) of a term, as a share of that of the best term."""
 
 
 class QueryTerm(NamedTuple):
-    """A term of a query: its word, index field and weight.
+    """A term of a query, with the word that it comes from, its index field and its weight.
 
-    `term` has several alternatives separated by `|`, of which the best counts, or the two words of
-    a pair separated by a space.
+    `term` can also be several alternatives separated by `|`, of which the best one counts, or two
+    adjacent words separated by a space.
     """
 
     word: str
@@ -56,12 +56,12 @@ class QueryTerm(NamedTuple):
 
     @property
     def is_pair(self) -> bool:
-        """Whether it is for two adjacent words."""
+        """Whether the term stands for two adjacent words."""
         return " " in self.term and "|" not in self.term
 
 
 def select_query_terms(parts: Sequence[QueryTerm], searcher: Any) -> list[QueryTerm]:
-    """Return the terms that a query is made of; for a small index all of them."""
+    """Return the terms to search for: all of them, or in a large index those that matter."""
     if searcher.num_docs < LARGE_INDEX_CHUNKS:
         return list(parts)
     worths = [_estimate_term_worth(part, searcher) for part in parts]
@@ -74,7 +74,7 @@ def select_query_terms(parts: Sequence[QueryTerm], searcher: Any) -> list[QueryT
 
 
 def _estimate_term_worth(part: QueryTerm, searcher: Any) -> float | None:
-    """Weight times rarity of a term; None if it is in no chunk, or has alternatives."""
+    """Return weight times rarity of a term; None if it is in no chunk or has alternatives."""
     if "|" in part.term:
         return None
     total = 0.0
@@ -89,13 +89,13 @@ def _estimate_term_worth(part: QueryTerm, searcher: Any) -> float | None:
 
 FIELD_WEIGHTS = {"body": 1.0, "context": 1.0, "title": 0.5}
 CODE_WEIGHT = 1.0
-"""Weight of a whole compound, and of a pair of characters of a script without spaces."""
+"""The weight of a whole compound word, and of a pair of characters of a script without spaces."""
 PART_WEIGHT = 0.5
-"""Weight of a part of a camelCase word, in the query or in the text."""
+"""The weight of a part of a camelCase word, in the query or in the text."""
 GUESS_WEIGHT = 0.8
-"""Weight of corrections and completions."""
+"""The weight of corrections and completions."""
 PAIR_WEIGHT = 0.1
-"""Weight of two words that are adjacent in the query and in the text."""
+"""The weight of two words that are adjacent in the query and in the text."""
 
 
 class QueryTermBuilder:
@@ -143,7 +143,7 @@ class QueryTermBuilder:
             yield self._build_term(f"{word.text}…", GUESS_WEIGHT, *completions)
 
     def build_pair_terms(self, words: Sequence[QueryWord]) -> Iterable[QueryTerm]:
-        """Yield terms that raise texts in which adjacent words of the query are adjacent too."""
+        """Yield terms that raise the rank of texts that contain adjacent words of the query."""
         tokens = [token for word in words for token in word.tokens]
         for first, second in pairwise(tokens):
             if PAIR_WEIGHT and max(first.weight, second.weight) == 1.0:
@@ -156,7 +156,8 @@ class QueryTermBuilder:
     def build_phrase_query(self, text: str) -> Any:
         """Build the query for a phrase.
 
-        It matches all words: in this order in a script with spaces between words, else in any order.
+        The phrase's words must be adjacent and in order. In a script without spaces, all of its
+        pairs of characters must be in the text, in any order.
         """
         text = normalize_text(text)
         needed: list[Any] = []
@@ -185,7 +186,7 @@ class QueryTermBuilder:
         return tantivy.Query.term_query(self._schema, field, term, "freq")
 
     def _build_term(self, word: str, weight: float, *places: tuple[str, str]) -> QueryTerm:
-        """Build a term that matches a word in any of `places`, which are pairs of field and indexed term."""
+        """Build a term that matches any of `places`, which are pairs of field and indexed term."""
         terms = [self._make_term_query(field, term) for field, term in dict.fromkeys(places)]
         query = terms[0] if len(terms) == 1 else tantivy.Query.disjunction_max_query(terms)
         if weight != 1.0:
@@ -210,17 +211,20 @@ def extract_words_ending_in_symbols(word: str) -> list[str]:
 
 
 OVERFETCH_FACTOR = 5
-"""How many times the limit is fetched, because surplus chunks of an entry are left out afterwards."""
+"""How many times as many chunks as requested are fetched.
+
+Afterwards, chunks that exceed the limit for one entry are dropped.
+"""
 MAX_FETCHED_CHUNKS = 20_000
 MAX_PAIRED_CHUNKS = 200
-"""How many of the best chunks are searched for pairs of words; each costs a lookup."""
+"""How many of the best chunks are searched for pairs of words, at one lookup for each chunk."""
 
 Ranked = list[tuple[int, float]]
 """Chunk numbers with their scores, best first."""
 
 
 class KeywordSearch:
-    """A request for the keyword index, and for the one of hidden subjects if it allows them."""
+    """A request as queries for the keyword index and, if it allows them, for hidden subjects."""
 
     def __init__(
         self,
@@ -240,11 +244,14 @@ class KeywordSearch:
 
     @property
     def words(self) -> list[QueryWord]:
-        """The analyzed words of the query for each index; corrections can differ."""
+        """The analyzed words of the query, for each index in turn; corrections can differ."""
         return [word for side in self.sides for word in side.words]
 
     def make_phrase_matcher(self, text: str) -> Callable[[str], bool]:
-        """Return a function that tells whether a phrase or word is in `text`, by the rules of the index."""
+        """Return a function that returns whether `text` contains a phrase or word.
+
+        It follows the rules of the index: words are compared by their stems.
+        """
         stems, code = self.language.stem_text(text), set(extract_code_words(normalize_text(text)))
 
         def contains(wanted: str) -> bool:
@@ -262,10 +269,10 @@ class KeywordSearch:
         return contains
 
     def rank(self, limit: int, per_entry: int | None = None) -> Ranked:
-        """Rank the best chunks by keywords; ties by chunk id.
+        """Return the `limit` best chunks by keywords.
 
         Returns at most `per_entry` chunks of one entry, so that a long entry does not fill the leg.
-        For a query with nothing but filters, the newest chunks come first.
+        If the query has only filters, the newest chunks come first.
         """
         per_entry = per_entry or self._request.per_entry
         found = [row for side in self.sides for row in side.rank(limit, per_entry)]
@@ -277,7 +284,7 @@ class KeywordSearch:
 
 
 class _KeywordIndexQuery:
-    """The query for one of the two indexes."""
+    """The query for one of the two keyword indexes (of visible and of hidden subjects)."""
 
     def __init__(
         self,
@@ -307,7 +314,7 @@ class _KeywordIndexQuery:
 
     @property
     def tolerance(self) -> float:
-        """The relative difference up to which scores are equal; 0 for order by time."""
+        """The relative difference up to which scores count as equal; 0 if the order is by time."""
         return SCORE_TOLERANCE if self.asks else 0.0
 
     def rank(self, limit: int, per_entry: int) -> list[RankedChunk]:
@@ -326,16 +333,17 @@ class _KeywordIndexQuery:
             kept = [row for held in (*filled.values(), *seen.values()) for row in held]
             if len(kept) >= limit or all_found or last:
                 return sort_ranked_chunks(kept, tolerance=self.tolerance)[:limit]
-            # Long entries filled the result: fetch again without them.
+            # Entries with many chunks filled the result: fetch again without them.
             filled |= {owner: held for owner, held in seen.items() if len(held) >= per_entry}
             fetched *= 2
 
     def fetch(
         self, limit: int, *, without: Iterable[object], whole_ties: bool
     ) -> tuple[list[RankedChunk], bool]:
-        """Fetch the first `limit` chunks, best first, without some owners; and whether these are all.
+        """Fetch the best `limit` chunks, and return whether these are all that match.
 
-        With `whole_ties`, a group of equal scores at the end that may be incomplete is left out.
+        `without` are the owners (entries) to exclude. With `whole_ties`, a group of equal scores at
+        the end is dropped, because it may be incomplete.
         """
         query = self._exclude_entries(without)
         order = {} if self.asks else {"order_by_field": "time"}
@@ -360,7 +368,7 @@ class _KeywordIndexQuery:
         return sort_ranked_chunks(paired, tolerance=self.tolerance), all_found
 
     def _exclude_entries(self, owners: Iterable[Any]) -> Any:
-        """Return the query without the chunks of some owners."""
+        """Return the query with the chunks of some owners (entries) excluded."""
         left_out = [
             (
                 tantivy.Occur.MustNot,
@@ -375,15 +383,16 @@ class _KeywordIndexQuery:
         return tantivy.Query.boolean_query([(tantivy.Occur.Must, self.query), *left_out])
 
     def _score_pairs(self, numbers: list[int]) -> dict[int, float]:
-        """Return what pairs of words add to the scores of these chunks, by number.
+        """Return the scores that pairs of words add to some chunks, by chunk number.
 
-        A query of its own: within the main query, pairs would keep tantivy from skipping chunks that
-        cannot be among the best, which is most of a large index (docs/performance.md).
+        This is a separate query because tantivy skips chunks that cannot be among the best, which
+        are most chunks of a large index. With pairs in the main query it would skip none
+        (docs/performance.md).
         """
         if not numbers or not self._nearby:
             return {}
         should = tantivy.Occur.Should
-        # One term each: tantivy walks the dictionary of every segment for a set of terms.
+        # One query for each term: for a set of terms, tantivy reads every segment's dictionary.
         terms = [
             tantivy.Query.term_query(self._schema, "chunk", number, "basic") for number in numbers
         ]
@@ -391,14 +400,14 @@ class _KeywordIndexQuery:
             tantivy.Query.boolean_query([(should, term) for term in terms])
         )
         for pair in self._nearby:
-            # Nested: in one flat query, tantivy would score blocks of chunks instead of these alone.
+            # Nested, because for one flat query tantivy would score many more chunks than these.
             query = tantivy.Query.boolean_query([(tantivy.Occur.Must, query), (should, pair.query)])
         hits = self.searcher.search(query, limit=len(numbers), count=False).hits
         found = self.searcher.fast_field_values("chunk", [address for _, address in hits])
         return {int(n): float(score) for n, (score, _) in zip(found, hits, strict=True)}
 
     def find_document_address(self, entry_id: str, number: int) -> Any:
-        """Find the address of a chunk in this index, for explanations; None if it is not there."""
+        """Return the address of a chunk in this index, None if the index does not have it."""
         entry = tantivy.Query.term_query(self._schema, "entry", entry_id, "basic")
         hits = self.searcher.search(entry, limit=MAX_FETCHED_CHUNKS, count=False).hits
         addresses = [address for _, address in hits]
@@ -408,7 +417,7 @@ class _KeywordIndexQuery:
     # building
 
     def _build_query(self) -> Any:
-        """Build the query; None for a request without words and filters."""
+        """Build the query; return None for a request without words and filters."""
         wanted = [(tantivy.Occur.Should, part.query) for part in self._terms]
         wanted += [(tantivy.Occur.Must, phrase) for _, phrase in self.phrases]
         limits = [(tantivy.Occur.MustNot, phrase) for _, phrase in self.excluded]
@@ -417,11 +426,11 @@ class _KeywordIndexQuery:
         if not wanted and not narrowed:
             return None
         if wanted and all(occur == tantivy.Occur.MustNot for occur, _ in limits):
-            # One flat query lets tantivy skip chunks that cannot be among the best.
+            # For one flat query, tantivy can skip chunks that cannot be among the best.
             return tantivy.Query.boolean_query([*wanted, *limits])
         asked = tantivy.Query.boolean_query(wanted) if wanted else tantivy.Query.all_query()
         if not wanted:
-            # The document that marks the last commit is not a chunk.
+            # Exclude the document that marks the last commit; it is not a chunk.
             limits.append((tantivy.Occur.Must, self._make_any_of_query("archived", ("yes", "no"))))
         return tantivy.Query.boolean_query([(tantivy.Occur.Must, asked), *limits])
 
@@ -430,7 +439,7 @@ class _KeywordIndexQuery:
     def _iterate_filter_queries(
         self, request: SearchRequest, narrowing: ArgumentAndExclusionFilters
     ) -> Iterable[tuple[str, Any, Any]]:
-        """Yield the filters that apply before ranking, each with its name; they do not change scores."""
+        """Yield name, occurrence and query of each filter; filters do not change scores."""
         wanted: dict[str, tuple[str, ...]] = {
             "topic": request.topics,
             "type": request.types,

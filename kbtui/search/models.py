@@ -1,4 +1,4 @@
-"""`SearchRequest`, `SearchAnswer` and `Hit`: what a search takes and returns, also as JSON."""
+"""The types of a search: `SearchRequest`, `SearchAnswer`, `Hit` and others, also as JSON."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
@@ -14,26 +14,27 @@ Mode = Literal["hybrid", "lexical", "semantic"]
 Kind = Literal["subject", "conversation"]
 
 MAX_QUERY_CHARACTERS = 1000
-"""The length at which a query is cut; the answer then has a notice."""
+"""The maximum length of a query. A longer one is cut, and the answer has a notice."""
 DEFAULT_LIMIT, MAX_LIMIT = 20, 100
 LEG_DEPTH = 100
-"""How many hits each leg fetches, whatever the limit, so that the limit does not change the order."""
+"""How many hits each leg fetches. It is independent of the limit, so the limit keeps the order."""
 MAX_HITS = 2 * LEG_DEPTH
-"""The most hits that an answer can have: all hits of both legs."""
+"""The maximum number of hits of an answer: all hits of both legs."""
 
 
 @dataclass(frozen=True)
 class SearchRequest:
     """A query with its options. Equal requests have equal answers in every front end.
 
-    `partial` marks a query that is still being typed: its last word matches as a prefix. `since`
-    and `until` bound the time, `until` exclusively. `exclude` is the id of a conversation to leave
-    out, `entries` are the ids of the only entries to search. `per_entry` limits the hits of one
-    entry, `depth` those of each leg. `like` is a reference to search by instead of the query.
-    `why` is a reference that may be missing from the hits: the answer explains why. `explain` asks
-    for an explanation of each hit. `zone` is the time zone of dates in the query, None for that of
-    this process. Only the semantic leg uses `worded`, the chunk numbers of the keyword hits, best
-    first: it shifts the query's vector towards that of the first one that has a vector.
+    `partial` means that the user is still typing the query: its last word matches as a prefix.
+    `since` (inclusive) and `until` (exclusive) limit the time. `exclude` is the id of a
+    conversation that is not searched; if `entries` has ids, only these entries are searched.
+    `per_entry` is the maximum number of hits of one entry, `depth` that of each leg. With `like`, a
+    reference, the search finds similar passages and ignores the query. With `why`, a reference, the
+    answer explains why it is not among the hits. With `explain`, the answer explains each hit.
+    `zone` is the time zone of dates in the query (None: that of this process). `worded` has the
+    chunk numbers of the keyword hits, best first, for the semantic leg: it shifts the query's
+    vector towards the vector of the first of them that has one.
 
     Filters in `query` can narrow these options, but never widen them.
     """
@@ -62,7 +63,7 @@ class SearchRequest:
     zone: str | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the fields that differ from their defaults as JSON; `parse_search_request` reads it."""
+        """Return the fields that differ from their defaults as JSON, for `parse_search_request`."""
         shape: dict[str, Any] = {}
         for one in fields(self):
             value = getattr(self, one.name)
@@ -74,8 +75,8 @@ class SearchRequest:
 def parse_search_request(shape: dict[str, Any]) -> SearchRequest:
     """Parse a request from JSON, as `SearchRequest.as_json` or a command writes it.
 
-    Raises `ValueError` for an unknown field or a value of the wrong type: the sender is another
-    process, whose mistake must not become a wrong answer.
+    Raises `ValueError` for an unknown field or a value of the wrong type: a mistake of the sender,
+    another process, must not lead to a wrong answer.
     """
     values: dict[str, Any] = {}
     for one in fields(SearchRequest):
@@ -110,9 +111,9 @@ def make_search_request(
     topics: Sequence[str] = (),
     limit: int = DEFAULT_LIMIT,
 ) -> SearchRequest:
-    """Make a request from a program's arguments.
+    """Make a request from the arguments of a Python caller.
 
-    Raises `UsageError` for invalid ones, and `TypeError` for a limit that is no whole number.
+    Raises `UsageError` for invalid arguments, and `TypeError` for a limit that is not an integer.
     """
     if isinstance(types, str) or isinstance(topics, str):
         raise UsageError("types and topics are lists of strings")
@@ -128,7 +129,7 @@ def make_search_request(
 class QueryMistake(NamedTuple):
     """An error in a query.
 
-    `start` and `end` are its characters in the text, both -1 for an option outside of the text.
+    `start` and `end` are its offsets in the query. Both are -1 if the error is in an option.
     """
 
     start: int
@@ -146,10 +147,11 @@ class QueryMistake(NamedTuple):
 
 
 class SemanticRanking(NamedTuple):
-    """The result of the semantic leg: chunk numbers with scores, best first; None if it is missing.
+    """The result of the semantic leg.
 
-    `notice` says why it is missing or incomplete. While passages are being embedded, `coverage` is
-    the share of chunks with a vector, and `pending` are the keyword hits without one.
+    `ranked` has chunk numbers with scores, best first, or is None if there is no semantic search.
+    `notice` says why the ranking is missing or incomplete. While passages are being embedded,
+    `coverage` is the share of chunks with a vector, and `pending` are the keyword hits without one.
     """
 
     ranked: list[tuple[int, float]] | None
@@ -162,9 +164,9 @@ class SemanticRanking(NamedTuple):
 class Hit:
     """A chunk of a subject or of a conversation's turn that matches a request.
 
-    `matches` are character offsets into `text`, `lines` are 1-based and inclusive, `legs` has the
-    hit's 1-based rank in each leg, or None. `freshness` is `changed` if the file no longer has
-    this very text, but still has the entry.
+    `matches` are pairs of character offsets into `text`. `lines` are 1-based and inclusive. `legs`
+    has the 1-based rank of the hit in each leg, or None. `freshness` is `changed` if the file has
+    changed since it was indexed but still contains the text.
     """
 
     ref: str
@@ -187,11 +189,11 @@ class Hit:
 
     @property
     def target(self) -> Ref:
-        """`ref` parsed: the lines of a subject, or a conversation's turn or tool call."""
+        """The parsed `ref`: lines of a subject, or a turn or tool call of a conversation."""
         return parse_ref(self.ref, lambda topic, slug: (topic, slug) == (self.topic, self.slug))
 
     def as_json(self) -> dict[str, Any]:
-        """Return the hit as documented JSON, without the fields of the other kind."""
+        """Return the hit as documented JSON; it has only the fields of its kind."""
         shape: dict[str, Any] = {
             "ref": self.ref,
             "kind": self.kind,
@@ -215,7 +217,7 @@ class Hit:
 
     @classmethod
     def from_json(cls, shape: dict[str, Any]) -> "Hit":
-        """Parse what `as_json` returns."""
+        """Parse the JSON that `as_json` returns."""
         values = {one.name: shape[one.name] for one in fields(cls) if one.name in shape}
         values["matches"] = [(first, last) for first, last in shape["matches"]]
         if lines := shape.get("lines"):
@@ -229,8 +231,9 @@ class Hit:
 class SearchLegRank:
     """The rank of a chunk in one leg.
 
-    `rank` is 1-based and may be deeper than the leg fetches. `score` is the leg's own (BM25 or
-    cosine), `gives` is its part of the fused score. `note` says why there is no rank.
+    `rank` is 1-based and can exceed the number of hits that the leg fetches. `score` is the leg's
+    own score (BM25 or cosine). `gives` is the leg's part of the fused score. `note` says why there
+    is no rank.
     """
 
     rank: int | None = None
@@ -241,7 +244,11 @@ class SearchLegRank:
 
 @dataclass(frozen=True)
 class QueryTermMatch:
-    """A term that matched: the query's word, the index field and term, weight, and part of the score."""
+    """A term of a query that matches a chunk.
+
+    It has the word of the query, the field and the term in the index, the term's weight, and its
+    part of the BM25 score.
+    """
 
     word: str
     field: str
@@ -252,7 +259,7 @@ class QueryTermMatch:
 
 @dataclass(frozen=True)
 class EmbeddedChunkText:
-    """The texts behind a chunk's vector, with the weights of title and neighbours."""
+    """The texts from which a chunk's vector is computed, with the weights of the additional ones."""
 
     text: str
     title: str
@@ -265,8 +272,9 @@ class EmbeddedChunkText:
 class RankExplanation:
     """Why a chunk has its rank, or why it is not a hit.
 
-    `rank` is its 1-based place among all hits, None if it is not a hit. `missing` are words of the
-    query that it lacks. `kept_out` lists what excludes it, in the order in which to fix it.
+    `rank` is the 1-based rank of the chunk among all hits, None if it is not a hit. `missing` are
+    the words of the query that it does not contain. `kept_out` lists the reasons why it is not
+    shown; the first one is the first to fix.
     """
 
     ref: str
@@ -293,7 +301,7 @@ class RankExplanation:
 
     @classmethod
     def from_json(cls, shape: dict[str, Any]) -> "RankExplanation":
-        """Parse what `as_json` returns."""
+        """Parse the JSON that `as_json` returns."""
         embedded = shape["embedded"]
         return cls(**shape | {
             "lexical": SearchLegRank(**shape["lexical"]),
@@ -305,14 +313,14 @@ class RankExplanation:
 
 @dataclass
 class SearchAnswer:
-    """The hits of a request, with `notices` of what is missing or was done differently.
+    """The answer to a `SearchRequest`: the hits, and notices for the user.
 
-    `total` counts the hits before the limit, `omitted` those left out because their text or file
-    is gone. With `mistakes` nothing was searched; the first of them is also a notice. `empty` says
-    whether the index has nothing to search, whatever the words. `explanations` has one for each hit,
-    and `why` explains the reference of `SearchRequest.why`, if the request asks for them. For the
-    query log, `filters` are the filters in effect, as a query spells them, and `is_gap` says whether
-    what was asked for seems to be missing.
+    `total` is the number of hits without the limit, `omitted` the number of hits that were left out
+    because their text or file no longer exists. If there are `mistakes`, nothing was searched; the
+    first one is also a notice. `empty` means that the index has nothing to search. `explanations`
+    has one explanation for each hit, and `why` explains the reference of `SearchRequest.why`, if
+    the request asks for them. For the query log, `filters` are the filters in effect, spelled as
+    in a query, and `is_gap` means that the workspace seems to have nothing about the query.
     """
 
     query: str
@@ -331,11 +339,11 @@ class SearchAnswer:
 
     @property
     def degraded(self) -> str | None:
-        """The notices in one phrase; None if there are none."""
+        """The notices as one line of text; None if there are none."""
         return format_notices(self.notices)
 
     def has_notice(self, code: NoticeCode) -> bool:
-        """Whether there is a notice of this code."""
+        """Return whether there is a notice with this code."""
         return any(notice.code == code for notice in self.notices)
 
     def as_json(self) -> dict[str, Any]:
@@ -354,7 +362,7 @@ class SearchAnswer:
         return shape | ({"why": self.why.as_json()} if self.why else {})
 
     def as_engine_message(self) -> dict[str, Any]:
-        """Return the answer for another process: the documented JSON, and `details`."""
+        """Return the answer for another process: the documented JSON with `details` added."""
         details = {
             "notices": [[notice.code, notice.values] for notice in self.notices],
             "mistakes": [list(mistake) for mistake in self.mistakes],
@@ -367,7 +375,7 @@ class SearchAnswer:
 
     @classmethod
     def from_engine_message(cls, shape: dict[str, Any]) -> "SearchAnswer":
-        """Parse what `as_engine_message` returns."""
+        """Parse the message that `as_engine_message` returns."""
         details = shape["details"]
         answered = cls(
             shape["query"],

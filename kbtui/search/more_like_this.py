@@ -1,7 +1,7 @@
-"""More like this: finds passages like a subject or a turn.
+"""More like this: finds passages that are similar to a given subject, turn or passage.
 
-The keyword leg searches the words that are frequent in it and rare elsewhere (tf-idf), the semantic
-leg its title and prose as a query.
+The keyword leg searches for the words that are frequent in the given text and rare in others
+(tf-idf). The semantic leg uses the text's title and prose as the query.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 MAX_KEYWORDS = 25
+"""How many words of a text the keyword leg searches for."""
 MAX_PROSE_CHARACTERS = 600
-"""How many terms represent a text, and how many of its characters are embedded as the query."""
+"""How many characters of a text are embedded as the query of the semantic leg."""
 
 
 def find_similar(
@@ -36,16 +37,16 @@ def find_similar(
     semantic: SemanticLeg | None = None,
     request: SearchRequest | None = None,
 ) -> SearchAnswer:
-    """Find the passages of other entries that are most like a reference, best first.
+    """Find the passages of other entries that are most similar to the text of a reference.
 
-    `request` has filters and limit; its query is ignored. Raises `NothingFound` if the reference
-    has no indexed text.
+    `request` provides the filters and the limit; its query is ignored. Raises `NothingFound` if
+    the reference has no indexed text.
     """
     from kbtui.search.explain import resolve_passages
 
     entry, chunks = resolve_passages(reader, ref)
     if entry is None or not chunks:
-        raise NothingFound("it has no indexed text", where=str(ref))
+        raise NothingFound("no text is indexed for this reference", where=str(ref))
     request = request or SearchRequest("", per_entry=1)
     asked = _MoreLikeThisRun(
         workspace,
@@ -58,7 +59,7 @@ def find_similar(
 
 
 def _compose_similarity_query(entry: Entry, chunks: list[Chunk]) -> str:
-    """Return a text's title and the start of its prose as a query."""
+    """Return the title and the beginning of the prose as a query."""
     prose = " ".join(chunk.text for chunk in chunks if chunk.embed) or chunks[0].text
     words = " ".join(f"{entry.title}. {prose}".split())[:MAX_PROSE_CHARACTERS]
     # The text must not be parsed as query grammar.
@@ -66,7 +67,7 @@ def _compose_similarity_query(entry: Entry, chunks: list[Chunk]) -> str:
 
 
 class _MoreLikeThisRun(SearchRun):
-    """A search for a text's keywords in all entries but its own."""
+    """A search for the keywords of a text in all entries except the text's own."""
 
     def __init__(
         self,
@@ -85,7 +86,7 @@ class _MoreLikeThisRun(SearchRun):
         )
         spoken = self.query.spoken
         self.query = self.query._replace(words=tuple(words), phrases=(), excluded=(), spoken=spoken)
-        del self.lexical  # it was built from the typed query
+        del self.lexical  # it was built from the original query; the next access rebuilds it
 
 
 def select_distinctive_words(

@@ -1,4 +1,4 @@
-"""Answers a request: runs both legs, fuses their rankings, and makes hits of the best."""
+"""Answers a request: runs both legs, fuses their rankings, and makes hits of the best chunks."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def search_index(
 ) -> SearchAnswer:
     """Search with the legs of the request's mode, and fuse their rankings.
 
-    Without `semantic`, or if it has no ranking, the answer has only keyword hits and a notice. A
-    query with mistakes is not searched; `SearchAnswer.mistakes` lists them.
+    Without `semantic`, or if it cannot rank, the answer has only keyword hits, and a notice. If the
+    query has mistakes, nothing is searched; `SearchAnswer.mistakes` lists them.
     """
     return run_search_and_build_answer(SearchRun(workspace, reader, request), semantic)
 
@@ -59,7 +59,7 @@ def search_index(
 def run_search_and_build_answer(
     run: SearchRun, semantic: SemanticLeg | None = None
 ) -> SearchAnswer:
-    """Run a search and build its answer; `run` keeps the rankings of the legs for explanations."""
+    """Run a search and return its answer; `run` then has the rankings of the legs."""
     result = SearchAnswer(
         query=run.query.text,
         mode=run.request.mode,
@@ -77,14 +77,14 @@ def run_search_and_build_answer(
         best = result.hits[0] if result.hits else None
         similarity = run.get_semantic_similarity(best.chunk_id) if best else 0.0
         result.is_gap = is_gap(run.query, run.lexical, best, similarity)
-        # Even the existence of hidden subjects must not show.
+        # The answer must not reveal that hidden subjects exist.
         result.empty = not run.scores and run.reader.is_empty(hidden=run.request.hidden)
     result.notices = run.notices
     return result
 
 
 class SearchRun:
-    """A parsed request against one index, with the rankings of its legs and the fused scores."""
+    """A search of one index: the parsed request, the rankings of the legs and the fused scores."""
 
     def __init__(self, workspace: Workspace, reader: IndexReader, request: SearchRequest) -> None:
         self.notices: list[Notice] = []
@@ -122,7 +122,7 @@ class SearchRun:
         return self.reader.get_entries({entry_id for _, entry_id in self.owners.values()})
 
     def get_semantic_similarity(self, chunk_id: str) -> float:
-        """Return the cosine of a chunk in the semantic leg; 0 if that did not rank it."""
+        """Return the cosine similarity of a chunk; 0 if the semantic leg did not rank it."""
         return next(
             (
                 score
@@ -133,10 +133,10 @@ class SearchRun:
         )
 
     def sort_chunks(self) -> list[int]:
-        """Return the numbers of the chunks that are still in the catalog, best first, ties by id.
+        """Return the numbers of the ranked chunks, best first; equal scores are sorted by id.
 
-        Vectors lag behind the catalog, so chunks that were hidden or archived in the meantime are
-        left out here.
+        Vectors lag behind the catalog. So this drops chunks that the catalog no longer has, or
+        that have been hidden or archived.
         """
         known = [
             number
@@ -154,9 +154,9 @@ class SearchRun:
         )
 
     def run_legs(self, semantic: SemanticLeg | None) -> None:
-        """Run the legs, and fuse `legs` into `scores`."""
+        """Run the legs of the request's mode, and set `legs`, `scores` and `notices`."""
         request = self.request
-        # Embedding runs in parallel to the keyword search.
+        # The query is embedded while the keyword leg runs.
         begun = self._start_semantic_leg(semantic)
         if request.mode != "semantic":
             self.legs["lexical"] = self.lexical.rank(request.depth)
@@ -189,7 +189,7 @@ class SearchRun:
             self.notices.insert(0, found.notice)
         if ranked is not None:
             self.coverage, self.pending = found.coverage, found.pending
-            # Phrases, exclusions and excluding filters hold for both legs.
+            # Phrases and exclusions apply to the semantic leg, too.
             demands = self.query.phrases or self.query.excluded or self.narrowing.without
             self.legs["semantic"] = self._filter_semantic_ranking(ranked) if demands else ranked
 
@@ -211,7 +211,7 @@ class SearchRun:
 
 
 def _fill_answer_with_hits(result: SearchAnswer, run: SearchRun) -> None:
-    """Make hits of the best `limit` chunks whose text their file still has, and count the rest."""
+    """Make hits of the best `limit` chunks that still exist in their files; count all hits."""
     request = run.request
     entries = run.entries
     ranks = {
@@ -245,7 +245,7 @@ def _fill_answer_with_hits(result: SearchAnswer, run: SearchRun) -> None:
 
 
 def _rank_nothing(request: SearchRequest, generation: str) -> SemanticRanking:
-    """Rank nothing, for requests that vectors cannot answer."""
+    """Return an empty ranking, for requests that the semantic leg cannot answer."""
     return SemanticRanking([])
 
 
@@ -277,7 +277,7 @@ def _make_hit(
 
 
 def make_vector_filters(request: SearchRequest) -> dict[str, Any]:
-    """Return the filters of a request as arguments of `index.vectors.condition`."""
+    """Return a request's filters as arguments of `index.vectors.make_vector_filter_sql`."""
     return {
         "hidden": request.hidden,
         "archived": request.archived,
@@ -312,7 +312,10 @@ def parse_semantic_ranking(reply: dict[str, Any]) -> SemanticRanking:
 
 RANK_CONSTANT = 15
 LEG_WEIGHTS = {"lexical": 1.0, "semantic": 1.0}
-"""Constants of reciprocal rank fusion (Cormack, Clarke and Büttcher 2009, k = 60), chosen by measurement (docs/search-quality.md)."""
+"""The constants of reciprocal rank fusion (Cormack, Clarke and Büttcher 2009, with k = 60).
+
+The values were chosen by measurement (docs/search-quality.md).
+"""
 
 
 def score_leg_rank(
@@ -325,12 +328,12 @@ def score_leg_rank(
     depth: int = LEG_DEPTH,
     coverage: float = 1.0,
 ) -> float:
-    """Return a leg's part of a hit's score: weight / (k + rank), ranks from 1.
+    """Return a leg's part of a hit's score: weight / (k + rank), with ranks from 1.
 
-    `length` is the number of the leg's hits. For a hit that the leg lacks (`rank` is None or over
-    `length`), the result is 0, or the part for rank `length + 1` if the leg has `depth` hits.
-    `coverage` is the share of chunks that the leg can rank, over 0 and up to 1. The rank is divided
-    by it, to estimate the rank among all chunks.
+    `length` is the number of the leg's hits. If the hit is not among them (`rank` is None or
+    greater than `length`), the result is 0, or the part for rank `length + 1` if the leg has
+    `depth` hits. `coverage` is the share of chunks that the leg can rank, above 0 and up to 1. The
+    rank is divided by `coverage`, to estimate the rank among all chunks.
     """
     if rank is None or rank > length:
         if length < depth:
@@ -348,11 +351,11 @@ def fuse_rankings(
     coverage: float = 1.0,
     pending: Collection[int] = (),
 ) -> dict[int, float]:
-    """Return the score of every ranked chunk number: the sum of its parts from each leg.
+    """Return the score of every ranked chunk by chunk number: the sum of its parts from each leg.
 
-    `legs` are chunk numbers, best first. `coverage` is the share of chunks with a vector, `pending`
-    are the keyword hits without one. A pending hit takes its keyword rank for the semantic leg too,
-    so that the order of embedding gives no advantage.
+    `legs` has the chunk numbers of each leg, best first. `coverage` is the share of chunks with a
+    vector, `pending` are the keyword hits without one. For a pending hit, the keyword rank is used
+    for the semantic leg, too, so that chunks that were embedded first have no advantage.
     """
     held = {
         name: {number: at for at, number in enumerate(ranked, 1)} for name, ranked in legs.items()
@@ -374,13 +377,16 @@ def fuse_rankings(
 
 
 RARE_SHARE = 0.05
-"""A word is rare if at most this share of all passages has it."""
+"""The maximum share of all passages that contain a rare word."""
 MIN_SIMILARITY = 0.4
-"""The least cosine of a passage that fits a query without its rare words (docs/search-quality.md)."""
+"""The minimum cosine similarity at which a passage without the query's rare words fits the query.
+
+The value was measured (docs/search-quality.md).
+"""
 
 
 def format_filters_in_effect(request: SearchRequest, query: ParsedQuery) -> str:
-    """Return the filters of a search, from its query and its options, as a query spells them."""
+    """Return the filters of a search, from its query and its options, spelled as in a query."""
     return " ".join(_iterate_filters_in_effect(request, query))
 
 
@@ -402,10 +408,11 @@ def _quote_filter_value(text: str) -> str:
 
 
 def is_gap(query: ParsedQuery, lexical: KeywordSearch, best: Hit | None, similarity: float) -> bool:
-    """Whether what was asked for seems to be missing: the insights list such queries.
+    """Return whether the workspace seems to have nothing about a query; insights list such queries.
 
-    Search by meaning always has a nearest passage, and nearly every passage has a common word of
-    the query. So an answer fits if its best hit has a rare word of the query or is similar to it.
+    A search by meaning always has a nearest passage, and nearly every passage has a common word of
+    the query. So the answer fits only if its best hit has a rare word of the query or is similar
+    to the query.
     """
     if best is None:
         return True
@@ -416,9 +423,9 @@ def is_gap(query: ParsedQuery, lexical: KeywordSearch, best: Hit | None, similar
 
 
 def _find_rare_words(query: ParsedQuery, lexical: KeywordSearch) -> list[QueryWord]:
-    """Return the rare words of a query without function words; if none is rare, all of them.
+    """Return the rare words of a query, or all words except function words if none is rare.
 
-    Returns none for a query with a phrase, because all of its hits contain the phrase.
+    Returns an empty list for a query with a phrase, because all of its hits contain the phrase.
     """
     if query.phrases:
         return []
@@ -436,7 +443,7 @@ def _is_content_word(word: QueryWord) -> bool:
 
 
 def _count_passages_with_word(word: QueryWord, searcher: Any) -> int:
-    """Return how many passages have a word, by the rarest of its tokens that are not function words."""
+    """Return how many passages have a word: those with its rarest token, except function words."""
     return min(
         (
             max(

@@ -34,9 +34,9 @@ _FILTER_LIKE = re.compile(r"([a-z]{2,8}):(?![:/\\])\S")
 
 
 class QueryFilter(NamedTuple):
-    """A filter `key:value,value` at `start` to `end` of the text.
+    """A filter `key:value,value` at the offsets `start` to `end` of the query.
 
-    `unfinished` marks one that is still being typed, whose errors are not reported yet.
+    `unfinished` means that the user is still typing the filter; its errors are not reported yet.
     """
 
     key: str
@@ -48,7 +48,7 @@ class QueryFilter(NamedTuple):
 
 
 class FilterLikeWord(NamedTuple):
-    """A word at `start` to `end` of the text that looks like a filter but is not one."""
+    """A word at the offsets `start` to `end` of the query that looks like a filter but is none."""
 
     start: int
     end: int
@@ -56,10 +56,11 @@ class FilterLikeWord(NamedTuple):
 
 
 class ParsedQuery(NamedTuple):
-    """A parsed query: words (any of them), phrases (all), excluded texts and filters.
+    """A parsed query.
 
-    `spoken` is the text for the semantic leg: words and phrases as typed. `open` says whether the text
-    ends in a word that may still be continued.
+    A hit needs any of the `words` and all `phrases`, and has none of the `excluded` texts. `spoken`
+    is the text for the semantic leg, which has words and phrases as typed. `open` means that the
+    query ends in a word to which the user may add letters.
     """
 
     text: str
@@ -88,7 +89,7 @@ class _ParsedQueryParts:
 
 
 def _compile_query_part_pattern(names: Iterable[str]) -> re.Pattern[str]:
-    """Return the pattern of one part of a query; `re` caches it."""
+    """Return the pattern of one part of a query; `re` caches the pattern."""
     return re.compile(
         r"(?P<no>(?<!\S)-(?=[^\s-]))?"
         rf"(?:(?P<key>(?<![^\s-])(?:{'|'.join(names)})):(?P<values>{VALUE_PATTERN}(?:,{VALUE_PATTERN})*)"
@@ -100,13 +101,14 @@ def _compile_query_part_pattern(names: Iterable[str]) -> re.Pattern[str]:
 def parse_query(text: str, *, partial: bool = False, surface: Surface = "search") -> ParsedQuery:
     """Parse a query with the filters of a surface. Every text is a valid query.
 
-    An unclosed quotation mark opens a phrase up to the end, a lone `-` is ignored, `--flag` is a
-    word, and an unknown key is text. No text reaches tantivy's own query parser. With `partial` the
-    query is still being typed, so a filter at its end may be unfinished.
+    A quotation mark that is not closed begins a phrase up to the end of the query. A lone `-` is
+    ignored, `--flag` is a word, and a filter with an unknown key is text. tantivy's own query
+    parser is not used. `partial` means that the user is still typing the query, so a filter at its
+    end may be unfinished.
     """
     found = _ParsedQueryParts()
     known = map_filters_by_key(surface)
-    # Surrogates are in no document, and tantivy rejects them.
+    # No document contains surrogates, and tantivy rejects them.
     text = _SURROGATES.sub("\ufffd", text)
     for match in _compile_query_part_pattern(known).finditer(text):
         typing = partial and match.end() == len(text)
@@ -128,7 +130,7 @@ def parse_query(text: str, *, partial: bool = False, surface: Surface = "search"
             found.phrases.append(part)
         else:
             is_bare = part.endswith(":") and part[:-1].lower() in known
-            # A search includes every word; the other surfaces ignore a key without a value.
+            # In a search, a filter's key without a value is a word; other surfaces ignore it.
             if surface == "search" or not is_bare:
                 found.words.append(part)
             if not typing and (notice := _make_filter_like_word_notice(part, known)):
@@ -159,23 +161,23 @@ def _make_filter_like_word_notice(word: str, known: Iterable[str]) -> Notice | N
 
 
 MAX_TITLED_ENTRIES = 2000
-"""How many entries a `title:` filter selects at most; the rest is left out."""
+"""The maximum number of entries that a `title:` filter selects. It ignores any further ones."""
 
 
 class ArgumentAndExclusionFilters(NamedTuple):
-    """Filters without a field in `SearchRequest`: arguments of tool calls, and exclusions.
+    """Filters that have no field in `SearchRequest`: arguments of tool calls, and exclusions.
 
-    `args` has a tuple of terms for each `arg:`, one of which must match. `without` has fields of the
-    keyword index with excluded values.
+    `args` has one tuple for each `arg:` filter; one of the tuple's terms must match. `without` has
+    pairs of a field of the keyword index and its excluded values.
     """
 
     args: tuple[tuple[str, ...], ...] = ()
     without: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def allows_chunk(self, entry: Entry, chunk: Chunk) -> bool:
-        """Whether a chunk passes these filters.
+        """Return whether a chunk passes these filters.
 
-        The semantic leg checks its hits with this, because the table of vectors lacks these fields.
+        The semantic leg needs this check because the table of vectors does not have these fields.
         """
         return all(set(terms) & _list_argument_terms(chunk) for terms in self.args) and not any(
             set(values) & _get_field_values(name, entry, chunk) for name, values in self.without
@@ -214,10 +216,10 @@ def apply_query_filters(
     request: SearchRequest,
     now: datetime | None = None,
 ) -> tuple[SearchRequest, ArgumentAndExclusionFilters, list[QueryMistake]]:
-    """Return the request with the query's filters applied, further filters, and the errors.
+    """Apply a query's filters to a request.
 
-    Filters narrow the options of the request, they never widen them. `now` is the time that
-    relative dates count from.
+    Returns the narrowed request, the filters that have no field in it, and the mistakes. Filters
+    narrow the options of the request and never widen them. Relative dates count from `now`.
     """
     if not (query.filters or request.topics or request.roles or request.types):
         return request, ArgumentAndExclusionFilters(), []
@@ -282,7 +284,7 @@ class _QueryFilterApplier:
                     values += self._resolve_filter_value(row, value)
                 except FilterValueError as wrong:
                     mistakes.append(QueryMistake(-1, -1, wrong.message, wrong.hint))
-            # A program may name types that only other workspaces have.
+            # A program may name a type that exists only in other workspaces.
             if field != "types" or not values:
                 self._mistakes += mistakes
             self._set_request_field(field, tuple(dict.fromkeys(values)))
@@ -327,7 +329,7 @@ class _QueryFilterApplier:
                 self._places[row.search] = part
 
     def _intersect_request_field(self, field: str) -> None:
-        """Intersect the typed values of a field with those of the request."""
+        """Intersect the values of a field in the query with those in the request."""
         wanted = tuple(dict.fromkeys(self._wanted[field]))
         held: Sequence[str] = getattr(self._request, field)
         if held:
@@ -338,7 +340,7 @@ class _QueryFilterApplier:
                     QueryMistake(
                         part.start,
                         part.end,
-                        f"{part.key}: {', '.join(wanted)} is outside of the searched part",
+                        f"{part.key}: {', '.join(wanted)} is excluded by another option",
                         f"the search is limited to {', '.join(held)}",
                     )
                 )
@@ -351,7 +353,7 @@ class _QueryFilterApplier:
         self, row: FilterDefinition, part: QueryFilter, moment: datetime
     ) -> None:
         request = self._request
-        # `-before:` means after.
+        # `-before:` means `after:`, and `-after:` means `before:`.
         if (row.search == "since") != part.excluded:
             since = max(moment, request.since) if request.since else moment
             self._request = replace(request, since=since)
@@ -360,7 +362,7 @@ class _QueryFilterApplier:
             self._request = replace(request, until=until)
 
     def _resolve_filter_value(self, row: FilterDefinition, value: str) -> Sequence[str]:
-        """Return the terms that a value means; raises `FilterValueError` for an unknown one."""
+        """Return the indexed terms that a value stands for; raises `FilterValueError`."""
         if row.kind == "choice":
             return row.parse_choice_value(value)
         if self._is_indexed(row.term, value):
@@ -433,7 +435,7 @@ def _find_entries_by_title(reader: IndexReader, text: str, *, hidden: bool) -> s
     owned = {entry_id for _, entry_id in reader.get_chunks(list(found.values())).values()}
     if not unspaced:
         return owned
-    # Pairs come from the text as well, so compare the titles themselves.
+    # The pairs of characters may come from the text, too, so compare the titles themselves.
     wanted = "".join(text.lower().split())
     return {
         entry.id
@@ -459,9 +461,10 @@ def parse_entry_filter(
     hidden: bool = False,
     archived: bool = False,
 ) -> EntryFilter:
-    """Parse a filter of the entries; `options` has further values by option, such as `--type`.
+    """Parse a filter of the Entries screen and of `kbtui entries`.
 
-    Raises `UsageError`.
+    `options` maps options of the command line, such as `--type`, to their values. Raises
+    `UsageError`.
     """
     from kbtui.errors import UsageError
     from kbtui.index.entry_query import EntryFilter
@@ -478,7 +481,7 @@ def parse_entry_filter(
             raise UsageError(
                 f"-{part.key}: is not supported for entries",
                 where=text[part.start : part.end],
-                hint=f"write {part.key}: without the -, and the values to keep",
+                hint=f"remove the - and name the values to keep after {part.key}:",
             )
     fields: dict[str, Any] = {}
     for row, values, where in given:

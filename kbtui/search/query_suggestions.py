@@ -1,4 +1,4 @@
-"""Completions of a query that is being typed: filter keys, and their values in this workspace."""
+"""Suggests completions of a query: filter keys, and values that exist in the workspace."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _TYPED_PART = (
 
 @dataclass(frozen=True)
 class QuerySuggestion:
-    """Replaces characters `start` to `end` with `text`; `note` describes it."""
+    """A completion that replaces the characters `start` to `end` by `text`; `note` describes it."""
 
     start: int
     end: int

@@ -71,7 +71,10 @@ _FUNCTION_WORDS = {
 
 
 def list_function_words(languages: list[str]) -> frozenset[str]:
-    """Return the function words of the known languages among `languages`, folded like the index."""
+    """Return the function words of `languages` without accents, as in the index.
+
+    Languages for which kbtui has no list are ignored.
+    """
     found: set[str] = set()
     for name in languages:
         text = _FUNCTION_WORDS.get(name, "")
@@ -86,11 +89,11 @@ def _fold_accents(text: str) -> str:
 
 FUNCTION_WORD_WEIGHT = 0.3
 MIN_CORRECTED_LETTERS = 6
-"""The length from which a word that is nowhere in the index is also searched with one letter changed."""
+"""The minimum length of a word whose spelling is corrected if the index does not have it."""
 MAX_CORRECTIONS = 3
 MAX_PREFIX_TERMS = 32
 MAX_ENDING_LETTERS = 5
-"""How many letters longer than its stem a word that is being typed may be."""
+"""How many letters an unfinished word may have more than its stem."""
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
@@ -98,8 +101,8 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 class QueryToken(NamedTuple):
     """A run of letters and digits in a word of a query.
 
-    `stem` is its term in the index, `others` are pairs of field and term for further languages,
-    `corrected` the stems of similar words, for a word that the index does not have.
+    `stem` is its term in the index, `others` are pairs of field and term for further languages. If
+    the index does not have the word, `corrected` has the stems of similar words.
     """
 
     plain: str
@@ -110,7 +113,10 @@ class QueryToken(NamedTuple):
 
 
 class QueryWord(NamedTuple):
-    """A word of a query: its tokens, its forms as code, and its completions while it is being typed."""
+    """A word of a query, with its tokens and its forms as code.
+
+    If the user is still typing the word, it also has completions.
+    """
 
     text: str
     tokens: tuple[QueryToken, ...]
@@ -137,12 +143,12 @@ class LanguageAnalyzer:
         return list(self._first.analyze(normalize_text(text)))
 
     def locate_stems(self, text: str) -> list[tuple[str, int, int]]:
-        """Return the stem and the character offsets, start and end, of each token."""
+        """Return the stem, the start and the end (as character offsets) of each token."""
         tokens = self._first.pre_tokenize(text).tokens
         return [(token.text, token.char_offset_from, token.char_offset_to) for token in tokens]
 
     def analyze_letter_run(self, text: str) -> QueryToken | None:
-        """Analyze one run of letters; None if the analyzer drops it."""
+        """Analyze one run of letters; return None if the analyzer drops it."""
         stems = self._first.analyze(text)
         if not stems:
             return None
@@ -163,9 +169,9 @@ class LanguageAnalyzer:
 def analyze_query_words(
     words: Sequence[str], searcher: Any, language: LanguageAnalyzer, *, completes_last: bool = False
 ) -> list[QueryWord]:
-    """Analyze the words of a query for one index; words that are not in it are corrected.
+    """Analyze the words of a query for one index; correct words that the index does not have.
 
-    With `completes_last`, the last word is completed instead.
+    With `completes_last`, the last word may be unfinished and is completed instead.
     """
     found = []
     for position, text in enumerate(words, 1):
@@ -192,12 +198,14 @@ def analyze_query_words(
 def _complete_word_prefix(
     word: str, tokens: Sequence[QueryToken], searcher: Any
 ) -> tuple[list[str], list[str]]:
-    """Return terms that begin like a word's last run of letters, and code words that begin like it."""
+    """Return the indexed terms that begin with the word's last run of letters, and the code words
+    that begin with the whole word.
+    """
     completions: list[str] = []
     if tokens and tokens[-1].weight == 1.0:
         run = tokens[-1].plain
         completions = _list_index_terms(searcher, "body", run)
-        # `configurati` is longer than the stem `configur`.
+        # An unfinished word can be longer than its stem: `configurati` has the stem `configur`.
         for cut in range(1, MAX_ENDING_LETTERS + 1):
             if len(run) - cut >= 4 and searcher.doc_freq("body", run[:-cut]):
                 completions.append(run[:-cut])
@@ -232,7 +240,10 @@ def _correct_spelling(token: QueryToken, searcher: Any, language: LanguageAnalyz
 
 
 def _list_words_at_edit_distance_one(word: str) -> list[str]:
-    """Return every word at edit distance 1: a letter dropped, swapped with the next, changed or added."""
+    """Return every word at edit distance 1.
+
+    One letter is dropped, swapped with the next one, changed or added.
+    """
     cuts = [(word[:at], word[at:]) for at in range(len(word) + 1)]
     dropped = [head + tail[1:] for head, tail in cuts if tail]
     swapped = [head + tail[1] + tail[0] + tail[2:] for head, tail in cuts if len(tail) > 1]
@@ -245,7 +256,7 @@ Span = tuple[int, int]
 
 
 class MatchFinder:
-    """Finds the matches of a query in texts, by the same stems as the ranking."""
+    """Finds the matches of a query in texts; like the ranking, it compares stems."""
 
     def __init__(
         self, words: Sequence[QueryWord], phrases: Sequence[str], language: LanguageAnalyzer
@@ -263,7 +274,7 @@ class MatchFinder:
         literal |= {phrase for phrase in phrases if not phrase.isascii() or not phrase.isalnum()}
         parts |= {token.plain for token in telling}
         self._literal = _compile_any_word_pattern(literal, flags=re.IGNORECASE)
-        # Finds `subject` in `readSubject`.
+        # This pattern finds `subject` in `readSubject`.
         humps = (part.capitalize() for part in parts if len(part) > 2)
         self._humps = _compile_any_word_pattern(humps, "(?<=[a-z0-9])(?:{})(?![a-z])")
         self._language = language
@@ -288,7 +299,7 @@ class MatchFinder:
 def _compile_any_word_pattern(
     words: Iterable[str], around: str = "{}", flags: int = 0
 ) -> re.Pattern[str] | None:
-    """Return a pattern that matches any of the words, longest first; None without words."""
+    """Return a pattern that matches any of the words, the longest first; None without words."""
     held = sorted({word for word in words if word}, key=lambda word: (-len(word), word))
     if not held:
         return None
