@@ -1,1 +1,1 @@
-"""The tools for assistants, offered over MCP and as JP's local tools."""
+"""The tools for assistants, which kbtui offers over MCP and as local tools of JP."""

@@ -1,7 +1,7 @@
-"""The results of the conversation tools: answers, notices and refusals, in words and XML.
+"""The results of the conversation tools: answers, notices and refusals, as text and XML.
 
-Each notice and each refusal is a class with typed fields. `word_notice` and `word_refusal` here
-word them for assistants, `kbtui/cli/conversation.py` for people.
+Each notice and each refusal is a class with typed fields. `word_notice` and `word_refusal` word
+them for assistants; `kbtui/cli/conversation.py` words them for people.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from kbtui.conversations.grep import GrepLine
 
 GREP_HINT_LENGTH = 1_500
+"""The maximum number of characters of the hint of `conversation_grep`."""
 READ_HINT_LENGTH = 400
-"""Characters of a hint at most."""
+"""The maximum number of characters of the hint of `conversation_read`."""
 # Characters that XML 1.0 does not allow, and control characters that no text needs.
 _FORBIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -50,7 +51,10 @@ class ConversationEntry(TypedDict):
 
 @dataclass
 class ConversationPage:
-    """A page of the list. `total` conversations match; `omitted` of them follow this page."""
+    """A page of the list of conversations.
+
+    `total` is the number of matching conversations, `omitted` the number of those after this page.
+    """
 
     total: int
     offset: int
@@ -77,7 +81,7 @@ class ConversationPage:
 
 @dataclass
 class GrepHit:
-    """A matching line or a line of context; adjoining lines have the same `block`."""
+    """A matching line or a line of context; adjacent lines have the same `block`."""
 
     id: str
     title: str | None
@@ -99,9 +103,10 @@ class GrepHit:
 
 @dataclass
 class GrepAnswer:
-    """Matching lines: `total` in all, `count` of them in `hits`, which also has context.
+    """The answer of `conversation_grep`: matching lines, with lines of context.
 
-    `is_bounded` says whether the size of the answer, its hint included, is limited.
+    `total` is the number of matches; `hits` has `count` of them, and their context. `is_bounded`
+    means that the size of the answer, including its hint, is limited.
     """
 
     total: int = 0
@@ -129,7 +134,7 @@ class GrepAnswer:
 
 
 class EventJson(TypedDict, total=False):
-    """An event as JSON; only `event_kind`, `timestamp` and `content` are in every event."""
+    """An event as JSON. Every event has `event_kind`, `timestamp` and `content`."""
 
     event_kind: Required[str]
     timestamp: Required[str | None]
@@ -151,7 +156,7 @@ class TurnJson(TypedDict):
 
 @dataclass
 class ReadAnswer:
-    """Some turns of one conversation, which has `turns_total` turns in all."""
+    """The answer of `conversation_read`: turns of a conversation that has `turns_total` turns."""
 
     id: str
     title: str | None
@@ -188,7 +193,7 @@ def _format_notices_hint(
 
 
 class MoreConversationsNotice(NamedTuple):
-    """The list continues at `offset` with `number` more."""
+    """`number` more conversations follow, beginning at `offset`."""
 
     number: int
     offset: int
@@ -209,7 +214,7 @@ class MoreMatchesNotice(NamedTuple):
 class AnswerFullNotice(NamedTuple):
     """`number` matches do not fit into the answer.
 
-    They are in the conversations `ids` and in `more_ids` others.
+    They are in the conversations `ids` and in `more_ids` further ones.
     """
 
     number: int
@@ -224,7 +229,10 @@ class CurrentLeftOutNotice(NamedTuple):
 
 
 class NotSearchedNotice(NamedTuple):
-    """Conversations could not be searched completely: pairs of id and reason, and `more` others."""
+    """Some conversations could not be searched completely.
+
+    `problems` has pairs of id and reason; `more` is the number of further conversations.
+    """
 
     problems: tuple[tuple[str, str], ...]
     more: int
@@ -244,7 +252,7 @@ class EarlierTurnsNotice(NamedTuple):
 
 
 class TurnShortenedNotice(NamedTuple):
-    """Long texts of a turn are cut, and `left_out` of its `events` events are omitted."""
+    """Long texts of the turn are cut, and `left_out` of its `events` events are omitted."""
 
     turn: int
     left_out: int
@@ -252,7 +260,7 @@ class TurnShortenedNotice(NamedTuple):
 
 
 class DamagedConversationNotice(NamedTuple):
-    """A part of the conversation cannot be read; there are `more` other problems."""
+    """A part of the conversation cannot be read; `more` is the number of further problems."""
 
     problem: str
     more: int
@@ -263,7 +271,7 @@ class NoTurnsNotice(NamedTuple):
 
 
 class UnknownContentNotice(NamedTuple):
-    """What the conversation has besides the known kinds of event, one phrase each."""
+    """The conversation has content of unknown kinds; `named` has a phrase for each kind."""
 
     named: tuple[str, ...]
 
@@ -291,7 +299,7 @@ class UnknownConversationRefusal(NamedTuple):
 
 
 class WrongArchiveStateRefusal(NamedTuple):
-    """The conversation is archived and a live one was requested, or the reverse."""
+    """The conversation is archived although a live one was requested, or the reverse."""
 
     id: str
     is_archived: bool
@@ -316,7 +324,7 @@ class TurnAndLastRefusal(NamedTuple):
 
 
 class TooLongRefusal(NamedTuple):
-    """The answer would have `size` characters; `limit` are allowed. The last `fitting` turns fit."""
+    """The answer would have `size` characters, more than `limit`; the last `fitting` turns fit."""
 
     id: str
     turns: int
@@ -354,12 +362,12 @@ class RefusedMissingError(NothingFound):
 
 
 def get_refusal(error: KbtuiError) -> Refusal | None:
-    """Return the refusal that an error carries, None for other errors."""
+    """Return the refusal of an error, None if the error is not a refusal."""
     return error.refusal if isinstance(error, RefusedUsageError | RefusedMissingError) else None
 
 
 def word_notice(notice: ConversationNotice) -> str:
-    """Word a notice for an assistant, naming the tools' arguments."""
+    """Word a notice for an assistant, with the arguments to use."""
     match notice:
         case MoreConversationsNotice():
             return f"{notice.number} more: use offset={notice.offset}"
@@ -389,7 +397,7 @@ def word_notice(notice: ConversationNotice) -> str:
 
 
 def _word_next_request(notice: AnswerFullNotice) -> str:
-    """Say how to get the matches that did not fit."""
+    """Word how to get the matches that did not fit into the answer."""
     narrower = "a longer pattern or scopes"
     if not notice.ids:
         return f"{narrower}, or read the conversation with `conversation_read`"
@@ -404,7 +412,7 @@ def _word_next_request(notice: AnswerFullNotice) -> str:
 def word_common_notice(
     notice: NotSearchedNotice | DamagedConversationNotice | NoTurnsNotice | UnknownContentNotice,
 ) -> str:
-    """Word a notice that names no arguments."""
+    """Word a notice that mentions no arguments, for assistants and people alike."""
     match notice:
         case NotSearchedNotice():
             named = "; ".join(f"{one}: {problem}" for one, problem in notice.problems)
@@ -414,24 +422,24 @@ def word_common_notice(
             more = f" (and {notice.more} more problems)" if notice.more else ""
             return f"damaged: {notice.problem}{more}"
         case NoTurnsNotice():
-            return "it has no turns yet"
+            return "the conversation has no turns yet"
         case UnknownContentNotice():
-            return f"it also has {' and '.join(notice.named)}"
+            return f"the conversation also has {' and '.join(notice.named)}"
     assert_never(notice)
 
 
 def describe_match_count(count: int) -> str:
-    """Word the number of further matches."""
+    """Word a number of further matches."""
     return f"{count} more {'match' if count == 1 else 'matches'}"
 
 
 def describe_earlier_turns(notice: EarlierTurnsNotice) -> str:
-    """Say which turns are omitted."""
+    """Word which turns are omitted."""
     return f"turns 1 to {notice.last} are omitted"
 
 
 def describe_shortened_turn(notice: TurnShortenedNotice) -> str:
-    """Say what of a turn was shortened."""
+    """Word that a turn was shortened, and how many of its events are omitted."""
     text = f"turn {notice.turn} is shortened"
     if not notice.left_out:
         return text
@@ -439,7 +447,7 @@ def describe_shortened_turn(notice: TurnShortenedNotice) -> str:
 
 
 def describe_answer_too_long(refusal: TooLongRefusal) -> str:
-    """Say how long the answer would be."""
+    """Word how long the answer would be, and what the limit is."""
     turns = "1 turn" if refusal.turns == 1 else f"{refusal.turns} turns"
     return (
         f"{refusal.id} has {turns}; this answer would have {refusal.size:,} characters; "
@@ -484,9 +492,9 @@ def word_refusal(refusal: Refusal) -> tuple[str, str]:
 def format_xml(kind: str, answer: dict[str, Any]) -> str:
     """Format an answer of `list`, `grep` or `read` as XML, without a final newline.
 
-    Each field is an element, those that are null have none. Indentation is two spaces. Text keeps
-    its lines; markup characters are escaped and control characters removed, so that no content can
-    close an element.
+    Each field is an element; null fields are omitted. Indentation is two spaces. Text keeps its
+    line breaks. Markup characters are escaped and control characters removed, so that no content
+    can close an element.
     """
     if kind == "list":
         return _format_items_xml("conversation_list", answer, "conversations", format_entry_xml)
@@ -508,12 +516,12 @@ def _format_items_xml(
 
 
 def format_read_xml(answer: dict[str, Any], turns: list[str]) -> str:
-    """Format an answer of `conversation_read` around turns that are already XML."""
+    """Format an answer of `conversation_read` whose turns are already formatted as XML."""
     return _format_items_xml("conversation_read", {**answer, "turns": turns}, "turns", str)
 
 
 def format_entry_xml(entry: Mapping[str, Any]) -> str:
-    """Format one conversation of a list, indented."""
+    """Format one conversation of a list as indented XML."""
     lines = ["    <conversation>"]
     for name, value in entry.items():
         if name != "labels":
@@ -527,7 +535,7 @@ def format_entry_xml(entry: Mapping[str, Any]) -> str:
 
 
 def format_hit_xml(hit: dict[str, Any]) -> str:
-    """Format one hit, indented."""
+    """Format one hit as indented XML."""
     lines = ["    <hit>"]
     for name, value in hit.items():
         lines += _make_xml_field_lines(name, value, 6)
@@ -535,7 +543,7 @@ def format_hit_xml(hit: dict[str, Any]) -> str:
 
 
 def format_turn_xml(turn: Mapping[str, Any]) -> str:
-    """Format one turn, indented."""
+    """Format one turn as indented XML."""
     lines = ["    <turn>", *_make_xml_field_lines("turn", turn["turn"], 6)]
     events = turn["events"]
     if not events:
@@ -546,7 +554,7 @@ def format_turn_xml(turn: Mapping[str, Any]) -> str:
 
 
 def format_event_xml(event: Mapping[str, Any]) -> str:
-    """Format one event, indented."""
+    """Format one event as indented XML."""
     lines = ["        <event>"]
     for name, value in event.items():
         if name == "arguments":
@@ -565,7 +573,7 @@ def fence_json(value: Any) -> str:
 
 
 def escape_xml(text: str) -> str:
-    """Escape the text of an element."""
+    """Escape text for the content of an XML element."""
     if not _SUSPECT.search(text):
         return text
     text = _SURROGATE.sub("\ufffd", _FORBIDDEN.sub("", text))

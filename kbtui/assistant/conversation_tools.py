@@ -1,7 +1,7 @@
-"""The conversation tools: list, grep and read, within size limits.
+"""The conversation tools: list, grep and read. Their answers have a limited size.
 
-Assistants call them as tools, and `kbtui conversation` prints their answers. Callers check the
-types of the arguments.
+Assistants call them, and `kbtui conversation` prints their answers. Callers must check the types
+of the arguments.
 """
 
 from __future__ import annotations
@@ -83,11 +83,14 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 READ_LENGTH = 60_000
-"""Characters of XML of a `conversation_read` at most."""
+"""The maximum number of characters of the XML answer of `conversation_read`."""
 _FRAME_LENGTH = 10_000
-"""Characters kept for the fields around entries and hits; escapes may lengthen the hint."""
+"""How many characters are reserved for the fields around entries and hits.
+
+It is generous because escapes can lengthen the hint.
+"""
 _HIT_LENGTH_LEAST = 100
-"""Characters of XML that every hit has."""
+"""The minimum number of characters of a hit's XML."""
 _PROBLEMS_NAMED = 3
 _IDS_NAMED = 40
 _LABELS_SHOWN = 20
@@ -95,7 +98,7 @@ _LABELS_SHOWN = 20
 
 def _check_minimum(name: str, value: int, least: int) -> None:
     if value < least:
-        raise UsageError(f"it must be at least {least}, not {value}", where=name)
+        raise UsageError(f"must be at least {least}, not {value}", where=name)
 
 
 # list
@@ -113,11 +116,11 @@ def answer_conversation_list(
     max_chars: int | None = None,
     masked: bool = False,
 ) -> ConversationPage:
-    """Answer `conversation_list`.
+    """Answer a call of `conversation_list`.
 
-    `sort` is `created`, `activity` or `updated`. The page ends early if its XML would have more
-    than `max_chars` characters. `masked` replaces secrets. Raises `UsageError` for a number that
-    is too small.
+    `sort` is `created`, `activity` or `updated`. The page has fewer than `limit` conversations if
+    its XML would exceed `max_chars` characters. `masked` replaces secrets. Raises `UsageError` for
+    a number that is too small.
     """
     _check_minimum("limit", limit, 1)
     _check_minimum("offset", offset, 0)
@@ -163,7 +166,7 @@ def _get_title(info: ConversationInfo, *, masked: bool) -> str | None:
 def _make_conversation_entry(
     info: ConversationInfo, *, masked: bool, short: bool
 ) -> ConversationEntry:
-    """Return a conversation as JSON; `short` cuts long texts and omits labels after the first."""
+    """Return a conversation as JSON; `short` cuts long texts and limits the number of labels."""
     entry: Any = {
         "id": info.ref,
         "title": info.title,
@@ -211,11 +214,12 @@ def answer_conversation_grep(
     max_chars: int | None = None,
     masked: bool = False,
 ) -> GrepAnswer:
-    """Answer `conversation_grep`: conversations by last activity, in each its title and its lines.
+    """Answer a call of `conversation_grep`.
 
-    The XML has at most `max_chars` characters. `masked` replaces secrets before the search. Raises
-    `UsageError` for an argument that is not valid, and `NothingFound` for an unknown id. An answer
-    without matches is empty.
+    The conversation with the latest activity comes first; in each, a match in the title comes
+    before the matching lines. The XML has at most `max_chars` characters. `masked` replaces secrets
+    before the search. Without matches, the answer is empty. Raises `UsageError` for an invalid
+    argument, and `NothingFound` for an unknown id.
     """
     _check_minimum("context", context, 0)
     _check_minimum("limit", limit, 1)
@@ -251,7 +255,7 @@ def answer_conversation_grep(
         answer.total += found
         if answer.count - before < found:
             unfinished.append(result.info.ref)
-    # Context whose match is over the limit is of no use.
+    # Drop lines of context whose matching line exceeded the limit.
     matching = {hit.block for hit in answer.hits if hit.line.is_match}
     answer.hits = [hit for hit in answer.hits if hit.block in matching]
     if answer.omitted and room is not None and (room < 0 or query.limit < limit):
@@ -265,8 +269,8 @@ def answer_conversation_grep(
 
 
 def _make_answer_full_notice(answer: GrepAnswer, unfinished: list[str]) -> AnswerFullNotice:
-    """Return the notice of a full answer, with the conversations to ask for next."""
-    # Alone, a conversation that fills this answer would fill the next one, too.
+    """Return the notice of a full answer, which names the conversations to ask for next."""
+    # A conversation that fills this answer alone would fill the next one, too.
     if answer.hits and unfinished[0] == answer.hits[0].id:
         unfinished = unfinished[1:]
     named = tuple(unfinished[:_IDS_NAMED])
@@ -276,7 +280,7 @@ def _make_answer_full_notice(answer: GrepAnswer, unfinished: list[str]) -> Answe
 def _select_conversations(
     workspace: Workspace, ids: Sequence[str] | None, archived: bool, excluded: str | None
 ) -> tuple[list[ConversationInfo], str | None]:
-    """Return the conversations to search, and the current one if it is in `ids` and left out."""
+    """Return the conversations to search; also return `excluded` if it is among `ids`."""
     if ids is None:
         infos = list_conversations(workspace, archived, counts=False)
         return [info for info in infos if info.id != excluded], None
@@ -342,7 +346,7 @@ def _find_title_match(title: str | None, pattern: LinePattern, *, masked: bool) 
 def _make_not_searched_notices(
     results: list[_GrepResult], *, masked: bool
 ) -> list[ConversationNotice]:
-    """Return a notice of the conversations that could not be searched completely."""
+    """Return the notice that names conversations that could not be searched completely, if any."""
     broken = [(result.info.ref, result.problem) for result in results if result.problem]
     if not broken:
         return []
@@ -367,12 +371,12 @@ def answer_conversation_read(
     max_chars: int | None = READ_LENGTH,
     masked: bool = False,
 ) -> ReadAnswer:
-    """Answer `conversation_read`; `id` may name a turn, too (`jp-c17457886043:3`).
+    """Answer a call of `conversation_read`; `id` can also name a turn (`jp-c17457886043:3`).
 
-    `max_chars` limits the size of the answer as XML, whatever format is printed; None means no
-    limit. An answer of several turns over the limit is refused, a single `turn` is shortened.
-    `masked` replaces secrets. Raises `UsageError` for a refusal and for an argument that is not
-    valid, `NothingFound` for an unknown conversation or turn.
+    `max_chars` limits the size of the XML answer (also if another format is printed); None means
+    no limit. A single turn that exceeds the limit is shortened; for several turns, `UsageError` is
+    raised. `masked` replaces secrets. Raises `UsageError` also for an invalid argument, and
+    `NothingFound` for an unknown conversation or turn.
     """
     ref = parse_conversation_ref(str(id), workspace.id)
     turn = resolve_turn(ref, turn, last)
@@ -391,7 +395,7 @@ def answer_conversation_read(
 
 
 def resolve_turn(ref: Ref, turn: int | None, last: int | None) -> int | None:
-    """Return the turn that the id or the argument names; raises `UsageError` if they conflict."""
+    """Return the turn that the reference or the argument names; raises `UsageError`."""
     if ref.turn is None:
         return turn
     if last is not None:
@@ -402,26 +406,24 @@ def resolve_turn(ref: Ref, turn: int | None, last: int | None) -> int | None:
 
 
 def resolve_included_kinds(include: Sequence[str] | None) -> frozenset[str]:
-    """Return the kinds of event in the groups of `include`, by default all; raises `UsageError`."""
+    """Return the kinds of event in the groups `include` (default: all); raises `UsageError`."""
     groups = group_included_kinds()
     names = include or tuple(groups)
     for name in names:
         if name not in groups:
-            message = (
-                f"it must be one of {', '.join(groups)}, not {cut_line(repr(name), length=60)}"
-            )
+            message = f"must be one of {', '.join(groups)}, not {cut_line(repr(name), length=60)}"
             raise UsageError(message, where="include")
     kinds = {kind for name in names for kind in groups[name]}
-    # Events of unknown kinds are in no group: they are returned if all groups are.
+    # Events of unknown kinds are in no group. They are returned if all groups are requested.
     has_all = kinds.issuperset(kind for group in groups.values() for kind in group)
     return frozenset(EVENT_KINDS if has_all else kinds)
 
 
 def select_turns(conversation: Conversation, turn: int | None, last: int | None) -> list[Turn]:
-    """Return one turn, the last ones, or all.
+    """Return one turn, the `last` turns, or all turns.
 
-    Raises `UsageError` for both arguments and for numbers below 1, `NothingFound` for an unknown
-    turn.
+    Raises `UsageError` if both numbers are given or one is below 1, and `NothingFound` for an
+    unknown turn.
     """
     if turn is not None and last is not None:
         raise RefusedUsageError(TurnAndLastRefusal())
@@ -435,7 +437,7 @@ def select_turns(conversation: Conversation, turn: int | None, last: int | None)
         total = len(conversation.turns)
         raise NothingFound(
             f"{conversation.info.ref} has no turn {turn}",
-            hint=f"its turns are 1 to {total}" if total else "it has no turns",
+            hint=f"it has the turns 1 to {total}" if total else "it has no turns",
         )
     return [found]
 
@@ -479,7 +481,7 @@ def _make_read_answer(
 def _list_conversation_notices(
     conversation: Conversation, *, masked: bool
 ) -> list[ConversationNotice]:
-    """Return notices of damage, of a conversation without turns, and of unknown events."""
+    """Return the notices about damage, missing turns and unknown events of a conversation."""
     remarks: list[ConversationNotice] = []
     if problems := conversation.problems:
         problem = mask(problems[0]) if masked else problems[0]
@@ -494,7 +496,7 @@ def _list_conversation_notices(
 
 
 def _count_fitting_turns(sizes: list[int], room: int) -> int:
-    """Return how many of the last turns have at most `room` characters together."""
+    """Return how many of the last turns fit into `room` characters together."""
     for fitting, size in enumerate(reversed(sizes)):
         room -= size
         if room < 0:
@@ -503,13 +505,13 @@ def _count_fitting_turns(sizes: list[int], room: int) -> int:
 
 
 def _make_turn_json(turn: Turn, kinds: frozenset[str]) -> TurnJson:
-    """Return a turn as JSON, with its events of these kinds."""
+    """Return a turn as JSON with its events of the given kinds."""
     events = [_make_event_json(event) for event in turn.events if event.kind in kinds]
     return {"turn": turn.number, "events": events}
 
 
 def _make_event_json(event: Event) -> EventJson:
-    """Return an event as JSON; which keys it has depends on its kind."""
+    """Return an event as JSON; its keys depend on its kind."""
     is_call = event.kind == "tool_call_request"
     value: Any = {"event_kind": event.kind, "timestamp": format_timestamp(event.timestamp)}
     for name in ("author", "name", "call"):
@@ -529,24 +531,24 @@ def _make_event_json(event: Event) -> EventJson:
 # shortening a turn
 
 _TURN_FRAME = 200
-"""Characters of XML that a turn has around its events."""
+"""How many characters of XML a turn has around its events."""
 _TEXT_LEAST = 200
-"""Characters that a text keeps before whole events are omitted."""
+"""The length to which texts are cut before whole events are omitted."""
 
 
 class _ShortenableText:
-    """A text in an event that may be shortened; `replace` replaces it."""
+    """A text in an event that can be shortened; `replace` sets the shortened text in the event."""
 
     def __init__(self, text: str, replace: Callable[[str], None], is_json: bool) -> None:
         self.text, self.replace, self.is_json = text, replace, is_json
         self.size = self.measure_xml(text)
 
     def measure_xml(self, text: str) -> int:
-        """Return the number of characters of a text in the XML."""
+        """Return how many characters a text has in the XML."""
         return len(escape_xml(format_json(text) if self.is_json else text))
 
     def shorten(self, size: int) -> None:
-        """Shorten the text to `size` characters of XML, with a note of how many are omitted."""
+        """Shorten the text to `size` characters of XML; a note in it says how much is left out."""
         if self.size <= size:
             return
         keep = min(size, len(self.text))
@@ -560,10 +562,10 @@ class _ShortenableText:
 
 
 def shorten_turn(turn: TurnJson, size: int) -> tuple[TurnJson, TurnShortenedNotice]:
-    """Shorten a turn to `size` characters of XML; return it and what was shortened.
+    """Shorten a turn to `size` characters of XML; return it, and a notice of what was shortened.
 
-    Long texts lose their middle, the longest the most. If that is not enough, events in the middle
-    of the turn are omitted.
+    The middle of long texts is cut out, most of it from the longest texts. If this is not enough,
+    events in the middle of the turn are omitted.
     """
     events = turn["events"]
     kept = _select_fitting_events(events, size)
@@ -587,7 +589,7 @@ def _cut_text_middle(text: str, keep: int) -> str:
 
 
 def _find_text_limit(sizes: list[int], total: int) -> int:
-    """Return the size to cut the longest texts to, so that all together have `total` characters."""
+    """Return the maximum size of a text at which all texts together have `total` characters."""
     rest, count = total, len(sizes)
     for size in sorted(sizes):
         share = rest // count if count else 0
@@ -599,7 +601,7 @@ def _find_text_limit(sizes: list[int], total: int) -> int:
 
 
 def _select_fitting_events(events: list[EventJson], size: int) -> list[EventJson]:
-    """Return as many events from both ends as fit if their texts are cut to `_TEXT_LEAST`."""
+    """Return the events from both ends that fit into `size` with texts cut to `_TEXT_LEAST`."""
     sizes = []
     for event in events:
         spare = sum(max(0, text.size - _TEXT_LEAST) for text in _find_shortenable_texts(event))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Action = Literal["write", "update", "remove", "keep", "edited", "taken"]
 
 
-# Off unless a conversation names the tool. This is JP's older spelling, which all versions read.
+# The tool is off unless a conversation enables it by name. All versions of JP read this spelling.
 _ENABLE = "explicit"
 _COMMAND = "kbtui tool {{context}} {{tool}}"
 _STYLE = {"inline_results": "off", "results_file_link": "off", "parameters": "function_call"}
@@ -49,7 +49,7 @@ def format_tool_toml(tool: Tool) -> str:
 
 
 def _make_parameter_table(one: Parameter) -> dict[str, Any]:
-    """Return a parameter in the keys of JSON Schema that JP knows."""
+    """Return a parameter as a table with the keys of JSON Schema that JP knows."""
     table: dict[str, Any] = {
         "type": one.types[0] if len(one.types) == 1 else list(one.types),
         "summary": one.description,
@@ -68,7 +68,7 @@ def _make_parameter_table(one: Parameter) -> dict[str, Any]:
 
 
 def format_skill_toml(tools: Iterable[Tool]) -> str:
-    """Format the skill file: a section of the prompt, and the tools enabled."""
+    """Format JP's skill file, which adds a section to the prompt and enables the tools."""
     from kbtui.assistant.tools import DATA_WARNING
 
     tools = list(tools)
@@ -114,9 +114,10 @@ _FOLDERS_LINE = re.compile(rb"# Folders made with it: ([^\n]+)\n")
 class FileChange:
     """A planned change of one file.
 
-    The action `keep` leaves kbtui's file unchanged, `edited` a version that the user has edited,
-    and `taken` a file that kbtui has not written (`why` explains it). `old` is the content that
-    the file must still have, `new` the content to write.
+    The actions `write`, `update` and `remove` change the file. The others do not: with `keep` it is
+    up to date, with `edited` the user has edited it, and with `taken` kbtui has not written it, or
+    another file defines the tool (`why` explains this). `old` is the content that the file must
+    still have, `new` the content to write.
     """
 
     path: str
@@ -127,17 +128,17 @@ class FileChange:
 
     @property
     def text(self) -> str:
-        """The new content."""
+        """The new content as text."""
         return (self.new or b"").decode("utf-8")
 
     @property
     def old_text(self) -> str:
-        """The present content."""
+        """The present content as text."""
         return (self.old or b"").decode("utf-8", "replace")
 
 
 def plan_install(workspace: Workspace, knowledge: Knowledge) -> list[FileChange]:
-    """Return the changes of `tools install`, sorted by path, without making them.
+    """Return the changes that `tools install` makes, sorted by path.
 
     Raises `WorkspaceError` if a directory is a link that leaves the workspace.
     """
@@ -149,7 +150,7 @@ def plan_install(workspace: Workspace, knowledge: Knowledge) -> list[FileChange]
     for tool in tools:
         path = _get_tool_file_path(tool)
         if tool.name in defined:
-            why = f"{defined[tool.name]} defines a tool with that name"
+            why = f"{defined[tool.name]} defines a tool with the same name"
             changes.append(FileChange(path, "taken", why=why))
             continue
         change = _plan_file_change(workspace, path, format_tool_toml(tool))
@@ -168,21 +169,25 @@ def plan_install(workspace: Workspace, knowledge: Knowledge) -> list[FileChange]
 
 
 def plan_uninstall(workspace: Workspace) -> list[FileChange]:
-    """Return the changes of `tools uninstall`: remove unedited files, report edited ones."""
+    """Return the changes that `tools uninstall` makes: it removes files that nobody has edited."""
     changes = []
     for path in _list_candidate_files(workspace):
         state, data = _read_file_state(workspace, path)
         if state == "ours":
             changes.append(FileChange(path, "remove", old=data))
         elif state == "edited":
-            # JP does not load a skill that names tools without a definition.
-            why = "its tools are removed: delete it by hand" if path == SKILL_FILE else None
+            # JP cannot load a skill that enables tools without a definition.
+            why = (
+                "it enables tools that are removed; delete it by hand"
+                if path == SKILL_FILE
+                else None
+            )
             changes.append(FileChange(path, "edited", old=data, why=why))
     return changes
 
 
 def apply_file_changes(workspace: Workspace, changes: Iterable[FileChange]) -> None:
-    """Make the changes: all of them, or none if one fails.
+    """Make the changes; if one fails, make none of them.
 
     Raises `WorkspaceError`, also if a file has changed since the plan was made.
     """
@@ -203,7 +208,11 @@ def apply_file_changes(workspace: Workspace, changes: Iterable[FileChange]) -> N
 
 
 def add_checksum_mark(body: str, folders: Iterable[str] = ()) -> bytes:
-    """Return a file's content: a mark with a checksum, the created directories, the body."""
+    """Return `body` as file content, preceded by a mark with a checksum.
+
+    The mark shows later whether the user has edited the file. `folders` are the directories that
+    are created for the file; a comment lists them.
+    """
     folders = sorted(folders)
     if folders:
         body = f"# Folders made with it: {', '.join(folders)}\n{body}"
@@ -214,7 +223,7 @@ def add_checksum_mark(body: str, folders: Iterable[str] = ()) -> bytes:
 
 
 def _plan_file_change(workspace: Workspace, path: str, body: str) -> FileChange:
-    """Plan the change from the present content of a file to the wanted one."""
+    """Return the change that gives a file the content `body`, with its mark."""
     _check_inside_workspace(workspace, path)
     state, old = _read_file_state(workspace, path)
     if state == "absent":
@@ -253,7 +262,7 @@ def _read_file_state(
 
 
 def _parse_created_folders(data: bytes) -> set[str]:
-    """Return the directories that were created with a file of kbtui's."""
+    """Return the directories that kbtui created for a file, according to its comment."""
     plain = data.replace(b"\r\n", b"\n")
     match = _MARK_LINE.match(plain)
     folders = _FOLDERS_LINE.match(plain, match.end()) if match else None
@@ -265,7 +274,7 @@ def _get_tool_file_path(tool: Tool) -> str:
 
 
 def _list_candidate_files(workspace: Workspace) -> list[str]:
-    """Return the files that kbtui may have written: those of its directory, and the skill."""
+    """Return the files that kbtui may have written: the skill, and the files in its directory."""
     try:
         names = sorted(os.listdir(workspace.root / TOOLS_DIRECTORY))  # noqa: PTH208
     except OSError:
@@ -287,7 +296,7 @@ def _list_missing_folders(workspace: Workspace, path: str) -> list[str]:
 
 
 def _is_inside_workspace(workspace: Workspace, path: str) -> bool:
-    """Return whether the directory of a path is in the workspace, links followed."""
+    """Return whether the directory of a path is inside the workspace after resolving links."""
     from pathlib import Path
 
     parts = path.split("/")
@@ -307,7 +316,10 @@ def _check_inside_workspace(workspace: Workspace, path: str) -> None:
 
 
 def _find_other_definitions(workspace: Workspace, names: set[str]) -> dict[str, str]:
-    """Return the other files that define tools of these names; JP would merge definitions."""
+    """Return the other files that define tools with these names, by tool name.
+
+    JP would merge their definitions with those of kbtui.
+    """
     root = workspace.root
     found: dict[str, str] = {}
     files: list[Path] = [workspace.jp / "config.toml"]

@@ -1,4 +1,4 @@
-"""JP's protocol for local tools: two JSON arguments in, one JSON object out."""
+"""JP's protocol for local tools: a call has two JSON arguments, its answer is a JSON object."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ if TYPE_CHECKING:
     from kbtui.library import Library
 
 ARGUMENT_LENGTH = 200
-"""Characters of one argument in the answer to `format_arguments`."""
+"""The maximum number of columns of one argument in the answer to `format_arguments`."""
 
 
 def answer_jp_call(context_json: str, tool_json: str) -> dict[str, Any]:
-    """Answer one call by JP: `{type: success, content}` or `{type: error, message, …}`.
+    """Answer a call by JP with `{type: success, content}` or `{type: error, message, …}`.
 
-    The workspace is `context.root` itself, never a directory above. The calling conversation is
-    `context.conversation_id` if JP passes it. Never raises.
+    The workspace is exactly `context.root`; directories above it are not searched. The calling
+    conversation is `context.conversation_id` if JP passes it. Errors of kbtui do not raise; they
+    become answers.
     """
     try:
         context = _parse_json_object(context_json, "the context")
@@ -91,7 +92,7 @@ def _open_library(root: Any) -> Library:
 
 
 def _parse_current_conversation(context: dict[str, Any], workspace: str | None) -> str | None:
-    """Return the id of the calling conversation, in whatever form JP writes it."""
+    """Return the id of the calling conversation, which JP may write in several forms."""
     from kbtui.refs import parse_conversation_id
 
     found = context.get("conversation_id")
@@ -104,7 +105,7 @@ def _parse_current_conversation(context: dict[str, Any], workspace: str | None) 
 
 
 def format_tool_call(name: str, arguments: dict[str, Any]) -> str:
-    """Format a call for JP's terminal: sanitized, on one line, with the given arguments."""
+    """Format a call for JP's terminal on one line, sanitized; omit arguments that are null."""
     from kbtui.text import cut_to_width, one_line
 
     parts = []

@@ -1,4 +1,4 @@
-"""The MCP server over stdio, on the official SDK."""
+"""The MCP server over stdio, based on the official SDK."""
 
 from __future__ import annotations
 
@@ -47,13 +47,16 @@ if TYPE_CHECKING:
 
 
 def repair_surrogates(item: Item) -> Item:
-    """Parse a line again that the SDK refused for unpaired surrogates; other items are returned."""
+    """Parse a line again that the SDK refused because of unpaired surrogates.
+
+    Returns the message, or the unchanged `item` if it is anything else.
+    """
     errors = getattr(item, "errors", None)
     line = errors()[0]["input"] if errors else None
     if not isinstance(line, str) or "\\u" not in line:
         return item
     try:
-        # This joins the pairs of surrogates; the unpaired ones that remain are replaced below.
+        # Loading joins pairs of surrogates. The unpaired ones that remain are replaced next.
         whole = json.dumps(json.loads(line), ensure_ascii=False)
         message = types.jsonrpc_message_adapter.validate_json(
             SURROGATES.sub("\ufffd", whole), by_name=False
@@ -64,7 +67,7 @@ def repair_surrogates(item: Item) -> Item:
 
 
 def make_refusal(item: Item) -> types.JSONRPCError | None:
-    """Return the answer to a line that is no message; None if there is nothing to answer."""
+    """Return the error to send for a line that is not a message; None if none must be sent."""
     errors = getattr(item, "errors", None)
     if errors is None:
         return None
@@ -73,13 +76,14 @@ def make_refusal(item: Item) -> types.JSONRPCError | None:
         if isinstance(found[0]["input"], str) and not found[0]["input"].strip():
             return None
         return _make_error(None, types.PARSE_ERROR, "the line is not valid JSON")
-    # A message lacks the fields of the other kinds, so that one of the errors has it whole.
+    # Every message lacks fields of other kinds of message. The error for such a missing field
+    # contains the whole message.
     whole = next((one["input"] for one in found if one["type"] == "missing"), None)
     if not isinstance(whole, dict):
         return _make_error(None, types.INVALID_REQUEST, "the line is not a JSON-RPC message")
     number = whole.get("id")
     if (number is None and "method" in whole) or "result" in whole or "error" in whole:
-        return None  # Notifications and answers are not answered.
+        return None  # notifications and answers get no answer
     if isinstance(number, bool) or not isinstance(number, (int, str)):
         number = None
     if isinstance(whole.get("method"), str) and not isinstance(whole.get("params", {}), dict):
@@ -94,9 +98,10 @@ def _make_error(number: int | str | None, code: int, message: str) -> types.JSON
 
 
 class CheckedInput:
-    """A transport's input that repairs unpaired surrogates and answers lines that are no message.
+    """The input of a transport, with two checks that the SDK does not have.
 
-    The SDK drops such lines without an answer, and has no hook for a server to answer them.
+    Unpaired surrogates are replaced. A line that is not a message is answered with an error; the
+    SDK would drop it, and does not let a server answer it.
     """
 
     def __init__(self, inner: ReadStream[Item], output: WriteStream[SessionMessage]) -> None:
@@ -112,7 +117,7 @@ class CheckedInput:
             refusal = make_refusal(item)
             if refusal is None:
                 return item
-            # A client that does not read must not keep this from finding the end of the input.
+            # If the client does not read the error, stop waiting: the input may have ended.
             with (
                 anyio.move_on_after(UNREAD_SECONDS),
                 contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError),
@@ -138,7 +143,7 @@ class CheckedInput:
 
 
 class MaskedOutput:
-    """A transport's output that masks secrets in protocol errors, which quote requests."""
+    """The output of a transport, with secrets masked in protocol errors, which quote requests."""
 
     def __init__(self, inner: WriteStream[SessionMessage]) -> None:
         self._inner = inner
@@ -170,12 +175,12 @@ class MaskedOutput:
 T = TypeVar("T")
 
 CONCURRENT_CALLS = 8
-"""Calls that run at the same time; others wait, which limits the number of threads."""
+"""How many calls run at the same time, each in a thread. Further calls wait."""
 IDLE_SECONDS = 60.0
-"""After this time without calls the index is closed, and the engine may end."""
+"""How many seconds after the last call the index and the connection to the engine are closed."""
 CLOSE_SECONDS = 2.0
 UNREAD_SECONDS = 5.0
-"""How long answers wait for the client to read them after the end of the input."""
+"""How many seconds after the end of the input the client can still read answers."""
 
 INSTRUCTIONS = (
     "What this workspace knows (topics of subject files) and what was said in its past "
@@ -184,10 +189,10 @@ INSTRUCTIONS = (
 
 
 def serve(library: Library, current: str | None = None) -> int:
-    """Serve until the input ends, and return the exit code.
+    """Serve until the input ends; return the exit code.
 
-    `current` is the id of the calling conversation, None if it is not known. Raises `ConfigError`
-    for an invalid setting.
+    `current` is the id of the calling conversation, None if it is unknown. Raises `ConfigError` if
+    a setting is invalid.
     """
     masked = should_mask_secrets(library.settings, "mcp")
     calls = _RequestHandler(library, current, masked=masked)
@@ -221,15 +226,15 @@ async def _serve_stdio(server: Server[Any], library: Library, *, masked: bool) -
             options = server.create_initialization_options(NotificationOptions(tools_changed=True))
             output = MaskedOutput(writing) if masked else writing
             await server.run(CheckedInput(reading, output), output, options)
-            # The input has ended. A client that no longer reads would block this process for ever.
+            # The input has ended. If the client no longer reads, writing would block for ever.
             loop.call_later(UNREAD_SECONDS, _exit_without_waiting, library, 0)
     except* (BrokenPipeError, ConnectionError):
-        # The client no longer reads, so that it cannot get an error.
+        # The client no longer reads, so it cannot be told of an error.
         pass
 
 
 def _exit_when_output_closes(output: int, library: Library) -> None:
-    """Exit when the client closes the output, even if the input stays open."""
+    """Wait until the client closes the output, then exit, even if the input is still open."""
     poll = select.poll()
     poll.register(output, 0)
     poll.poll()
@@ -250,7 +255,7 @@ def _exit_without_waiting(library: Library, code: int) -> NoReturn:
 
 
 class _RequestHandler:
-    """Handles the requests of MCP, each in a thread, a limited number at a time."""
+    """Handles MCP requests in threads, a limited number at the same time."""
 
     def __init__(self, library: Library, current: str | None, *, masked: bool) -> None:
         self._library, self._current, self._masked = library, current, masked
@@ -265,7 +270,7 @@ class _RequestHandler:
     async def list_tools(
         self, context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        """Return the tools that are offered now; `learn` names the present topics."""
+        """Return the tools that are available now. The description of `learn` names the topics."""
         self._announced_tools = await self._run_in_thread(self._list_mcp_tools, self._list_slots)
         return types.ListToolsResult(tools=self._announced_tools)
 
@@ -295,9 +300,9 @@ class _RequestHandler:
         )
 
     async def _announce_tool_changes(self, context: ServerRequestContext[Any]) -> None:
-        """Notify the client if the tools differ from those that it has listed.
+        """Notify the client if the tools have changed since it listed them.
 
-        This is checked after each call, so that an idle server reads no files.
+        This is checked after each call and not periodically, so that an idle server reads no files.
         """
         known = self._announced_tools
         if known is None:
@@ -308,7 +313,8 @@ class _RequestHandler:
         self._announced_tools = tools
         with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             await self.changes.publish(ToolsListChanged())
-            # For clients of protocol versions before 2026-07-28; the SDK drops it for others.
+            # This is for clients with protocol versions before 2026-07-28; for newer ones, the SDK
+            # drops it.
             await context.session.send_tool_list_changed()
 
     def _list_mcp_tools(self) -> list[types.Tool]:
@@ -325,7 +331,7 @@ class _RequestHandler:
         ]
 
     async def _run_in_thread(self, work: Callable[[], T], slots: asyncio.Semaphore) -> T:
-        """Run `work` in a thread; if cancelled it still finishes, and keeps its slot until then."""
+        """Run `work` in a thread. After a cancellation, it still finishes and keeps its slot."""
         loop = asyncio.get_running_loop()
         await slots.acquire()
         self.running += 1
@@ -348,7 +354,7 @@ class _RequestHandler:
             except BaseException as error:
                 set_outcome = partial(done.set_exception, error)
             with contextlib.suppress(RuntimeError):
-                # The loop is closed if nobody waits for the result.
+                # If the event loop is closed, nobody waits for the result.
                 loop.call_soon_threadsafe(finish, set_outcome)
 
         threading.Thread(target=run, name="call", daemon=True).start()

@@ -22,7 +22,7 @@ FindingState = Literal["ok", "note", "wrong"]
 
 
 class DiagnosticFinding(NamedTuple):
-    """The result of one check; `ref` is the reference of the subject or conversation it is about."""
+    """One result of a check. `ref` is the subject or conversation that it is about, if any."""
 
     area: str
     state: FindingState
@@ -31,13 +31,13 @@ class DiagnosticFinding(NamedTuple):
 
 
 MIN_TERMINAL_SIZE = (60, 15)
-"""Columns and rows below which the TUI is cramped."""
+"""The minimum numbers of columns and rows in which all panes of the TUI have enough space."""
 MIN_FREE_BYTES = 300_000_000
-"""Bytes that should be free on the disk of the index."""
+"""The minimum number of bytes that should be free on the disk of the index."""
 
 
 def check_terminal(library: Library | None) -> Iterator[DiagnosticFinding]:
-    """Check TERM, colours, locale and size of the terminal."""
+    """Check the terminal's type (TERM), size, colours, locale and clipboard."""
     import locale
     import shutil
 
@@ -73,7 +73,7 @@ def check_terminal(library: Library | None) -> Iterator[DiagnosticFinding]:
 
 
 def check_settings(library: Library | None) -> Iterator[DiagnosticFinding]:
-    """Name the settings that differ from their defaults; raises `ConfigError` for a mistake in the file."""
+    """List the settings that differ from their defaults; raises `ConfigError`."""
     from kbtui.workspace.settings import explain_settings, get_settings_path
 
     found = [one.key.name for one in explain_settings() if one.origin != "default"]
@@ -155,7 +155,7 @@ def _find_missing_module_file(found: Distribution) -> str | None:
 
 
 def check_workspace(library: Library) -> Iterator[DiagnosticFinding]:
-    """Check the root, JP's id, and that kbtui's directories are writable."""
+    """Check the workspace's directory and id, kbtui's directories, free space and query log."""
     from kbtui.userdata import UserData
     from kbtui.workspace import paths
 
@@ -165,7 +165,9 @@ def check_workspace(library: Library) -> Iterator[DiagnosticFinding]:
         return
     yield DiagnosticFinding("workspace", "ok", str(workspace.root))
     if workspace.id is None:
-        text = ".jp/.id is missing or invalid: conversations in JP's user directory cannot be found"
+        text = (
+            ".jp/.id is missing or invalid, so conversations in JP's user directory are not found"
+        )
         yield DiagnosticFinding("workspace", "note", text)
     for name, folder in {
         "index": workspace.cache_dir,
@@ -204,10 +206,10 @@ _MAX_DEFINITION_BYTES = 1 << 20
 
 
 def run_diagnostics(library: Library | None) -> Iterator[DiagnosticFinding]:
-    """Run all checks, area by area, and yield their findings. Starts no engine.
+    """Run the checks of all areas and yield their findings. Does not start an engine.
 
-    Without a library, runs only the checks of the environment. Reads every visible subject and
-    every conversation, which takes seconds in a large workspace.
+    Without a library, run only the checks that need no workspace. The checks read every visible
+    subject and every conversation, which takes seconds in a large workspace.
     """
     for area, look in (_WORKSPACE_CHECKS if library is not None else _ENVIRONMENT_CHECKS).items():
         try:
@@ -246,7 +248,7 @@ def _check_installed_learn(library: Library, knowledge: Knowledge) -> Iterator[D
         return
     definition = knowledge.tool_definition()
     if definition is None:
-        text = f"{name} offers `learn`, but no topic has anything to learn"
+        text = f"{name} offers `learn`, but no topic has a subject to learn"
     elif installed != definition["description"]:
         text = f"{name} describes topics that have changed"
     else:
@@ -255,7 +257,7 @@ def _check_installed_learn(library: Library, knowledge: Knowledge) -> Iterator[D
 
 
 def _check_hard_links(knowledge: Knowledge) -> Iterator[DiagnosticFinding]:
-    """Find subjects whose file has further hard links, perhaps outside of the workspace."""
+    """Find subjects whose file has more than one hard link, which may be outside the workspace."""
     found = []
     for topic in knowledge.topics:
         for subject in knowledge.list_subjects(topic):
@@ -268,13 +270,13 @@ def _check_hard_links(knowledge: Knowledge) -> Iterator[DiagnosticFinding]:
     for ref in found:
         text = (
             f"{ref}: the file has further hard links, perhaps outside of the workspace; "
-            "an editor that replaces the file on saving breaks them"
+            "an editor that replaces the file when it saves breaks them"
         )
         yield DiagnosticFinding("knowledge", "note", text, ref)
 
 
 def _find_problem_subject_ref(knowledge: Knowledge, problem: Problem) -> str | None:
-    """Return the reference of the subject that a problem is about; None if it is about none."""
+    """Return the reference of the subject that a problem is about, None if there is none."""
     topic, place = problem.topic, problem.where or ""
     if topic is None or not place.startswith(f"{topic}/"):
         return None
@@ -293,7 +295,7 @@ def _check_conversations(library: Library) -> Iterator[DiagnosticFinding]:
         find_unlisted_directories(library.workspace),
     )
     archived = sum(info.archived for info in infos)
-    # "ok, 0" would claim that there are none, although a directory could not be read.
+    # If a directory could not be read, "ok, 0" would wrongly say that there are none.
     state: FindingState = "note" if any(stray.is_unreadable for stray in strays) else "ok"
     nested = sum(info.parent is not None for info in infos)
     parts = f", {nested} part of another" if nested else ""
@@ -312,7 +314,7 @@ def _check_conversations(library: Library) -> Iterator[DiagnosticFinding]:
         if problem := conversation.describe_problems():
             yield DiagnosticFinding("conversations", "wrong", f"{info.ref}: {problem}", info.ref)
         if extras := conversation.describe_unknown_content():
-            words = f"{info.ref}: it also has {' and '.join(extras)}"
+            words = f"{info.ref}: the conversation also has {' and '.join(extras)}"
             yield DiagnosticFinding("conversations", "note", words, info.ref)
 
 
@@ -324,7 +326,7 @@ def _check_sources(library: Library) -> Iterator[DiagnosticFinding]:
     found = load_sources(library.workspace)
     count = len(found.sources)
     if count or not found.problems:
-        # "ok, 0" would claim that there are none, although the file could not be read.
+        # If the file could not be read, "ok, 0" would wrongly say that there are none.
         yield DiagnosticFinding("sources", "ok", "1 source" if count == 1 else f"{count} sources")
     for problem in found.problems:
         yield DiagnosticFinding("sources", "wrong", str(problem))
@@ -379,7 +381,7 @@ def _check_engine(library: Library) -> Iterator[DiagnosticFinding]:
         try:
             get_engine_socket_path(library.workspace)
         except WorkspaceError as error:
-            yield DiagnosticFinding("engine", "wrong", f"it cannot start: {error}")
+            yield DiagnosticFinding("engine", "wrong", f"the engine cannot start: {error}")
         else:
             yield DiagnosticFinding("engine", "note", "not running; a search or the TUI starts it")
         return
@@ -389,7 +391,7 @@ def _check_engine(library: Library) -> Iterator[DiagnosticFinding]:
     try:
         state = client.request("status")
     except EngineUnavailable as error:
-        yield DiagnosticFinding("engine", "note", f"it does not answer: {error.message}")
+        yield DiagnosticFinding("engine", "note", f"the engine does not answer: {error.message}")
         return
     finally:
         client.close()
@@ -398,7 +400,7 @@ def _check_engine(library: Library) -> Iterator[DiagnosticFinding]:
         yield DiagnosticFinding("engine", "wrong", f"the last refresh failed: {state['error']}")
     if state.get("polling"):
         yield DiagnosticFinding(
-            "engine", "note", f"it polls the files every second: {state['polling']}"
+            "engine", "note", f"the engine polls the files every second: {state['polling']}"
         )
     if state.get("reason"):
         yield DiagnosticFinding("engine", "note", f"no semantic search: {state['reason']}")

@@ -1,4 +1,4 @@
-"""Access to a workspace's index and engine for calls from any thread, and the engine's events."""
+"""Access to the index and the engine of a workspace from any thread, and the engine's events."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 SILENT_SECONDS = 10.0
-"""How long to wait before asking an engine again that did not answer."""
+"""How many seconds after an engine did not answer the next request is sent to it."""
 STEP_SECONDS = 0.02
-"""How often a wait that nothing can interrupt checks for its cancellation."""
+"""The interval at which a waiting call checks whether it was cancelled."""
 
 PATIENCE_SECONDS = 60.0
-"""How long calls wait for a private index to be complete before they use it as it is."""
+"""How many seconds after its start calls wait for a private index to be complete."""
 
 
 def make_engine_notice_values(error: EngineUnavailable) -> NoticeValues:
@@ -36,9 +36,9 @@ def make_engine_notice_values(error: EngineUnavailable) -> NoticeValues:
 class CallCancellation:
     """Cancels a call of `Library` from another thread.
 
-    Run `with cancellation: library.search(…)` in one thread and `cancellation.cancel()` in another:
-    the call raises `Cancelled`, also if it was cancelled before it began. `client` is the connection
-    on which the call waits for the engine, if it waits.
+    Run `with cancellation: library.search(…)` in one thread and `cancellation.cancel()` in another.
+    The call then raises `Cancelled`, even if `cancel` came before the call began. `client` is the
+    connection on which the call waits for the engine, None if it does not wait.
     """
 
     _of_thread = threading.local()
@@ -49,7 +49,7 @@ class CallCancellation:
         self.cancelled = False
 
     def cancel(self) -> None:
-        """Cancel the call; returns at once."""
+        """Cancel the call without waiting until it has ended."""
         with self._lock:
             self.cancelled = True
             if self.client is not None:
@@ -70,7 +70,7 @@ class CallCancellation:
 
     @contextmanager
     def closing_on_cancel(self, client: EngineClient) -> Iterator[None]:
-        """Let `cancel` close this connection while the body of the `with` statement uses it."""
+        """Make `cancel` close the connection `client` during the `with` block."""
         with self._lock:
             self.client = client
         try:
@@ -82,7 +82,7 @@ class CallCancellation:
 
 
 def get_current_cancellation() -> CallCancellation:
-    """Return the cancellation around this thread's call, or one that nobody cancels."""
+    """Return the cancellation of the present call in this thread, or a new one."""
     found = getattr(CallCancellation._of_thread, "value", None)
     return found if isinstance(found, CallCancellation) else CallCancellation()
 
@@ -90,7 +90,7 @@ def get_current_cancellation() -> CallCancellation:
 class IndexAccess:
     """Opens the index and connections to the engine when they are first needed.
 
-    `behind` is the notice that explains why the index may not be up to date.
+    `behind` is the notice why the index may not be up to date, or None.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class IndexAccess:
         self._reader: IndexReader | None = None
         self._idle: list[EngineClient] = []
         self._silent: tuple[EngineUnavailable | None, float] = (None, 0.0)
-        """The error of an engine that did not answer, and when that was."""
+        """The error of an engine that did not answer, and the time of the attempt."""
         self._private: PrivateIndex | None = None
         self.behind: Notice | None = None
 
@@ -120,7 +120,7 @@ class IndexAccess:
 
     @property
     def is_index_private(self) -> bool:
-        """Whether the index was built by this client for itself, because there is no engine."""
+        """Whether this client has built a temporary index for itself because there is no engine."""
         return self._private is not None
 
     def close(self) -> None:
@@ -137,9 +137,10 @@ class IndexAccess:
             private.close()
 
     def request(self, op: str, *, timeout: float, **arguments: Any) -> dict[str, Any]:
-        """Send a request to the engine; if the engine goes away, send it once more to a new one.
+        """Send a request to the engine; if the engine ends meanwhile, send it to a new one, once.
 
-        Each call uses a connection of its own. Raises `EngineUnavailable` and `Cancelled`.
+        Calls in several threads use separate connections. Raises `EngineUnavailable` and
+        `Cancelled`.
         """
         cancellation = get_current_cancellation()
         for last in (False, True):
@@ -153,7 +154,8 @@ class IndexAccess:
                 cancellation.check()
                 if client is None:
                     self._remember_unresponsive_engine(error)
-                # An engine that did not start, refused, or was too slow would do the same again.
+                # Retry only after a lost connection. If the engine did not start, refused the
+                # request or was too slow, a second attempt would fail, too.
                 cause = error.__cause__
                 gone = client is not None and cause and not isinstance(cause, TimeoutError)
                 if client is not None:
@@ -167,7 +169,7 @@ class IndexAccess:
         raise AssertionError("unreachable: the second try returns or raises")
 
     def _open_engine_connection(self) -> EngineClient:
-        """Open a connection; raises at once if the engine did not answer a moment ago."""
+        """Open a connection to the engine; raise at once if it has recently failed to answer."""
         with self._lock:
             error, since = self._silent
         if error is not None and time.monotonic() - since < SILENT_SECONDS:
@@ -175,7 +177,7 @@ class IndexAccess:
         return self._connect()
 
     def _remember_unresponsive_engine(self, error: EngineUnavailable) -> None:
-        """Remember that the engine is silent, so that the calls after this one do not wait for it too."""
+        """Remember that the engine does not answer, so that the next calls do not wait for it."""
         from kbtui.engine.client import UnresponsiveEngine
 
         with self._lock:
@@ -184,7 +186,10 @@ class IndexAccess:
                 self._silent = (error, time.monotonic())
 
     def open_reader(self, wait: float) -> IndexReader:
-        """Return a reader of the index; waits for the first index. Raises `IndexUnavailable`."""
+        """Return a reader of the index; wait up to `wait` seconds until the first one is built.
+
+        Raises `IndexUnavailable`.
+        """
         from kbtui.index import IndexReader
 
         with self._lock:
@@ -202,7 +207,7 @@ class IndexAccess:
         return reader
 
     def update_private_index(self, wait: float) -> None:
-        """Bring a private index up to date; the engine keeps the shared one."""
+        """Bring a private index up to date. The engine does this for the shared index."""
         private = self._private
         if private is not None:
             private.update(wait)
@@ -215,7 +220,7 @@ class IndexAccess:
             state = self.request("refresh", force=False, wait=wait, timeout=wait + 5.0)
             with suppress(IndexUnavailable):
                 return IndexReader(self._workspace.cache_dir)
-            # The index vanished or was damaged in the meantime.
+            # The index was deleted or damaged after the refresh.
             state = self.request("refresh", check=True, wait=wait, timeout=wait + 5.0)
         except EngineUnavailable as error:
             with self._lock:
@@ -236,13 +241,13 @@ class IndexAccess:
 
 
 class PrivateIndex:
-    """An index without vectors for this client alone, built and updated by a thread.
+    """An index without vectors for this client alone, which a thread builds and updates.
 
     It is in a temporary directory, which `close` removes.
     """
 
     def __init__(self, workspace: Workspace, settings: Settings, error: EngineUnavailable) -> None:
-        """`error` is why there is no shared index."""
+        """Start to build the index; `error` says why there is no shared index."""
         import tempfile
         from pathlib import Path
 
@@ -251,17 +256,17 @@ class PrivateIndex:
         except OSError as failed:
             raise IndexUnavailable(
                 f"cannot build an index: {failed.strerror or failed}",
-                hint=f"there is no shared one: {error.message}",
+                hint=f"there is no shared index: {error.message}",
             ) from failed
         self._workspace, self._settings, self._cause = workspace, settings, error
         self._began = time.monotonic()
         self._error: str | None = None
-        """Why the last update failed."""
+        """The reason why the last update failed."""
         self._configuration_problem: str | None = None
         self._stop = threading.Event()
         self._turn = threading.Condition()
         self._wanted, self._reached = 1, 0
-        """Numbers of the last update that was requested, and of the last one that is done."""
+        """The number of the last requested update, and that of the last finished one."""
         self._thread = threading.Thread(
             target=self._update_index_until_closed, name="private-index", daemon=True
         )
@@ -288,7 +293,7 @@ class PrivateIndex:
                     self._configuration_problem = index.configuration_problem
                 self._error = None
             except (KbtuiError, OSError, ValueError, DatabaseError) as error:
-                # Tantivy raises ValueError. `close` may have removed the files in the meantime.
+                # Tantivy raises ValueError, for example if `close` has removed the files.
                 self._error = str(error)
             with self._turn:
                 self._reached = wanted
@@ -296,17 +301,17 @@ class PrivateIndex:
 
     @property
     def remaining_wait_seconds(self) -> float:
-        """How many more seconds a call waits for a complete index."""
+        """The number of seconds that a call still waits for a complete index."""
         return max(0.0, self._began + PATIENCE_SECONDS - time.monotonic())
 
     @property
     def is_complete(self) -> bool:
-        """Whether the index was up to date with the files at least once."""
+        """Whether the index has been up to date with the files at least once."""
         return self._reached > 0
 
     @property
     def notices(self) -> list[Notice]:
-        """The notices for users: that the index is private and why, and what it may lack."""
+        """The notices for users: that the index is temporary, why, and what it may lack."""
         state = Notice(
             "private_index", {"is_complete": self.is_complete, "detail": self._error or ""}
         )
@@ -317,7 +322,7 @@ class PrivateIndex:
         return notices
 
     def open_reader(self) -> IndexReader:
-        """Return a reader of the index as it is; raises `IndexUnavailable`."""
+        """Return a reader of the index in its present state; raises `IndexUnavailable`."""
         from kbtui.index import IndexReader
 
         try:
@@ -328,11 +333,11 @@ class PrivateIndex:
             raise IndexUnavailable(
                 f"cannot build an index: {self._error}",
                 where=str(self.folder),
-                hint=f"there is no shared one: {self._cause.message}",
+                hint=f"there is no shared index: {self._cause.message}",
             ) from error
 
     def update(self, seconds: float) -> None:
-        """Update the index from the files; waits up to `seconds`."""
+        """Update the index from the files; wait up to `seconds` until it is up to date."""
         with self._turn:
             if self._reached == self._wanted:
                 self._wanted += 1
@@ -362,7 +367,7 @@ RECONNECT_SECONDS = (0.2, 1.0, 5.0, 15.0, 30.0)
 
 
 class EngineEventListener:
-    """A thread that passes on the engine's events, and restarts an engine that went away."""
+    """A thread that passes on the engine's events, and starts a new engine if the engine ends."""
 
     def __init__(
         self, connect: Callable[[], EngineClient], on_event: Callable[[EngineEvent], object]

@@ -1,9 +1,9 @@
 """`Library`: one workspace with its files, index, engine and citations.
 
 The documented Python API is `topics`, `learn`, `search`, `read`, `cites`, `list_conversations` and
-the context manager; front ends use the rest. All calls are synchronous and may come from any
-thread. A front end that must not block calls from a thread of its own, inside a `CallCancellation` if
-it may cancel.
+the context manager. The other methods are for kbtui's front ends. All calls are synchronous and
+may come from any thread. To call without blocking, use a separate thread, and run the call inside
+a `CallCancellation` if it may have to be cancelled.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 REPAIR_SECONDS = 60.0
-"""How long a search waits for the rebuilding of a damaged index."""
+"""How many seconds a search waits until a damaged index is rebuilt."""
 UPDATE_SECONDS = 10.0
-"""How long a search waits for a private index to take in changed files."""
+"""How many seconds a search waits until a private index is up to date with the files."""
 FIRST_INDEX_SECONDS = 60.0
-"""How long a search waits for the first index to be built."""
+"""How many seconds a search waits until the first index is built."""
 
 
 def open_workspace(path: Path | str | None = None, settings: Settings | None = None) -> Library:
@@ -69,7 +69,7 @@ class Library(ReferenceReader):
         super().__init__(workspace)
         self.settings = settings
         self._repair_notice: Notice | None = None
-        """The notice of a repair, until an answer carries it."""
+        """The notice that the index was repaired, which the next answer has."""
         self._access = IndexAccess(workspace, settings, lambda: self.connect_engine())
 
     def close(self) -> None:
@@ -84,7 +84,7 @@ class Library(ReferenceReader):
 
     @property
     def index_notices_phrase(self) -> str | None:
-        """The notices about the index in one phrase; None if there are none."""
+        """The notices about the index as one line of text; None if there are none."""
         return format_notices(self._access.notices)
 
     @property
@@ -97,7 +97,10 @@ class Library(ReferenceReader):
         return [topic for topic in self.load_knowledge().topics.values() if topic.enable]
 
     def list_conversations(self, archived: bool | None = None) -> list[ConversationInfo]:
-        """Return the conversations, newest first: all (None), only archived ones, or only live ones."""
+        """Return the conversations, newest first.
+
+        `archived` selects only archived ones (True), only live ones (False) or all (None).
+        """
         from kbtui.conversations.repository import list_conversations
 
         return list_conversations(self.workspace, archived)
@@ -105,10 +108,11 @@ class Library(ReferenceReader):
     def list_conversations_quickly(
         self, known: Mapping[str, ConversationInfo] | None = None
     ) -> list[ConversationInfo]:
-        """Return all conversations, newest first, from their metadata and last event.
+        """Return all conversations, newest first, after reading only metadata and last event.
 
-        `events_count` is unknown then, and damage before the last event is not noticed. `known` are
-        the results of an earlier call by id: only those with a changed file are read again.
+        `events_count` is unknown in the results, and damage before the last event is not noticed.
+        `known` are the results of an earlier call by id: only conversations whose files have
+        changed since are read again.
         """
         from kbtui.conversations.repository import add_last_event, list_conversations
 
@@ -116,7 +120,7 @@ class Library(ReferenceReader):
         return [add_last_event(info) for info in infos]
 
     def read_conversation_usage(self, info: ConversationInfo) -> ConversationUsage:
-        """Return the tools, models and turns of a conversation; parses its whole file."""
+        """Return the tools, models and turns of a conversation, after parsing its whole file."""
         from kbtui.conversations.repository import get_conversation_format
 
         return get_conversation_format(info).read_conversation_usage(info)
@@ -128,7 +132,10 @@ class Library(ReferenceReader):
         return find_conversation(self.workspace, conversation)
 
     def load_conversation_beginning(self, info: ConversationInfo) -> Conversation | None:
-        """Load the first turns of a large conversation; None if that takes reading all of it."""
+        """Load the first turns of a large conversation.
+
+        Returns None if this is not possible without reading the whole conversation.
+        """
         from kbtui.conversations.repository import get_conversation_format
 
         return get_conversation_format(info).load_conversation_beginning(info)
@@ -138,8 +145,8 @@ class Library(ReferenceReader):
     def update_index(self, wait: float = 10.0, *, meaning: bool = False) -> None:
         """Wait up to `wait` seconds until the index is up to date with the files.
 
-        Returns at once if the engine watches the files and has indexed them. Without an engine, a
-        private index is updated, and the shared one stays as it is. With `meaning`, the engine also
+        Returns at once if the engine has indexed all files. Without an engine, it updates the
+        private index if there is one, but never the shared index. With `meaning`, the engine also
         loads the model.
         """
         from kbtui.engine.search_service import make_index_behind_notice
@@ -155,21 +162,22 @@ class Library(ReferenceReader):
             self._access.behind = make_index_behind_notice(state)
 
     def retry_embedding(self, wait: float = 30.0) -> None:
-        """Retry files and passages that failed. Embedding continues in the background.
+        """Have the engine retry the files that it could not read and the embedding that failed.
 
-        Raises `EngineUnavailable`.
+        Waits up to `wait` seconds; embedding continues in the background. Raises
+        `EngineUnavailable`.
         """
         self._request("refresh", retry=True, wait=wait, timeout=wait + 5.0)
 
     def search_keywords(self, request: SearchRequest) -> SearchAnswer:
-        """Search the index as it is by keywords, for queries that are still being typed.
+        """Search the present index by keywords, for a query that the user is still typing.
 
-        Runs in this process: asking the engine would wait for its start and for changed files.
+        Searches in this process, because the engine would have to start and to read changed files.
         """
         return self._search_in_process(request)
 
     def _query_index_with_repair(self, query: Callable[[IndexReader], T]) -> T:
-        """Call `query` with a reader; if the index proves damaged, have it rebuilt and call once more."""
+        """Call `query` with a reader; if the index is damaged, have it rebuilt and call again."""
         from kbtui.index.index_generations import find_damage_behind_error
 
         reader = self.open_reader()
@@ -186,8 +194,8 @@ class Library(ReferenceReader):
         return query(self.open_reader())
 
     def _request_index_repair(self, found: str) -> None:
-        """Have the engine rebuild a damaged index; raises `IndexUnavailable` if that is impossible."""
-        reason = "this process built it for itself"
+        """Have the engine rebuild a damaged index; raises `IndexUnavailable` if it cannot."""
+        reason = "it is the temporary index of this process"
         if not self._access.is_index_private:
             try:
                 self._request(
@@ -200,7 +208,10 @@ class Library(ReferenceReader):
         raise IndexUnavailable(found, hint=f"it cannot be rebuilt now: {reason}")
 
     def _repair_index_if_damaged(self) -> bool:
-        """Have the engine look for damage; whether it found some and rebuilt the index."""
+        """Have the engine check the index for damage.
+
+        Returns whether it found damage and rebuilt the index.
+        """
         try:
             state = self._request(
                 "refresh", check="suspicion", wait=REPAIR_SECONDS, timeout=REPAIR_SECONDS + 5.0
@@ -223,16 +234,16 @@ class Library(ReferenceReader):
         origin: str | None = "sdk",
         caller: str | None = None,
     ) -> SearchAnswer:
-        """Search by keywords and by meaning; waits up to `wait` seconds for the model.
+        """Search by keywords and by meaning; wait up to `wait` seconds for the model.
 
-        `types` (entry types, source kinds, `conversation`) and `topics` narrow before ranking.
-        `limit` is from 1 to 100. A `SearchRequest` has its own filters and limit; these arguments
-        are then ignored. `origin` and `caller` go into the query log; nothing is logged if `origin`
-        is None.
+        Only entries of the `types` (entry types, source kinds, `conversation`) and of the `topics`
+        are searched. `limit` is from 1 to 100. If `query` is a `SearchRequest`, it has its own
+        filters and limit, and these arguments are ignored. `origin` and `caller` are recorded in
+        the query log; if `origin` is None, the search is not logged.
 
-        Raises `IndexUnavailable` if there is no index. A mistake in a query of words, a `limit`
-        outside 1 to 100, or a `wait` below 0 or above a day raises `UsageError`; the answer to a `SearchRequest` lists mistakes
-        in its query in `mistakes`.
+        Raises `IndexUnavailable` if there is no index, and `UsageError` for a mistake in the query,
+        a `limit` outside 1 to 100, or a `wait` below 0 or above a day. Mistakes in the query of a
+        `SearchRequest` raise no error; the answer lists them in `mistakes`.
         """
         from kbtui.engine.protocol import check_wait
 
@@ -250,8 +261,9 @@ class Library(ReferenceReader):
     def find_similar(
         self, ref: Ref, request: SearchRequest | None = None, wait: float = 10.0
     ) -> SearchAnswer:
-        """Find passages like a subject, a conversation or a turn; `request` has filters and limit.
+        """Find passages that are similar to a subject, a conversation, a turn or a passage.
 
+        `request` provides the filters and the limit. Waits up to `wait` seconds for the model.
         Raises `NothingFound` if the reference has no indexed text.
         """
         request = request or SearchRequest(per_entry=1)
@@ -260,7 +272,7 @@ class Library(ReferenceReader):
     def _run_search_request(
         self, request: SearchRequest, wait: float, origin: str | None, caller: str | None
     ) -> SearchAnswer:
-        """Ask the engine, or without an engine search in this process."""
+        """Have the engine search; if there is none, search in this process."""
         began = time.perf_counter()
         answered, is_logged = self._search_with_engine(request, wait, origin, caller)
         if answered is None:
@@ -275,7 +287,7 @@ class Library(ReferenceReader):
     def _search_with_engine(
         self, request: SearchRequest, wait: float, origin: str | None, caller: str | None
     ) -> tuple[SearchAnswer | None, bool]:
-        """Return the engine's answer, None if it has none, and whether the query log has it."""
+        """Return the engine's answer (None if there is none), and whether the engine logged it."""
         from kbtui.engine.protocol import make_search_arguments
         from kbtui.search.models import SearchAnswer
 
@@ -318,11 +330,11 @@ class Library(ReferenceReader):
     def _search_in_process(
         self, request: SearchRequest, explain: Callable[[], Notice | None] = lambda: None
     ) -> SearchAnswer:
-        """Search the index by keywords in this process; `explain` says why there is no semantic leg."""
+        """Search by keywords in this process; `explain` returns why there is no semantic leg."""
         from kbtui.engine.search_service import answer_search_request, make_empty_semantic_leg
 
         def answer(reader: IndexReader) -> SearchAnswer:
-            # Only now is it known whether the index is private, which says why itself.
+            # Call `explain` only after the index is open: it depends on whether it is private.
             leg = make_empty_semantic_leg(explain())
             return answer_search_request(self.workspace, reader, request, leg)
 
@@ -331,7 +343,7 @@ class Library(ReferenceReader):
         return self._add_repair_notice(answered)
 
     def _make_missing_leg_notice(self) -> Notice | None:
-        """Return the notice that explains why a search in this process has no semantic leg."""
+        """Return the notice why a search in this process has no semantic leg."""
         if self._access.is_index_private:
             return None  # the notices of the private index say why
         if self.settings.model == "off":
@@ -367,7 +379,7 @@ class Library(ReferenceReader):
         )
 
     def open_reader(self, wait: float = FIRST_INDEX_SECONDS) -> IndexReader:
-        """Return a reader of the index; waits up to `wait` seconds for the first index.
+        """Return a reader of the index; wait up to `wait` seconds until the first one is built.
 
         Raises `IndexUnavailable`.
         """
@@ -376,11 +388,12 @@ class Library(ReferenceReader):
     # citations
 
     def cites(self, ref: str | Ref) -> Citations:
-        """Find what a conversation or a turn used, and which turns used what `ref` names.
+        """Find the citations of a reference: the turns that used it, and what it used itself.
 
-        `ref` is a reference, or the path of a file relative to the workspace or the current
-        directory. Raises `UsageError` for a topic or an invalid reference, `NothingFound` for a
-        target that does not exist and was never used, and `IndexUnavailable`.
+        Only conversations and turns use anything. `ref` can also be the path of a file, relative to
+        the workspace or to the current directory. Raises `UsageError` for a topic or an invalid
+        reference, `NothingFound` for a target that does not exist and was never used, and
+        `IndexUnavailable`.
         """
         self.update_index()
         return self.find_citations(ref)
@@ -397,12 +410,13 @@ class Library(ReferenceReader):
         return self._access.request(op, timeout=timeout, **arguments)
 
     def listen(self, on_event: Callable[[EngineEvent], object]) -> Callable[[], None]:
-        """Call `on_event` from a thread with each event of the engine; returns a function that stops it.
+        """Call `on_event` from a new thread with each event of the engine.
 
-        Starts the engine, and restarts it if it goes away. Each message has an `event`:
-        `changed` (`knowledge`: bool, `conversations`: ids, `subjects`: refs; lists must be reloaded),
+        Returns a function that stops the thread. Starts the engine, and starts it again after it
+        has ended. Each event is a dictionary whose `event` is one of
+        `changed` (`knowledge`: bool, `conversations`: ids, `subjects`: refs; reload the lists),
         `progress` (`phase`, `done`, `total`, `seconds_left` or None),
-        `ready` (`lexical`, `semantic`: bool, `reason`), `gone` (`reason`).
+        `ready` (`lexical` and `semantic`: bool, `reason`) and `gone` (`reason`).
         """
         from kbtui.library.index_access import EngineEventListener
 
@@ -412,7 +426,7 @@ class Library(ReferenceReader):
 
 
 def _parse_engine_search_reply(reply: dict[str, Any]) -> dict[str, Any]:
-    """Return the answer in an engine's reply; raises the error that the reply has instead."""
+    """Return the answer in the engine's reply; if the reply has an error instead, raise it."""
     if failed := reply.get("failed"):
         from kbtui import errors
 

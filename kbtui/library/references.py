@@ -1,4 +1,4 @@
-"""Reads what references name: subjects, conversations, passages, and their citations."""
+"""Reads the targets of references (subjects, conversations, passages) and their citations."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 
 class ReferenceReader:
-    """Reads what references name. `Library` adds the index, which passages and citations need."""
+    """Reads the targets of references.
+
+    The subclass `Library` provides `open_reader`, which passages and citations need.
+    """
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
@@ -35,10 +38,10 @@ class ReferenceReader:
         raise NotImplementedError
 
     def load_knowledge(self, cfg: Iterable[str] = (), knowledge: Iterable[str] = ()) -> Knowledge:
-        """Load the topics and subjects. What is wrong with one topic is in `Knowledge.problems`.
+        """Load the topics and subjects. `Knowledge.problems` lists the errors in their files.
 
-        `cfg` are `--cfg` values: names, or `kb.topic.<id>.<key>=value` assignments. `knowledge` are
-        `TOPIC/GLOB` patterns of subjects to pre-load too.
+        `cfg` are values of `--cfg`: names, or assignments `kb.topic.<id>.<key>=value`. `knowledge`
+        are `TOPIC/GLOB` patterns of further subjects to pre-load.
         """
         from kbtui.knowledge import load_knowledge
 
@@ -53,7 +56,7 @@ class ReferenceReader:
     # references
 
     def resolve(self, text: str) -> Ref:
-        """Parse a reference as typed: topics by id or title, slugs as they exist.
+        """Parse a reference that a user typed; its topic can be an id or a title.
 
         Raises `UsageError`, and `NothingFound` for a conversation of another workspace.
         """
@@ -62,10 +65,10 @@ class ReferenceReader:
         return resolve_ref(self.workspace, text)
 
     def locate(self, text: str) -> Ref:
-        """Parse a reference and make sure that what it names exists; a topic comes back by its id.
+        """Parse a reference, check that its target exists, and return it with the topic's id.
 
-        A passage comes back as the lines, turn or call that it was made from. Raises `UsageError`,
-        `NothingFound`, and `IndexUnavailable` for a passage without an index.
+        For a passage, return the reference of its lines, turn or call. Raises `UsageError`,
+        `NothingFound` and, for a passage if there is no index, `IndexUnavailable`.
         """
         ref = self.resolve(text)
         if ref.kind == "conversation":
@@ -88,7 +91,7 @@ class ReferenceReader:
         return ref
 
     def find_subject(self, ref: Ref) -> Subject:
-        """Find the subject that a reference names; raises `NothingFound`, also for a disabled one."""
+        """Return the subject of a reference; raises `NothingFound`, also if it is disabled."""
         knowledge = self.load_knowledge()
         try:
             topic = knowledge.resolve_topic(ref.topic or "")
@@ -112,7 +115,7 @@ class ReferenceReader:
         return read_subject_text(subject)
 
     def load_conversation(self, conversation: str) -> Conversation:
-        """Load a whole conversation by id; raises `NothingFound`."""
+        """Load a whole conversation by its id; raises `NothingFound`."""
         from kbtui.conversations.repository import find_conversation, load_conversation
 
         return load_conversation(find_conversation(self.workspace, conversation))
@@ -120,7 +123,7 @@ class ReferenceReader:
     # texts
 
     def learn(self, topic: str, subjects: str | Iterable[str] = ()) -> str:
-        """Return exactly what an assistant's `learn` returns: a topic's listing, or subjects of it.
+        """Return the text that the tool `learn` returns: the listing of a topic, or subjects of it.
 
         `topic` is an id or a title, `subjects` are slugs and globs. Raises `NothingFound`.
         """
@@ -131,10 +134,10 @@ class ReferenceReader:
         return learned.text
 
     def read(self, ref: str | Ref) -> str:
-        """Return the text that a reference names, as `kbtui show` prints it.
+        """Return the text of a reference's target, as `kbtui show` prints it.
 
-        Raises `UsageError` for an invalid reference, `NothingFound` for a missing target, and
-        `IndexUnavailable` for a passage without an index.
+        Raises `UsageError` for an invalid reference, `NothingFound` for a missing target and, for a
+        passage if there is no index, `IndexUnavailable`.
         """
         target = self.resolve(ref) if isinstance(ref, str) else ref
         if target.kind == "topic":
@@ -184,9 +187,9 @@ class ReferenceReader:
     # citations
 
     def extract_citations(self, conversation: Conversation) -> list[Citation]:
-        """Extract what each turn of a conversation used, from the conversation itself.
+        """Return the citations in the turns of a conversation.
 
-        Targets have their present titles, and `gone` where they no longer exist.
+        The targets have their present titles; `gone` marks targets that no longer exist.
         """
         from kbtui.citations import extract_citations
         from kbtui.citations.extract import CitationTargets
@@ -205,7 +208,7 @@ class ReferenceReader:
         return found
 
     def _describe_target(self, cite: Citation, targets: CitationTargets) -> tuple[str, bool]:
-        """Return the title of a citation's target, and whether the target is gone."""
+        """Return the title of a citation's target, and whether the target no longer exists."""
         if cite.kind == "file":
             return cite.title, _is_workspace_file_missing(self.workspace.root, cite.target)
         if cite.kind == "subject" and not cite.gone:
@@ -216,7 +219,7 @@ class ReferenceReader:
         return cite.title, cite.gone
 
     def find_citing_turns(self, target: Ref | str) -> list[Citation]:
-        """Find the turns that used what a reference names, or the file at a path; newest first."""
+        """Return the citations of a reference's target or of the file at a path, newest first."""
         from kbtui.citations.models import Citation
 
         targets, chunk, gone = self._list_names_of_target(target)
@@ -237,7 +240,7 @@ class ReferenceReader:
         ]  # fmt: skip
 
     def _list_names_of_target(self, target: Ref | str) -> tuple[list[str], str | None, bool]:
-        """Return the names that citations use for a target, its chunk id, and whether it is gone."""
+        """Return the names of a target in citations, its chunk id, and whether it is gone."""
         root = self.workspace.root
         if isinstance(target, str):
             names = [target, os.path.join(root, target)]  # noqa: PTH118
@@ -253,21 +256,24 @@ class ReferenceReader:
         names = [f"{target.topic}/{target.slug}"]
         subject = self.load_knowledge().find(target.topic or "", target.slug or "")
         if subject is not None and subject.path.is_relative_to(root):
-            # Turns may have read the file before it became a subject, or by another path.
+            # Turns may have read the file before it became a subject, or under another path.
             names.append(str(subject.path.relative_to(root)))
         return names, None, subject is None
 
     def find_citations(self, name: str | Ref) -> Citations:
-        """Find both ends of citations for a reference or a path: what it used, and what used it.
+        """Find the citations of a target: the turns that used it, and what it used itself.
 
-        Raises `UsageError` for a topic, and `NothingFound` for what neither exists nor was ever used.
+        Raises `UsageError` for a topic, and `NothingFound` for a target that does not exist and
+        was never used.
         """
         from kbtui.citations.models import Citations
 
         target = self._find_citation_target(name) if isinstance(name, str) else name
         if isinstance(target, Ref) and target.kind == "topic":
             raise UsageError(
-                "is a topic", where=str(name), hint="name one of its subjects: topic/slug"
+                "a topic has no citations",
+                where=str(name),
+                hint="name one of its subjects: topic/slug",
             )
         used_by = self.find_citing_turns(target)
         try:
@@ -278,7 +284,10 @@ class ReferenceReader:
             return Citations(str(target), [], used_by, gone=error.message)
 
     def _list_used_targets(self, target: Ref | str) -> list[Citation]:
-        """Return what a conversation or a turn used; raises `NothingFound` if it does not exist."""
+        """Return the citations in a conversation or turn; subjects and files have none.
+
+        Raises `NothingFound` if the target does not exist.
+        """
         if isinstance(target, str):
             if _is_workspace_file_missing(self.workspace.root, target):
                 raise NothingFound("there is no such file", where=target)
@@ -299,7 +308,10 @@ class ReferenceReader:
         return [cite for cite in used if cite.turn == target.turn]
 
     def _find_citation_target(self, text: str) -> Ref | str:
-        """Read a name: a reference to something that exists, else a file, else the reference."""
+        """Parse a reference or a path.
+
+        If the target of a reference does not exist, the text is tried as a path first.
+        """
         try:
             ref = self.resolve(text)
         except UsageError as error:
@@ -320,7 +332,10 @@ class ReferenceReader:
             return ref
 
     def _find_cited_file(self, text: str) -> Ref | str | None:
-        """Find the subject or other file at a path; None if it neither exists nor was ever read."""
+        """Return the reference of the subject at a path, or the path of another file.
+
+        Returns None if the file does not exist and no turn has read it.
+        """
         from pathlib import Path
 
         from kbtui.citations.extract import CitationTargets
@@ -347,7 +362,7 @@ def _raise_missing_turn(conversation: Conversation, ref: Ref) -> NoReturn:
 
 
 def _read_subject_title(subject: Subject) -> str:
-    """Return a subject's title as its entry has it: from its text, else from its slug."""
+    """Return the title of a subject, from its text or, if the text has none, from its slug."""
     from kbtui.knowledge import read_subject_text
     from kbtui.knowledge.front_matter import split_front_matter
 
@@ -359,7 +374,7 @@ def _read_subject_title(subject: Subject) -> str:
 
 
 def _get_target_entry_id(target: str) -> str:
-    """Return the id of the entry that a citation names as `topic/slug` or `jp-c…`."""
+    """Return the entry id of a citation's target, which is `topic/slug` or `jp-c…`."""
     from kbtui.index.models import make_subject_id
 
     topic, slash, slug = target.partition("/")
@@ -372,7 +387,7 @@ def _get_entry_title(entries: dict[str, Entry], entry_id: str, default: str) -> 
 
 
 def _is_workspace_file_missing(root: Path, path: str) -> bool:
-    """Whether a file of the workspace does not exist; False for files outside of it."""
+    """Return whether a file of the workspace does not exist; False for files outside of it."""
     full = os.path.normpath(root / path)
     if not full.startswith(f"{root}/"):
         return False
@@ -386,7 +401,7 @@ def _is_workspace_file_missing(root: Path, path: str) -> bool:
 
 
 def _suggest_similar_subject(knowledge: Knowledge, ref: Ref) -> str | None:
-    """Return a hint that names the listed subject most like a reference; None if none is."""
+    """Return a hint with the subject whose name is most similar to a reference, or None."""
     from difflib import get_close_matches
 
     known = [

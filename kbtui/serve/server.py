@@ -107,7 +107,7 @@ class BrowserServer:
         await websocket.prepare(request)
         if len(self._sessions) >= SESSIONS_MOST:
             # A page cannot read the response to a refused handshake, but it can read this reason.
-            reason = f"The maximum of {SESSIONS_MOST} tabs is open. Close one first."
+            reason = f"{SESSIONS_MOST} tabs are open, which is the maximum; close one first."
             await websocket.close(code=WSCloseCode.TRY_AGAIN_LATER, message=reason.encode())
             return websocket
         session = BrowserSession(self._command, websocket)

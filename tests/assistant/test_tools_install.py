@@ -158,7 +158,7 @@ def test_the_doctor_says_when_the_installed_topics_are_others_than_now(
     command(built.root, "install", "--yes")
     assert notes() == ""
     built.topics(guide={"enable": False})
-    assert "learn.toml offers `learn`, but no topic has anything to learn" in notes()
+    assert "learn.toml offers `learn`, but no topic has a subject to learn" in notes()
     command(built.root, "install", "--yes")
     assert notes() == ""
 
@@ -296,7 +296,7 @@ def test_a_tool_that_another_file_defines_is_not_defined_twice(
     other.write_text('[conversation.tools.conversation_list]\nsource = "local"\n')
     assert command(built.root, "install", "--yes") == 3
     shown = capfd.readouterr().out
-    assert "list.toml defines a tool with that name" in shown
+    assert "list.toml defines a tool with the same name" in shown
     assert not (built.root / FOLDER / "conversation_list.toml").exists()
     skill = tomllib.loads((built.root / SKILL).read_text("utf-8"))
     assert "conversation_list" not in skill["conversation"]["tools"]

@@ -262,7 +262,7 @@ def test_hints_name_options_and_no_tool(root: Path, capsys: pytest.CaptureFixtur
             ["grep", "needle", "--limit", "1"],
             "more matches: use a longer pattern, -i or -s to find fewer, --limit to show more",
         ),
-        (["grep", "x", "--limit", "0"], "kbtui: --limit: it must be at least 1"),
+        (["grep", "x", "--limit", "0"], "kbtui: --limit: must be at least 1"),
         (["read", str(ID), "--turn", "1", "--last", "1"], "--turn and --last cannot be combined"),
         (
             ["read", str(ID), "--turn", "1"],
@@ -272,7 +272,7 @@ def test_hints_name_options_and_no_tool(root: Path, capsys: pytest.CaptureFixtur
             ["read", str(ID), "--last", "1"],
             "--turn N shows one of them, a larger --last shows more",
         ),
-        (["read", str(ID), "--include", "chats"], "kbtui: --include: it must be one of"),
+        (["read", str(ID), "--include", "chats"], "kbtui: --include: must be one of"),
         (["read", str(ID), "--max-chars", "5"], "kbtui: --max-chars: "),
         (["ls", "--offset", "40"], "there are only 2 conversations: give a smaller --offset"),
     ):
@@ -336,7 +336,7 @@ def test_what_only_a_later_jp_knows_is_read_shown_found_and_exported(
         if command[1] == "read":
             assert "Unknown event voice_memo" in out
             assert "Result look #1 error" in out
-            assert "it also has 2 events of unknown kinds (participants 1, voice_memo 1), 1 of them before the first turn and 1 resource" in err  # fmt: skip
+            assert "the conversation also has 2 events of unknown kinds (participants 1, voice_memo 1), 1 of them before the first turn and 1 resource" in err  # fmt: skip
     assert kbtui("grep", "needle", "-i", ref) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(":")[2] for line in lines] == ["user", "unknown", "tool-result"]

@@ -114,7 +114,7 @@ async def test_the_page_of_a_tab_too_many_says_why(place: str) -> None:
               window.said = document.getElementById("ended-text").textContent)); 0"""
         )
         await until_true(browser, "window.said !== null")
-        assert "8 tabs is open" in str(await browser.evaluate("window.said"))
+        assert "8 tabs are open" in str(await browser.evaluate("window.said"))
 
 
 COPIED = "navigator.clipboard.readText().then(text => text.startsWith('engineering/architecture'))"

@@ -256,7 +256,7 @@ async def test_a_tab_too_many_says_why_and_gets_in_when_another_is_closed(
         refused = await http.ws_connect(f"{base}/ws", headers=headers)
         message = await refused.receive()
         assert message.type == WSMsgType.CLOSE
-        assert "8 tabs is open" in message.extra
+        assert "8 tabs are open" in message.extra
         assert "close one" in message.extra
         await tabs.pop().close()
         while True:
