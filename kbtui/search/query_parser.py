@@ -340,7 +340,7 @@ class _QueryFilterApplier:
                     QueryMistake(
                         part.start,
                         part.end,
-                        f"{part.key}: {', '.join(wanted)} is excluded by another option",
+                        f"{part.key}: {', '.join(wanted)} is outside the limits of this search",
                         f"the search is limited to {', '.join(held)}",
                     )
                 )
