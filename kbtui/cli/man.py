@@ -139,7 +139,7 @@ def _format_settings() -> Iterator[str]:
         "~/.config/kbtui/config.toml; `kbtui config --example` prints one to begin with."
     )
     for key in SETTING_KEYS:
-        variable = f"; {key.variable} in the environment wins" if key.variable else ""
+        variable = f"; the environment variable {key.variable} overrides it" if key.variable else ""
         choices = f" ({', '.join(map(format_toml_value, key.choices))})" if key.choices else ""
         yield ".TP"
         yield f"\\fB{_escape_roff(key.name)}\\fR = {_escape_roff(format_toml_value(key.default))}"

@@ -1,6 +1,6 @@
-"""Fetches web pages, files and MCP resources into topics, once the user approved their source.
+"""Fetches web pages, files and MCP resources into topics, after the user has approved their source.
 
-Names are imported on first use: listing sources loads no HTTP client.
+Names are imported on first use, so that listing sources does not load the HTTP client.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""Sources as `.jp/kb-sources.toml` declares them: reading, editing and approving them."""
+"""Reads, edits and approves the sources that `.jp/kb-sources.toml` declares."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Source:
 
 @dataclass(frozen=True)
 class SourceProgress:
-    """The progress of a run: `total` documents are known so far, `now` is being fetched."""
+    """The progress of a run: `total` documents are known so far, and `now` is being fetched."""
 
     source: str
     done: int
@@ -123,7 +123,7 @@ SOURCE_KINDS = tuple(_KEYS_BY_KIND)
 
 @dataclass
 class Sources:
-    """The valid sources of a workspace by name, and what is wrong with the others."""
+    """The valid sources of a workspace by name, and the problems of the invalid ones."""
 
     sources: dict[str, Source] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
@@ -184,12 +184,12 @@ def load_sources(workspace: Workspace) -> Sources:
 
 
 def parse_source(name: str, block: Any) -> Source:
-    """Return the source that a table declares; raises `ConfigError` whose `where` is the key."""
+    """Parse the table of a source; raises `ConfigError` with the key in `where`."""
     from kbtui.knowledge.loader import suggest_similar_key
 
     if not SOURCE_NAME.fullmatch(name) or ".." in name:
         raise ConfigError(
-            "a source's name has at most 64 characters: small letters, digits, `-`, `_` and `.`",
+            "a source's name has at most 64 characters: lower-case letters, digits, `-`, `_` and `.`",
         )
     if not isinstance(block, dict):
         raise ConfigError("must be a table")
@@ -265,8 +265,8 @@ _PROGRAM_EXTENSIONS = frozenset([
 def hash_source(workspace: Workspace, source: Source) -> str:
     """Return the hash that an approval of this source records.
 
-    It covers the table. For `mcp` it also covers the programs in the workspace that the command
-    names: otherwise changing a script would change what runs without a new approval.
+    It covers the table and, for `mcp`, the programs in the workspace that the command names.
+    Otherwise, a changed script would run without a new approval.
     """
     parts = {"form": _APPROVAL_FORMAT, "name": source.name, "block": source.block}
     if source.kind == "mcp":
@@ -292,20 +292,20 @@ def _hash_program(workspace: Workspace, word: str) -> str | None:
 
 
 def approve_source(workspace: Workspace, userdata: UserData, source: Source) -> None:
-    """Record that the user approved the source as it is now.
+    """Record that the user approved this version of the source.
 
-    Approvals are stored outside the workspace, so opening someone else's clone runs nothing.
+    Approvals are stored outside the workspace, so that someone else's clone cannot contain one.
     """
     userdata.save_source_approval(source.name, hash_source(workspace, source))
 
 
 def find_approval_time(workspace: Workspace, userdata: UserData, source: Source) -> float | None:
-    """Return when the user approved the source as it is now, in Unix seconds, or None."""
+    """Return when the user approved this version of the source, in Unix seconds, or None."""
     return userdata.get_source_approval_time(hash_source(workspace, source))
 
 
 def format_source_toml(source: Source) -> str:
-    """Return the source's table as TOML, to be shown before approval."""
+    """Return the source's table as TOML, which the user sees before approving it."""
     import tomli_w
 
     return tomli_w.dumps({"source": {source.name: source.block}})
@@ -323,7 +323,7 @@ def add_source(workspace: Workspace, name: str, block: dict[str, Any]) -> Source
 
 
 def edit_source(workspace: Workspace, name: str, changes: dict[str, Any]) -> Source:
-    """Change keys of a source, where None removes a key; raises `ConfigError` or `NothingFound`."""
+    """Change keys of a source; None removes a key. Raises `ConfigError` or `NothingFound`."""
     block = {**load_sources(workspace).find(name).block, **changes}
     block = {key: value for key, value in block.items() if value is not None}
     source = _parse_named_source(name, block)

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from kbtui.sources.source_directory import SourceRunContext
 
 MAX_ROBOTS_BYTES = 512_000
-"""How much of robots.txt is read (RFC 9309 requires at least 500 KiB)."""
+"""The number of bytes of robots.txt that are read; RFC 9309 requires at least 500 KiB."""
 MAX_SITEMAPS, MAX_SITEMAP_BYTES = 50, 50_000_000
 MAX_FAILURES = 10
-"""After this many failures in a row the network is probably down, and the crawl ends."""
+"""The number of failures in a row that end a crawl, because the network is probably down."""
 
 ROBOTS_REFUSAL = "not allowed by robots.txt"
 _XML = ("application/xml", "text/xml")
@@ -171,7 +171,7 @@ class Crawler:
             self._enqueue_urls(links, depth + 1)
 
     async def _fetch_politely(self, url: str, robots: Protego) -> FetchedResponse:
-        """Fetch a URL after the host's delay; try once more if the host says when."""
+        """Fetch a URL after the host's delay; try once more if the server asks to wait."""
         accept = (*READABLE, *_XML) if url == self._start else READABLE
         for again in (True, False):
             try:
@@ -194,7 +194,7 @@ class Crawler:
 
     @contextlib.asynccontextmanager
     async def _wait_for_host_delay(self, url: str, robots: Protego | None) -> AsyncIterator[None]:
-        """Allow one request to a host, no sooner than its delay after the end of the last one."""
+        """Wait until the host's delay since its last request has passed, then allow one request."""
         host = urlsplit(url).netloc
         delay = self._limits.delay
         if robots is not None:
@@ -218,9 +218,9 @@ class Crawler:
         return {name: value for name, value in headers.items() if value}
 
     async def _load_robots_txt(self, url: str) -> Protego:
-        """Return the host's robots.txt; if it cannot be fetched now, fetching is forbidden.
+        """Return the rules in the host's robots.txt.
 
-        That is RFC 9309, section 2.3.1.4.
+        If the server fails, the rules forbid everything (RFC 9309, section 2.3.1.4).
         """
         parts = urlsplit(url)
         origin = f"{parts.scheme}://{parts.netloc}"
@@ -254,7 +254,7 @@ class Crawler:
                         url, accept=(*_XML, *_GZIP, "text/plain"), most=MAX_SITEMAP_BYTES
                     )
             except FetchError as error:
-                # Most hosts have no sitemap. After a failure, unseen pages may still exist.
+                # Most hosts have no sitemap. After any other failure, unseen pages may still exist.
                 if not error.is_permanent:
                     self._run.record_failed_document(url, error.reason, permanent=False)
                 continue

@@ -32,10 +32,9 @@ _CONTENT_CLASSES = frozenset([
     "vp-doc", "theme-doc-markdown", "md-content__inner", "markdown-body", "rst-content",
     "bd-article",
 ])  # fmt: skip
-"""Classes of the element that contains only the text.
+"""The CSS classes of elements that contain only the text of a page.
 
-They are those of VitePress, Docusaurus, Material for MkDocs, GitHub, Read the Docs and the PyData
-theme.
+VitePress, Docusaurus, Material for MkDocs, GitHub, Read the Docs and the PyData theme use them.
 """
 _FURNITURE_TAGS = frozenset([
     "script", "style", "noscript", "template", "svg", "button", "clipboard-copy", "nav", "iframe",
@@ -69,7 +68,7 @@ class ExtractionError(Exception):
 def extract_page(text: str, url: str) -> dict[str, Any]:
     """Return a page as `title`, `text`, `tags`, `links`, `noindex` and `nofollow`.
 
-    Without `url` the links stay relative. Raises `ExtractionError`.
+    Without `url`, the links stay relative. Raises `ExtractionError`.
     """
     import lxml.html
     import trafilatura
@@ -81,7 +80,7 @@ def extract_page(text: str, url: str) -> dict[str, Any]:
     except (lxml.etree.LxmlError, ValueError, AssertionError) as error:
         raise ExtractionError(f"it is not HTML: {error}") from error
     base = next((one.get("href") for one in tree.iter("base") if one.get("href")), None)
-    # Links within the page are recognised by `#`, so drop them before links become absolute.
+    # Links within the page start with `#`, so drop them before links become absolute.
     _drop_anchor_links(tree)
     if url or (base and "://" in base):
         tree.make_links_absolute(urljoin(url, base) if base else url, handle_failures="discard")
@@ -103,7 +102,7 @@ def extract_page(text: str, url: str) -> dict[str, Any]:
         heads = [one.text_content().strip() for one in main.iter("h1")]
         title = heads[0] if len(heads) == 1 and heads[0] else title
     else:
-        # In a page with little text the main part cannot be recognised.
+        # trafilatura does not recognise the main part of a page with little text.
         body = _extract_with_trafilatura(copy.deepcopy(tree), url) or trafilatura.html2txt(tree)
     return {
         "title": " ".join(title.split()),
@@ -146,9 +145,9 @@ def _drop_anchor_links(tree: Any) -> None:
 
 
 def _drop_menus_and_buttons(tree: Any) -> None:
-    """Remove what is not text: menus, buttons, line numbers.
+    """Remove menus, buttons and line numbers.
 
-    The state of task boxes and the titles of admonitions become text.
+    The check boxes of task lists and the titles of admonitions are replaced by text.
     """
     for one in list(tree.iter()):
         if not isinstance(one.tag, str) or one.getparent() is None:
@@ -179,7 +178,7 @@ def _is_task_checkbox(box: Any) -> bool:
 
 
 def _is_hidden_element(one: Any) -> bool:
-    """Return whether an element is never visible; the panels of tabs are visible one at a time."""
+    """Return whether an element is never visible. Panels of tabs can become visible."""
     if one.tag in ("body", "main", "article") or one.get("role") == "tabpanel":
         return False
     return one.get("hidden") is not None or one.get("aria-hidden") == "true"
@@ -208,7 +207,7 @@ def _find_main_element(tree: Any) -> Any:
     if named:
         # Several such elements are the posts of a thread.
         return named[0] if len(named) == 1 else None
-    # `<main>` is no alternative: sites include more than the text in it.
+    # `<main>` is not used, because on many sites it contains more than the text.
     return next((one for one in tree.iter("div", "article") if one.get("role") == "main"), None)
 
 
@@ -262,7 +261,7 @@ def _cut_code_blocks(tree: Any) -> list[str]:
         text = _read_code_block(block)
         before = block.getprevious()
         if not text or (before is not None and (before.text, text) == last):
-            # Empty, or a copy of the same block for the dark theme.
+            # The block is empty, or a copy of another block for the dark theme.
             block.drop_tree()
             continue
         mark = block.makeelement("p")
@@ -274,7 +273,7 @@ def _cut_code_blocks(tree: Any) -> list[str]:
 
 
 def _unwrap_code_table(table: Any) -> None:
-    """Dissolve a table that only puts code next to line numbers or other code."""
+    """Unwrap a table that only places code next to line numbers or other code."""
     from lxml import etree
 
     cells = list(table.iter("td"))
@@ -350,7 +349,7 @@ def _restore_code_blocks(text: str | None, codes: list[str]) -> str:
             if at % 2 == 0:
                 lines += [piece.rstrip()] if piece.strip() else []
                 continue
-            # Each block only once: the text of a page can contain the same mark.
+            # Insert each block only once, because the text of a page can contain the same mark.
             block = left.pop(int(piece), "")
             lines += ["", *(f"{indent}{one}" if one else "" for one in block.split("\n")), ""]
     return re.sub(r"\A\n+|\n+\Z", "", _squeeze_blank_lines(lines))
@@ -380,7 +379,7 @@ HTML, PDF = ("text/html", "application/xhtml+xml"), ("application/pdf", "applica
 MARKDOWN, PLAIN = ("text/markdown", "text/x-markdown"), ("text/plain",)
 DOCX = ("application/vnd.openxmlformats-officedocument.wordprocessingml.document",)
 CODE = ("text/x-source-code",)
-"""A content type of kbtui for text that is kept as it is."""
+"""kbtui's own content type for text that is kept unchanged."""
 READABLE = (*HTML, *PDF, *MARKDOWN, *PLAIN, *DOCX)
 """The content types that can be read."""
 
@@ -408,7 +407,7 @@ def extract_document(content: bytes, kind: str, url: str, charset: str | None) -
 
 
 def decode_text(content: bytes, charset: str | None) -> str:
-    """Decode text: with the given character set, UTF-8, the one it declares, or a detected one."""
+    """Decode text by the given character set, as UTF-8, or by a declared or detected one."""
     own = _OWN_CHARSET.search(content[:2048])
     for name in (charset, "utf-8-sig", own[1].decode("ascii") if own else None):
         try:
@@ -441,7 +440,7 @@ def _extract_pdf(content: bytes) -> dict[str, Any]:
     except (PyPdfError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         # pypdf raises many exceptions for damaged files.
         raise ExtractionError(f"it is not a readable PDF: {error}") from error
-    # Headings show where a page starts; the index divides the text there.
+    # A heading marks the start of each page; the index splits the text there.
     body = "\n\n".join(f"## Page {at}\n\n{text}" for at, text in enumerate(texts, 1) if text)
     if not body:
         raise ExtractionError("it has no text (a scan?)")
@@ -539,8 +538,8 @@ MAX_ANSWER_BYTES = 64_000_000
 class ExtractorProcess:
     """Converts documents one after another in a child process; an asynchronous context manager.
 
-    `seconds` limits the time for one document. The child starts on first use, and again after
-    it was ended for taking too long.
+    `seconds` limits the time for one document. The child starts on first use, and again after it
+    was killed because a document took too long.
     """
 
     def __init__(self, seconds: float = EXTRACTION_SECONDS) -> None:
@@ -570,7 +569,9 @@ class ExtractorProcess:
         except (TimeoutError, OSError, EOFError, ValueError) as error:
             late = isinstance(error, TimeoutError)
             await self._stop_process()
-            reason = f"reading it took over {self._seconds:g} s" if late else "reading it failed"
+            reason = (
+                f"it took more than {self._seconds:g} s to read" if late else "reading it failed"
+            )
             raise ExtractionError(reason) from error
         except BaseException:
             # The child may have read half a request, so it cannot be used again.

@@ -41,7 +41,10 @@ class _SkippedFile(Exception):
 async def import_files(
     run: SourceRunContext, root: Path, extractor: ExtractorProcess, limits: SourceLimits
 ) -> None:
-    """Read what `file` names, relative to the workspace's `root`; raises `KbtuiError`."""
+    """Read the source's `file`, a file or directory relative to the workspace's `root`.
+
+    Raises `KbtuiError`.
+    """
     base = root / Path(run.source.file or "").expanduser()
     if not base.exists():
         raise KbtuiError("the file does not exist", where=str(base))
@@ -64,8 +67,8 @@ async def import_files(
 def _make_document_url(file: str, base: Path, root: Path) -> str:
     """Return the name that identifies documents.
 
-    It is written into files that other people get, so it never contains the user's own
-    directories.
+    It is written into files that the user may share, so it never contains the path of the user's
+    home directory.
     """
     if not file.startswith(("/", "~")):
         return file

@@ -160,7 +160,7 @@ class HttpFetcher:
 
         `accept` has the content types to accept, empty for all. `conditions` returns the
         headers that make the request for a URL conditional. `inside` says whether a
-        redirect may lead to a URL. `most` limits the size of the body.
+        redirect may lead to a URL. `most` is the maximum size of the body in bytes.
         """
         limit = self.limits.redirects
         try:
@@ -179,7 +179,7 @@ class HttpFetcher:
     def _check_redirect(
         self, url: str, found: FetchedResponse, inside: Callable[[str], bool]
     ) -> str:
-        """Return the URL that a response redirects to; raises `FetchError` if it is refused."""
+        """Return the URL that a response redirects to; raises `FetchError` if it is not allowed."""
         try:
             target = str(httpx.URL(urljoin(url, found.headers.get("location", ""))))
             url_policy.check_url(target, self.allow_hosts)
@@ -251,7 +251,7 @@ class HttpFetcher:
         most: int,
     ) -> FetchedResponse:
         client = self._get_client(url.scheme, host, port)
-        # A crawl must not be tracked from page to page.
+        # Drop cookies, so that the server cannot track the crawl from page to page.
         client.cookies.clear()
         named = f"[{host}]" if ":" in host else host
         headers = {

@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from kbtui.sources.http_fetcher import SourceLimits
     from kbtui.sources.source_directory import SourceRunContext
 
-# Without a handler, Python prints the SDK's tracebacks to stderr; what failed is an error of the run.
+# Without a handler, Python prints the SDK's tracebacks to stderr. The run reports these errors itself.
 logging.getLogger("mcp.client").addHandler(logging.NullHandler())
 
 MAX_TIMEOUTS = 3
-"""After this many timeouts in a row the server counts as hanging."""
+"""The number of timeouts in a row after which the server counts as hanging."""
 
 
 class SkippedResource(ExtractionError):
@@ -44,7 +44,7 @@ class SkippedResource(ExtractionError):
 async def fetch_resources(
     run: SourceRunContext, root: Path, extractor: ExtractorProcess, limits: SourceLimits
 ) -> None:
-    """Start the server in the workspace's `root`, read the matching resources, and end it.
+    """Start the server in the workspace's `root`, read the matching resources, and stop the server.
 
     Raises `KbtuiError` if the server does not start or does not answer in time.
     """
@@ -58,7 +58,7 @@ async def fetch_resources(
     failure: Exception | None = None
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
         try:
-            # Use anyio's timeouts: the SDK ends the server only under anyio's shield.
+            # Use anyio's timeouts: asyncio's would also cancel the SDK while it stops the server.
             with anyio.fail_after(limits.run_seconds):
                 async with (
                     stdio_client(server, errlog=log) as (read, write),
@@ -73,7 +73,7 @@ async def fetch_resources(
                             await session.initialize()
                         await _fetch_matching_resources(run, session, extractor, limits)
                     except (MCPError, TimeoutError, RuntimeError, ValueError) as error:
-                        # Raise it outside: task groups would wrap it in an ExceptionGroup.
+                        # Raise the error outside: task groups would wrap it in an ExceptionGroup.
                         failure = error
         except (OSError, ExceptionGroup) as error:
             failure = failure or error
@@ -104,7 +104,7 @@ def _read_last_log_line(log: Any) -> str | None:
 async def _fetch_matching_resources(
     run: SourceRunContext, session: ClientSession, extractor: ExtractorProcess, limits: SourceLimits
 ) -> None:
-    """Read every matching resource; `limits.seconds` applies to each one and to the listing."""
+    """Read every matching resource; `limits.seconds` limits each reading and the listing."""
     seconds = limits.seconds
     with anyio.fail_after(seconds):
         wanted = [
@@ -151,7 +151,7 @@ async def _fetch_matching_resources(
 async def _list_resources(session: ClientSession, most: int) -> AsyncIterator[types.Resource]:
     cursor: str | None = None
     seen: set[str] = set()
-    # A server can list them one per page, or never end.
+    # A server may list one resource per page, or continue without end.
     for _ in range(most + 1):
         params = types.PaginatedRequestParams(cursor=cursor) if cursor else None
         found = await session.list_resources(params=params)

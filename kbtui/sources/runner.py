@@ -1,4 +1,4 @@
-"""Runs a source: approval, lock, fetching, files, result.
+"""Runs a source: checks its approval, fetches its documents, and records the result.
 
 The engine starts `python -m kbtui.sources.runner ROOT NAME` when a source is due.
 """
@@ -42,7 +42,7 @@ class SourceRunStopped(KbtuiError):
 
 
 class SourceNotApproved(ConfigError):
-    """The user did not approve this version of the source."""
+    """The user has not approved this version of the source."""
 
 
 def run_source(
@@ -56,17 +56,17 @@ def run_source(
 ) -> SourceRun:
     """Run a source now and record the result in the user's data.
 
-    `should_stop` is called several times a second from this thread; once it returns true, the
-    run ends, keeps what was fetched and deletes nothing. The same happens on
-    `KeyboardInterrupt`, which is raised again afterwards. Failures are in the result; raised
-    are `NothingFound`, `ConfigError` for an invalid source, `SourceNotApproved` and
+    `should_stop` is called several times a second from this thread. Once it returns true, the run
+    ends, keeps the fetched documents and deletes nothing. The same happens on `KeyboardInterrupt`,
+    which is raised again afterwards. The result contains the failures of the run. Raises
+    `NothingFound`, `ConfigError` for an invalid source, `SourceNotApproved` or
     `SourceAlreadyRunning`.
     """
     source = load_sources(workspace).find(name)
     userdata = UserData(workspace)
     if find_approval_time(workspace, userdata, source) is None:
         raise SourceNotApproved(
-            "the source is not approved, or changed since",
+            "the source is not approved, or has changed since its approval",
             where=f".jp/kb-sources.toml: source.{name}",
             hint=f"review it with `kbtui source approve {name}`",
         )
@@ -106,7 +106,7 @@ def lock_source(workspace: Workspace, name: str) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise SourceAlreadyRunning("is running already", where=f"source {name}") from error
+            raise SourceAlreadyRunning("is already running", where=f"source {name}") from error
         yield
 
 
@@ -118,7 +118,7 @@ def _run_to_end(
     try:
         asyncio.run(_run_until_stopped(context.source.name, fetching, should_stop))
     except (KbtuiError, KeyboardInterrupt) as error:
-        # Keep and count what was fetched before.
+        # Keep and count the documents that were fetched before.
         interrupted = isinstance(error, KeyboardInterrupt)
         context.problems.insert(0, "interrupted" if interrupted else str(error))
         context.is_complete = False
@@ -173,7 +173,7 @@ def count_documents(workspace: Workspace, source: Source) -> int:
 
 
 def _open_all_directories(workspace: Workspace, source: Source) -> list[SourceDirectory]:
-    """Return the documents of a source in each topic: it may have had another one before."""
+    """Return the source's directory in each topic that has one: an earlier topic may still have one."""
     from kbtui.knowledge import load_knowledge
 
     root = Path(os.path.realpath(workspace.root))
@@ -190,9 +190,9 @@ def _open_all_directories(workspace: Workspace, source: Source) -> list[SourceDi
 
 
 def remove_source_and_documents(workspace: Workspace, name: str, *, keep: bool) -> list[str]:
-    """Remove a source; with `keep` its documents become ordinary subjects, else they are deleted.
+    """Remove a source. With `keep`, its documents become ordinary subjects, else they are deleted.
 
-    Returns what could not be done. Raises `SourceAlreadyRunning`, `NothingFound` or `ConfigError`,
+    Returns a message for each document or directory that could not be changed. Raises `SourceAlreadyRunning`, `NothingFound` or `ConfigError`,
     and `UsageError` if documents to delete cannot be found.
     """
     source = load_sources(workspace).find(name)
@@ -207,7 +207,7 @@ def remove_source_and_documents(workspace: Workspace, name: str, *, keep: bool) 
                     where=name,
                     hint="give the source a topic that exists, or keep its documents",
                 ) from error
-            problems.append(f"its documents cannot be read and are left alone: {error}")
+            problems.append(f"its documents cannot be read and stay unchanged: {error}")
         directories = _open_all_directories(workspace, source)
         remove_source(workspace, name)
         for directory in directories:
@@ -229,7 +229,7 @@ async def _run_until_stopped(
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
-            raise SourceRunStopped("stopped; what was fetched is kept", where=name)
+            raise SourceRunStopped("stopped; the documents fetched so far are kept", where=name)
         await asyncio.wait([task], timeout=STOP_CHECK_SECONDS)
     task.result()
 

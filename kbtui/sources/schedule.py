@@ -1,4 +1,4 @@
-"""Starts the sources that are due; the engine calls it every `SCHEDULE_SECONDS`."""
+"""Runs the sources that are due. The engine calls `tick` every `SCHEDULE_SECONDS`."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 SCHEDULE_SECONDS = 30.0
 MAX_RUN_SECONDS = 7200.0
-"""A run that takes longer is ended."""
+"""The maximum duration of a run in seconds; a longer run is stopped."""
 
 
 def find_due_time(
     workspace: Workspace, userdata: UserData, source: Source, since: float = 0.0
 ) -> float | None:
-    """Return when a source is due next, in Unix seconds, or None if never.
+    """Return when a source is due next, in Unix seconds; None if never.
 
-    That is the first cron time after the last run, the approval and `since`, whichever is
-    latest. It can be in the past: several missed times count once.
+    This is the first cron time after the latest of the last run, the approval and `since`. It can be
+    in the past. Several missed times count as one.
     """
     if source.cron is None:
         return None
@@ -44,7 +44,7 @@ def list_due_sources(
 ) -> list[str]:
     """Return the names of the sources that are due, the most overdue first.
 
-    `started` maps names to the times of recent starts, whatever became of these runs.
+    `started` maps names to the times of recent starts, including those of failed runs.
     """
     now = time.time() if now is None else now
     userdata = UserData(workspace)
@@ -59,8 +59,8 @@ def list_due_sources(
 class SourceScheduler:
     """Runs the sources that are due, one at a time, each in a process with low priority.
 
-    Call `tick` from one thread; it never waits for a run. `umask` is that of the runs, -1 for
-    the umask of this process.
+    Call `tick` from one thread; it never waits for a run. The runs have the umask `umask`; -1 means
+    that of this process.
     """
 
     def __init__(self, workspace: Workspace, log: Callable[[str], None], umask: int = -1) -> None:
@@ -76,7 +76,7 @@ class SourceScheduler:
         return self._name if self._process is not None else None
 
     def tick(self, now: float | None = None) -> None:
-        """Check the present run, and start the next source that is due."""
+        """Check the current run, and start the next source that is due."""
         self._check_running_process()
         if self._process is None:
             for name in list_due_sources(self._workspace, now, self._started)[:1]:
@@ -84,7 +84,7 @@ class SourceScheduler:
                 self._start_source_process(name)
 
     def stop(self) -> None:
-        """End the present run; it is started again the next time the engine runs."""
+        """Stop the current run; the next engine starts it again."""
         process, self._process = self._process, None
         if process is None:
             return

@@ -1,7 +1,8 @@
 """The directory of a source's documents, and the context of a run that changes it.
 
-The front matter of each file has its source, URL and time of fetching, and a digest of everything
-else. So a file that the user edited is recognised, even in a clone, and never overwritten.
+The front matter of each file has its source, its URL, the time of fetching, and a digest of everything
+else. By the digest, kbtui recognises files that the user edited, even in a clone, and never overwrites
+them.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 MAX_TITLE_CHARACTERS, MAX_TEXT_CHARACTERS = 300, 5_000_000
 MAX_FILE_BYTES = 20_000_000
 MAX_NAME_DEPTH = 8
-"""Directories below the source's own; the rest of a longer path becomes one name."""
+"""The maximum depth of directories below the source's own. The rest of a longer path becomes one name."""
 _ENDINGS = (
     ".html", ".htm", ".xhtml", ".md", ".markdown", ".txt", ".text", ".php", ".asp", ".aspx",
     ".pdf",
@@ -61,7 +62,7 @@ class FetchedDocument:
 class StoredDocument:
     """A document's file.
 
-    `digest` is that of the fetched content; `is_edited` is whether the file changed since then.
+    `digest` is the digest of the fetched content; `is_edited` says whether the file changed since then.
     """
 
     path: Path
@@ -81,7 +82,7 @@ class DocumentChangeCounts:
 
 
 class SourceDirectory:
-    """The documents of one source: reads them once, then tracks the changes made through it.
+    """The documents of one source. It reads them once, and then tracks its own changes.
 
     `root` and `folder` are the real paths of the workspace and the topic. Raises `KbtuiError`
     if the source's directory is a link.
@@ -279,15 +280,15 @@ def compute_document_digest(facts: dict[str, Any], text: str) -> str:
 
 
 MAX_NAMED_PROBLEMS = 500
-"""How many failures and skips a run names; the rest is only counted."""
+"""The maximum number of failures, and of skips, that a run names; the rest are only counted."""
 
 
 @dataclass
 class SourceRunContext:
-    """What a fetcher reports to.
+    """The context of one run, to which a fetcher reports documents and failures.
 
-    `memory` maps URLs to what the last run remembered about them (such as ETags), `new_memory`
-    is for the next run. `is_complete` means that documents not found are gone.
+    `memory` maps URLs to facts that the last run stored for this one, such as ETags; `new_memory` is
+    for the next run. If `is_complete` is true, documents that the run did not find are gone.
     """
 
     source: Source
@@ -307,11 +308,11 @@ class SourceRunContext:
         }
 
     def report_progress(self, done: int, total: int, now: str) -> None:
-        """Report how far the run is."""
+        """Report the progress of the run."""
         self.on_progress(SourceProgress(self.source.name, done, total, now))
 
     def store_document(self, document: FetchedDocument, facts: dict[str, Any]) -> None:
-        """Store a document; if it cannot be written, that is recorded as a failure."""
+        """Store a document, or record a failure if it cannot be written."""
         if not document.text.strip():
             self.record_skipped_document(document.url, "it has no text")
             return
@@ -331,7 +332,7 @@ class SourceRunContext:
         self.skips.setdefault(what, reason)
 
     def record_failed_document(self, what: str, reason: str, *, permanent: bool = True) -> None:
-        """Record a failure. After a temporary one the run is incomplete, so nothing counts as gone."""
+        """Record a failure. After a temporary one, the run is incomplete: no document counts as gone."""
         self.problems.append(f"{what}: {reason}")
         if not permanent:
             self.is_complete = False

@@ -1,4 +1,4 @@
-"""Which URLs a crawl may fetch: within its prefixes, and only from public addresses.
+"""Decides which URLs a crawl may fetch: only those within its prefixes and at public addresses.
 
 Addresses are checked when a URL is configured, when a host is resolved, and at every redirect.
 Hosts that the user allowed may be private.
@@ -55,9 +55,9 @@ def is_public_address(address: Address) -> bool:
 
 
 def parse_ip_literal(host: str) -> Address | None:
-    """Return the address that a host is written as, in any form that resolvers accept (`127.1`).
+    """Parse a host that is an IP address, in any form that resolvers accept, such as `127.1`.
 
-    Returns None for a name.
+    Returns None if the host is a name.
     """
     host = host.strip("[]").partition("%")[0]
     try:
@@ -141,7 +141,7 @@ def normalize_url(url: str) -> str | None:
 
 
 def parse_host_and_port(url: str) -> tuple[str, int | str]:
-    """Return host and port; the default ports count as one, so that http may redirect to https."""
+    """Return host and port; the default ports are equal, so that http may redirect to https."""
     parts = urlsplit(url)
     port = parts.port or _PORTS.get(parts.scheme, 0)
     return (parts.hostname or "").rstrip("."), "web" if port in (80, 443) else port

@@ -1,7 +1,7 @@
 """Reads the layers of JP's configuration, with `extends` and `inherit`.
 
 Only `extends`, `inherit`, `config_load_paths` and the tables that callers ask for are interpreted.
-Environment variables and conversations configure JP too; they are not read here.
+JP also takes configuration from environment variables and conversations, which this module ignores.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from kbtui.workspace.workspace import Workspace
 
 EXTENSIONS = ("toml", "json", "json5", "yaml", "yml")
-"""The extensions of a layer's file in the order in which they are tried; the first file that exists is used."""
+"""The extensions of a layer's file, in the order in which they are tried."""
 MAX_SLOW_CHARACTERS = 100_000
-"""The size of the largest YAML or JSON5 file: their pure Python parsers take a second for it.
+"""The maximum length of a YAML or JSON5 file in characters. The parsers, in pure Python, take a second for it.
 
-libyaml is not an alternative: deep nesting crashes the process.
+libyaml is not an alternative, because deep nesting crashes the process.
 """
 MAX_LAYERS = 1_000
-"""How many files one layer may load. A chain of `extends` beyond that is a mistake."""
+"""The maximum number of files that one layer may load. A longer chain of `extends` is a mistake."""
 MAX_DEPTH = 50
-"""How deep files may extend one another."""
+"""The maximum length of a chain of files that extend one another."""
 
 _TOO_MANY = "extends too many files"
 
@@ -46,11 +46,11 @@ class ConfigLayer:
 
 @dataclass
 class ConfigLayers:
-    """The layers in the order of merging (later ones win), and what was noticed while reading them.
+    """The layers in the order of merging, in which later layers override earlier ones.
 
     `files` has every file that was read or would be read if it existed, and every directory
-    that a glob listed, so that changes can be watched. `errors` has what could not be read.
-    `budget` is how many more files the present layer may load.
+    that a glob listed, so that changes can be watched. `errors` describes the files that could not be
+    read. `budget` is the number of files that the current layer may still load.
     """
 
     layers: list[ConfigLayer] = field(default_factory=list)
@@ -64,9 +64,8 @@ class ConfigLayers:
 def read_config_layers(workspace: Workspace, cwd: Path | None = None) -> ConfigLayers:
     """Return the workspace's layers: those of JP, then `.jp/kb.toml`.
 
-    `cwd` is where the search for `.jp.{ext}` files ends, from the root down; by default the
-    current directory. Outside the workspace it is ignored. Never raises: see
-    `ConfigLayers.errors`.
+    `.jp.{ext}` files are searched from the root down to `cwd`, by default the current directory. A
+    `cwd` outside the workspace is ignored. Never raises; errors are in `ConfigLayers.errors`.
     """
     found = ConfigLayers()
     for stem in _list_layer_stems(workspace, cwd):
@@ -85,9 +84,9 @@ def read_config_layers(workspace: Workspace, cwd: Path | None = None) -> ConfigL
 def read_named_config_layers(workspace: Workspace, found: ConfigLayers, name: str) -> None:
     """Add to `found` the layers that `--cfg NAME` means; raises `UsageError` if there is none.
 
-    NAME is the path of a file, or a file in one of `config_load_paths`. These are searched
-    below the user-global, the workspace's and the user-local root: the first match of each root
-    is added, in this order.
+    NAME is the path of a file, or a file in one of `config_load_paths`. These paths are searched
+    below the user-global, the workspace's and the user-local root, in this order. The first match of
+    each root is added.
     """
     direct = Path(name).absolute()
     if direct.suffix[1:] in EXTENSIONS and direct.is_file():
@@ -117,7 +116,7 @@ def read_named_config_layers(workspace: Workspace, found: ConfigLayers, name: st
 
 
 def find_extended_files(path: Path) -> list[Path]:
-    """Return the readable files that a configuration file extends, directly or through others."""
+    """Return the readable files that a configuration file extends, directly or indirectly."""
     found = ConfigLayers()
     _load_config_layer(path, found)
     return [layer.path for layer in found.layers if layer.path != path]

@@ -11,7 +11,7 @@ import stat
 import sys
 
 try:
-    # As in the module `random`: importing `hashlib` would load OpenSSL.
+    # Like the module `random`, do not import `hashlib`, which would load OpenSSL.
     from _sha256 import sha256  # type: ignore[import-not-found,unused-ignore]
 except ImportError:
     from hashlib import sha256
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MAX_SOCKET_BYTES = 103
-"""The longest path of a Unix socket: 104 bytes with the final NUL on macOS, 108 on Linux."""
+"""The maximum length in bytes of a Unix socket's path: macOS allows 104 with the final NUL, Linux 108."""
 
 
 def user_home() -> str:
@@ -108,7 +108,7 @@ def make_socket_path(root: str) -> str:
 def is_peer_same_user(connection: socket | TransportSocket) -> bool:
     """Return whether the process at the other end of a Unix socket belongs to this user.
 
-    Only Linux can tell. Elsewhere the mode of the socket's directory keeps other users out.
+    Only Linux reports the user. Elsewhere, the mode of the socket's directory keeps other users out.
     """
     if sys.platform != "linux":
         return True
@@ -122,8 +122,8 @@ def is_peer_same_user(connection: socket | TransportSocket) -> bool:
 def make_workspace_key(root: str) -> str:
     """Return 16 hex digits that name the workspace at `root` in kbtui's own directories.
 
-    They are a hash of the root and of JP's directories. The id in `.jp/.id` would not do:
-    clones of a repository share it.
+    They are a hash of the root and of JP's directories. The id in `.jp/.id` is not used, because clones
+    of a repository share it.
     """
     return _hash_text(
         "\0".join((root, _normalize_path(jp_data_home()), _normalize_path(jp_config_home())))
@@ -137,13 +137,13 @@ def _hash_text(text: str) -> str:
 def path_to_utf8(path: str | os.PathLike[str]) -> str:
     """Return a path as UTF-8, for other processes and for libraries written in Rust.
 
-    Python decodes paths in the encoding of the locale, which may be another one there.
+    Python decodes paths in the encoding of the locale, which may differ in the other process.
     """
     return os.fsencode(path).decode("utf-8", "surrogateescape")
 
 
 def path_from_utf8(path: str) -> str:
-    """Return the path of this process for one made by `path_to_utf8`."""
+    """Convert a path made by `path_to_utf8` back to the encoding of this process."""
     return os.fsdecode(path.encode("utf-8", "surrogateescape"))
 
 
@@ -171,9 +171,10 @@ def read_time_zone() -> str:
 
 
 def read_answer_environment() -> str:
-    """Return what determines an answer besides the query: directories, settings, zone, model.
+    """Return a text that identifies what affects an answer besides the query.
 
-    Two processes of one version with equal states give equal answers.
+    These are the directories, settings, time zone and model. Two processes of the same version with
+    equal texts give equal answers.
     """
     settings = config_home() + "/config.toml"
     try:
@@ -205,7 +206,7 @@ def format_path_from_root(root: Path, path: Path) -> str:
 
 
 def make_runtime_folder() -> Path:
-    """Return the directory of the engines' sockets; make it if it is missing.
+    """Return the directory of the engines' sockets; create it if it is missing.
 
     Raises `WorkspaceError` unless this user owns it. Other users lose access to it.
     """
@@ -231,8 +232,8 @@ def make_runtime_folder() -> Path:
 def find_user_directory(root: Path, workspace_id: str | None) -> Path | None:
     """Return JP's user-local directory of a workspace, None if there is none.
 
-    Its name ends with the workspace's id. Of several, the one with the exact name wins, then the
-    most recently modified one, then the last by name.
+    Its name ends with the workspace's id. If there are several, the directory with the exact name is
+    chosen, then the most recently modified one, then the last by name.
     """
     if not workspace_id:
         return None

@@ -1,8 +1,8 @@
 """kbtui's own settings: `config.toml` in the XDG configuration directory.
 
 `Settings` is their only declaration: validation, `kbtui config`, the commented example and the
-guide's table are made from it. For an unknown key the error names the file, the line and the
-nearest known key.
+guide's table are made from it. The error for an unknown key names the file, the line and the
+most similar known key.
 """
 
 import os
@@ -33,7 +33,8 @@ class Settings:
         variable="KBTUI_MODEL",
     )
     language: str = _define_setting(
-        "english", "the language whose rules reduce words to their stems"
+        "english",
+        "the language of the texts, so that a search for a word also finds its other forms",
     )
     engine_idle: float = _define_setting(
         600.0,
@@ -42,10 +43,10 @@ class Settings:
     )
     subject_megabytes: int = _define_setting(
         32,
-        "the size in megabytes up to which a subject is learned, read and indexed; 0 for no limit",
+        "the maximum size in megabytes of a subject that is learned, read and indexed; 0 for no limit",
     )
     embed_tool_results: bool = _define_setting(
-        False, "whether tool results are searched by meaning too"
+        False, "whether tool results are also searched by meaning"
     )
     embed_pause: str = _define_setting(
         "never",
@@ -68,14 +69,18 @@ class Settings:
     )
     session: bool = _define_setting(True, "whether the TUI restores the last session")
     plain: bool = _define_setting(False, "whether the TUI is drawn for a screen reader")
-    source_pages: int = _define_setting(1000, "how many pages one run of a crawl fetches at most")
+    source_pages: int = _define_setting(
+        1000, "the maximum number of pages that one run of a crawl fetches"
+    )
     source_files: int = _define_setting(
-        5000, "how many files or resources one run of a source reads at most"
+        5000, "the maximum number of files or resources that one run of a source reads"
     )
     source_bytes: int = _define_setting(
-        50_000_000, "the size in bytes of the largest page, file or resource that a source reads"
+        50_000_000, "the maximum size in bytes of a page, file or resource that a source reads"
     )
-    source_seconds: float = _define_setting(3600.0, "how many seconds one run of a source may take")
+    source_seconds: float = _define_setting(
+        3600.0, "the maximum duration in seconds of one run of a source"
+    )
     source_delay: float = _define_setting(
         0.5, "seconds between two requests of a crawl to one host; robots.txt can ask for more"
     )
@@ -105,7 +110,7 @@ class SettingKey(NamedTuple):
 
 
 class SettingValue(NamedTuple):
-    """The present value of one setting.
+    """The current value of one setting.
 
     `origin` is "default", the file with the line, or the environment variable.
     """
@@ -134,16 +139,16 @@ def get_settings_path() -> Path:
 
 
 def load_settings(path: Path | None = None) -> Settings:
-    """Read the settings; without a file every setting has its default.
+    """Read the settings; without a file, every setting has its default.
 
-    The environment variables `KBTUI_MODEL` and `KBTUI_ENGINE_IDLE` win over the file. Raises
+    The environment variables `KBTUI_MODEL` and `KBTUI_ENGINE_IDLE` override the file. Raises
     `ConfigError` with file, line and key.
     """
     return Settings(**{found.key.name: found.value for found in explain_settings(path)})
 
 
 def explain_settings(path: Path | None = None) -> list[SettingValue]:
-    """Return every setting with its value and origin; raises `ConfigError` as `load_settings` does."""
+    """Return every setting with its value and origin; raises `ConfigError` like `load_settings`."""
     path = path or get_settings_path()
     text, values = _read_settings_file(path)
     for name in values:
@@ -177,7 +182,7 @@ def format_example_settings() -> str:
         if key.choices:
             text += f" ({', '.join(map(format_toml_value, key.choices))})"
         if key.variable:
-            text += f"; {key.variable} in the environment wins"
+            text += f"; the environment variable {key.variable} overrides it"
         comment = textwrap.fill(text[0].upper() + text[1:] + ".", 90, break_long_words=False)
         setting = "[keys]" if key.kind is dict else f"{key.name} = {format_toml_value(key.default)}"
         blocks.append(textwrap.indent(f"{comment}\n{setting}", "# "))

@@ -97,7 +97,7 @@ def find_workspace(start: Path | None = None) -> Workspace:
 
 
 def write_export_file(workspace: Workspace, path: Path, text: str) -> None:
-    """Write a file that the user asked for; never one of JP's own files.
+    """Write a file that the user asked for, but never one of JP's own files.
 
     Symbolic links are followed. A file with several hard links is replaced, so its other names
     keep the old content. Raises `UsageError` for a path in a `.jp` directory or in JP's user

@@ -357,7 +357,7 @@ def test_a_source_whose_documents_cannot_be_found_is_not_removed_with_them(
     assert len(found(run(built, "source", "ls", "--json"))) == 1
     done = run(built, "source", "rm", "web", "--keep", "--yes")
     assert done.returncode == 0
-    assert "left alone" in done.stderr
+    assert "stay unchanged" in done.stderr
 
 
 def test_a_broken_file_of_sources_is_said_once_and_is_not_ok(built: Builder) -> None:

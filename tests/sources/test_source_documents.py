@@ -194,7 +194,7 @@ def test_two_runs_at_once_are_one(project: SourceWorkspace) -> None:
     workspace = project.builder.workspace
     with (
         lock_source(workspace, "docs"),
-        pytest.raises(SourceAlreadyRunning, match="running already"),
+        pytest.raises(SourceAlreadyRunning, match="already running"),
     ):
         run_source(workspace, "docs")
     assert project.run().status == "ok"

@@ -194,7 +194,7 @@ async def test_a_run_shows_how_far_it_is_and_is_stopped_on_a_key(
         await tui.press("escape")
         await tui.press("x")
         await tui.until("web: partial, 1 document (1 new, 0 changed, 0 removed)", 60)
-        assert "stopped; what was fetched is kept" in tui.text
+        assert "stopped; the documents fetched so far are kept" in tui.text
     assert [path.name for path in (book.root / "docs/project/web").iterdir()] == ["index.md"]
 
 
