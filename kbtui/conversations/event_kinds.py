@@ -34,7 +34,7 @@ class EventKind:
         self.role = role
         """The kind's name in searches (`role:`) and in grep (`--scope`). Several kinds may share it."""
         self.include = include
-        """The kind's group in the argument `include`; None if only `include` with all groups covers it."""
+        """The kind's group in the argument `include`; None if only a request for all groups returns it."""
         self.label = label
         """The heading of such events."""
         self.scope_group = scope_group

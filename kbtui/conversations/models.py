@@ -16,10 +16,10 @@ KINDS_NAMED = 5
 
 @dataclass(frozen=True)
 class ConversationInfo:
-    """A conversation as listed: its metadata, and the number and last time of its events.
+    """A listed conversation: its metadata, the number of its events, and the time of the last event.
 
     `id` has the prefix of its format (`jp-c17457886043`). `events_count` counts the elements of
-    its file, as `jp c ls` does; None until they are counted. All times are aware and in UTC.
+    its file, as `jp c ls` does; None until they are counted. All times have the time zone UTC.
     `size` is in bytes. `problem` says why the conversation, or a part of it, cannot be read.
     `signature` changes whenever one of its files does. `parent` is the id of the conversation
     that this one belongs to.
@@ -187,8 +187,8 @@ class Conversation:
 class ConversationUsage:
     """The names of the tools and models that a conversation used, as they are in its file.
 
-    `models` are those that answered or, if none has answered yet, the configured one. `turns` is the number
-    of turns. `problem` says which part of the events is damaged.
+    `models` are those that answered or, if none has answered yet, the configured one. `turns` is the
+    number of turns. `problem` says which part of the events is damaged.
     """
 
     tools: frozenset[str] = frozenset()

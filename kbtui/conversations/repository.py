@@ -118,7 +118,7 @@ def find_unlisted_directories(workspace: Workspace) -> list[UnlistedDirectory]:
 
 
 def count_trashed_conversations(workspace: Workspace) -> dict[str, int]:
-    """Map each directory to which an agent moved unreadable conversations to their number."""
+    """Count the unreadable conversations that agents moved away, by directory."""
     return {
         path: count
         for one in FORMATS

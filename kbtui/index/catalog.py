@@ -196,7 +196,7 @@ class Catalog:
             if write:
                 self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
                 self._db.execute("PRAGMA journal_mode=WAL")
-                # A crash of the machine may lose the last transactions, but never a part of one. The
+                # A crash of the machine may lose the last transactions, but leaves none half done. The
                 # next comparison with the files finds and repeats the lost changes.
                 self._db.execute("PRAGMA synchronous=NORMAL")
                 if not self._db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():

@@ -55,7 +55,7 @@ def _compile_unspaced_script_pattern() -> re.Pattern[str]:
 
 
 def measure_text(text: str) -> int:
-    """Return a text's size in characters; one of a script without spaces counts as three."""
+    """Return a text's size in characters; a character of a script without spaces counts as three."""
     if text.isascii():
         return len(text)
     return len(text) + (_WIDE_CHARACTER_SIZE - 1) * sum(

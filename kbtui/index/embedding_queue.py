@@ -75,7 +75,7 @@ class ChunksWithoutVector:
         self.seq = seq
 
     def remove(self, entry_id: str, numbers: set[int]) -> bool:
-        """Remove chunks of an entry, which now have vectors; return whether the entry has no others."""
+        """Remove chunks that now have a vector; return whether the entry is complete."""
         self.numbers -= numbers
         before = self.entries.get(entry_id, set())
         left = before - numbers

@@ -87,7 +87,7 @@ def _map_citation_targets_to_entries(
 def count_citations(
     db: sqlite3.Connection, workspace: Workspace, entries: Iterable[CitableEntry], since: float
 ) -> dict[str, int]:
-    """Count the citations of `entries` since the Unix time `since`, by entry id, without zeros."""
+    """Count the citations of `entries` since the Unix time `since`, by entry id; zeros are left out."""
     entries = list(entries)
     names = _map_citation_targets_to_entries(workspace, entries)
     counts: dict[str, int] = {}

@@ -127,7 +127,7 @@ class IndexStorage:
             index_generations.remove_old_index_generations(self.cache_dir, self.folder)
 
     def _catch_up_keyword_indexes(self) -> None:
-        """Repeat the catalog's changes since the keyword indexes' last commit in these indexes."""
+        """Apply the catalog's changes since their last commit to the keyword indexes."""
         seq = self.catalog.last_transaction_number()
         for hidden, writer in self.writers.items():
             mark = writer.read_catalog_watermark()

@@ -201,7 +201,7 @@ def _format_subject_blocks(
 
 
 def _parse_exact_pattern(resolved: ResolvedTopic, pattern: str) -> SubjectRange | None:
-    """Return the subject or the lines of one that a pattern names exactly; None if it is a glob.
+    """Return the subject, or range of its lines, that a pattern names exactly; None if none.
 
     Raises `UsageError` for an invalid range of lines.
     """

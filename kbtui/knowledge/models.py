@@ -68,7 +68,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Problem:
-    """A mistake in a configuration file or a subject, which does not affect the others.
+    """A mistake in a configuration file or a subject. Everything else keeps working.
 
     `where` is a file, `key` a dotted key, `topic` the id of the topic concerned.
     """

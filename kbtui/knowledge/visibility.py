@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 MAX_PATTERN_CHARACTERS = 4096
-"""The maximum length of a pattern. A longer one matches nothing, because no path is as long."""
+"""The maximum length of a pattern. A longer one matches nothing, because no path is that long."""
 
 _COMPILED: dict[str, Callable[[str], object]] = {}
 

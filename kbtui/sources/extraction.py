@@ -407,7 +407,7 @@ def extract_document(content: bytes, kind: str, url: str, charset: str | None) -
 
 
 def decode_text(content: bytes, charset: str | None) -> str:
-    """Decode text by the given character set, as UTF-8, or by a declared or detected one."""
+    """Decode text: try the given character set, UTF-8, the declared one, then detected ones."""
     own = _OWN_CHARSET.search(content[:2048])
     for name in (charset, "utf-8-sig", own[1].decode("ascii") if own else None):
         try:

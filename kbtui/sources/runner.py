@@ -173,7 +173,7 @@ def count_documents(workspace: Workspace, source: Source) -> int:
 
 
 def _open_all_directories(workspace: Workspace, source: Source) -> list[SourceDirectory]:
-    """Return the source's directory in each topic that has one: an earlier topic may still have one."""
+    """Return the source's directories in all topics, because its topic may have changed."""
     from kbtui.knowledge import load_knowledge
 
     root = Path(os.path.realpath(workspace.root))

@@ -82,7 +82,7 @@ class DocumentChangeCounts:
 
 
 class SourceDirectory:
-    """The documents of one source. It reads them once, and then tracks its own changes.
+    """The documents of one source, read once. Changes through this object keep it up to date.
 
     `root` and `folder` are the real paths of the workspace and the topic. Raises `KbtuiError`
     if the source's directory is a link.

@@ -80,7 +80,7 @@ class ConversationFormat(Protocol):
         """Find every conversation of a workspace, or the one with the id `only`."""
 
     def count_trashed_conversations(self, workspace: Workspace) -> dict[str, int]:
-        """Map each directory to which the agent moved unreadable conversations to their number."""
+        """Count the unreadable conversations that the agent moved away, by directory."""
 
     def add_last_event(self, info: ConversationInfo) -> ConversationInfo:
         """Return `info` with `last_event_at`, reading as little as possible."""

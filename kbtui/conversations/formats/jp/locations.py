@@ -250,7 +250,7 @@ def _list_conversation_roots(workspace: Workspace) -> Iterator[tuple[str, bool]]
 
 
 def count_trashed_conversations(workspace: Workspace) -> dict[str, int]:
-    """Map each directory to which JP moved unreadable conversations to their number."""
+    """Count the unreadable conversations that JP moved to its trash, by directory."""
     counts = {}
     for root, _ in _list_conversation_roots(workspace):
         try:
