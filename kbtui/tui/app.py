@@ -166,8 +166,12 @@ class KbtuiApp(App[None]):
         if isinstance(event, InputEvent):
             self._idle_collector.record_user_activity()
             event = self._convert_line_feed_to_enter(event)
-        if not self._key_queue.hold_key_if_busy(event):
-            await super().on_event(event)
+        if self._key_queue.hold_key_if_busy(event):
+            return
+        is_new_key = isinstance(event, Key) and not event.is_forwarded
+        if is_new_key and self.screen_stack and isinstance(self.screen, StyledScreen):
+            self.screen.clear_refusal()
+        await super().on_event(event)
 
     def _convert_line_feed_to_enter(self, event: InputEvent) -> InputEvent:
         """Return Enter for a line feed, which is what Enter gave before the TUI took the terminal.

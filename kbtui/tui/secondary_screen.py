@@ -59,6 +59,8 @@ class SecondaryScreen(StyledScreen):
         """Yield the panes: one with the page, unless a subclass has others."""
         with Vertical(id="page-pane", classes="pane") as pane:
             pane.border_title = self.HEADING
+        self._is_refusal = False
+        """Whether the message says why the last key did nothing."""
             yield self.reader
 
     def compose_below_panes(self) -> Iterable[Widget]:
@@ -146,6 +148,17 @@ class SecondaryScreen(StyledScreen):
     def ask_question(
         self, question: str, answers: Mapping[str, str], on_answer: Callable[[str | None], Any]
     ) -> None:
+        self._is_refusal = False
+
+    def refuse_key(self, text: str) -> None:
+        """Say why a key does nothing here, until the next key."""
+        self.show_message(text, "warning")
+        self._is_refusal = True
+
+    def clear_refusal(self) -> None:
+        """Remove a message of `refuse_key`."""
+        if self._is_refusal:
+            self.show_message()
         """Ask a question; `on_answer` is called with the key of the answer, None for Esc."""
         self.app.push_screen(ConfirmDialog(question, answers), on_answer)
 

@@ -668,3 +668,11 @@ async def test_leaving_kbtui_does_not_wait_for_the_counting(book: Builder) -> No
         await tui.press("P")
         await tui.press("ctrl+q")
         await tui.until(lambda: not tui.app.is_running)
+
+
+async def test_a_refusal_goes_with_the_next_key(book: Builder) -> None:
+    async with workshop(book.root) as shop:
+        await shop.tui.press("w")
+        await shop.tui.until("no changes to write")
+        await shop.tui.press("j")
+        assert "no changes to write" not in shop.tui.text

@@ -398,7 +398,7 @@ class EntriesScreen(ListDetailScreen):
         """Open the address that the entry was fetched from, or copy it if no browser can be started."""
         entry = self.table.selected_entry
         if entry is None or not entry.source_url:
-            self.show_message("this entry was not fetched from an address", "warning")
+            self.refuse_key("this entry was not fetched from an address")
         elif open_web_address(self.app, entry.source_url):
             self.show_message(f"opened {entry.source_url}")
         else:
@@ -475,9 +475,7 @@ class EntriesScreen(ListDetailScreen):
         """Return the selected entry if it is a subject; otherwise say why it cannot be changed."""
         entry = self.table.selected_entry
         if entry is not None and entry.kind == "conversation":
-            self.show_message(
-                "conversations belong to JP; only subjects can be changed here", "warning"
-            )
+            self.refuse_key("conversations belong to JP; only subjects can be changed here")
             return None
         return entry
 

@@ -166,6 +166,9 @@ class StyledScreen(Screen[Any]):
         """Return whether a key depends on something that is still loading."""
         return False
 
+    def clear_refusal(self) -> None:
+        """Remove a message that says why the last key did nothing; called for every key."""
+
     def _find_binding(self, key: str) -> tuple[DOMNode | None, Binding | None]:
         """Return the node and the binding of a key, from the focus outwards; None if the key is unbound."""
         for node, bindings in self._binding_chain:

@@ -73,7 +73,7 @@ class SelectedItemActions:
         """Return the reference of the item; if it has none, say so in the status line and return None."""
         reference = self.get_selected_reference()
         if reference is None:
-            self._main.status.flash_message("Nothing here has a reference.", "warning")
+            self._main.status.refuse_key("Nothing here has a reference.")
         return reference
 
     def run_with_activity_shown(
@@ -201,7 +201,7 @@ class SelectedItemActions:
 
         found = find_links_at_cursor(self._main.panes.reader.document_view.viewport)[: len(LETTERS)]
         if not found:
-            self._main.status.flash_message("No link on this line.", "warning")
+            self._main.status.refuse_key("No link on this line.")
         elif len(found) == 1:
             self._follow_link(found[0])
         else:
@@ -310,7 +310,7 @@ class SelectedItemActions:
         if conversation is None:
             key = find_key_label("export", main.screen.configured_keys)
             hint = f", then press {key}" if key else ""
-            main.status.flash_message(f"Open a conversation first{hint}.", "warning")
+            main.status.refuse_key(f"Open a conversation first{hint}.")
             return
 
         def export_after_confirmation(export: tuple[Path, str] | None) -> None:

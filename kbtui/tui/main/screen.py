@@ -169,6 +169,10 @@ class MainScreen(StyledScreen):
         self.session.stop()
         self.sync.stop()
 
+    def clear_refusal(self) -> None:
+        """Remove a message that says why the last key did nothing."""
+        self.status.clear_refusal()
+
     # size, focus and the borders between panes
 
     def set_initial_size(self, size: Size) -> None:
@@ -291,6 +295,7 @@ class MainScreen(StyledScreen):
 
     def open_target(self, target: NavigationTarget) -> None:
         """Show a target in the reader, and focus it."""
+        self.status.clear_refusal()
         self.search.hide_results()
         self.navigator.open_target(target)
         self.panes.focus_widget("#document")
@@ -333,29 +338,32 @@ class MainScreen(StyledScreen):
     @on(ReaderPane.StatusMessage)
     def _show_status_message(self, event: ReaderPane.StatusMessage) -> None:
         event.stop()
-        self.status.flash_message(event.text, event.role)
+        if event.role in ("warning", "dim"):
+            self.status.refuse_key(event.text, event.role)
+        else:
+            self.status.flash_message(event.text, event.role)
 
     def action_back(self) -> None:
         """Go back in the history."""
         if not self.navigator.go_through_history(-1):
-            self.status.flash_message("Nothing to go back to.", "dim")
+            self.status.refuse_key("Nothing to go back to.", "dim")
 
     def action_forward(self) -> None:
         """Go forward in the history."""
         if not self.navigator.go_through_history(1):
-            self.status.flash_message("Nothing to go forward to.", "dim")
+            self.status.refuse_key("Nothing to go forward to.", "dim")
 
     def action_go(self) -> None:
-        """Ask for a turn number or a reference, and go there."""
+        """Ask for the number of a turn or line, or a reference, and go there."""
         from kbtui.tui.framework.dialogs import TextInputDialog
 
         def open_typed_reference(text: str | None) -> None:
             if text:
-                self.references.open_typed_reference(
-                    text, lambda reason: self.status.flash_message(reason, "warning")
-                )
+                self.references.open_typed_reference(text, self.status.refuse_key)
 
-        dialog = TextInputDialog("Go to turn or reference", placeholder="turn number or reference")
+        dialog = TextInputDialog(
+            "Go to turn, line or reference", placeholder="number of a turn or line, or reference"
+        )
         self.app.push_screen(dialog, open_typed_reference)
 
     def action_home(self) -> None:
@@ -548,7 +556,7 @@ class MainScreen(StyledScreen):
             where = {**SCOPES, **SCREENS}[choice.scope]  # type: ignore[index]
             keys = " ".join(choice.key_labels)
             how = f"key {keys}" if keys else "it has no key"
-            self.status.flash_message(
+            self.status.refuse_key(
                 f"{choice.id} works only {where[0].lower()}{where[1:]}; {how}", "dim"
             )
             return

@@ -383,9 +383,7 @@ class SearchController:
             return
         ref = parse_ref(reference)
         if ref.kind == "topic":
-            self._main.status.flash_message(
-                "Select a subject: topics cannot be compared.", "warning"
-            )
+            self._main.status.refuse_key("Select a subject: topics cannot be compared.")
             return
         from kbtui.search.models import MAX_HITS, SearchRequest
 
@@ -442,7 +440,7 @@ class SearchController:
         """Repeat the search with more `options`, and show the explanation found in its answer."""
         question, status = self.question, self._main.status
         if question is None:
-            status.flash_message("Search first, then ask why.", "warning")
+            status.refuse_key("Search first, then ask why.")
             return
 
         def show_explanation_document(explanation: RankExplanation | None) -> None:

@@ -37,6 +37,8 @@ class StatusBar(TextLine):
         self._workspace = one_line(workspace)
         self._activities: dict[str, str] = {}
         self._flash: Spans = []
+        self._is_refusal = False
+        """Whether the message says why the last key did nothing."""
         self._flash_timer: Timer | None = None
         self._problem = ""
         self._sign: Spans = []
@@ -63,14 +65,24 @@ class StatusBar(TextLine):
 
     def flash_message(self, text: str, role: str = "strong") -> None:
         """Show a message for a few seconds."""
-        self._flash = [(one_line(text), role)]
+        self._flash, self._is_refusal = [(one_line(text), role)], False
         if self._flash_timer:
             self._flash_timer.stop()
         self._flash_timer = self.set_timer(FLASH_SECONDS, self._clear_flashed_message)
         self._redraw_status_line()
 
+    def refuse_key(self, text: str, role: str = "warning") -> None:
+        """Say why a key does nothing here, for a few seconds or until the next key."""
+        self.flash_message(text, role)
+        self._is_refusal = True
+
+    def clear_refusal(self) -> None:
+        """Remove a message of `refuse_key`."""
+        if self._is_refusal:
+            self._clear_flashed_message()
+
     def _clear_flashed_message(self) -> None:
-        self._flash = []
+        self._flash, self._is_refusal = [], False
         self._redraw_status_line()
 
     def set_problem_text(self, text: str) -> None:

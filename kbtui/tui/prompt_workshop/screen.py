@@ -335,7 +335,7 @@ class PromptWorkshopScreen(ListDetailScreen):
                 "topic": f"mark the subjects of this topic, or press {self.get_key_hint('switch')} to switch it on or off",
                 "fragment": "JP's fragments are read-only here",
             }  # fmt: skip
-            self.show_message(messages.get(node.kind, "select a subject to mark"), "warning")
+            self.refuse_key(messages.get(node.kind, "select a subject to mark"))
             return
         mark = SubjectMark(node.topic, node.name, "learned" if state == "learned" else "disabled")
         self._toggle_mark(mark)
@@ -344,7 +344,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         """Switch the topic of the selected row on or off."""
         topic = self.list.selected_node.topic
         if not topic:
-            self.show_message("select a topic to switch on or off", "warning")
+            self.refuse_key("select a topic to switch on or off")
             return
         is_on = self.controller.formatter.find_subject_state(topic, None) == "on"
         self._toggle_mark(SubjectMark(topic, None, "off" if is_on else "on"))
@@ -423,7 +423,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             self._marks_being_written = marks
             self.writer.write_change()
         elif not marks:
-            self.show_message("no changes to write", "warning")
+            self.refuse_key("no changes to write")
         elif prompt_state is not None:
             self.writer.propose_change(prompt_state.written, marks)
 
@@ -435,7 +435,7 @@ class PromptWorkshopScreen(ListDetailScreen):
 
     def _show_proposed_change(self, change: TomlChange) -> None:
         if change.is_empty:
-            self.show_message("the file already has these settings", "warning")
+            self.refuse_key("the file already has these settings")
             return
         self.controller.discard_previews()
         prompt_state = self.controller.prompt_state
@@ -457,7 +457,7 @@ class PromptWorkshopScreen(ListDetailScreen):
     def action_undo(self) -> None:
         """Undo the newest change written in this session."""
         if not self.writer.written:
-            self.show_message("nothing to undo", "warning")
+            self.refuse_key("nothing to undo")
             return
         self._withdraw_change()
         self.writer.undo_change()
@@ -504,7 +504,7 @@ class PromptWorkshopScreen(ListDetailScreen):
     def can_leave(self) -> bool:
         """Whether no mark would be lost, or the user was already asked; asks otherwise."""
         if self.writer.is_writing:
-            self.show_message("a file is being written", "warning")
+            self.refuse_key("a file is being written")
             return False
         count = len(self.controller.marks)
         if not count or self._is_asking_to_leave:

@@ -351,7 +351,7 @@ class SourcesScreen(ListDetailScreen):
         name = state.source.name
         if state.approved is None:
             review = f"press {self.get_key_hint('approve')} to review what it would do"
-            self.show_message(f"{name} is not approved: {review}", "warning")
+            self.refuse_key(f"{name} is not approved: {review}")
         elif self.runs.start_run(name):
             self.show_message(f"running {name} …", "dim")
             self._show_rows()
@@ -380,7 +380,7 @@ class SourcesScreen(ListDetailScreen):
         if state is None:
             return
         if state.approved is not None:
-            self.show_message(f"{state.source.name} is already approved", "dim")
+            self.refuse_key(f"{state.source.name} is already approved")
             return
         self.approving = state
         self.show_document(
