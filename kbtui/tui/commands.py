@@ -101,7 +101,7 @@ MAIN_SCREEN_COMMANDS: tuple[Command, ...] = (
         "everywhere",
         define_command("search", "slash", "search", "Search everything.", 10, is_immediate=True),
         define_command("palette", "ctrl+p,colon", "palette", "Find a command, topic, subject or conversation by name.", 2),
-        define_command("go", "number_sign,ctrl+g", "go to", "Go to a turn by its number, or to any reference.", about="item"),
+        define_command("go", "number_sign,ctrl+g", "go to", "Go to a turn or line by its number, or to any reference.", about="item"),
         define_command("jump", "semicolon", "jump", "Jump to a pane, row or link by the letter shown on it.", about="item"),
         define_command("back", "left_square_bracket", "back", "Go back to what was open before."),
         define_command("forward", "right_square_bracket", "forward", "Go forward in the history."),

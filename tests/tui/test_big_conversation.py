@@ -110,7 +110,7 @@ async def test_folds_and_views_keep_the_current_line(big: Path) -> None:
         reader = tui.main.reader_pane.document_view
         await tui.open(TALK)
         await tui.until(lambda: not reader.document.is_partial)
-        tui.main.reader_pane.go_to_turn("600")
+        tui.main.reader_pane.go_to_number("600")
         assert reader.viewport.current_line is not None
         line = reader.viewport.current_line.plain
         for key in ("t", "r", "t"):
@@ -137,7 +137,7 @@ async def test_a_hit_in_a_huge_turn_is_searched_for_in_a_thread(
 
     from kbtui.refs import make_conversation_ref
     from kbtui.tui.navigation_target import NavigationTarget
-    from kbtui.tui.reader import document
+    from kbtui.tui.reader import reader_pane
 
     builder = Builder(workspace_root)
     words = "Some words that fill a line of text.\n" * 20
@@ -147,7 +147,7 @@ async def test_a_hit_in_a_huge_turn_is_searched_for_in_a_thread(
     unmarked = [event for event in events if event["type"] != "turn_start"]
     (folder / "events.json").write_text(json.dumps(unmarked, indent=2) + "\n")
     looked = []
-    found = document.find_start_block
+    found = reader_pane.find_start_block
 
     def remembered(*args):  # type: ignore[no-untyped-def]
         looked.append(threading.current_thread())
@@ -156,7 +156,7 @@ async def test_a_hit_in_a_huge_turn_is_searched_for_in_a_thread(
     async with running(builder.root, size=(100, 30)) as tui:
         ref = make_conversation_ref("jp-c17800000001", 1)
         passage = "Question 1777?"
-        with mock.patch.object(document, "find_start_block", remembered):
+        with mock.patch.object(reader_pane, "find_start_block", remembered):
             tui.main.open_target(NavigationTarget(TALK, ref=ref, words=("1777",), text=passage))
             await tui.until("Question 1777?")
         assert tui.main.reader_pane.document_view.viewport.current_turn == 1

@@ -116,7 +116,7 @@ async def test_a_key_shows_what_the_model_sees_at_the_current_line(workspace_roo
         await tui.open(TALK)
         viewport = tui.main.reader_pane.document_view.viewport
         assert "compacted for the model: turns 2–3, replaced by a summary" in tui.text
-        tui.main.reader_pane.go_to_turn("4")
+        tui.main.reader_pane.go_to_number("4")
         assert viewport.current_line is not None
         line = viewport.current_line.plain
         await tui.press("c")
@@ -129,7 +129,7 @@ async def test_a_key_shows_what_the_model_sees_at_the_current_line(workspace_roo
         assert "turn 1 of 5" in tui.text  # turns 2 and 3 are not there
         await tui.press("c")
         assert "as the model sees it" not in tui.text
-        tui.main.reader_pane.go_to_turn("3")
+        tui.main.reader_pane.go_to_number("3")
         await tui.press("c")
         assert viewport.current_line is not None
         assert "What went before." in viewport.current_line.plain

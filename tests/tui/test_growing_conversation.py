@@ -59,7 +59,7 @@ async def test_scrolled_up_one_stays_put_and_is_told_that_there_is_more(book: Bu
     async with running(book.root, size=(100, 24)) as tui:
         await tui.open(TALK)
         viewport = tui.main.reader_pane.document_view.viewport
-        tui.main.reader_pane.go_to_turn("4")
+        tui.main.reader_pane.go_to_number("4")
         rows = [line.plain for _, line in viewport.rows]
         talk.flush({"type": "turn_start"}, asked("Question 13"))
         await again(tui)

@@ -6,6 +6,8 @@ from support import Builder, asked, called, said
 from textual.widgets import Input
 from tui_support import Tui, handbook, running
 
+from kbtui.refs import parse_ref
+
 TALK = "jp-c17800000001"
 
 
@@ -51,6 +53,7 @@ async def test_u_goes_from_request_to_request_and_w_from_error_to_error(book: Bu
         await tui.until("No more failed tool calls below.")
         await tui.press("W")
         assert "✗ shell" in line(tui)
+        assert "No more failed" not in tui.text
 
 
 async def test_a_turn_is_reached_by_its_number(book: Builder) -> None:
@@ -64,7 +67,72 @@ async def test_a_turn_is_reached_by_its_number(book: Builder) -> None:
         assert "shell" in line(tui)
         assert "no such target" in tui.text  # the call is unfolded
         await go(tui, "99")
-        await tui.until("No turn 99; this conversation has 3 turns.")
+        await tui.until("no turn 99: the conversation has 3 turns")
+        assert "turn 3 of 3" in tui.text
+        await go(tui, "2")
+        assert "turn 2 of 3" in tui.text
+        assert "no turn 99" not in tui.text
+        await go(tui, "-9")
+        await tui.until("no turn -9: the conversation has 3 turns")
+        assert "turn 1 of 3" in tui.text
+        await go(tui, "1.9")
+        await tui.until("no tool call 9: turn 1 has 3 tool calls")
+
+
+def long_subject(book: Builder) -> None:
+    """Add a subject of 120 lines, whose last one says "the end"."""
+    lines = [f"Line {number} of the list.\n" for number in range(3, 120)]
+    book.subject("project/long.md", "".join(["# Long\n", "\n", *lines, "This is the end.\n"]))
+
+
+async def test_a_line_is_reached_by_its_number(book: Builder) -> None:
+    long_subject(book)
+    async with running(book.root, size=(100, 24)) as tui:
+        await tui.open("project/long")
+        viewport = tui.main.reader_pane.document_view.viewport
+        await tui.press("v")
+        await tui.until(lambda: viewport.document.view == "source")
+        await go(tui, "60")
+        assert "Line 60" in line(tui)
+        assert viewport.current_reference == "project/long:60"
+        await go(tui, "9999")
+        await tui.until("no line 9999: the subject has 120 lines")
+        assert "This is the end." in line(tui)
+        await go(tui, "-2")
+        assert "Line 119" in line(tui)
+        assert "no line" not in tui.text
+        await tui.open("home")
+        await go(tui, "7")
+        await tui.until("Open a conversation or a subject to go to a number in it.")
+
+
+async def test_a_reference_to_what_does_not_exist_goes_to_the_last_one_and_says_so(
+    book: Builder,
+) -> None:
+    long_subject(book)
+    said_of_turn, said_of_line = (
+        "no turn 9: the conversation has 3 turns",
+        "no line 9999: the subject has 120 lines",
+    )
+    async with running(book.root, size=(100, 24)) as tui:
+        viewport = tui.main.reader_pane.document_view.viewport
+        await tui.open(f"{TALK}:9")
+        await tui.until(said_of_turn)
+        assert "turn 3 of 3" in tui.text
+        await go(tui, "project/long:9999")
+        await tui.until(said_of_line)
+        assert viewport.is_at_end
+        await go(tui, "project/long:2")
+        await tui.until(lambda: viewport.current_line and "Long" in viewport.current_line.plain)
+        assert "no line" not in tui.text
+        # In the document that is already shown.
+        await tui.open(f"{TALK}:1")
+        await go(tui, f"{TALK}:9")
+        await tui.until(said_of_turn)
+        assert "turn 3 of 3" in tui.text
+    for ref, message in ((f"{TALK}:9", said_of_turn), ("project/long:9999", said_of_line)):
+        async with running(book.root, open_ref=parse_ref(ref)) as tui:
+            await tui.until(message)
 
 
 async def test_a_reference_opens_from_the_dialog_and_from_the_search_input(
@@ -106,7 +174,7 @@ async def test_the_reference_of_a_turn_and_a_call_is_what_kbtui_show_takes(book:
     async with running(book.root, size=(100, 40)) as tui:
         await tui.open(TALK)
         for where, words in (("2", "And the tests?"), ("1.2", "Makefile")):
-            tui.main.reader_pane.go_to_turn(where)
+            tui.main.reader_pane.go_to_number(where)
             await tui.press("y")
             assert tui.app.clipboard == f"{TALK}:{where}"
             assert words in tui.app.library.read(tui.app.clipboard)
@@ -115,7 +183,7 @@ async def test_the_reference_of_a_turn_and_a_call_is_what_kbtui_show_takes(book:
 async def test_jps_own_link_can_be_copied_and_leads_back(book: Builder) -> None:
     async with running(book.root, size=(100, 40)) as tui:
         await tui.open(TALK)
-        tui.main.reader_pane.go_to_turn("2")
+        tui.main.reader_pane.go_to_number("2")
         await tui.press("Y")
         await tui.until("JP link")
         await tui.press("j")
@@ -158,7 +226,7 @@ async def test_showing_the_details_keeps_the_current_line(book: Builder) -> None
     book.conversation(9, turns, title="Long")
     async with running(book.root, size=(100, 30)) as tui:
         await tui.open("jp-c17800000009")
-        tui.main.reader_pane.go_to_turn("15")
+        tui.main.reader_pane.go_to_number("15")
         before = line(tui)
         for _ in range(2):
             await tui.press("a")

@@ -38,6 +38,7 @@ WARM_BLOCKS = 20
 """Blocks laid out in the thread, so that drawing them imports no further module."""
 
 _CERTAIN_REFERENCE = re.compile(r"jp-c\d+(?:-[0-9a-z]+)?(?::\d+(?:\.\d+)?)?|jp://\S+|chunk:\S+")
+_TURN_NUMBER = re.compile(r"\d{1,9}(?:\.\d{1,9})?")
 _POSSIBLE_REFERENCE = re.compile(r"[^\s/]+/\S+")
 
 
@@ -374,9 +375,13 @@ class TypedReferenceOpener:
         return self._worker.has_pending_result
 
     def open_typed_reference(self, text: str, on_error: Callable[[str], None]) -> None:
-        """Go to a turn number of what is being read, or to any reference."""
-        if self._pane.go_to_turn(text):
+        """Go to a turn or line of what is being read by its number, or to any reference."""
+        if self._pane.go_to_number(text):
             return
+        document = self._pane.viewport.document
+        if document.is_partial and _TURN_NUMBER.fullmatch(text.strip()):
+            # Opening its reference waits until the turn has been read.
+            text = f"{document.ref}:{text.strip()}"
 
         def report_error(error: Exception) -> None:
             on_error(one_line(describe_error(error, self._library.workspace.root)))

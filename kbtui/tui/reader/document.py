@@ -13,6 +13,7 @@ from kbtui.tui.reader.document_blocks import FoldHeadingBlock, TextBlock
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from kbtui.refs import Ref
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.navigation_target import NavigationTarget
     from kbtui.tui.reader.document_blocks import DocumentBlock, TextMeasure
@@ -128,6 +129,8 @@ class Document:
     size: str = ""
     record: Any = None
     turns_total: int = 0
+    lines_total: int = 0
+    """The lines of the text shown; 0 if they cannot be referred to."""
     landmarks: dict[str, list[int]] = field(default_factory=dict)
     """Block positions by kind ("turn", "request", "error"), ascending."""
     facts: list[tuple[str, Spans]] = field(default_factory=list)
@@ -210,6 +213,13 @@ class Document:
                 return position
         return self.find_block(f"turn:{turn}")
 
+    def count_calls(self, turn: int) -> int:
+        """Return the number of tool calls of a turn."""
+        number = 0
+        while self.find_block(f"call:{turn}.{number + 1}") is not None:
+            number += 1
+        return number
+
     def find_line_block(self, line: int) -> int:
         """Return the position of the block that shows source line `line`, or else of the last one before it."""
         best = 0
@@ -255,6 +265,11 @@ def compile_search_pattern(terms: list[str]) -> re.Pattern[str] | None:
     return re.compile("|".join(sorted(set(parts), key=len, reverse=True)), re.IGNORECASE)
 
 
+def count_lines(text: str) -> int:
+    """Return the number of lines of a text; a line break at its end starts no further line."""
+    return text.count("\n") + (not text.endswith("\n")) if text else 0
+
+
 def format_size(number: int, gap: str = "") -> str:
     """Return a number of characters or bytes as 640, 3.4k or 1.2M; `gap` precedes the unit."""
     if number < 1000:
@@ -283,16 +298,17 @@ def format_cost(number: int) -> str:
 def find_start_block(document: Document, place: NavigationTarget) -> tuple[int, int] | None:
     """Return where to start reading: a block and the number of a highlighted match in it; None for the top.
 
-    The number is -1 if the block has no match.
+    The number is -1 if the block has no match. For a turn or line that does not exist, it is the nearest one.
     """
     ref = place.ref
     if ref is None or not document.blocks:
         return None
     if ref.turn is not None:
-        first = document.find_turn_block(ref.turn, ref.call)
+        nearest = min(max(1, ref.turn), document.turns_total)
+        first = document.find_turn_block(nearest, ref.call if nearest == ref.turn else None)
         if first is None:
             return None
-        turn = _list_turn_blocks(document, first, ref.turn)
+        turn = _list_turn_blocks(document, first, nearest)
         span: Iterator[int] = (
             number for number in turn if ref.call in (None, document.blocks[number].call)
         )
@@ -307,6 +323,29 @@ def find_start_block(document: Document, place: NavigationTarget) -> tuple[int, 
     if pattern is None:
         return first, -1
     return _find_best_block(document, list(span), pattern, place.text) or (first, -1)
+
+
+def describe_missing_place(document: Document, ref: Ref | None) -> str:
+    """Return what a reference names that the document does not have: a turn, tool call or line; "" for nothing."""
+    if ref is None:
+        return ""
+    if ref.turn is not None:
+        if not 1 <= ref.turn <= document.turns_total:
+            total = format_count(document.turns_total, "turn")
+            return f"no turn {ref.turn}: the conversation has {total}"
+        if ref.call is not None and document.find_block(f"call:{ref.turn}.{ref.call}") is None:
+            total = format_count(document.count_calls(ref.turn), "tool call")
+            return f"no tool call {ref.call}: turn {ref.turn} has {total}"
+    elif ref.lines is not None and not 1 <= ref.lines[0] <= document.lines_total:
+        return describe_missing_line(document, ref.lines[0])
+    return ""
+
+
+def describe_missing_line(document: Document, line: int) -> str:
+    """Return that the text shown does not have a line with this number."""
+    # What `learn` returns has lines of its own.
+    what = "subject" if document.view in ("read", "source") else "text"
+    return f"no line {line}: the {what} has {format_count(document.lines_total, 'line')}"
 
 
 def _list_turn_blocks(document: Document, first: int, turn: int) -> Iterator[int]:

@@ -415,6 +415,18 @@ class DocumentViewport:
         self.top = self.offset_position(self.cursor, -(self.height // 4 if lead is None else lead))
         self.update_rows()
 
+    def go_to_source_line(self, line: int) -> None:
+        """Go to a line of the source text, or else to the nearest one before it that is shown."""
+        if line > self.document.lines_total:
+            self.go_to_end()
+            return
+        block = self.document.find_line_block(line)
+        row, before = self.document.blocks[block].above, 0
+        for number, drawn in enumerate(self.get_block_lines(block)):
+            if before < drawn.source_line <= line:
+                row, before = number, drawn.source_line
+        self.go_to_block_line(block, row, lead=0)
+
     def keep_cursor_visible(self, margin: int = 0) -> None:
         """Make the cursor visible.
 

@@ -12,7 +12,7 @@ from textual.containers import Vertical
 from textual.message import Message
 from textual.widgets import Input
 
-from kbtui.refs import parse_ref
+from kbtui.refs import make_conversation_ref, parse_ref
 from kbtui.text import one_line
 from kbtui.tui.commands import make_scope_bindings
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
@@ -21,7 +21,13 @@ from kbtui.tui.framework.styled_text import align_to_edges, cell_width
 from kbtui.tui.framework.styled_widget import BorderOnlyPane, make_plain_content
 from kbtui.tui.framework.text_widgets import LabeledInput, PaneInput, TextLine, WrappedParagraphs
 from kbtui.tui.navigation_target import make_target
-from kbtui.tui.reader.document import compile_search_pattern, format_count
+from kbtui.tui.reader.document import (
+    compile_search_pattern,
+    describe_missing_line,
+    describe_missing_place,
+    find_start_block,
+    format_count,
+)
 from kbtui.tui.reader.document_view import DocumentView
 
 if TYPE_CHECKING:
@@ -204,8 +210,6 @@ class ReaderPane(BorderOnlyPane, Vertical):
 
     def _find_start_line(self, document: Document, place: NavigationTarget) -> None:
         """Go to where a place starts; in a large document it is searched for in a thread."""
-        from kbtui.tui.reader.document import find_start_block
-
         self._start_worker.discard_results()
         if place.mark or not (document.chunk_weights and place.words):
             self._go_to_start(place, None if place.mark else find_start_block(document, place))
@@ -223,11 +227,21 @@ class ReaderPane(BorderOnlyPane, Vertical):
             block, count = start
             if count >= 0:
                 self.viewport.go_to_match(block, count)
+            elif place.ref and place.ref.lines:
+                self.viewport.go_to_source_line(place.ref.lines[0])
             else:
                 self.viewport.go_to_block_line(block, document.blocks[block].above, lead=0)
-                if place.ref and place.ref.call:
+                if (
+                    place.ref
+                    and place.ref.call
+                    and document.blocks[block].key in document.fold_kinds
+                ):
                     self.viewport.open_fold(document.blocks[block].key)
         self.document_view.update_view()
+        if place.mark is None and not document.is_partial:
+            missing = describe_missing_place(document, place.ref)
+            if missing:
+                self._post_status_message(missing)
 
     def _update_title(self) -> None:
         document = self.viewport.document
@@ -363,28 +377,48 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.document_view.update_view()
         return True
 
-    def go_to_turn(self, text: str) -> bool:
-        """Go to a turn, or a call in it; return False if `text` is not such a number."""
+    def go_to_number(self, text: str) -> bool:
+        """Go to a turn, a call in it, or a line of a subject; return False if `text` is no such number.
+
+        A negative number counts from the end. If there is no such turn or line, it goes to the
+        nearest one and says so. It returns False for a turn that is still being read.
+        """
         document = self.viewport.document
         match = re.fullmatch(r"(-?\d{1,9})(?:\.(\d{1,9}))?", text.strip())
-        if match is None or not document.turns_total:
+        if match is None:
             return False
-        turn, total = int(match[1]), document.turns_total
-        turn = total + 1 + turn if turn < 0 else turn
-        block = document.find_turn_block(turn, int(match[2]) if match[2] else None)
-        if block is None:
-            self._post_status_message(
-                f"No turn {match[1]}; this conversation has {format_count(total, 'turn')}.",
-                "warning",
-            )
-            return True
-        if not self.viewport.is_block_in_view(block):
-            self.viewport.show_as_model_sees(False)
-        self.viewport.go_to_block_line(block, document.blocks[block].above, lead=0)
-        if match[2] and document.blocks[block].key in document.fold_kinds:
-            self.viewport.open_fold(document.blocks[block].key)
-        self.document_view.update_view()
+        number, call = int(match[1]), int(match[2]) if match[2] else None
+        if document.is_partial and not 1 <= number < document.turns_total:
+            return False
+        if document.turns_total:
+            self._go_to_turn(number, call)
+        elif document.lines_total and call is None:
+            self._go_to_line(number)
+        else:
+            self._post_status_message("Open a conversation or a subject to go to a number in it.")
         return True
+
+    def _go_to_turn(self, turn: int, call: int | None) -> None:
+        document, viewport = self.viewport.document, self.viewport
+        if -document.turns_total <= turn < 0:
+            turn += document.turns_total + 1
+        place = make_target(make_conversation_ref(document.key, turn, call))
+        start = find_start_block(document, place)
+        if start is None:
+            return
+        block = start[0]
+        if not viewport.is_block_in_view(block):
+            viewport.show_as_model_sees(False)
+        self._go_to_start(place, start)
+
+    def _go_to_line(self, line: int) -> None:
+        document = self.viewport.document
+        if -document.lines_total <= line < 0:
+            line += document.lines_total + 1
+        self.viewport.go_to_source_line(line)
+        self.document_view.update_view()
+        if not 1 <= line <= document.lines_total:
+            self._post_status_message(describe_missing_line(document, line))
 
     def action_follow(self) -> None:
         """Go to the end and follow what is added there."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from kbtui.knowledge.front_matter import split_front_matter
 from kbtui.secrets import describe_secrets
 from kbtui.text import one_line
-from kbtui.tui.reader.document import Document, format_cost
+from kbtui.tui.reader.document import Document, count_lines, format_cost
 from kbtui.tui.reader.document_blocks import (
     DocumentBlock,
     FactTableBlock,
@@ -67,6 +67,7 @@ def build_subject_document(subject: Subject, text: str, view: str = "read") -> D
         badges=[*make_subject_badges(subject), *_make_secret_badge(text)],
         size=format_cost(len(text)),
         record=subject,
+        lines_total=count_lines(text),
     )
 
 
@@ -82,7 +83,13 @@ def build_text_document(
     """Build a document that shows a text exactly as an assistant gets it."""
     blocks = make_source_blocks("text", text, has_line_numbers=True)
     return Document(
-        key=key, title=title, blocks=blocks, ref=ref, view=view, size=format_cost(len(text))
+        key=key,
+        title=title,
+        blocks=blocks,
+        ref=ref,
+        view=view,
+        size=format_cost(len(text)),
+        lines_total=count_lines(text),
     )
 
 
