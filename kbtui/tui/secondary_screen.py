@@ -6,11 +6,12 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.containers import Horizontal, Vertical
+from textual.widgets import Input
 
 from kbtui.errors import describe_error
 from kbtui.tui.commands import find_key_label, list_commands
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
-from kbtui.tui.framework.command import format_command_hints
+from kbtui.tui.framework.command import format_command_hints, format_key_hints
 from kbtui.tui.framework.dialogs import ConfirmDialog
 from kbtui.tui.framework.styled_widget import (
     ALWAYS_AVAILABLE_ACTIONS,
@@ -29,9 +30,13 @@ if TYPE_CHECKING:
 
     from kbtui.library import Library
     from kbtui.tui.commands import Scope
+    from kbtui.tui.framework.command import Command
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.reader.document import Document
     from kbtui.tui.reader.document_blocks import DocumentBlock
+
+
+INPUT_HINTS = [("Enter", "accept"), ("Esc", "leave the input")]
 
 
 class SecondaryScreen(StyledScreen):
@@ -54,13 +59,13 @@ class SecondaryScreen(StyledScreen):
         self.reader = DocumentView()
         self.message_line = MessageLine("said")
         self.worker = LatestOnlyWorker(self)
+        self._is_refusal = False
+        """Whether the message says why the last key did nothing."""
 
     def compose_panes(self) -> ComposeResult:
         """Yield the panes: one with the page, unless a subclass has others."""
         with Vertical(id="page-pane", classes="pane") as pane:
             pane.border_title = self.HEADING
-        self._is_refusal = False
-        """Whether the message says why the last key did nothing."""
             yield self.reader
 
     def compose_below_panes(self) -> Iterable[Widget]:
@@ -107,11 +112,22 @@ class SecondaryScreen(StyledScreen):
         """Return the first key of a command of this screen, as people write it."""
         return find_key_label(f"{self.SCOPE}.{name}", self.configured_keys) or "no key"
 
+    def list_hinted_commands(self) -> list[Command]:
+        """Return the commands that the key hints choose from."""
+        return list_commands(self.SCOPE, keymap=self.configured_keys)
+
     def show_key_hints(self) -> None:
-        """Show hints for the keys that can be used now."""
+        """Show hints for the keys that can be used now; in an input, letters are text."""
         bar = self.query_one("#keys", TextLine)
-        commands = list_commands(self.SCOPE, keymap=self.configured_keys)
+        if isinstance(self.focused, Input):
+            bar.set_text(format_key_hints(INPUT_HINTS))
+            return
+        commands = self.list_hinted_commands()
         bar.set_text(format_command_hints(commands, bar.content_size.width, self.offers))
+
+    def on_descendant_focus(self) -> None:
+        """Show the keys of what has the focus now, also if Tab or the mouse moved it."""
+        self.show_key_hints()
 
     def make_help_blocks(self) -> Sequence[DocumentBlock]:
         """Return blocks of the help page between keys and notes."""
@@ -132,6 +148,17 @@ class SecondaryScreen(StyledScreen):
     def show_message(self, text: str = "", role: str = "strong") -> None:
         """Show a message until the next one."""
         self.message_line.set_message(text, role)
+        self._is_refusal = False
+
+    def refuse_key(self, text: str) -> None:
+        """Say why a key does nothing here, until the next key."""
+        self.show_message(text, "warning")
+        self._is_refusal = True
+
+    def clear_refusal(self) -> None:
+        """Remove a message of `refuse_key`."""
+        if self._is_refusal:
+            self.show_message()
 
     def show_totals(self, left: Spans, right: Spans | None = None) -> None:
         """Show the line with the page's totals."""
@@ -148,17 +175,6 @@ class SecondaryScreen(StyledScreen):
     def ask_question(
         self, question: str, answers: Mapping[str, str], on_answer: Callable[[str | None], Any]
     ) -> None:
-        self._is_refusal = False
-
-    def refuse_key(self, text: str) -> None:
-        """Say why a key does nothing here, until the next key."""
-        self.show_message(text, "warning")
-        self._is_refusal = True
-
-    def clear_refusal(self) -> None:
-        """Remove a message of `refuse_key`."""
-        if self._is_refusal:
-            self.show_message()
         """Ask a question; `on_answer` is called with the key of the answer, None for Esc."""
         self.app.push_screen(ConfirmDialog(question, answers), on_answer)
 

@@ -431,3 +431,25 @@ async def test_without_any_entry_it_says_how_there_comes_to_be_one(
         await tui.press("f")
         await tui.type("x")
         await tui.until("No entries match.")
+
+
+async def test_what_has_the_focus_is_visible_and_its_keys_are_named(shelf: Builder) -> None:
+    def background(tui: Tui, y: int) -> object:
+        strip = tui.app.screen._compositor.render_strips()[y]
+        segment = next(segment for segment in strip if "filter" in segment.text)
+        return segment.style and segment.style.bgcolor
+
+    async with paged(shelf, "E", EntriesScreen, (120, 35)) as (tui, screen, _):
+        await read(tui, screen)
+        assert "Enter details" in tui.text
+        unfocused = background(tui, 1)
+        await tui.press("tab")
+        await tui.until("Enter unfold / open")
+        await tui.press("tab")
+        await tui.until("Enter accept  Esc leave the input")
+        assert screen.focused is screen.filter.input
+        assert "n new" not in tui.text
+        assert background(tui, 1) != unfocused
+        await tui.press("tab")
+        await tui.until("Enter details")
+        assert background(tui, 1) == unfocused

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from kbtui.index.entry_query import EntryFilter, EntryPage, EntryRow
     from kbtui.library import Library
     from kbtui.refs import Ref
+    from kbtui.tui.framework.command import Command
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.reader.document_blocks import DocumentBlock
 
@@ -260,6 +261,16 @@ class EntriesScreen(ListDetailScreen):
             "errors": bool(loaded and loaded.page.by_status.get("error")),
         }
         return frozenset(name for name, is_met in found.items() if is_met)
+
+    def list_hinted_commands(self) -> list[Command]:
+        """Return the commands; in the details, Enter unfolds what is at the cursor."""
+        commands = super().list_hinted_commands()
+        if not self.is_detail_focused:
+            return commands
+        return [
+            one._replace(label="unfold / open") if one.id == "entries.enter" else one
+            for one in commands
+        ]
 
     def should_key_wait(self, key: str) -> bool:
         """Whether a key acts on the selected entry while the list or its page is still being read."""
