@@ -222,10 +222,17 @@ def _check_knowledge_topics(library: Library) -> Iterator[DiagnosticFinding]:
     from kbtui.knowledge import lint
 
     knowledge = library.load_knowledge()
-    count = sum(len(knowledge.list_subjects(topic)) for topic in knowledge.topics)
-    topics = "1 topic" if len(knowledge.topics) == 1 else f"{len(knowledge.topics)} topics"
-    subjects = "1 subject" if count == 1 else f"{count} subjects"
-    yield DiagnosticFinding("knowledge", "ok", f"{topics}, {subjects}")
+    found = [subject for topic in knowledge.topics for subject in knowledge.list_subjects(topic)]
+    hidden = sum(subject.hidden for subject in found)
+    disabled = sum(subject.disabled for subject in found)
+    count = len(found) - hidden
+    counts = [
+        "1 topic" if len(knowledge.topics) == 1 else f"{len(knowledge.topics):,} topics",
+        "1 subject" if count == 1 else f"{count:,} subjects",
+        *([f"{hidden:,} hidden"] if hidden else []),
+        *([f"{disabled:,} disabled"] if disabled else []),
+    ]
+    yield DiagnosticFinding("knowledge", "ok", ", ".join(counts))
     for problem in knowledge.problems:
         yield DiagnosticFinding("knowledge", "wrong", str(problem))
     for problem in lint.lint_knowledge(knowledge):
@@ -359,7 +366,8 @@ def _check_index(library: Library) -> Iterator[DiagnosticFinding]:
         yield DiagnosticFinding("index", "note", str(error))
         return
     try:
-        named = {"chunks": "passages"}
+        # It has other subjects than the library shows, so the numbers differ.
+        named = {"chunks": "passages", "subjects": "subjects (with hidden, without disabled)"}
         counts = ", ".join(
             f"{number} {named.get(name, name)}" for name, number in reader.count_rows().items()
         )

@@ -90,7 +90,9 @@ def build_home_document(
 
 def _add_topics(blocks: list[DocumentBlock], contents: LibrarySnapshot) -> None:
     total = sum(listing.visible_subject_count for listing in contents.listings)
+    hidden = sum(len(listing.subjects) for listing in contents.listings) - total
     count = f"{format_count(len(contents.listings), 'topic')}, {format_count(total, 'subject')}"
+    count += f", {hidden:,} hidden" if hidden else ""
     blocks.append(HeadingBlock("topics", [("Topics", "h2")], [(count, "dim")], above=1))
     for listing in contents.listings:
         topic = listing.topic

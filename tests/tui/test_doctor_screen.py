@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from feature_screen_support import paged
 from support import Builder, tree_hash
 from tui_support import Tui, running
 
@@ -186,3 +187,21 @@ async def test_enter_on_a_finding_about_nothing_to_open_says_so(
         # The message goes when everything is checked again.
         await tui.press("r")
         await tui.until(lambda: "nothing to open" not in tui.text)
+
+
+async def test_home_topics_doctor_and_entries_agree_on_the_subjects(book: Builder) -> None:
+    async with paged(book, "D", DoctorScreen, (120, 40)) as (tui, screen, _):
+        await tui.until(lambda: screen.checking is None)
+        await tui.until("2 topics, 5 subjects, 1 hidden, 1 disabled")
+        # The index has the hidden subject, but not the disabled one.
+        await tui.until("5 subjects (with hidden, without disabled)")
+        await tui.press("q")
+        await tui.until("2 topics, 5 subjects, 1 hidden")
+        await tui.open("project")
+        await tui.until("4 subjects, 1 hidden, 1 pre-loaded")
+        await tui.press("E")
+        await tui.until("· without hidden, archived and disabled")
+        await tui.until("note 4")
+        await tui.press("full_stop")
+        await tui.until("· with hidden · without archived and disabled")
+        await tui.until("note 5")

@@ -29,7 +29,12 @@ from kbtui.tui.external_programs import open_web_address
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.clipboard import copy_text
 from kbtui.tui.framework.row_list import ListRow, RowList
-from kbtui.tui.framework.styled_text import MatchHighlight, StyledLine, wrap_spans
+from kbtui.tui.framework.styled_text import (
+    MatchHighlight,
+    StyledLine,
+    cell_width,
+    wrap_spans,
+)
 from kbtui.tui.framework.text_widgets import LabeledInput, PaneInput, TextLine
 from kbtui.tui.reader.document import Document, format_count
 from kbtui.tui.reader.document_blocks import (
@@ -246,6 +251,8 @@ class EntriesScreen(ListDetailScreen):
         """Show the columns and key hints that fit the new width."""
         super().on_resize()
         self.call_after_refresh(self._show_headings)
+        if self.pager.loaded is not None:
+            self.call_after_refresh(self._show_page_totals, self.pager.loaded.page)
 
     def _show_headings(self) -> None:
         left, right = make_table_headings(self.table.scrollable_content_region.width)
@@ -318,13 +325,24 @@ class EntriesScreen(ListDetailScreen):
             for name in ENTRY_STATUSES
             if page.by_status.get(name)
         ]
-        flags = [f"with {name}" for name, is_shown in self._flags.items() if is_shown]
+        left: Spans = [(total, "strong")]
+        left.append((f"  {' · '.join([*states, *self._describe_flags()])}", "dim"))
         kinds = sorted(page.by_type.items(), key=lambda pair: (-pair[1], pair[0]))[:6]
-        types = one_line(" · ".join(f"{kind} {count:,}" for kind, count in kinds))
-        left = [(total, "strong"), (f"  {' · '.join([*states, *flags])}", "dim")]
-        self.show_totals(left, [(types, "dim")])
+        types = [one_line(f"{kind} {count:,}") for kind, count in kinds]
+        room = self.query_one("#totals", TextLine).content_size.width - cell_width(left) - 2
+        while types and cell_width([(" · ".join(types), "")]) > room:
+            types.pop()
+        self.show_totals(left, [(" · ".join(types), "dim")])
         self._show_position()
         self.show_key_hints()
+
+    def _describe_flags(self) -> list[str]:
+        """Return which entries the list has and leaves out, because other pages count others."""
+        shown = [name for name, is_shown in self._flags.items() if is_shown]
+        # Disabled subjects are not in the index.
+        *missing, last = [name for name in [*self._flags, "disabled"] if name not in shown]
+        left_out = f"without {', '.join(missing)} and {last}" if missing else f"without {last}"
+        return [*([f"with {' and '.join(shown)}"] if shown else []), left_out]
 
     def _show_position(self) -> None:
         loaded, position = self.pager.loaded, ""
