@@ -107,6 +107,23 @@ async def test_wide_screens_preview_and_leaving_returns_to_what_was_read(book: B
         await tui.until(lambda: tui.main.reader_pane.document_view.document.key == "home")
 
 
+async def test_a_terminal_that_becomes_wide_previews_the_selected_hit(book: Builder) -> None:
+    async with running(book.root, size=(80, 24)) as tui:
+        await tui.open("project/people/ada")
+        await search(tui, "Clone")
+        await tui.until(lambda: bool(hits(tui)))
+        await tui.press("escape")
+        hit = hits(tui)[0]
+        assert hit.startswith("project/start")
+        await tui.pilot.resize_terminal(120, 35)
+        await tui.until("Clone, build")
+        await tui.until(lambda: tui.main.navigator.shown and tui.main.navigator.shown.words)
+        assert tui.main.reader_pane.document_view.document.key == "project/start"
+        # It is a preview: leaving the results returns to what was read.
+        await tui.press("escape")
+        await tui.until("Wrote the first program.")
+
+
 async def test_the_library_marks_a_hit_that_was_previewed_before_it_was_opened(
     book: Builder,
 ) -> None:

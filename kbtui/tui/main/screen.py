@@ -182,6 +182,7 @@ class MainScreen(StyledScreen):
     def on_resize(self) -> None:
         """Lay the panes out for the new size."""
         self.panes.update_size()
+        self.search.preview_after_resize()
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
         """Grab the border between two panes."""

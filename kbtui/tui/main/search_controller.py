@@ -369,10 +369,22 @@ class SearchController:
             self._preview_timer.stop()
         if not preview:
             self._main.open_target(target)
-        elif self.is_open and self._main.screen.classes & {"-three", "-wide"}:
+        elif self._is_reader_beside_results:
             self._preview_timer = self._main.screen.set_timer(
                 PREVIEW_SECONDS, lambda: self._main.navigator.open_target(target, preview=True)
             )
+
+    @property
+    def _is_reader_beside_results(self) -> bool:
+        return self.is_open and bool(self._main.screen.classes & {"-three", "-wide"})
+
+    def preview_after_resize(self) -> None:
+        """Preview the selected hit if the terminal has become wide enough to show the reader."""
+        row = self._pane.list.selected_row
+        if row is None or not self._is_reader_beside_results:
+            return
+        if (target := make_hit_target(row.data)) != self._main.navigator.shown:
+            self._main.navigator.open_target(target, preview=True)
 
     # similar items and explanations
 
