@@ -61,10 +61,12 @@ def build_home_document(
     now: datetime,
     notices: Sequence[str] = (),
     keymap: Mapping[str, str] | None = None,
+    note: str = "",
 ) -> Document:
     """Return the home page: topics, recent conversations, problems and the most important keys.
 
     `contents` is None while the lists are being read. `notices` are problems with the settings.
+    `note` says why this page is shown in place of another.
     """
     keymap = keymap or {}
     keys: Facts = [
@@ -76,6 +78,8 @@ def build_home_document(
         ParagraphBlock("name", [(one_line(name), "h1")]),
         FactTableBlock("keys", keys, above=1, name_role="key"),
     ]
+    if note:
+        blocks.insert(1, ParagraphBlock("note", [(one_line(note), "warning")], above=1))
     if contents is None:
         blocks.append(ParagraphBlock("loading", [("Reading the workspace …", "dim")], above=1))
         return Document("home", "Home", blocks)

@@ -1,8 +1,8 @@
 """A session is restored as it was left, unless the settings disable it; what is saved and what is not."""
 
 import json
+import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -113,16 +113,34 @@ async def test_who_only_looked_at_the_home_page_leaves_nothing(book: Builder) ->
     assert load_session(tui.app.library) is None
 
 
-async def test_what_is_gone_since_is_said_and_nothing_else_suffers(book: Builder) -> None:
+async def test_the_home_page_replaces_what_is_gone_since(book: Builder) -> None:
     async with running(book.root, start=AGAIN) as tui:
         await tui.open("project/start")
         await tui.open("project/style")
-    (book.root / "docs/project/style.md").unlink(missing_ok=True)
-    next(book.root.rglob("style.md"), Path("/none")).unlink(missing_ok=True)
+    (book.root / "docs/project/style.md").unlink()
     async with running(book.root, start=AGAIN) as tui:
-        await tui.until("there is no subject 'project/style'")
+        await tui.until("project/style no longer exists; it was open last time.")
+        await tui.until("what everybody here should know")
+        assert "there is no subject" not in tui.text
+        assert tui.main.navigator.shown == NavigationTarget("home")
         await tui.press("left_square_bracket")
         await tui.until("Clone, build")
+        await tui.press("right_square_bracket")
+        await tui.until("what everybody here should know")
+        assert "no longer exists" not in tui.text
+    # A reference that is named is not replaced.
+    async with running(book.root, open_ref=parse_ref("project/style"), start=AGAIN) as tui:
+        await tui.until("there is no subject 'project/style'")
+
+
+async def test_the_home_page_replaces_a_conversation_that_is_gone_since(book: Builder) -> None:
+    async with running(book.root, start=AGAIN) as tui:
+        await tui.open("jp-c17800000001:2")
+        await tui.press("G")
+    for folder in (book.root / ".jp" / "conversations").glob("17800000001*"):
+        shutil.rmtree(folder)
+    async with running(book.root, start=AGAIN) as tui:
+        await tui.until("jp-c17800000001 no longer exists; it was open")
 
 
 async def test_what_was_searched_for_is_not_in_the_session(book: Builder) -> None:

@@ -103,6 +103,10 @@ class DocumentNavigator:
         """Problems with the settings, for the home page."""
         self.keymap: Mapping[str, str] = {}
         """Keys that the user chose, for the home page."""
+        self._restoring: NavigationTarget | None = None
+        """What was open last time, while it is opened again."""
+        self._home_note = ""
+        """A remark on the home page, until something else is shown."""
         self.is_opening = False
         """Whether a target is being opened of which nothing is shown yet."""
         self.shown: NavigationTarget | None = None
@@ -138,6 +142,19 @@ class DocumentNavigator:
         current = self.history.current_target
         if current and current != self.shown and not current.is_same_document(self.shown):
             self.show_target(current)
+
+    def restore_target(self, target: NavigationTarget) -> None:
+        """Show the current target of a restored history; the home page if it no longer exists."""
+        self._restoring = target
+        self.show_target(target)
+
+    def _show_home_instead(self, target: NavigationTarget) -> None:
+        """Show the home page in place of the current target, which no longer exists."""
+        self.history.targets[self.history.at] = HOME
+        self._status.set_activity("open", None)
+        gone = target.ref._replace(lines=None, turn=None, call=None) if target.ref else target.key
+        self._home_note = f"{gone} no longer exists; it was open last time."
+        self.show_target(HOME)
 
     def show_target(self, target: NavigationTarget) -> None:
         """Show a target without adding it to the history."""
@@ -179,6 +196,10 @@ class DocumentNavigator:
     def _finish_opening(
         self, contents: LibrarySnapshot | None, target: NavigationTarget, document: Document
     ) -> None:
+        restoring, self._restoring = self._restoring, None
+        if document.is_missing and target == restoring == self.history.current_target:
+            self._show_home_instead(target)
+            return
         if self._pane.document_view.document.is_partial and target == self.shown:
             self._status.set_activity("open", None)
             self._replace_document(target, document)
@@ -192,6 +213,8 @@ class DocumentNavigator:
         self._status.set_activity("open", None)
         self.is_opening = False
         self.shown = target
+        if target.key != "home":
+            self._home_note = ""
         self._pane.show_document(document, target)
         self._on_opened(document, target, False)
 
@@ -255,9 +278,11 @@ class DocumentNavigator:
             made = self._make_document(target, contents, show_beginning, shown)
             return _lay_out_beginning(made)
         except KbtuiError as error:
-            return build_problem_document(
+            document = build_problem_document(
                 target.key, target.key, error.message, error.where, error.hint
             )
+            document.is_missing = isinstance(error, NothingFound)
+            return document
         except (OSError, ValueError, RecursionError, MemoryError) as error:
             return build_problem_document(
                 target.key, target.key, f"{type(error).__name__}: {error}"
@@ -273,7 +298,8 @@ class DocumentNavigator:
         library, ref = self._library, target.ref
         if target.key == "home":
             name, now = library.workspace.name, self._clock()
-            return build_home_document(name, contents, now, self.notices, self.keymap)
+            notices, note = self.notices, self._home_note
+            return build_home_document(name, contents, now, notices, self.keymap, note)
         if target.key == "prompt":
             return _make_prompt_document(library)
         if ref is None:

@@ -158,7 +158,7 @@ class SessionManager:
         if current is None:
             navigator.open_target(first)
         else:
-            navigator.show_target(current)
+            navigator.restore_target(current)
 
     def _restore_session(self, session: SavedSession) -> None:
         self._is_restored = True

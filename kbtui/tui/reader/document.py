@@ -137,6 +137,8 @@ class Document:
     """Details: names and values."""
     is_partial: bool = False
     """Whether the rest is still loading."""
+    is_missing: bool = False
+    """Whether this page only says that what was wanted does not exist."""
     fold_kinds: dict[str, str] = field(default_factory=dict, repr=False)
     is_compacted: bool = False
     """Whether the model sees something different (`Block.view`)."""
