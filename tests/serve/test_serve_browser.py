@@ -69,7 +69,7 @@ async def test_keys_mouse_and_copying_work_and_nothing_is_fetched_from_elsewhere
 
         await browser.type("/")
         await browser.type("in:conversations chunk sizes")
-        await browser.reads("/ in:conversations chunk sizes", "Top 20 of ", "jp-c17707996539")
+        await browser.reads("/ in:conversations chunk sizes", " hits ", "jp-c17707996539")
         assert await browser.picture(PICTURES / "search.png") != started
         await browser.press("Enter", 13, "\r")
         await browser.reads("turn 1")
