@@ -30,11 +30,11 @@ PANES = (
     ),
     Place("library", "1", "─ Library ", ("j", "j", "l", "G", "f", PASTED, ESCAPE)),
     Place("citations", "3", "USED", ("j", "j", "J")),
-    Place("results", "/", "search", ("harmless", "\x1b[B", ESCAPE, "m")),
+    Place("results", "/", "Esc to results", ("harmless", "\x1b[B", ESCAPE, "m")),
 )
 SCREENS = (
     Place("finding", "2f", "", (PASTED, "\r", "n")),
-    Place("why", "/", "search", ("harmless", "\x1b[B", ESCAPE, "x", "G")),
+    Place("why", "/", "Esc to results", ("harmless", "\x1b[B", ESCAPE, "x", "G")),
     Place("palette", ":", "Commands and places", (PASTED, "\r")),
     Place("go to", "#", "Go to", (PASTED, "\r")),
     Place("prompt", "p", "<knowledge>", ("v", "G")),
@@ -100,7 +100,7 @@ def test_nothing_commands_the_terminal(
 ) -> None:
     (home / "config/kbtui").mkdir()
     (home / "config/kbtui/config.toml").write_text(f'terminal_text = "{policy}"\n')
-    # SemanticRanker at a third size, and then resized: what is drawn anew must be safe too.
+    # It starts at another size and is then resized: what is drawn again must be safe too.
     terminal = Terminal(["-w", str(hostile.root), "open", f"{TALK}:1"], 100, 30)
     terminal.until("keywords only")
     terminal.resize(columns, SIZES[columns])
