@@ -39,7 +39,7 @@ def write_file(path: Path, data: bytes, *, is_new: bool = False) -> None:
     staged = write_staged_file(path, data)
     try:
         if is_new:
-            place_new_file(staged, path)
+            publish_staged_file(staged, path)
         else:
             staged.replace(path)
     finally:
@@ -69,7 +69,7 @@ def write_staged_file(path: Path, data: bytes) -> Path:
     return staged
 
 
-def place_new_file(staged: Path, path: Path) -> None:
+def publish_staged_file(staged: Path, path: Path) -> None:
     """Rename a staged file to `path`; raises `FileExistsError` if something has that name."""
     try:
         # Unlike a rename, a link never replaces a file that another program has just made.
@@ -112,7 +112,7 @@ def replace_files(changes: Sequence[FileReplacement]) -> None:
                     undo.callback(_call_ignoring_os_errors, staged[path].unlink)
             for path, old, _ in changes:
                 if old is None:
-                    place_new_file(staged[path], path)
+                    publish_staged_file(staged[path], path)
                     undo.callback(_call_ignoring_os_errors, path.unlink)
                     continue
                 if path.is_symlink() or path.read_bytes() != old:

@@ -130,7 +130,7 @@ def parse_conversation_ref(text: str, workspace: str | None = None) -> Ref:
             f"{text!r} is not a conversation's id",
             hint="write jp-c17457886043, 17457886043 or jp://jp-c17457886043",
         )
-    return drop_own_workspace_id(ref, workspace)
+    return remove_own_workspace_id(ref, workspace)
 
 
 def parse_ref(text: str, exists: Callable[[str, str], bool] | None = None) -> Ref:
@@ -166,7 +166,7 @@ def parse_ref(text: str, exists: Callable[[str, str], bool] | None = None) -> Re
     )
 
 
-def drop_own_workspace_id(ref: Ref, workspace: str | None) -> Ref:
+def remove_own_workspace_id(ref: Ref, workspace: str | None) -> Ref:
     """Return the reference without its workspace id, which must be the id of this workspace.
 
     If `workspace` is None (this workspace has no id), any id is accepted. Raises `NothingFound`

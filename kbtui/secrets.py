@@ -256,35 +256,40 @@ def mask_json_values(value: Any) -> Any:
 
     A string whose name says so counts as a secret, as in `{"password": "…"}`.
     """
-    return _mask_value(value, "")
+    return _mask_json_value(value, "")
 
 
-def _mask_value(value: Any, name: str) -> Any:
+def _mask_json_value(value: Any, name: str) -> Any:
     if isinstance(value, str):
-        return _mask_string(value, name)
+        return _mask_named_string(value, name)
     if isinstance(value, dict):
         is_secret = value.get("kind") == "Secret"
         return {
             mask(key) if isinstance(key, str) else key: _mask_manifest_part(item)
             if is_secret and key in _MANIFEST_PARTS
-            else _mask_value(item, str(key))
+            else _mask_json_value(item, str(key))
             for key, item in value.items()
         }
     if isinstance(value, list):
         words = value if all(isinstance(item, str) for item in value) else []
-        if len(words) >= _MNEMONIC_LEAST and _find_mnemonics(" ".join(words)):
+        if len(words) >= _MNEMONIC_LEAST and _find_wallet_seed_phrases(" ".join(words)):
             return ["[masked: mnemonic]"]
         # As in ["curl", "--token", "…"].
         names = [
             name,
             *(item if isinstance(item, str) and item[:1] == "-" else name for item in value),
         ]
-        return [_mask_value(item, before) for item, before in zip(value, names, strict=False)]
+        return [_mask_json_value(item, before) for item, before in zip(value, names, strict=False)]
     return value
 
 
-def _mask_string(value: str, name: str) -> str:
-    if name and _is_secret_name(name) and 8 <= len(value) <= _VALUE_MOST and looks_random(value):
+def _mask_named_string(value: str, name: str) -> str:
+    if (
+        name
+        and _is_secret_name(name)
+        and 8 <= len(value) <= _VALUE_MOST
+        and is_random_looking(value)
+    ):
         # With a space it is a sentence, not a key.
         return mask(value) if re.search(r"\s", value) else "[masked: secret]"
     if value[:1] in ("{", "["):
@@ -321,7 +326,7 @@ def find_secrets(text: str) -> list[Secret]:
     """Return the secrets of a text in order; overlapping secrets are merged."""
     found: list[Secret] = []
     for number, secret in enumerate(
-        sorted(_find_candidates(text), key=lambda one: (one.start, -one.end))
+        sorted(_find_secret_candidates(text), key=lambda one: (one.start, -one.end))
     ):
         if number and secret.start < found[-1].end:
             last = found[-1]
@@ -331,14 +336,14 @@ def find_secrets(text: str) -> list[Secret]:
     return found
 
 
-def _find_candidates(text: str) -> Iterator[Secret]:
+def _find_secret_candidates(text: str) -> Iterator[Secret]:
     small = text.lower()
     if len(small) != len(text):  # a few letters become two characters in lower case
         small = text
     yield from _find_formatted_keys(text)
     yield from _find_discord_tokens(text)
     yield from _find_manifest_values(text)
-    yield from _find_mnemonics(text)
+    yield from _find_wallet_seed_phrases(text)
     for match in _match_at_offsets(_BEARER, text, _find_word_offsets(small, ("authorization",))):
         yield Secret(match.start("value"), match.end("value"), "credentials")
     for match in _match_at_offsets(
@@ -420,11 +425,11 @@ def _find_manifest_values(text: str) -> Iterator[Secret]:
         at = stop + 1
 
 
-def _find_mnemonics(text: str) -> Iterator[Secret]:
+def _find_wallet_seed_phrases(text: str) -> Iterator[Secret]:
     """Yield seed phrases of wallets: twelve or more words of the BIP 39 list in a row."""
     # `translate` takes twenty times as long for text as for bytes.
     words = text.replace("\\n", " ").encode("utf-8", "replace").translate(_BLANKS).split()
-    known = _load_mnemonic_words() if len(words) >= _MNEMONIC_LEAST else frozenset()
+    known = _load_wallet_seed_words() if len(words) >= _MNEMONIC_LEAST else frozenset()
     # Probing every twelfth word is enough: a phrase has at least twelve.
     step = _MNEMONIC_LEAST
     if not any(
@@ -454,7 +459,7 @@ def _count_adjacent_words(words: Sequence[bytes], at: int, known: frozenset[byte
 
 
 @cache
-def _load_mnemonic_words() -> frozenset[bytes]:
+def _load_wallet_seed_words() -> frozenset[bytes]:
     from mnemonic import Mnemonic
 
     return frozenset(word.encode() for word in Mnemonic("english").wordlist)
@@ -530,10 +535,10 @@ def _is_secret_assignment(match: re.Match[str]) -> bool:
         len(value) >= 12 and all(re.search(kind, value) for kind in ("[a-z]", "[A-Z]", "[0-9]"))
     ):
         return False
-    return looks_random(value)
+    return is_random_looking(value)
 
 
-def looks_random(value: str) -> bool:
+def is_random_looking(value: str) -> bool:
     """Return whether a value looks like a key, not like a word, name, path or placeholder."""
     # In code, these operators precede a variable.
     value = value.lstrip("&*!")

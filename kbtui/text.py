@@ -108,7 +108,7 @@ def strip_before_cutting(text: str) -> str:
     return strip_escape_sequences(text) if _current_policy == "strip" else text
 
 
-def sanitize_with_marks(
+def sanitize_and_move_ranges(
     text: str, marks: list[tuple[int, int]]
 ) -> tuple[str, list[tuple[int, int]]]:
     """Sanitize a text; return it with `marks`, ranges of characters, moved to their new offsets.

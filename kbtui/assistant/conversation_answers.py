@@ -1,6 +1,6 @@
 """The results of the conversation tools: answers, notices and refusals, as text and XML.
 
-Each notice and each refusal is a class with typed fields. `word_notice` and `word_refusal` word
+Each notice and each refusal is a class with typed fields. `word_notice` and `format_refusal_for_assistant` word
 them for assistants; `kbtui/cli/conversation.py` words them for people.
 """
 
@@ -102,7 +102,7 @@ class GrepHit:
 
 
 @dataclass
-class GrepAnswer:
+class ConversationGrepAnswer:
     """The answer of `conversation_grep`: matching lines, with lines of context.
 
     `total` is the number of matches; `hits` has `count` of them, and their context. `is_bounded`
@@ -155,7 +155,7 @@ class TurnJson(TypedDict):
 
 
 @dataclass
-class ReadAnswer:
+class ConversationReadAnswer:
     """The answer of `conversation_read`: turns of a conversation that has `turns_total` turns."""
 
     id: str
@@ -222,13 +222,13 @@ class AnswerFullNotice(NamedTuple):
     more_ids: int
 
 
-class CurrentLeftOutNotice(NamedTuple):
+class CurrentConversationOmittedNotice(NamedTuple):
     """The requested conversation `id` is the current one and was left out."""
 
     id: str
 
 
-class NotSearchedNotice(NamedTuple):
+class ConversationsNotSearchedNotice(NamedTuple):
     """Some conversations could not be searched completely.
 
     `problems` has pairs of id and reason; `more` is the number of further conversations.
@@ -238,14 +238,14 @@ class NotSearchedNotice(NamedTuple):
     more: int
 
 
-class SingleTurnNotice(NamedTuple):
+class OnlyOneTurnReturnedNotice(NamedTuple):
     """Only turn `turn` of `total` is returned."""
 
     turn: int
     total: int
 
 
-class EarlierTurnsNotice(NamedTuple):
+class EarlierTurnsOmittedNotice(NamedTuple):
     """Turns 1 to `last` are omitted."""
 
     last: int
@@ -266,7 +266,7 @@ class DamagedConversationNotice(NamedTuple):
     more: int
 
 
-class NoTurnsNotice(NamedTuple):
+class ConversationWithoutTurnsNotice(NamedTuple):
     """The conversation has no turns."""
 
 
@@ -281,13 +281,13 @@ ConversationNotice = (
     | OffsetTooLargeNotice
     | MoreMatchesNotice
     | AnswerFullNotice
-    | CurrentLeftOutNotice
-    | NotSearchedNotice
-    | SingleTurnNotice
-    | EarlierTurnsNotice
+    | CurrentConversationOmittedNotice
+    | ConversationsNotSearchedNotice
+    | OnlyOneTurnReturnedNotice
+    | EarlierTurnsOmittedNotice
     | TurnShortenedNotice
     | DamagedConversationNotice
-    | NoTurnsNotice
+    | ConversationWithoutTurnsNotice
     | UnknownContentNotice
 )
 
@@ -319,11 +319,11 @@ class TurnNamedTwiceRefusal(NamedTuple):
     value: int
 
 
-class TurnAndLastRefusal(NamedTuple):
+class TurnAndLastBothGivenRefusal(NamedTuple):
     """Both `turn` and `last` are given."""
 
 
-class TooLongRefusal(NamedTuple):
+class AnswerTooLongRefusal(NamedTuple):
     """The answer would have `size` characters, more than `limit`; the last `fitting` turns fit."""
 
     id: str
@@ -338,32 +338,36 @@ Refusal = (
     | WrongArchiveStateRefusal
     | CurrentConversationRefusal
     | TurnNamedTwiceRefusal
-    | TurnAndLastRefusal
-    | TooLongRefusal
+    | TurnAndLastBothGivenRefusal
+    | AnswerTooLongRefusal
 )
 
 
-class RefusedUsageError(UsageError):
+class ToolArgumentsRefusedError(UsageError):
     """A refusal because of the arguments, worded for assistants."""
 
     def __init__(self, refusal: Refusal, *, where: str | None = None) -> None:
-        message, hint = word_refusal(refusal)
+        message, hint = format_refusal_for_assistant(refusal)
         super().__init__(message, where=where, hint=hint)
         self.refusal = refusal
 
 
-class RefusedMissingError(NothingFound):
+class ToolConversationNotFoundError(NothingFound):
     """A refusal because a conversation does not exist, worded for assistants."""
 
     def __init__(self, refusal: Refusal, *, where: str | None = None) -> None:
-        message, hint = word_refusal(refusal)
+        message, hint = format_refusal_for_assistant(refusal)
         super().__init__(message, where=where, hint=hint)
         self.refusal = refusal
 
 
-def get_refusal(error: KbtuiError) -> Refusal | None:
+def get_refusal_from_error(error: KbtuiError) -> Refusal | None:
     """Return the refusal of an error, None if the error is not a refusal."""
-    return error.refusal if isinstance(error, RefusedUsageError | RefusedMissingError) else None
+    return (
+        error.refusal
+        if isinstance(error, ToolArgumentsRefusedError | ToolConversationNotFoundError)
+        else None
+    )
 
 
 def word_notice(notice: ConversationNotice) -> str:
@@ -377,26 +381,26 @@ def word_notice(notice: ConversationNotice) -> str:
             narrower = "a longer pattern, ids or scopes, or a larger limit"
             return f"{describe_match_count(notice.number)}: use {narrower}"
         case AnswerFullNotice():
-            return f"{describe_match_count(notice.number)}: use {_word_next_request(notice)}"
-        case CurrentLeftOutNotice():
+            return f"{describe_match_count(notice.number)}: use {_format_hint_for_more_matches(notice)}"
+        case CurrentConversationOmittedNotice():
             return f"{notice.id} is the current conversation: use include_current=true"
-        case SingleTurnNotice():
+        case OnlyOneTurnReturnedNotice():
             return f"turn {notice.turn} of {notice.total}: use another turn, or last"
-        case EarlierTurnsNotice():
+        case EarlierTurnsOmittedNotice():
             return f"{describe_earlier_turns(notice)}: use turn, or a larger last"
         case TurnShortenedNotice():
             return f"{describe_shortened_turn(notice)}: use include for fewer kinds of event"
         case (
-            NotSearchedNotice()
+            ConversationsNotSearchedNotice()
             | DamagedConversationNotice()
-            | NoTurnsNotice()
+            | ConversationWithoutTurnsNotice()
             | UnknownContentNotice()
         ):
-            return word_common_notice(notice)
+            return format_notice_without_arguments(notice)
     assert_never(notice)
 
 
-def _word_next_request(notice: AnswerFullNotice) -> str:
+def _format_hint_for_more_matches(notice: AnswerFullNotice) -> str:
     """Word how to get the matches that did not fit into the answer."""
     narrower = "a longer pattern or scopes"
     if not notice.ids:
@@ -409,19 +413,22 @@ def _word_next_request(notice: AnswerFullNotice) -> str:
 # words for assistants and people alike
 
 
-def word_common_notice(
-    notice: NotSearchedNotice | DamagedConversationNotice | NoTurnsNotice | UnknownContentNotice,
+def format_notice_without_arguments(
+    notice: ConversationsNotSearchedNotice
+    | DamagedConversationNotice
+    | ConversationWithoutTurnsNotice
+    | UnknownContentNotice,
 ) -> str:
     """Word a notice that mentions no arguments, for assistants and people alike."""
     match notice:
-        case NotSearchedNotice():
+        case ConversationsNotSearchedNotice():
             named = "; ".join(f"{one}: {problem}" for one, problem in notice.problems)
             more = f"; and {notice.more} more" if notice.more else ""
             return f"not searched completely: {named}{more}"
         case DamagedConversationNotice():
             more = f" (and {notice.more} more problems)" if notice.more else ""
             return f"damaged: {notice.problem}{more}"
-        case NoTurnsNotice():
+        case ConversationWithoutTurnsNotice():
             return "the conversation has no turns yet"
         case UnknownContentNotice():
             return f"the conversation also has {' and '.join(notice.named)}"
@@ -433,7 +440,7 @@ def describe_match_count(count: int) -> str:
     return f"{count} more {'match' if count == 1 else 'matches'}"
 
 
-def describe_earlier_turns(notice: EarlierTurnsNotice) -> str:
+def describe_earlier_turns(notice: EarlierTurnsOmittedNotice) -> str:
     """Word which turns are omitted."""
     return f"turns 1 to {notice.last} are omitted"
 
@@ -446,7 +453,7 @@ def describe_shortened_turn(notice: TurnShortenedNotice) -> str:
     return f"{text}: {notice.left_out} of its {notice.events} events in the middle are omitted"
 
 
-def describe_answer_too_long(refusal: TooLongRefusal) -> str:
+def describe_answer_too_long(refusal: AnswerTooLongRefusal) -> str:
     """Word how long the answer would be, and what the limit is."""
     turns = "1 turn" if refusal.turns == 1 else f"{refusal.turns} turns"
     return (
@@ -455,7 +462,7 @@ def describe_answer_too_long(refusal: TooLongRefusal) -> str:
     )
 
 
-def word_refusal(refusal: Refusal) -> tuple[str, str]:
+def format_refusal_for_assistant(refusal: Refusal) -> tuple[str, str]:
     """Return message and hint of a refusal for an assistant."""
     match refusal:
         case UnknownConversationRefusal():
@@ -473,9 +480,9 @@ def word_refusal(refusal: Refusal) -> tuple[str, str]:
             other = f"{refusal.argument}={refusal.value}"
             message = f"the id already names turn {refusal.turn}, and {other} names other turns"
             return message, "give one of them"
-        case TurnAndLastRefusal():
+        case TurnAndLastBothGivenRefusal():
             return "turn and last cannot be combined", "give one of them"
-        case TooLongRefusal():
+        case AnswerTooLongRefusal():
             if refusal.fitting:
                 one = f"ask for one turn with turn=1 to turn={refusal.turns}"
                 hint = f"last={refusal.fitting} fits; or {one}"
@@ -558,13 +565,15 @@ def format_event_xml(event: Mapping[str, Any]) -> str:
     lines = ["        <event>"]
     for name, value in event.items():
         if name == "arguments":
-            lines.append(f"          <arguments>\n{fence_json(value)}\n          </arguments>")
+            lines.append(
+                f"          <arguments>\n{format_json_code_block(value)}\n          </arguments>"
+            )
         else:
             lines += _make_xml_field_lines(name, value, 10)
     return "\n".join([*lines, "        </event>"])
 
 
-def fence_json(value: Any) -> str:
+def format_json_code_block(value: Any) -> str:
     """Format a JSON value, escaped, in a Markdown fence that its content cannot close."""
     text = format_json(value)
     longest = max((len(run) for run in _BACKTICKS.findall(text)), default=0)

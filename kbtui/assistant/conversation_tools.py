@@ -14,27 +14,27 @@ from typing import TYPE_CHECKING, Any
 from kbtui.assistant.conversation_answers import (
     READ_HINT_LENGTH,
     AnswerFullNotice,
+    AnswerTooLongRefusal,
     ConversationEntry,
+    ConversationGrepAnswer,
     ConversationNotice,
     ConversationPage,
+    ConversationReadAnswer,
+    ConversationsNotSearchedNotice,
+    ConversationWithoutTurnsNotice,
+    CurrentConversationOmittedNotice,
     CurrentConversationRefusal,
-    CurrentLeftOutNotice,
     DamagedConversationNotice,
-    EarlierTurnsNotice,
+    EarlierTurnsOmittedNotice,
     EventJson,
-    GrepAnswer,
     GrepHit,
     MoreConversationsNotice,
     MoreMatchesNotice,
-    NotSearchedNotice,
-    NoTurnsNotice,
     OffsetTooLargeNotice,
-    ReadAnswer,
-    RefusedMissingError,
-    RefusedUsageError,
-    SingleTurnNotice,
-    TooLongRefusal,
-    TurnAndLastRefusal,
+    OnlyOneTurnReturnedNotice,
+    ToolArgumentsRefusedError,
+    ToolConversationNotFoundError,
+    TurnAndLastBothGivenRefusal,
     TurnJson,
     TurnNamedTwiceRefusal,
     TurnShortenedNotice,
@@ -54,7 +54,7 @@ from kbtui.conversations.grep import (
     GrepLine,
     GrepQuery,
     LinePattern,
-    cut_line,
+    cut_line_around_match,
     resolve_grep_scopes,
     search_turns,
 )
@@ -96,7 +96,7 @@ _IDS_NAMED = 40
 _LABELS_SHOWN = 20
 
 
-def _check_minimum(name: str, value: int, least: int) -> None:
+def _check_argument_minimum(name: str, value: int, least: int) -> None:
     if value < least:
         raise UsageError(f"must be at least {least}, not {value}", where=name)
 
@@ -122,12 +122,12 @@ def answer_conversation_list(
     its XML would exceed `max_chars` characters. `masked` replaces secrets. Raises `UsageError` for
     a number that is too small.
     """
-    _check_minimum("limit", limit, 1)
-    _check_minimum("offset", offset, 0)
+    _check_argument_minimum("limit", limit, 1)
+    _check_argument_minimum("offset", offset, 0)
     infos = list_conversations(workspace, archived, counts=False)
     if title_contains:
         wanted = title_contains.casefold()
-        titles = ((info, _get_title(info, masked=masked)) for info in infos)
+        titles = ((info, _get_conversation_title(info, masked=masked)) for info in infos)
         infos = [info for info, title in titles if title and wanted in title.casefold()]
     if sort == "activity":
         infos = [add_last_event(info) for info in infos]
@@ -159,7 +159,7 @@ def _get_sort_time(info: ConversationInfo, sort: str) -> datetime:
     return get_last_activity(info) if sort == "activity" else info.created_at
 
 
-def _get_title(info: ConversationInfo, *, masked: bool) -> str | None:
+def _get_conversation_title(info: ConversationInfo, *, masked: bool) -> str | None:
     return mask(info.title) if masked and info.title else info.title
 
 
@@ -183,16 +183,18 @@ def _make_conversation_entry(
     }
     if masked:
         entry = mask_json_values(entry)
-    found: ConversationEntry = _shorten_strings(entry) if short else entry
+    found: ConversationEntry = _shorten_strings_in_json(entry) if short else entry
     return found
 
 
-def _shorten_strings(value: Any) -> Any:
+def _shorten_strings_in_json(value: Any) -> Any:
     if isinstance(value, str):
-        return cut_line(value)
+        return cut_line_around_match(value)
     if isinstance(value, dict):
         first = islice(value.items(), _LABELS_SHOWN)
-        return {_shorten_strings(key): _shorten_strings(item) for key, item in first}
+        return {
+            _shorten_strings_in_json(key): _shorten_strings_in_json(item) for key, item in first
+        }
     return value
 
 
@@ -213,7 +215,7 @@ def answer_conversation_grep(
     current: str | None = None,
     max_chars: int | None = None,
     masked: bool = False,
-) -> GrepAnswer:
+) -> ConversationGrepAnswer:
     """Answer a call of `conversation_grep`.
 
     The conversation with the latest activity comes first; in each, a match in the title comes
@@ -221,8 +223,8 @@ def answer_conversation_grep(
     before the search. Without matches, the answer is empty. Raises `UsageError` for an invalid
     argument, and `NothingFound` for an unknown id.
     """
-    _check_minimum("context", context, 0)
-    _check_minimum("limit", limit, 1)
+    _check_argument_minimum("context", context, 0)
+    _check_argument_minimum("limit", limit, 1)
     query = GrepQuery(
         pattern, ignore_case, resolve_grep_scopes(scopes or None), context, limit, masked=masked
     )
@@ -230,8 +232,8 @@ def answer_conversation_grep(
         query = replace(query, limit=min(query.limit, max_chars // _HIT_LENGTH_LEAST))
     line_pattern = LinePattern(query.pattern, query.ignore_case)
     excluded = None if include_current else current
-    answer = GrepAnswer(is_bounded=max_chars is not None)
-    infos, left_out = _select_conversations(workspace, ids or None, archived, excluded)
+    answer = ConversationGrepAnswer(is_bounded=max_chars is not None)
+    infos, left_out = _select_conversations_to_search(workspace, ids or None, archived, excluded)
     results = _search_conversations(infos, query, line_pattern)
     room = None if max_chars is None else max_chars - _FRAME_LENGTH
     unfinished: list[str] = []
@@ -243,9 +245,11 @@ def answer_conversation_grep(
             if line.is_match and answer.count == query.limit:
                 is_full = True
                 break
-            title = _get_title(result.info, masked=masked)
+            title = _get_conversation_title(result.info, masked=masked)
             block = (number << 32) + line.block
-            hit = GrepHit(result.info.ref, cut_line(title) if title else title, line, block)
+            hit = GrepHit(
+                result.info.ref, cut_line_around_match(title) if title else title, line, block
+            )
             if room is not None and (room := room - len(format_hit_xml(hit.as_json())) - 1) < 0:
                 is_full = True
                 break
@@ -263,12 +267,14 @@ def answer_conversation_grep(
     elif answer.omitted:
         answer.notices.append(MoreMatchesNotice(answer.omitted))
     if left_out is not None:
-        answer.notices.append(CurrentLeftOutNotice(left_out))
-    answer.notices += _make_not_searched_notices(results, masked=masked)
+        answer.notices.append(CurrentConversationOmittedNotice(left_out))
+    answer.notices += _make_conversations_not_searched_notices(results, masked=masked)
     return answer
 
 
-def _make_answer_full_notice(answer: GrepAnswer, unfinished: list[str]) -> AnswerFullNotice:
+def _make_answer_full_notice(
+    answer: ConversationGrepAnswer, unfinished: list[str]
+) -> AnswerFullNotice:
     """Return the notice of a full answer, which names the conversations to ask for next."""
     # A conversation that fills this answer alone would fill the next one, too.
     if answer.hits and unfinished[0] == answer.hits[0].id:
@@ -277,7 +283,7 @@ def _make_answer_full_notice(answer: GrepAnswer, unfinished: list[str]) -> Answe
     return AnswerFullNotice(answer.omitted, named, len(unfinished) - len(named))
 
 
-def _select_conversations(
+def _select_conversations_to_search(
     workspace: Workspace, ids: Sequence[str] | None, archived: bool, excluded: str | None
 ) -> tuple[list[ConversationInfo], str | None]:
     """Return the conversations to search; also return `excluded` if it is among `ids`."""
@@ -290,16 +296,20 @@ def _select_conversations(
         try:
             info = find_conversation(workspace, id)
         except ConversationNotFound:
-            raise RefusedMissingError(UnknownConversationRefusal(id), where="ids") from None
+            raise ToolConversationNotFoundError(
+                UnknownConversationRefusal(id), where="ids"
+            ) from None
         if info.archived is not archived:
-            raise RefusedMissingError(WrongArchiveStateRefusal(id, info.archived), where="ids")
+            raise ToolConversationNotFoundError(
+                WrongArchiveStateRefusal(id, info.archived), where="ids"
+            )
         if id != excluded:
             chosen.append(info)
     return chosen, excluded if excluded in wanted else None
 
 
 @dataclass(slots=True)
-class _GrepResult:
+class _ConversationGrepResult:
     """A conversation that has matches, or that could not be searched completely."""
 
     info: ConversationInfo
@@ -310,7 +320,7 @@ class _GrepResult:
 
 def _search_conversations(
     infos: list[ConversationInfo], query: GrepQuery, pattern: LinePattern
-) -> list[_GrepResult]:
+) -> list[_ConversationGrepResult]:
     """Return the conversations with matches or problems, newest activity first."""
     results = []
     for info in infos:
@@ -325,7 +335,7 @@ def _search_conversations(
             titles = _find_title_match(info.title, pattern, masked=query.masked)
         if titles or events.count or problem or info.events_path is None:
             info = add_last_event(info.copy_with_counts(None, last_event_at))
-            results.append(_GrepResult(info, titles, events, problem))
+            results.append(_ConversationGrepResult(info, titles, events, problem))
     results.sort(
         key=lambda one: (get_last_activity(one.info), one.info.created_at, one.info.id),
         reverse=True,
@@ -338,13 +348,13 @@ def _find_title_match(title: str | None, pattern: LinePattern, *, masked: bool) 
         return []
     title = mask(title) if masked else title
     return [
-        GrepLine("title", None, None, cut_line(title[start:end], match - start), True)
+        GrepLine("title", None, None, cut_line_around_match(title[start:end], match - start), True)
         for start, end, match in pattern.find_lines(title)
     ]
 
 
-def _make_not_searched_notices(
-    results: list[_GrepResult], *, masked: bool
+def _make_conversations_not_searched_notices(
+    results: list[_ConversationGrepResult], *, masked: bool
 ) -> list[ConversationNotice]:
     """Return the notice that names conversations that could not be searched completely, if any."""
     broken = [(result.info.ref, result.problem) for result in results if result.problem]
@@ -353,7 +363,7 @@ def _make_not_searched_notices(
     shown = tuple(
         (ref, mask(problem) if masked else problem) for ref, problem in broken[:_PROBLEMS_NAMED]
     )
-    return [NotSearchedNotice(shown, len(broken) - len(shown))]
+    return [ConversationsNotSearchedNotice(shown, len(broken) - len(shown))]
 
 
 # read
@@ -370,7 +380,7 @@ def answer_conversation_read(
     current: str | None = None,
     max_chars: int | None = READ_LENGTH,
     masked: bool = False,
-) -> ReadAnswer:
+) -> ConversationReadAnswer:
     """Answer a call of `conversation_read`; `id` can also name a turn (`jp-c17457886043:3`).
 
     `max_chars` limits the size of the XML answer (also if another format is printed); None means
@@ -379,29 +389,29 @@ def answer_conversation_read(
     `NothingFound` for an unknown conversation or turn.
     """
     ref = parse_conversation_ref(str(id), workspace.id)
-    turn = resolve_turn(ref, turn, last)
+    turn = resolve_requested_turn(ref, turn, last)
     kinds = resolve_included_kinds(include)
     if max_chars is not None:
-        _check_minimum("max_chars", max_chars, 1000)
+        _check_argument_minimum("max_chars", max_chars, 1000)
     conversation_id = ref.conversation
     assert conversation_id is not None
     if conversation_id == current and not include_current:
-        raise RefusedUsageError(CurrentConversationRefusal(conversation_id))
+        raise ToolArgumentsRefusedError(CurrentConversationRefusal(conversation_id))
     conversation = load_conversation(find_conversation(workspace, conversation_id))
-    turns = select_turns(conversation, turn, last)
+    turns = select_requested_turns(conversation, turn, last)
     return _make_read_answer(
         conversation, turns, kinds, max_chars, is_single=turn is not None, masked=masked
     )
 
 
-def resolve_turn(ref: Ref, turn: int | None, last: int | None) -> int | None:
+def resolve_requested_turn(ref: Ref, turn: int | None, last: int | None) -> int | None:
     """Return the turn that the reference or the argument names; raises `UsageError`."""
     if ref.turn is None:
         return turn
     if last is not None:
-        raise RefusedUsageError(TurnNamedTwiceRefusal(ref.turn, "last", last))
+        raise ToolArgumentsRefusedError(TurnNamedTwiceRefusal(ref.turn, "last", last))
     if turn is not None and turn != ref.turn:
-        raise RefusedUsageError(TurnNamedTwiceRefusal(ref.turn, "turn", turn))
+        raise ToolArgumentsRefusedError(TurnNamedTwiceRefusal(ref.turn, "turn", turn))
     return ref.turn
 
 
@@ -411,7 +421,7 @@ def resolve_included_kinds(include: Sequence[str] | None) -> frozenset[str]:
     names = include or tuple(groups)
     for name in names:
         if name not in groups:
-            message = f"must be one of {', '.join(groups)}, not {cut_line(repr(name), length=60)}"
+            message = f"must be one of {', '.join(groups)}, not {cut_line_around_match(repr(name), length=60)}"
             raise UsageError(message, where="include")
     kinds = {kind for name in names for kind in groups[name]}
     # Events of unknown kinds are in no group. They are returned if all groups are requested.
@@ -419,17 +429,19 @@ def resolve_included_kinds(include: Sequence[str] | None) -> frozenset[str]:
     return frozenset(EVENT_KINDS if has_all else kinds)
 
 
-def select_turns(conversation: Conversation, turn: int | None, last: int | None) -> list[Turn]:
+def select_requested_turns(
+    conversation: Conversation, turn: int | None, last: int | None
+) -> list[Turn]:
     """Return one turn, the `last` turns, or all turns.
 
     Raises `UsageError` if both numbers are given or one is below 1, and `NothingFound` for an
     unknown turn.
     """
     if turn is not None and last is not None:
-        raise RefusedUsageError(TurnAndLastRefusal())
+        raise ToolArgumentsRefusedError(TurnAndLastBothGivenRefusal())
     for name, value in (("turn", turn), ("last", last)):
         if value is not None:
-            _check_minimum(name, value, 1)
+            _check_argument_minimum(name, value, 1)
     if turn is None:
         return conversation.turns if last is None else conversation.turns[-last:]
     found = conversation.turn(turn)
@@ -450,17 +462,19 @@ def _make_read_answer(
     *,
     is_single: bool,
     masked: bool,
-) -> ReadAnswer:
+) -> ConversationReadAnswer:
     total = len(conversation.turns)
     title, turns = conversation.info.title, [_make_turn_json(turn, kinds) for turn in selected]
     if masked:
         title, turns = mask_json_values(title), mask_json_values(turns)
-    title = cut_line(title) if title and limit is not None else title
-    answer = ReadAnswer(conversation.info.ref, title, total, turns)
+    title = cut_line_around_match(title) if title and limit is not None else title
+    answer = ConversationReadAnswer(conversation.info.ref, title, total, turns)
     if len(selected) < total:
         first, last = selected[0].number, selected[-1].number
         answer.notices.append(
-            EarlierTurnsNotice(first - 1) if last == total else SingleTurnNotice(first, total)
+            EarlierTurnsOmittedNotice(first - 1)
+            if last == total
+            else OnlyOneTurnReturnedNotice(first, total)
         )
     answer.notices += _list_conversation_notices(conversation, masked=masked)
     if limit is None:
@@ -472,7 +486,9 @@ def _make_read_answer(
         room = limit - len(format_read_xml({**values, "hint": None}, [])) - READ_HINT_LENGTH
         if not is_single:
             fitting = _count_fitting_turns([len(turn) + 1 for turn in shown], room)
-            raise RefusedUsageError(TooLongRefusal(answer.id, total, size, limit, fitting))
+            raise ToolArgumentsRefusedError(
+                AnswerTooLongRefusal(answer.id, total, size, limit, fitting)
+            )
         answer.turns[0], shortened = shorten_turn(turns[0], max(0, room))
         answer.notices.insert(0, shortened)
     return answer
@@ -487,7 +503,7 @@ def _list_conversation_notices(
         problem = mask(problems[0]) if masked else problems[0]
         remarks.append(DamagedConversationNotice(problem, len(problems) - 1))
     elif not conversation.turns:
-        remarks.append(NoTurnsNotice())
+        remarks.append(ConversationWithoutTurnsNotice())
     if extras := conversation.describe_unknown_content():
         remarks.append(
             UnknownContentNotice(tuple(mask(extra) if masked else extra for extra in extras))
@@ -541,9 +557,9 @@ class _ShortenableText:
 
     def __init__(self, text: str, replace: Callable[[str], None], is_json: bool) -> None:
         self.text, self.replace, self.is_json = text, replace, is_json
-        self.size = self.measure_xml(text)
+        self.size = self.count_xml_characters(text)
 
-    def measure_xml(self, text: str) -> int:
+    def count_xml_characters(self, text: str) -> int:
         """Return how many characters a text has in the XML."""
         return len(escape_xml(format_json(text) if self.is_json else text))
 
@@ -554,7 +570,7 @@ class _ShortenableText:
         keep = min(size, len(self.text))
         while keep > 0:
             shown = _cut_text_middle(self.text, keep)
-            taken = self.measure_xml(shown)
+            taken = self.count_xml_characters(shown)
             if taken <= size:
                 break
             keep = min(keep - 1, keep * size // taken)

@@ -66,7 +66,7 @@ def repair_surrogates(item: Item) -> Item:
     return SessionMessage(message)
 
 
-def make_refusal(item: Item) -> types.JSONRPCError | None:
+def make_invalid_line_response(item: Item) -> types.JSONRPCError | None:
     """Return the error to send for a line that is not a message; None if none must be sent."""
     errors = getattr(item, "errors", None)
     if errors is None:
@@ -75,29 +75,31 @@ def make_refusal(item: Item) -> types.JSONRPCError | None:
     if found[0]["type"] == "json_invalid":
         if isinstance(found[0]["input"], str) and not found[0]["input"].strip():
             return None
-        return _make_error(None, types.PARSE_ERROR, "the line is not valid JSON")
+        return _make_json_rpc_error(None, types.PARSE_ERROR, "the line is not valid JSON")
     # Every message lacks fields of other kinds of message. The error for such a missing field
     # contains the whole message.
     whole = next((one["input"] for one in found if one["type"] == "missing"), None)
     if not isinstance(whole, dict):
-        return _make_error(None, types.INVALID_REQUEST, "the line is not a JSON-RPC message")
+        return _make_json_rpc_error(
+            None, types.INVALID_REQUEST, "the line is not a JSON-RPC message"
+        )
     number = whole.get("id")
     if (number is None and "method" in whole) or "result" in whole or "error" in whole:
         return None  # notifications and answers get no answer
     if isinstance(number, bool) or not isinstance(number, (int, str)):
         number = None
     if isinstance(whole.get("method"), str) and not isinstance(whole.get("params", {}), dict):
-        return _make_error(number, types.INVALID_PARAMS, "`params` must be an object")
-    return _make_error(number, types.INVALID_REQUEST, "the line is not a JSON-RPC message")
+        return _make_json_rpc_error(number, types.INVALID_PARAMS, "`params` must be an object")
+    return _make_json_rpc_error(number, types.INVALID_REQUEST, "the line is not a JSON-RPC message")
 
 
-def _make_error(number: int | str | None, code: int, message: str) -> types.JSONRPCError:
+def _make_json_rpc_error(number: int | str | None, code: int, message: str) -> types.JSONRPCError:
     return types.JSONRPCError(
         jsonrpc="2.0", id=number, error=types.ErrorData(code=code, message=message)
     )
 
 
-class CheckedInput:
+class CheckedMcpInput:
     """The input of a transport, with two checks that the SDK does not have.
 
     Unpaired surrogates are replaced. A line that is not a message is answered with an error; the
@@ -114,7 +116,7 @@ class CheckedInput:
     async def _check(self, receive: Callable[[], Awaitable[Item]]) -> Item:
         while True:
             item = repair_surrogates(await receive())
-            refusal = make_refusal(item)
+            refusal = make_invalid_line_response(item)
             if refusal is None:
                 return item
             # If the client does not read the error, stop waiting: the input may have ended.
@@ -128,7 +130,7 @@ class CheckedInput:
         """Close the stream."""
         await self._inner.aclose()
 
-    def __aiter__(self) -> CheckedInput:
+    def __aiter__(self) -> CheckedMcpInput:
         return self
 
     async def __anext__(self) -> Item:
@@ -142,7 +144,7 @@ class CheckedInput:
         return await self._inner.__aexit__(*error)
 
 
-class MaskedOutput:
+class SecretMaskingMcpOutput:
     """The output of a transport, with secrets masked in protocol errors, which quote requests."""
 
     def __init__(self, inner: WriteStream[SessionMessage]) -> None:
@@ -195,7 +197,7 @@ def serve(library: Library, current: str | None = None) -> int:
     a setting is invalid.
     """
     masked = should_mask_secrets(library.settings, "mcp")
-    calls = _RequestHandler(library, current, masked=masked)
+    calls = _McpRequestHandler(library, current, masked=masked)
     server = Server(
         "kbtui",
         version=__version__,
@@ -224,8 +226,8 @@ async def _serve_stdio(server: Server[Any], library: Library, *, masked: bool) -
     try:
         async with stdio_server() as (reading, writing):
             options = server.create_initialization_options(NotificationOptions(tools_changed=True))
-            output = MaskedOutput(writing) if masked else writing
-            await server.run(CheckedInput(reading, output), output, options)
+            output = SecretMaskingMcpOutput(writing) if masked else writing
+            await server.run(CheckedMcpInput(reading, output), output, options)
             # The input has ended. If the client no longer reads, writing would block for ever.
             loop.call_later(UNREAD_SECONDS, _exit_without_waiting, library, 0)
     except* (BrokenPipeError, ConnectionError):
@@ -254,7 +256,7 @@ def _exit_without_waiting(library: Library, code: int) -> NoReturn:
     os._exit(code)
 
 
-class _RequestHandler:
+class _McpRequestHandler:
     """Handles MCP requests in threads, a limited number at the same time."""
 
     def __init__(self, library: Library, current: str | None, *, masked: bool) -> None:

@@ -18,7 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from typing import Literal
 
-    from kbtui.assistant.conversation_answers import ConversationPage, GrepAnswer, ReadAnswer
+    from kbtui.assistant.conversation_answers import (
+        ConversationGrepAnswer,
+        ConversationPage,
+        ConversationReadAnswer,
+    )
     from kbtui.knowledge import Knowledge
     from kbtui.library import Library
     from kbtui.search.models import Hit, Kind, SearchAnswer
@@ -350,11 +354,11 @@ _MASKED_PROTOCOLS = {"always": ("mcp", "jp"), "mcp": ("mcp",), "never": ()}
 def should_mask_secrets(settings: Settings, protocol: Literal["mcp", "jp"]) -> bool:
     """Return whether the setting `mask_secrets` applies to a protocol; raises `ConfigError`."""
     if settings.mask_secrets not in _MASKED_PROTOCOLS:
-        from kbtui.workspace.paths import config_home
+        from kbtui.workspace.paths import get_config_home
 
         raise ConfigError(
             f"mask_secrets must be one of {', '.join(_MASKED_PROTOCOLS)}, not {settings.mask_secrets!r}",
-            where=config_home() + "/config.toml",
+            where=get_config_home() + "/config.toml",
         )
     return protocol in _MASKED_PROTOCOLS[settings.mask_secrets]
 
@@ -437,7 +441,7 @@ def answer_tool_call(
         )
         reply = _HANDLERS[name](call)
     except KbtuiError as error:
-        reply = ToolReply(_word_error(error, TOOLS[name]), is_error=True)
+        reply = ToolReply(_format_error_for_assistant(error, TOOLS[name]), is_error=True)
     except Exception as error:
         # A traceback does not help the assistant; it is written to stderr for the user.
         from traceback import format_exc
@@ -468,18 +472,18 @@ class ToolCall(NamedTuple):
     masked: bool
 
 
-def _word_error(error: KbtuiError, tool: Tool) -> str:
+def _format_error_for_assistant(error: KbtuiError, tool: Tool) -> str:
     """Word an error for an assistant, with the argument that caused it and what to do.
 
     An error's place that is not an argument is a path on this machine, and is left out.
     """
     named = any(one.name == error.where for one in tool.parameters)
     text = f"`{error.where}`: {error.message}" if named else error.message
-    hint = _word_error_hint(error)
+    hint = _format_error_hint_for_assistant(error)
     return f"{text} ({hint})" if hint else text
 
 
-def _word_error_hint(error: KbtuiError) -> str | None:
+def _format_error_hint_for_assistant(error: KbtuiError) -> str | None:
     """Word the hint of an error; mark a hint with commands as one for the user."""
     from kbtui.conversations.repository import ConversationNotFound
 
@@ -548,7 +552,7 @@ def _format_search_json(answered: SearchAnswer) -> str:
     """
     shape = answered.as_json()
     del shape["total"], shape["omitted"]
-    shape["degraded"] = _word_search_notices(answered)
+    shape["degraded"] = _format_search_notices_for_assistant(answered)
     return json.dumps(shape, indent=2, ensure_ascii=False)
 
 
@@ -556,7 +560,7 @@ def format_search_text(answered: SearchAnswer) -> str:
     """Format an answer: first notices and sources, then each passage below its citation header."""
     from kbtui.text import cut_to_width, one_line
 
-    notices = _word_search_notices(answered)
+    notices = _format_search_notices_for_assistant(answered)
     head = [notices] if notices else []
     if not answered.hits:
         head.append(f'Nothing found for "{cut_to_width(one_line(answered.query, "strip"), 300)}".')
@@ -598,7 +602,7 @@ _QUERY_NOTICES = frozenset({
 """Notices that reveal nothing, because they only repeat parts of the query."""
 
 
-def _word_search_notices(answered: SearchAnswer) -> str | None:
+def _format_search_notices_for_assistant(answered: SearchAnswer) -> str | None:
     """Word the notices of an answer without revealing hidden subjects, counts or paths."""
     parts: list[tuple[int, str]] = []
     for notice in answered.notices:
@@ -631,7 +635,9 @@ def _answer_conversation_tool(kind: Literal["list", "grep", "read"], call: ToolC
     from kbtui.assistant import conversation_tools as tools
     from kbtui.assistant.conversation_answers import format_xml
 
-    functions: dict[str, Callable[..., ConversationPage | GrepAnswer | ReadAnswer]] = {
+    functions: dict[
+        str, Callable[..., ConversationPage | ConversationGrepAnswer | ConversationReadAnswer]
+    ] = {
         "list": tools.answer_conversation_list,
         "grep": tools.answer_conversation_grep,
         "read": tools.answer_conversation_read,

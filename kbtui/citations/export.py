@@ -81,21 +81,21 @@ def _format_event(event: Event) -> Iterator[str]:
     label = EVENT_KINDS[event.kind].label
     if event.kind == "tool_call_request":
         yield f"### {label} {event.call}: {_format_code_span(event.name or '?')}"
-        yield _format_fence(text or format_json(event.arguments or {}), "json")
+        yield _format_code_fence(text or format_json(event.arguments or {}), "json")
     elif event.kind == "tool_call_response":
         number = f" {event.call}" if event.call else ""
         name = f": {_format_code_span(event.name)}" if event.name else ""
         yield f"### {'Error' if event.is_error else label}{number}{name}"
-        yield _format_fence(text, "")
+        yield _format_code_fence(text, "")
     elif event.kind == "unknown":
         yield f"### {label}: {_format_code_span(event.name or '?')}"
-        yield _format_fence(text, "json")
+        yield _format_code_fence(text, "json")
     else:
         yield f"### {_escape_markdown(event.author or label)}"
         if event.kind == "reasoning":
             yield "\n".join(f"> {line}".rstrip() for line in text.split("\n")) if text else ""
         elif event.kind == "structured":
-            yield _format_fence(text, "json" if not isinstance(event.data, str) else "")
+            yield _format_code_fence(text, "json" if not isinstance(event.data, str) else "")
         else:
             yield text
 
@@ -148,7 +148,7 @@ def _format_code_span(text: str) -> str:
     return f"{ticks}{space}{text}{space}{ticks}"
 
 
-def _format_fence(text: str, language: str) -> str:
+def _format_code_fence(text: str, language: str) -> str:
     longest = max((len(run) for run in _BACKTICKS.findall(text)), default=0)
     ticks = "`" * max(3, longest + 1)
     return f"{ticks}{language}\n{text}\n{ticks}"

@@ -32,7 +32,7 @@ class KnowledgeLookup(Protocol):
         """Return the subject with this slug, or None."""
 
 
-class CitationTargets:
+class CitationTargetLookup:
     """Cached lookups of what can be cited; one object can serve many conversations.
 
     `titles` maps the ids of existing conversations to their titles. `subject_id(topic, slug)`
@@ -91,7 +91,7 @@ class CitationTargets:
         if self._entries is None:
             self._entries = {}
             if self._subject_id is not None:
-                for subject in self._iterate_subjects():
+                for subject in self._iterate_all_subjects():
                     self._entries[self._subject_id(subject.topic, subject.slug)] = subject
         return self._entries.get(identity)
 
@@ -102,7 +102,7 @@ class CitationTargets:
         """
         if self._files is None:
             self._files = {}
-            for subject in self._iterate_subjects():
+            for subject in self._iterate_all_subjects():
                 folder = self.knowledge.topics[subject.topic].subjects
                 relative = posixpath.normpath(posixpath.join(folder, subject.relative))
                 # If two topics share a directory, the file belongs to the first one.
@@ -110,7 +110,7 @@ class CitationTargets:
                 self._files.setdefault(subject.file, subject)
         return self._files.get(path)
 
-    def _iterate_subjects(self) -> Iterable[Subject]:
+    def _iterate_all_subjects(self) -> Iterable[Subject]:
         for topic in self.knowledge.topics:
             yield from self.list_subjects(topic)
 
@@ -178,7 +178,7 @@ class _CitedTarget(NamedTuple):
 
 def extract_citations(
     conversation: Conversation,
-    knowledge: KnowledgeLookup | CitationTargets,
+    knowledge: KnowledgeLookup | CitationTargetLookup,
     titles: Mapping[str, str],
     *,
     file_tools: Mapping[str, str] = FILE_TOOLS,
@@ -188,12 +188,12 @@ def extract_citations(
 
     Only successful calls count, and each target or passage only once per turn. `titles` maps
     the ids of existing conversations to their titles. To process many conversations, pass one
-    `CitationTargets` as `knowledge`; `titles` and `subject_id` are ignored then, because it has
+    `CitationTargetLookup` as `knowledge`; `titles` and `subject_id` are ignored then, because it has
     its own. The target of a search hit in a subject is `topic/slug` if `subject_id` is given, else
     `chunk:<id>`.
     """
-    if not isinstance(knowledge, CitationTargets):
-        knowledge = CitationTargets(knowledge, titles, subject_id)
+    if not isinstance(knowledge, CitationTargetLookup):
+        knowledge = CitationTargetLookup(knowledge, titles, subject_id)
     return [
         citation
         for turn in conversation.turns
@@ -202,7 +202,7 @@ def extract_citations(
 
 
 def _extract_turn_citations(
-    conversation: str, turn: Turn, targets: CitationTargets, file_tools: Mapping[str, str]
+    conversation: str, turn: Turn, targets: CitationTargetLookup, file_tools: Mapping[str, str]
 ) -> Iterator[Citation]:
     seen = set()
     for event in turn.events:
@@ -228,7 +228,7 @@ def _has_succeeded(call: Event) -> bool:
 
 
 def _find_cited_targets(
-    call: Event, targets: CitationTargets, file_tools: Mapping[str, str]
+    call: Event, targets: CitationTargetLookup, file_tools: Mapping[str, str]
 ) -> Iterator[_CitedTarget]:
     name = call.name or ""
     arguments = call.arguments or {}
@@ -248,7 +248,7 @@ def _find_cited_targets(
 
 
 def _find_learned_subjects(
-    arguments: dict[str, Any], result: str, targets: CitationTargets
+    arguments: dict[str, Any], result: str, targets: CitationTargetLookup
 ) -> Iterator[_CitedTarget]:
     """Yield the subjects that `learn` returned; a listing cites nothing."""
     name = arguments.get("topic")
@@ -273,7 +273,7 @@ def _find_learned_subjects(
 
 
 def _find_learned_slugs(
-    topic: str | None, patterns: list[str], result: str, targets: CitationTargets
+    topic: str | None, patterns: list[str], result: str, targets: CitationTargetLookup
 ) -> Iterator[str]:
     """Yield the slugs of the learned subjects.
 
@@ -330,7 +330,7 @@ def _find_learned_slugs(
             )
 
 
-def _find_cited_search_hits(result: str, targets: CitationTargets) -> Iterator[_CitedTarget]:
+def _find_cited_search_hits(result: str, targets: CitationTargetLookup) -> Iterator[_CitedTarget]:
     """Yield the hits of a `knowledge_search`, recognized by their header lines."""
     headers = list(SEARCH_RESULT_HEADER.finditer(result))
     for number, header in enumerate(headers):
@@ -356,7 +356,7 @@ def _find_cited_search_hits(result: str, targets: CitationTargets) -> Iterator[_
         )
 
 
-def _find_cited_file(path: Any, targets: CitationTargets) -> Iterator[_CitedTarget]:
+def _find_cited_file(path: Any, targets: CitationTargetLookup) -> Iterator[_CitedTarget]:
     if not isinstance(path, str) or not path.strip():
         return
     path = posixpath.normpath(path.strip().removeprefix("file://"))
@@ -367,7 +367,7 @@ def _find_cited_file(path: Any, targets: CitationTargets) -> Iterator[_CitedTarg
         yield _CitedTarget("file", "file", path, path)
 
 
-def _find_cited_conversation(name: Any, targets: CitationTargets) -> Iterator[_CitedTarget]:
+def _find_cited_conversation(name: Any, targets: CitationTargetLookup) -> Iterator[_CitedTarget]:
     if isinstance(name, int) and not isinstance(name, bool):
         name = str(name)
     try:
@@ -378,7 +378,7 @@ def _find_cited_conversation(name: Any, targets: CitationTargets) -> Iterator[_C
         yield _make_conversation_target("read", ref.conversation, targets)
 
 
-def _find_cited_grep_hits(result: str, targets: CitationTargets) -> Iterator[_CitedTarget]:
+def _find_cited_grep_hits(result: str, targets: CitationTargetLookup) -> Iterator[_CitedTarget]:
     """Yield the conversations with a matching line, from an answer in XML or JSON."""
     if result.lstrip().startswith("{"):
         try:
@@ -398,7 +398,7 @@ def _find_cited_grep_hits(result: str, targets: CitationTargets) -> Iterator[_Ci
 def _make_conversation_target(
     how: CitationMethod,
     conversation: str,
-    targets: CitationTargets,
+    targets: CitationTargetLookup,
     title: str = "",
 ) -> _CitedTarget:
     known = targets.titles.get(conversation)

@@ -49,7 +49,7 @@ def run_completion(args: Namespace) -> int:
     return 0
 
 
-def complete_line(find_parser: Callable[[list[str]], tuple[CommandParser, int]]) -> int:
+def print_completions_for_tab(find_parser: Callable[[list[str]], tuple[CommandParser, int]]) -> int:
     """Print the completions for one TAB. The shell's script puts line and cursor in the environment.
 
     `find_parser` gets the words before the cursor, and returns the parser of their command and the
@@ -148,7 +148,7 @@ def complete_subjects(path: str | None, given: list[str], current: str) -> Pairs
     return _list_next_path_level(knowledge.resolve(topic.id).visible, current)
 
 
-def complete_globs(path: str | None, given: list[str], current: str) -> Pairs:
+def complete_subject_globs(path: str | None, given: list[str], current: str) -> Pairs:
     """List `TOPIC/`, and after that its slugs."""
     knowledge = _load_knowledge(path)
     topic, sign, rest = current.partition("/")
@@ -166,10 +166,13 @@ def complete_references(path: str | None, given: list[str], current: str) -> Pai
         found = list(complete_conversations(path, given, current))
         if current[0] != "j" or current.startswith("jp-c"):
             return found
-        return [*found, *complete_globs(path, given, current)]
+        return [*found, *complete_subject_globs(path, given, current)]
     if current:
-        return complete_globs(path, given, current)
-    return [*complete_globs(path, given, current), *complete_conversations(path, given, current)]
+        return complete_subject_globs(path, given, current)
+    return [
+        *complete_subject_globs(path, given, current),
+        *complete_conversations(path, given, current),
+    ]
 
 
 def complete_conversations(path: str | None, given: list[str], current: str) -> Pairs:
@@ -182,7 +185,7 @@ def complete_conversations(path: str | None, given: list[str], current: str) -> 
     return named if len(current) > len("jp-c") or current.isdigit() else named[:MAX_CONVERSATIONS]
 
 
-def complete_sources(path: str | None, given: list[str], current: str) -> Pairs:
+def complete_source_names(path: str | None, given: list[str], current: str) -> Pairs:
     """List the names of the sources."""
     from kbtui.workspace.jp_config import parse_config
 
@@ -191,7 +194,7 @@ def complete_sources(path: str | None, given: list[str], current: str) -> Pairs:
     return [(name, "") for name in found] if isinstance(found, dict) else []
 
 
-def complete_keys(path: str | None, given: list[str], current: str) -> Pairs:
+def complete_setting_keys(path: str | None, given: list[str], current: str) -> Pairs:
     """List the keys of the settings."""
     from kbtui.workspace.settings import SETTING_KEYS
 
@@ -211,10 +214,10 @@ def _list_next_path_level(slugs: list[str], current: str) -> Pairs:
 COMPLETERS: dict[str, Callable[[str | None, list[str], str], Pairs]] = {
     "TOPIC": complete_topics,
     "SUBJECT": complete_subjects,
-    "TOPIC/GLOB": complete_globs,
+    "TOPIC/GLOB": complete_subject_globs,
     "REF": complete_references,
     "ID": complete_conversations,
-    "NAME": complete_sources,
-    "KEY": complete_keys,
+    "NAME": complete_source_names,
+    "KEY": complete_setting_keys,
 }
 """The function for each metavar."""

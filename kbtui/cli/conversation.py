@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
     from kbtui.assistant.conversation_answers import (
         ConversationEntry,
+        ConversationGrepAnswer,
         ConversationPage,
+        ConversationReadAnswer,
         EventJson,
-        GrepAnswer,
         GrepHit,
-        ReadAnswer,
     )
     from kbtui.library import Library
 
@@ -121,7 +121,7 @@ def run_conversation(args: Namespace) -> int:
     try:
         return _ACTIONS[args.action](library, args)
     except KbtuiError as error:
-        shown = phrase_error_for_command(error)
+        shown = reword_error_for_command(error)
         raise shown from (None if shown is error else error)
     finally:
         library.close()
@@ -129,7 +129,7 @@ def run_conversation(args: Namespace) -> int:
 
 def _list_conversations(library: Library, args: Namespace) -> int:
     from kbtui.assistant.conversation_tools import answer_conversation_list
-    from kbtui.conversations.repository import find_unlisted_directories
+    from kbtui.conversations.repository import find_unusable_conversation_directories
 
     with WaitingLine("listing conversations"):
         answer = answer_conversation_list(
@@ -141,7 +141,7 @@ def _list_conversations(library: Library, args: Namespace) -> int:
             archived=args.archived,
             title_contains=args.title,
         )
-    for stray in find_unlisted_directories(library.workspace):
+    for stray in find_unusable_conversation_directories(library.workspace):
         note(f"{stray.path}: skipped: {stray.reason}")
     _print_tool_answer(
         "list", answer, args.format, lambda writer: writer.format_conversation_list(answer)
@@ -208,8 +208,8 @@ def _read_conversation(library: Library, args: Namespace) -> int:
 def _export_conversation(library: Library, args: Namespace) -> int:
     from kbtui.assistant.conversation_tools import (
         resolve_included_kinds,
-        resolve_turn,
-        select_turns,
+        resolve_requested_turn,
+        select_requested_turns,
     )
     from kbtui.citations.export import format_conversation_markdown
     from kbtui.conversations.repository import find_conversation, load_conversation
@@ -220,7 +220,9 @@ def _export_conversation(library: Library, args: Namespace) -> int:
     with WaitingLine("reading"):
         info = find_conversation(library.workspace, ref.conversation or "")
         conversation = load_conversation(info)
-        turns = select_turns(conversation, resolve_turn(ref, args.turn, args.last), args.last)
+        turns = select_requested_turns(
+            conversation, resolve_requested_turn(ref, args.turn, args.last), args.last
+        )
         text = format_conversation_markdown(
             conversation, library.extract_citations(conversation), turns, kinds
         )
@@ -255,7 +257,7 @@ def _split_at_commas(values: list[str] | None) -> list[str] | None:
 
 def _print_tool_answer(
     kind: str,
-    answer: ConversationPage | GrepAnswer | ReadAnswer,
+    answer: ConversationPage | ConversationGrepAnswer | ConversationReadAnswer,
     form: str,
     text: Callable[[ConversationFormatter], Iterable[str]],
 ) -> None:
@@ -338,7 +340,7 @@ class ConversationFormatter:
             yield self.paint(names, DIM)
         for entry, count, time in zip(entries, counts, times, strict=True):
             head = f"{entry['id']}  {count:>{wide}}  {time:<{late}}  "
-            marks = " ".join(_list_conversation_marks(entry))
+            marks = " ".join(_list_conversation_flags(entry))
             title = self.make_single_safe_line(entry["title"] or "Untitled")
             if self.terminal:
                 room = self.width - len(head) - (count_columns(marks) + 2 if marks else 0)
@@ -368,7 +370,7 @@ class ConversationFormatter:
 
     def format_grep_matches(
         self,
-        answer: GrepAnswer,
+        answer: ConversationGrepAnswer,
         spans: Callable[[str], list[tuple[int, int]]],
         *,
         separate: bool,
@@ -425,7 +427,7 @@ class ConversationFormatter:
 
     # turns
 
-    def format_conversation_turns(self, answer: ReadAnswer) -> Iterator[str]:
+    def format_conversation_turns(self, answer: ConversationReadAnswer) -> Iterator[str]:
         """Format the turns of a conversation: a heading with author and time, then the text of each event."""
         yield self._format_heading(answer.id, answer.title)
         for turn in answer.turns:
@@ -460,7 +462,7 @@ class ConversationFormatter:
         return self.paint(" ".join(parts), BOLD, colour) + shown
 
 
-def _list_conversation_marks(entry: ConversationEntry) -> Iterator[str]:
+def _list_conversation_flags(entry: ConversationEntry) -> Iterator[str]:
     if entry["pinned_at"]:
         yield "pinned"
     if entry["archived_at"]:
@@ -505,24 +507,24 @@ def word_notice(notice: notices.ConversationNotice) -> str:
         case notices.MoreMatchesNotice() | notices.AnswerFullNotice():
             more = notices.describe_match_count(notice.number)
             return f"{more}: use a longer pattern, -i or -s to find fewer, --limit to show more"
-        case notices.CurrentLeftOutNotice():
+        case notices.CurrentConversationOmittedNotice():
             return f"{notice.id} is the current conversation"
-        case notices.SingleTurnNotice():
+        case notices.OnlyOneTurnReturnedNotice():
             others = "--turn N shows another turn, --last N the last N turns"
             return f"turn {notice.turn} of {notice.total}: {others}"
-        case notices.EarlierTurnsNotice():
+        case notices.EarlierTurnsOmittedNotice():
             return f"{notices.describe_earlier_turns(notice)}: --turn N shows one of them, a larger --last shows more"
         case notices.TurnShortenedNotice():
             return (
                 f"{notices.describe_shortened_turn(notice)}: use --include for fewer kinds of event"
             )
         case _:
-            return notices.word_common_notice(notice)
+            return notices.format_notice_without_arguments(notice)
 
 
-def phrase_error_for_command(error: KbtuiError) -> KbtuiError:
+def reword_error_for_command(error: KbtuiError) -> KbtuiError:
     """Reword an error of the tools with the command's options; its kind stays."""
-    refusal = notices.get_refusal(error)
+    refusal = notices.get_refusal_from_error(error)
     where = _OPTIONS_BY_ARGUMENT.get(error.where or "")
     if refusal is None and where is None:
         return error
@@ -535,9 +537,9 @@ def phrase_error_for_command(error: KbtuiError) -> KbtuiError:
         case notices.TurnNamedTwiceRefusal():
             other = f"--{refusal.argument} {refusal.value}"
             message = f"the id already names turn {refusal.turn}, and {other} names other turns"
-        case notices.TurnAndLastRefusal():
+        case notices.TurnAndLastBothGivenRefusal():
             message = "--turn and --last cannot be combined"
-        case notices.TooLongRefusal():
+        case notices.AnswerTooLongRefusal():
             hint = f"the last turn alone is too long; --turn {refusal.turns} shows it shortened"
             if refusal.fitting:
                 one = f"give one turn with --turn 1 to --turn {refusal.turns}"
@@ -546,8 +548,8 @@ def phrase_error_for_command(error: KbtuiError) -> KbtuiError:
         case _:
             pass
     kind = type(error)
-    if isinstance(error, notices.RefusedUsageError):
+    if isinstance(error, notices.ToolArgumentsRefusedError):
         kind = UsageError
-    elif isinstance(error, notices.RefusedMissingError):
+    elif isinstance(error, notices.ToolConversationNotFoundError):
         kind = NothingFound
     return kind(message, where=where, hint=hint)

@@ -283,7 +283,7 @@ class LogRedactor:
 
     def __init__(self, root: Path) -> None:
         self._root = str(root)
-        self._home = paths.user_home()
+        self._home = paths.get_user_home()
 
     def redact_log(self, lines: Iterable[str]) -> list[str]:
         """Return the lines of a log without file names, quoted text, ids and addresses."""

@@ -238,7 +238,7 @@ def _create_entry(library: Library, args: Namespace) -> int:
 
     knowledge = library.load_knowledge()
     topic = authoring.choose_topic(knowledge, args.topic)
-    draft = authoring.Draft(
+    draft = authoring.SubjectDraft(
         title=args.title or "",
         text=args.text or "",
         type=args.type,
@@ -285,7 +285,7 @@ def _edit_entry(library: Library, args: Namespace) -> int:
     from kbtui.knowledge import authoring
     from kbtui.knowledge.front_matter import split_front_matter
 
-    subject = _resolve_subject(library, args.ref)
+    subject = _find_subject_by_reference(library, args.ref)
     source = split_front_matter(library.read_subject_text(subject)).source
     if source:
         note(f"the source {source!r} fetched this subject; once edited, it is no longer updated")
@@ -300,7 +300,7 @@ def _edit_entry(library: Library, args: Namespace) -> int:
     return 0
 
 
-def _resolve_subject(library: Library, text: str) -> Subject:
+def _find_subject_by_reference(library: Library, text: str) -> Subject:
     ref = library.resolve(text)
     if ref.kind != "subject":
         raise UsageError("is not a subject", where=text, hint="write topic/slug")
@@ -313,7 +313,7 @@ def _resolve_subject(library: Library, text: str) -> Subject:
 def _remove_entry(library: Library, args: Namespace) -> int:
     from kbtui.knowledge import authoring
 
-    subject = _resolve_subject(library, args.ref)
+    subject = _find_subject_by_reference(library, args.ref)
     if not args.yes and not confirm(f"move {subject.path} to the trash?"):
         note("nothing was removed")
         return 1

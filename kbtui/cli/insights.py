@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
     from kbtui.userdata import UserData
-    from kbtui.userdata.insights import EntryUse, Insights
+    from kbtui.userdata.insights import EntryCitationCount, Insights
     from kbtui.userdata.query_log import LoggedQuery
 
 
@@ -140,13 +140,13 @@ def _format_query_gap(asked: LoggedQuery) -> str:
     return f"{asked.times:>5}  {query}\n       kbtui entry new --title {shlex.quote(query)}"
 
 
-def _format_cited_entry(use: EntryUse) -> str:
+def _format_cited_entry(use: EntryCitationCount) -> str:
     from kbtui.text import cut_to_width, one_line
 
     return f"{use.cites:>5}  {one_line(use.ref)}  {cut_to_width(one_line(use.title), 60)}"
 
 
-def _format_uncited_entry(use: EntryUse) -> str:
+def _format_uncited_entry(use: EntryCitationCount) -> str:
     from kbtui.dates import format_unix_time
     from kbtui.text import cut_to_width, one_line
 

@@ -28,7 +28,7 @@ def run_topics(args: Namespace) -> int:
     """
     knowledge = _load_knowledge_with_options(args)
     if args.topic is None:
-        topics, fragments = list(knowledge.topics.values()), knowledge.read_fragments()
+        topics, fragments = list(knowledge.topics.values()), knowledge.read_prompt_fragments()
     else:
         named = knowledge.topics.get(args.topic)
         topics, fragments = [named or knowledge.resolve_topic(args.topic)], []

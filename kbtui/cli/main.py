@@ -151,9 +151,9 @@ def _discard_buffered_output() -> None:
 
 def _run_command(words: list[str]) -> int:
     if "_ARGCOMPLETE" in os.environ:
-        from kbtui.cli.completion import complete_line
+        from kbtui.cli.completion import print_completions_for_tab
 
-        return complete_line(_find_parser_to_complete)
+        return print_completions_for_tab(_find_parser_to_complete)
     workspace, words = _split_off_workspace_option(words)
     if words and words[0] in {"-h", "--help", "help"}:
         print(_format_command_overview(), end="")

@@ -56,9 +56,9 @@ def apply_terminal_text_setting() -> None:
     if not (sys.stdout.isatty() or sys.stderr.isatty()):
         return
     from kbtui.errors import ConfigError
-    from kbtui.workspace.paths import config_home
+    from kbtui.workspace.paths import get_config_home
 
-    if os.path.isfile(config_home() + "/config.toml"):  # noqa: PTH113
+    if os.path.isfile(get_config_home() + "/config.toml"):  # noqa: PTH113
         from kbtui.text import set_sanitize_policy
         from kbtui.workspace.settings import load_settings
 

@@ -8,7 +8,7 @@ import sys
 from kbtui.cli.output import is_plain_output, note, print_json_result
 from kbtui.cli.parser import add_filter_options, parse_filter_options
 from kbtui.errors import UsageError
-from kbtui.text import cut_to_width, one_line, sanitize, sanitize_with_marks
+from kbtui.text import cut_to_width, one_line, sanitize, sanitize_and_move_ranges
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def _search_with_running_engine(
     from kbtui.workspace import paths
 
     try:
-        root = paths.find_root(os.path.realpath(start or os.getcwd()))  # noqa: PTH109
+        root = paths.find_workspace_root(os.path.realpath(start or os.getcwd()))  # noqa: PTH109
         if root is None or not os.access(f"{root}/.jp", os.R_OK | os.X_OK):
             return None
         place = paths.make_socket_path(root)
@@ -109,7 +109,7 @@ def _search_with_running_engine(
     try:
         if client.hello.get("version") != __version__:
             return None
-        surroundings = paths.read_answer_environment()
+        surroundings = paths.describe_answer_environment()
         reply = client.request(
             "search", **protocol.make_search_arguments(**request, surroundings=surroundings)
         )
@@ -141,9 +141,9 @@ def _check_search_arguments(args: Namespace) -> None:
     if args.limit is not None and not 1 <= args.limit <= 100:
         raise UsageError(f"must be from 1 to 100, not {args.limit}", where="--limit")
     if args.wait is not None:
-        from kbtui.engine.protocol import check_wait
+        from kbtui.engine.protocol import check_wait_seconds
 
-        check_wait(args.wait, "--wait")
+        check_wait_seconds(args.wait, "--wait")
 
 
 def _serialize_search_request(args: Namespace) -> dict[str, Any]:
@@ -212,7 +212,7 @@ def format_notices(answer: dict[str, Any], query: str) -> list[str]:
 
 def format_hit(hit: dict[str, Any], *, plain: bool) -> str:
     """Format a hit: reference and title, then the text around its first match."""
-    text, matches = sanitize_with_marks(
+    text, matches = sanitize_and_move_ranges(
         hit["text"], [(first, last) for first, last in hit["matches"]]
     )
     bold, mark, dim, off = (

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from kbtui.sources.config import Source, SourceProgress
     from kbtui.userdata import UserData
-    from kbtui.userdata.userdata import SourceRun
+    from kbtui.userdata.userdata import SourceRunRecord
     from kbtui.workspace import Workspace
 
 _KIND_LABELS = {"url": "url_crawl", "file": "file_upload", "url_crawl": "url_crawl",
@@ -206,7 +206,7 @@ def _approve_source(workspace: Workspace, userdata: UserData, args: Namespace) -
 
 
 def _run_sources(workspace: Workspace, userdata: UserData, args: Namespace) -> int:
-    from kbtui.sources import runner
+    from kbtui.sources import source_runner
     from kbtui.sources.config import find_approval_time, load_sources
 
     if bool(args.name) == args.all:
@@ -227,7 +227,7 @@ def _run_sources(workspace: Workspace, userdata: UserData, args: Namespace) -> i
     for name in names:
         try:
             with progress:
-                runs.append(runner.run_source(workspace, name, on_progress=show))
+                runs.append(source_runner.run_source(workspace, name, on_progress=show))
         except KeyboardInterrupt:
             if (run := userdata.load_last_source_runs().get(name)) is not None:
                 _print_source_run(run)
@@ -239,7 +239,7 @@ def _run_sources(workspace: Workspace, userdata: UserData, args: Namespace) -> i
     return 0 if runs and all(run.status == "ok" for run in runs) else 1
 
 
-def _print_source_run(run: SourceRun) -> None:
+def _print_source_run(run: SourceRunRecord) -> None:
     print_result(
         f"{run.source}: {run.status}, {run.entries} {_format_document_counts(run.entries)} ({run.counts}) "
         f"in {run.ended - run.began:.1f} s\n"
@@ -283,7 +283,7 @@ def _list_sources(workspace: Workspace, userdata: UserData, args: Namespace) -> 
 
 
 def _serialize_source(
-    workspace: Workspace, userdata: UserData, source: Source, run: SourceRun | None
+    workspace: Workspace, userdata: UserData, source: Source, run: SourceRunRecord | None
 ) -> dict[str, Any]:
     from kbtui.dates import format_unix_time
     from kbtui.sources.config import find_approval_time
@@ -323,7 +323,7 @@ def _format_source(shown: dict[str, Any]) -> str:
 
 def _remove_source(workspace: Workspace, userdata: UserData, args: Namespace) -> int:
     from kbtui.sources.config import load_sources
-    from kbtui.sources.runner import count_documents, remove_source_and_documents
+    from kbtui.sources.source_runner import count_documents, remove_source_and_documents
 
     source = load_sources(workspace).find(args.name)
     try:

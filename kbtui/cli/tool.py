@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from kbtui.assistant.install import FileChange
+    from kbtui.assistant.jp_tool_installer import PlannedFileChange
     from kbtui.assistant.tools import Tool
     from kbtui.workspace import Workspace
 
@@ -41,9 +41,9 @@ def run_tools(args: Namespace) -> int:
 
         return _print_tool_schemas(list_offered_tools(library.load_knowledge()), as_json=args.json)
     if args.action == "install":
-        from kbtui.assistant.install import plan_install
+        from kbtui.assistant.jp_tool_installer import plan_tool_installation
 
-        changes = plan_install(library.workspace, library.load_knowledge())
+        changes = plan_tool_installation(library.workspace, library.load_knowledge())
         return _install_tools(library.workspace, changes, yes=args.yes, as_json=args.json)
     return _uninstall_tools(library.workspace, as_json=args.json)
 
@@ -98,9 +98,9 @@ _ACTION_LABELS = {
 
 
 def _install_tools(
-    workspace: Workspace, changes: list[FileChange], *, yes: bool, as_json: bool
+    workspace: Workspace, changes: list[PlannedFileChange], *, yes: bool, as_json: bool
 ) -> int:
-    from kbtui.assistant.install import apply_file_changes
+    from kbtui.assistant.jp_tool_installer import apply_file_changes
 
     todo = [change for change in changes if change.action in ("write", "update", "remove")]
     if not as_json:
@@ -119,26 +119,26 @@ def _install_tools(
 
 
 def _uninstall_tools(workspace: Workspace, *, as_json: bool) -> int:
-    from kbtui.assistant.install import apply_file_changes, plan_uninstall
+    from kbtui.assistant.jp_tool_installer import apply_file_changes, plan_tool_removal
 
-    changes = plan_uninstall(workspace)
+    changes = plan_tool_removal(workspace)
     apply_file_changes(workspace, changes)
     if as_json:
         print_json_result(_serialize_file_changes(changes))
     else:
-        print_result("".join(_format_headline(change) for change in changes))
+        print_result("".join(_format_file_change_headline(change) for change in changes))
     removed = [change for change in changes if change.action == "remove"]
     if not removed:
         note("nothing to remove")
     return 0 if removed else 1
 
 
-def _format_headline(change: FileChange) -> str:
+def _format_file_change_headline(change: PlannedFileChange) -> str:
     why = f": {change.why}" if change.why else ""
     return f"{change.path}: {_ACTION_LABELS[change.action]}{why}\n"
 
 
-def _format_file_change(change: FileChange) -> str:
+def _format_file_change(change: PlannedFileChange) -> str:
     """Format a change: the text of a new file, or the difference to an existing one."""
     lines: list[str] = []
     if change.action == "write":
@@ -148,10 +148,12 @@ def _format_file_change(change: FileChange) -> str:
 
         old, new = change.old_text.splitlines(), change.text.splitlines()
         lines = list(unified_diff(old, new, "there", "new", lineterm="", n=1))
-    return _format_headline(change) + "".join(f"    {line}\n" if line else "\n" for line in lines)
+    return _format_file_change_headline(change) + "".join(
+        f"    {line}\n" if line else "\n" for line in lines
+    )
 
 
-def _serialize_file_changes(changes: list[FileChange]) -> list[dict[str, object]]:
+def _serialize_file_changes(changes: list[PlannedFileChange]) -> list[dict[str, object]]:
     return [
         {
             "path": change.path,
@@ -163,7 +165,7 @@ def _serialize_file_changes(changes: list[FileChange]) -> list[dict[str, object]
     ]
 
 
-def _explain_tool_activation(workspace: Workspace, changes: list[FileChange]) -> None:
+def _explain_tool_activation(workspace: Workspace, changes: list[PlannedFileChange]) -> None:
     """Print what is still missing before JP offers the tools; kbtui edits no JP configuration."""
     import shutil
 

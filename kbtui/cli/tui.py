@@ -99,9 +99,9 @@ def copy_demo_workspace() -> Path:
     from pathlib import Path
 
     from kbtui.errors import WorkspaceError
-    from kbtui.workspace.paths import cache_home, make_private_directory
+    from kbtui.workspace.paths import get_cache_home, make_private_directory
 
-    source, target = find_demo_workspace(), Path(cache_home(), "demo")
+    source, target = find_demo_workspace(), Path(get_cache_home(), "demo")
     try:
         make_private_directory(target)
         # In the source tree the guide is a link to docs/guide, which `Path.rglob` does not follow.
@@ -188,7 +188,7 @@ def run_serve(args: Namespace) -> int:
     library = open_workspace(args.workspace)
     host = choose_listen_address(args.host, args.allow_network)
     listening = _open_server_socket(host, args.port)
-    from kbtui.serve.server import BrowserServer, run_browser_server
+    from kbtui.serve.web_server import BrowserServer, run_browser_server
 
     port = listening.getsockname()[1]
     token = secrets.token_urlsafe(24)

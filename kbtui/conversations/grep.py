@@ -50,7 +50,7 @@ class LinePattern:
             _find_required_letters(pattern) if ignore_case and not pattern.isascii() else ()
         )
 
-    def _make_finder(self, text: str) -> Callable[[int], int]:
+    def _make_match_finder(self, text: str) -> Callable[[int], int]:
         """Return a function that finds the first match at or after an offset, -1 if none."""
         if not self.ignore_case:
             return partial(text.find, self.pattern)
@@ -66,7 +66,7 @@ class LinePattern:
 
     def find_lines(self, text: str) -> Iterator[tuple[int, int, int]]:
         """Yield start and end of each matching line, and the start of its first match."""
-        find = self._make_finder(text)
+        find = self._make_match_finder(text)
         place = find(0)
         while place >= 0:
             start = text.rfind("\n", 0, place) + 1
@@ -105,7 +105,7 @@ def _find_required_letters(pattern: str) -> tuple[str, ...]:
     return (letter, *set(re.findall(_letter_to_regex(letter), letters, re.IGNORECASE)))
 
 
-def cut_line(line: str, match: int | None = None, length: int = LINE_LENGTH) -> str:
+def cut_line_around_match(line: str, match: int | None = None, length: int = LINE_LENGTH) -> str:
     """Cut a line to at most `length` characters around `match`, with `…` for omitted ones.
 
     Letters are not separated from their combining marks.
@@ -248,7 +248,14 @@ def _search_event(
             block += 1
         if line is not None:
             found.lines.append(
-                GrepLine(scope, turn.number, time, cut_line(line, match), match is not None, block)
+                GrepLine(
+                    scope,
+                    turn.number,
+                    time,
+                    cut_line_around_match(line, match),
+                    match is not None,
+                    block,
+                )
             )
 
 

@@ -184,7 +184,7 @@ class Conversation:
 
 
 @dataclass(frozen=True)
-class ConversationUsage:
+class ConversationToolsAndModels:
     """The names of the tools and models that a conversation used, as they are in its file.
 
     `models` are those that answered or, if none has answered yet, the configured one. `turns` is the

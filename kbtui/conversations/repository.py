@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kbtui.conversations.formats.base import (
         ConversationFormat,
         ConversationLocation,
-        UnlistedDirectory,
+        UnusableConversationDirectory,
     )
     from kbtui.conversations.models import Conversation, ConversationInfo
     from kbtui.workspace import Workspace
@@ -112,7 +112,9 @@ def add_last_event(info: ConversationInfo) -> ConversationInfo:
     return get_conversation_format(info).add_last_event(info)
 
 
-def find_unlisted_directories(workspace: Workspace) -> list[UnlistedDirectory]:
+def find_unusable_conversation_directories(
+    workspace: Workspace,
+) -> list[UnusableConversationDirectory]:
     """Return the directories that cannot be listed as conversations, with the reasons."""
     return [directory for one in FORMATS for directory in one.find_locations(workspace)[1]]
 

@@ -115,7 +115,7 @@ RETRY_SECONDS = 60.0
 MODEL_LOADING = make_keywords_only_notice("model_loading")
 
 
-def import_lancedb() -> None:
+def import_lancedb_module() -> None:
     """Import the vector store, which takes a second or two."""
     import kbtui.index.vectors  # noqa: F401
 
@@ -178,7 +178,7 @@ class EngineEmbeddingModel:
         import numpy  # noqa: F401
 
         # Import LanceDB in parallel, so that the first query does not wait for it.
-        lance = threading.Thread(target=import_lancedb, name="lance", daemon=True)
+        lance = threading.Thread(target=import_lancedb_module, name="lance", daemon=True)
         lance.start()
         try:
             if not self._model.packaged:
@@ -360,7 +360,7 @@ class EmbeddingWorker:
         and `pending` (the chunks of `worded` without a vector). If there is no ranking, the
         dictionary has only `cause`, the reason.
         """
-        from kbtui.index.vectors import LEAN_CANDIDATES, lean_vector_towards, make_vector_filter_sql
+        from kbtui.index.vectors import LEAN_CANDIDATES, make_vector_filter_sql, move_vector_towards
 
         store = self._store
         ranked: list[tuple[int, float]] = []
@@ -371,7 +371,7 @@ class EmbeddingWorker:
                 has_begun = pending is not None and not pending.cancel()
                 rows = pending.result() if pending and has_begun else self._model.encode_query(text)
                 towards = store.get_vector(worded[:LEAN_CANDIDATES])
-                vector = lean_vector_towards(rows[0].tolist(), towards)
+                vector = move_vector_towards(rows[0].tolist(), towards)
                 ranked = store.search(vector, make_vector_filter_sql(**filters), limit, per_entry)
         except BaseException as error:
             if not isinstance(error, Exception) and not is_rust_panic(error):
@@ -460,7 +460,7 @@ class EmbeddingWorker:
         if self._is_damaged:
             self._discard_vectors(folder)
         try:
-            self._embed_missing(folder)
+            self._embed_missing_passages(folder)
         except BaseException as error:
             is_repairable = isinstance(error, IndexUnavailable) or (
                 isinstance(error, Exception) and not isinstance(error, KbtuiError | sqlite3.Error)
@@ -475,7 +475,7 @@ class EmbeddingWorker:
                 raise
             self._log(f"{error}; rebuilding the vectors")
             self._discard_vectors(folder)
-            self._embed_missing(folder)
+            self._embed_missing_passages(folder)
         self.is_busy = False
         if not self._has_moved:
             self.caught_up.set()
@@ -491,7 +491,7 @@ class EmbeddingWorker:
         self._is_damaged, self._rebuilt_folder = False, folder
         remove_vector_directory(folder / "vectors")
 
-    def _embed_missing(self, folder: Path) -> None:
+    def _embed_missing_passages(self, folder: Path) -> None:
         """Open the vectors of an index generation if necessary, and embed all missing chunks."""
         from kbtui.index.embedding_cache import EmbeddingCache
         from kbtui.index.embedding_queue import EmbeddingQueue
@@ -509,7 +509,7 @@ class EmbeddingWorker:
                     get_pause_reason=self._throttle.get_pause_reason,
                 )  # fmt: skip
             else:
-                self._queue.reopen(catalog, cache)
+                self._queue.reopen_catalog_and_cache(catalog, cache)
             self.missing = None
             self.model_ready.set()
             self._on_change()

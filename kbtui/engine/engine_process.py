@@ -56,7 +56,7 @@ def run_engine(root: Path) -> int:
         inode = _get_lock_file_inode(place)
         _write_lock_file(lock, place)
         write_engine_log_record(f"engine {__version__} for {workspace.root} on {place}")
-        from kbtui.engine.server import EngineServer
+        from kbtui.engine.socket_server import EngineServer
 
         def still_holds_lock() -> bool:
             return holds_engine_lock(lock, workspace) and _get_lock_file_inode(place) == inode

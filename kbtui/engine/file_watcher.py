@@ -60,7 +60,7 @@ class InotifyTreeWatcher:
         self._libc = ctypes.CDLL(None, use_errno=True)
         if not hasattr(self._libc, "inotify_init1"):
             raise OSError(errno.ENOSYS, "this system has no inotify")
-        self._should_enter = should_enter
+        self._should_watch_directory = should_enter
         self._places: dict[int, str] = {}
         self._descriptor = self._check_inotify_result(
             self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -130,7 +130,7 @@ class InotifyTreeWatcher:
         return found
 
     def _is_watched_directory(self, path: str) -> bool:
-        return os.path.isdir(path) and self._should_enter(path)  # noqa: PTH112  (never raises)
+        return os.path.isdir(path) and self._should_watch_directory(path)  # noqa: PTH112  (never raises)
 
     def _read_inotify_events(self) -> Iterator[tuple[int, int, str]]:
         while True:
@@ -220,7 +220,7 @@ class FileWatcher:
     def stop(self) -> None:
         """Stop the thread; wait up to two seconds until it has ended."""
         self._stop.set()
-        self._restart()
+        self._restart_watching()
         self._thread.join(2.0)
 
     def watch_topic_directories(self, folders: Iterable[Path]) -> None:
@@ -228,9 +228,9 @@ class FileWatcher:
         found = sorted(set(folders))
         if found != self._topics:
             self._topics = found
-            self._restart()
+            self._restart_watching()
 
-    def _restart(self) -> None:
+    def _restart_watching(self) -> None:
         self._should_restart.set()
         if self._alarm is not None:
             os.eventfd_write(self._alarm, 1)
@@ -303,7 +303,7 @@ class FileWatcher:
         """
         assert self._alarm is not None
         is_wanted = _WatchedPathFilter(roots, self._workspace.cache_dir)
-        with closing(InotifyTreeWatcher(self._should_enter)) as trees:
+        with closing(InotifyTreeWatcher(self._should_watch_directory)) as trees:
             for root in roots:
                 trees.watch_directory_tree(str(root))
             # Changes before this point are not reported.
@@ -326,7 +326,7 @@ class FileWatcher:
                     paths = set(map(str, roots))
                 yield {path for path in paths if is_wanted(watchfiles.Change.modified, path)}
 
-    def _should_enter(self, path: str) -> bool:
+    def _should_watch_directory(self, path: str) -> bool:
         """Return whether to watch a directory below a root; a link must not leave the workspace."""
         if Path(path).name in _IGNORED_NAMES or path.startswith(str(self._workspace.cache_dir)):
             return False

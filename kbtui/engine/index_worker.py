@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from kbtui.index.indexer import IndexProgress, RefreshChanges
+    from kbtui.index.indexer import IndexProgress, IndexRefreshChanges
     from kbtui.workspace import Settings, Workspace
 
 
@@ -68,7 +68,7 @@ class IndexWorker:
         workspace: Workspace,
         settings: Settings,
         on_progress: Callable[[IndexProgress], None],
-        on_refreshed: Callable[[RefreshChanges], None],
+        on_refreshed: Callable[[IndexRefreshChanges], None],
         log: Callable[[str], None],
     ) -> None:
         self._workspace, self._settings = workspace, settings
@@ -224,7 +224,7 @@ class IndexWorker:
                     return False
         return False
 
-    def _compact_index(self, index: WorkspaceIndex, changes: RefreshChanges) -> None:
+    def _compact_index(self, index: WorkspaceIndex, changes: IndexRefreshChanges) -> None:
         """Compact a small index now; schedule the compacting of a large one."""
         due = self._compact_at is not None and time.monotonic() >= self._compact_at
         try:

@@ -82,7 +82,7 @@ class InvalidProtocolFrame(Exception):
     """The received bytes violate the protocol."""
 
 
-def check_wait(seconds: float, where: str) -> None:
+def check_wait_seconds(seconds: float, where: str) -> None:
     """Raise `UsageError` unless `seconds` is from 0 to a day; `where` names the argument."""
     if not 0 <= seconds <= MAX_WAIT_SECONDS:
         from kbtui.errors import UsageError

@@ -224,7 +224,7 @@ class Catalog:
         """Begin a transaction and return its sequence number."""
         self._db.execute("BEGIN IMMEDIATE")
         seq = self.last_transaction_number() + 1
-        self.set_meta("seq", str(seq))
+        self.set_meta_value("seq", str(seq))
         return seq
 
     def commit(self) -> None:
@@ -245,7 +245,7 @@ class Catalog:
         row = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
         return row[0] if row else None
 
-    def set_meta(self, key: str, value: str) -> None:
+    def set_meta_value(self, key: str, value: str) -> None:
         """Set a value in the table `meta`."""
         self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
 

@@ -49,7 +49,7 @@ _WIDE_CHARACTER_SIZE = 3
 
 
 @cache
-def _compile_unspaced_script_pattern() -> re.Pattern[str]:
+def _compile_wide_character_pattern() -> re.Pattern[str]:
     """Compile the pattern on first use: this takes two milliseconds, and English texts do not need it."""
     return re.compile("[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef\U00020000-\U0002ffff]")
 
@@ -59,7 +59,7 @@ def measure_text(text: str) -> int:
     if text.isascii():
         return len(text)
     return len(text) + (_WIDE_CHARACTER_SIZE - 1) * sum(
-        1 for _ in _compile_unspaced_script_pattern().finditer(text)
+        1 for _ in _compile_wide_character_pattern().finditer(text)
     )
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import KbtuiError
 from kbtui.files import write_file
-from kbtui.workspace.paths import cache_home, make_private_directory
+from kbtui.workspace.paths import get_cache_home, make_private_directory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -230,10 +230,10 @@ _SAMPLE_TEXTS = (
 
 def get_onnx_export_path(model: EmbeddingModel) -> Path:
     """Return the path of a model's ONNX export."""
-    return Path(cache_home(), "models", f"{model.key}-{EXPORT_VERSION}.onnx")
+    return Path(get_cache_home(), "models", f"{model.key}-{EXPORT_VERSION}.onnx")
 
 
-def _get_note_path(path: Path) -> Path:
+def _get_export_note_path(path: Path) -> Path:
     return path.with_suffix(".json")
 
 
@@ -273,7 +273,7 @@ class OnnxEmbedder:
     def _verify_onnx_export(model: EmbeddingModel, path: Path) -> None:
         """Compare the export with its checksums; raises `EmbeddingModelUnavailable`."""
         try:
-            note = json.loads(_get_note_path(path).read_text("utf-8"))
+            note = json.loads(_get_export_note_path(path).read_text("utf-8"))
             with path.open("rb") as file:
                 found = hashlib.file_digest(file, "sha256").hexdigest()
             tokenizer = Path(model.source) / "tokenizer.json"
@@ -315,7 +315,7 @@ def start_onnx_export_process(model: EmbeddingModel) -> subprocess.Popen[bytes] 
     """
     if not model.packaged or os.environ.get("KBTUI_EXPORT") == "off":
         return None
-    if _get_note_path(get_onnx_export_path(model)).exists():
+    if _get_export_note_path(get_onnx_export_path(model)).exists():
         return None
     return subprocess.Popen(
         [sys.executable, "-P", "-m", "kbtui.index.embedding_model"],
@@ -342,14 +342,14 @@ def export_model_to_onnx(model: EmbeddingModel) -> Path:
     finally:
         fresh.unlink(missing_ok=True)
     note: dict[str, Any] = {"sha256": found, "weights": CHECKSUMS["model.safetensors"]}
-    write_file(_get_note_path(path), json.dumps(note).encode())
+    write_file(_get_export_note_path(path), json.dumps(note).encode())
     near = (
         (OnnxEmbedder(model).encode(_SAMPLE_TEXTS) * original.encode(_SAMPLE_TEXTS))
         .sum(axis=1)
         .min()
     )
     if near < MIN_EXPORT_COSINE:
-        _get_note_path(path).unlink()
+        _get_export_note_path(path).unlink()
         path.unlink()
         raise EmbeddingModelUnavailable(
             f"the ONNX export's vectors differ from the original's (cosine {near:.5f})"

@@ -147,7 +147,7 @@ class EmbeddingQueue:
         self._total = self._hidden_total = 0
         self._rows: list[tuple[dict[str, Any], Matrix]] = []
 
-    def reopen(self, catalog: Catalog, cache: EmbeddingCache) -> None:
+    def reopen_catalog_and_cache(self, catalog: Catalog, cache: EmbeddingCache) -> None:
         """Continue with a newly opened catalog and cache."""
         self._catalog, self._cache = catalog, cache
 

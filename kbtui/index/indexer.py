@@ -14,8 +14,8 @@ from kbtui.index import index_generations
 from kbtui.index.catalog import Catalog
 from kbtui.index.ingest import (
     make_subject_change_signature,
-    read_conversation_batches,
-    read_subject_batch,
+    read_conversation_entry_parts,
+    read_subject_entry_part,
 )
 from kbtui.index.keyword_index import KeywordIndexWriter
 from kbtui.index.models import make_subject_id
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-    from kbtui.citations import CitationTargets
+    from kbtui.citations import CitationTargetLookup
     from kbtui.conversations.models import Conversation, ConversationInfo
     from kbtui.index.catalog import EntryWriteResult
-    from kbtui.index.ingest import IngestBatch
+    from kbtui.index.ingest import EntryPartToWrite
     from kbtui.index.models import Entry
     from kbtui.knowledge import Knowledge
     from kbtui.knowledge.models import Subject
@@ -97,7 +97,7 @@ class IndexStorage:
     def _open_index_files(self) -> None:
         self.catalog = Catalog(self.folder / "catalog.sqlite", write=True)
         if self.catalog.get_meta_value("language") is None:
-            self.catalog.set_meta("language", self.settings.language)
+            self.catalog.set_meta_value("language", self.settings.language)
         self.writers = {
             False: KeywordIndexWriter(self.folder / "lexical", self.settings.language),
             True: KeywordIndexWriter(self.folder / "hidden", self.settings.language),
@@ -162,7 +162,7 @@ class IndexStorage:
                 writer.remove_entry(entry_id)
         return found
 
-    def write_ingest_batches(self, batches: list[tuple[IngestBatch, CitationRows]]) -> None:
+    def write_entry_parts(self, batches: list[tuple[EntryPartToWrite, CitationRows]]) -> None:
         """Replace entries or parts of them, each with its citations, in one transaction."""
         if not batches:
             return
@@ -193,10 +193,10 @@ class IndexStorage:
                 writer.replace_entry_documents(batch.entry, batch.chunks)
             self.writers[not batch.entry.hidden].remove_entry(batch.entry.id)
 
-    def set_meta(self, key: str, value: str) -> None:
+    def set_meta_value(self, key: str, value: str) -> None:
         """Set a value in the catalog's table `meta`, in its own transaction."""
         self.catalog.begin()
-        self.catalog.set_meta(key, value)
+        self.catalog.set_meta_value(key, value)
         self.catalog.commit()
         self.commit_keyword_indexes()
 
@@ -261,7 +261,7 @@ STOP_CHECK_ITEMS = 64
 
 
 @dataclass
-class RefreshChanges:
+class IndexRefreshChanges:
     """What a refresh changed: subjects (`topic/slug`), conversations (ids), and removed entries.
 
     `knowledge` says whether topics or subjects changed. `is_unfinished` says whether the refresh was
@@ -354,7 +354,7 @@ class WorkspaceIndex:
         """Close all files."""
         self.storage.close()
 
-    def refresh(self, *, retry: bool = False) -> RefreshChanges:
+    def refresh(self, *, retry: bool = False) -> IndexRefreshChanges:
         """Compare all files with the catalog, and index those that differ.
 
         `retry` also reads files again that could not be read before, even if they did not change.
@@ -373,8 +373,8 @@ class WorkspaceIndex:
         try:
             subjects, conversations, gone = self._find_changed_entries(knowledge, retry)
         except _RefreshStopped:
-            return RefreshChanges(is_unfinished=True)
-        changes = RefreshChanges()
+            return IndexRefreshChanges(is_unfinished=True)
+        changes = IndexRefreshChanges()
         self._save_configuration_file_states(knowledge, changes)
         if gone or subjects or conversations:
             self._index_changed_entries(gone, subjects, conversations, knowledge, changes)
@@ -439,12 +439,12 @@ class WorkspaceIndex:
             yield from batch
 
     def _save_configuration_file_states(
-        self, knowledge: Knowledge, changes: RefreshChanges
+        self, knowledge: Knowledge, changes: IndexRefreshChanges
     ) -> None:
         """Save the state of the configuration files, so that clients notice later changes."""
         state = json.dumps(get_configuration_state(knowledge.files))
         if self.catalog.get_meta_value("configuration") != state:
-            self.storage.set_meta("configuration", state)
+            self.storage.set_meta_value("configuration", state)
             changes.knowledge = True
 
     def _index_changed_entries(
@@ -453,10 +453,10 @@ class WorkspaceIndex:
         subjects: list[Subject],
         conversations: set[str],
         knowledge: Knowledge,
-        changes: RefreshChanges,
+        changes: IndexRefreshChanges,
     ) -> None:
         """Remove the `gone` entries, index `subjects` and `conversations`, and commit from time to time."""
-        from kbtui.citations import CitationTargets
+        from kbtui.citations import CitationTargetLookup
         from kbtui.conversations.repository import list_conversations
 
         # Metadata of conversations is read only if one of them changed.
@@ -465,7 +465,7 @@ class WorkspaceIndex:
             *subjects,
             *(info for info in infos if info.id in conversations),
         ]
-        targets = CitationTargets(
+        targets = CitationTargetLookup(
             knowledge, {info.id: info.name for info in infos}, make_subject_id
         )
         work.sort(key=_get_indexing_order_key)
@@ -474,9 +474,9 @@ class WorkspaceIndex:
         done, began = 0, time.monotonic()
         committed = written = began
         pause = COMMIT_SECONDS
-        batches: list[tuple[IngestBatch, CitationRows]] = []
+        batches: list[tuple[EntryPartToWrite, CitationRows]] = []
         self._on_progress(IndexProgress("keywords", 0, len(work)))
-        for batch in self._read_ingest_batches(work, changes):
+        for batch in self._read_entry_parts(work, changes):
             batches.append(
                 (
                     batch,
@@ -487,7 +487,7 @@ class WorkspaceIndex:
             now = time.monotonic()
             # Write each part of a conversation before reading the next, which builds on it.
             if not batch.is_last or len(batches) >= BATCH_ENTRIES or now - written > BATCH_SECONDS:
-                self.storage.write_ingest_batches(batches)
+                self.storage.write_entry_parts(batches)
                 batches, written = [], now
                 self._on_progress(IndexProgress("keywords", done, len(work)))
                 if now - committed > pause:
@@ -496,13 +496,13 @@ class WorkspaceIndex:
                 if now - began > PATIENCE_SECONDS and done < len(work) and self._should_yield():
                     changes.is_unfinished = True
                     break
-        self.storage.write_ingest_batches(batches)
+        self.storage.write_entry_parts(batches)
         self.storage.commit_keyword_indexes()
         self._on_progress(IndexProgress("keywords", done, len(work)))
 
-    def _read_ingest_batches(
-        self, work: list[Subject | ConversationInfo], changes: RefreshChanges
-    ) -> Iterator[IngestBatch]:
+    def _read_entry_parts(
+        self, work: list[Subject | ConversationInfo], changes: IndexRefreshChanges
+    ) -> Iterator[EntryPartToWrite]:
         from kbtui.conversations.models import ConversationInfo
 
         for item in work:
@@ -510,7 +510,7 @@ class WorkspaceIndex:
                 return
             if isinstance(item, ConversationInfo):
                 changes.conversations.append(item.id)
-                for batch in read_conversation_batches(
+                for batch in read_conversation_entry_parts(
                     self.catalog, item, embed_tool_results=self.settings.embed_tool_results
                 ):
                     yield batch
@@ -519,9 +519,9 @@ class WorkspaceIndex:
             else:
                 changes.knowledge = True
                 changes.subjects.append(f"{item.topic}/{item.slug}")
-                yield read_subject_batch(item)
+                yield read_subject_entry_part(item)
 
-    def _remove_entries(self, gone: list[str], changes: RefreshChanges) -> None:
+    def _remove_entries(self, gone: list[str], changes: IndexRefreshChanges) -> None:
         for entry in self.storage.remove_entries(gone):
             changes.removed += 1
             if entry.conversation is not None:
@@ -560,7 +560,7 @@ def get_configuration_state(files: list[Path]) -> list[list[object]]:
     return state
 
 
-def _make_citation_rows(conversation: Conversation, targets: CitationTargets) -> CitationRows:
+def _make_citation_rows(conversation: Conversation, targets: CitationTargetLookup) -> CitationRows:
     from kbtui.citations import extract_citations
 
     return [

@@ -212,7 +212,7 @@ UNFINISHED_SUFFIX = " …"
 
 
 @dataclass
-class IngestBatch:
+class EntryPartToWrite:
     """An entry, or a part of one, ready to be written.
 
     `chunks` begin with ordinal `first_ordinal`, and `chunks_before` are a few chunks before them.
@@ -231,9 +231,9 @@ class IngestBatch:
     is_last: bool = True
 
 
-def read_subject_batch(subject: Subject) -> IngestBatch:
+def read_subject_entry_part(subject: Subject) -> EntryPartToWrite:
     """Read a subject into one batch."""
-    return IngestBatch(*read_subject_entry(subject))
+    return EntryPartToWrite(*read_subject_entry(subject))
 
 
 @dataclass(frozen=True)
@@ -245,9 +245,9 @@ class _IndexedConversationPart:
     latest: float
 
 
-def read_conversation_batches(
+def read_conversation_entry_parts(
     catalog: Catalog, info: ConversationInfo, *, embed_tool_results: bool = False
-) -> Iterator[IngestBatch]:
+) -> Iterator[EntryPartToWrite]:
     """Yield a conversation, or the part of it that is not indexed yet, in one or more batches.
 
     Each batch must be written before the next one is requested.
@@ -258,7 +258,7 @@ def read_conversation_batches(
     if not conversation_format.can_load_parts(info):
         yield _read_whole_conversation(info, embed_tool_results)
         return
-    known = _find_indexed_part(catalog, make_conversation_entry(info))
+    known = _find_indexed_conversation_part(catalog, make_conversation_entry(info))
     max_bytes = BATCH_BYTES if info.size > WHOLE_BYTES_MAX else WHOLE_BYTES_MAX
     while True:
         entry = make_conversation_entry(info)
@@ -270,7 +270,7 @@ def read_conversation_batches(
         if part is None:
             yield _read_whole_conversation(info, embed_tool_results)
             return
-        batch, known = _make_conversation_batch(
+        batch, known = _make_conversation_entry_part(
             catalog, entry, part, known if part.start else None, embed_tool_results
         )
         yield batch
@@ -281,14 +281,16 @@ def read_conversation_batches(
             max_bytes = info.size
 
 
-def _read_whole_conversation(info: ConversationInfo, embed_tool_results: bool) -> IngestBatch:
+def _read_whole_conversation(info: ConversationInfo, embed_tool_results: bool) -> EntryPartToWrite:
     entry, chunks, conversation = read_conversation_entry(
         info, embed_tool_results=embed_tool_results
     )
-    return IngestBatch(entry, chunks, conversation=conversation)
+    return EntryPartToWrite(entry, chunks, conversation=conversation)
 
 
-def _find_indexed_part(catalog: Catalog, entry: Entry) -> _IndexedConversationPart | None:
+def _find_indexed_conversation_part(
+    catalog: Catalog, entry: Entry
+) -> _IndexedConversationPart | None:
     """Return the indexed part of a conversation; None if all of it must be indexed again."""
     from kbtui.conversations.models import TurnResumePoint
 
@@ -303,13 +305,13 @@ def _find_indexed_part(catalog: Catalog, entry: Entry) -> _IndexedConversationPa
     )
 
 
-def _make_conversation_batch(
+def _make_conversation_entry_part(
     catalog: Catalog,
     entry: Entry,
     part: ConversationPart,
     known: _IndexedConversationPart | None,
     embed_tool_results: bool,
-) -> tuple[IngestBatch, _IndexedConversationPart | None]:
+) -> tuple[EntryPartToWrite, _IndexedConversationPart | None]:
     """Return the batch of a conversation's part, and the indexed part after the batch is written.
 
     The batch also rewrites the last chunks before the part, because their neighbours change.
@@ -336,8 +338,8 @@ def _make_conversation_batch(
         # No file has this state, so the next refresh continues here, and until then hits of the entry
         # count as outdated.
         entry.signature, entry.stat = f"{entry.signature}{UNFINISHED_SUFFIX}", ""
-    now = _make_indexed_part(part, known, new_chunks)
-    batch = IngestBatch(
+    now = _make_indexed_conversation_part(part, known, new_chunks)
+    batch = EntryPartToWrite(
         entry,
         chunks[cut:],
         chunks[:cut],
@@ -350,7 +352,7 @@ def _make_conversation_batch(
     return batch, now
 
 
-def _make_indexed_part(
+def _make_indexed_conversation_part(
     part: ConversationPart, known: _IndexedConversationPart | None, new_chunks: list[Chunk]
 ) -> _IndexedConversationPart | None:
     """Return the indexed part up to the mark of `part`; None if reading cannot resume there.

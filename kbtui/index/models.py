@@ -79,12 +79,12 @@ def format_file_state(status: os.stat_result) -> str:
 
 def make_subject_id(topic: str, slug: str) -> str:
     """Return the entry id of a subject: `s` and 12 hex digits."""
-    return "s" + _hash_parts(topic, slug)[:12]
+    return "s" + _hash_strings(topic, slug)[:12]
 
 
 def make_chunk_id(entry: str, text: str, repeat: int) -> str:
     """Return the id of a chunk, 16 hex digits; `repeat` counts equal texts before it in the entry."""
-    return _hash_parts(entry, text, str(repeat))[:16]
+    return _hash_strings(entry, text, str(repeat))[:16]
 
 
 def hash_embedded_text(text: str) -> bytes:
@@ -92,7 +92,7 @@ def hash_embedded_text(text: str) -> bytes:
     return hashlib.sha256(text.encode("utf-8", "replace")).digest()[:16]
 
 
-def _hash_parts(*parts: str) -> str:
+def _hash_strings(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
 
 

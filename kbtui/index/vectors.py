@@ -158,13 +158,13 @@ class VectorStore:
         wanted, probed = limit * OVERFETCH, min(self._partitions, PROBED_PARTITIONS)
         if self._partitions > 1:
             wanted = max(wanted, MIN_RERANKED)
-        if self._partitions > 1 and where not in _WIDE_FILTERS and self._is_narrow(where):
+        if self._partitions > 1 and where not in _WIDE_FILTERS and self._is_selective_filter(where):
             probed = 0
-        found = self.find_nearest(vector, where, wanted, probed)
+        found = self.find_nearest_rows(vector, where, wanted, probed)
         if len(found) < wanted and 0 < probed < self._partitions:
             # The filter left too few rows in these partitions, so search all of them. Lance's own
             # option for such filters would search all partitions every time.
-            found = self.find_nearest(vector, where, wanted, self._partitions)
+            found = self.find_nearest_rows(vector, where, wanted, self._partitions)
         seen: Counter[object] = Counter()
         kept = []
         for row in sort_ranked_chunks(found, least=1.0, cut=len(found) == wanted):
@@ -173,7 +173,7 @@ class VectorStore:
                 kept.append((row.number, row.score))
         return kept[:limit]
 
-    def find_nearest(
+    def find_nearest_rows(
         self, vector: Sequence[float], where: str, wanted: int, probed: int
     ) -> list[RankedChunk]:
         """Return the nearest rows in `probed` partitions of the index; 0 searches without the index."""
@@ -203,7 +203,7 @@ class VectorStore:
         held = {row["number"]: row["vector"] for row in rows}
         return next((list(held[number]) for number in numbers if number in held), None)
 
-    def _is_narrow(self, where: str) -> bool:
+    def _is_selective_filter(self, where: str) -> bool:
         return self.count_rows(where) <= NARROW_ROWS
 
     def compact(self, *, force: bool = False) -> None:
@@ -220,7 +220,7 @@ class VectorStore:
         grown = wanted >= max(2, self._partitions * REINDEX_GROWTH)
         if rows >= EXACT_ROWS and (not self._partitions or grown):
             self._build_vector_index(wanted)
-        elif self._partitions and self._count_supplements() > MAX_SUPPLEMENTS:
+        elif self._partitions and self._count_vector_index_segments() > MAX_SUPPLEMENTS:
             self._build_vector_index(self._partitions)
         self.table.optimize(cleanup_older_than=self._keep_versions)
         self._writes = 0
@@ -249,7 +249,7 @@ class VectorStore:
             for column in ("number", "entry"):
                 self.table.create_index(column, config=BTree())
 
-    def _count_supplements(self) -> int:
+    def _count_vector_index_segments(self) -> int:
         stats = self.table.index_stats(f"{_INDEX_PREFIX}{self._partitions}")
         return int(stats.num_indices or 0) if stats else 0
 
@@ -267,7 +267,7 @@ def remove_vector_directory(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def lean_vector_towards(vector: list[float], towards: list[float] | None) -> list[float]:
+def move_vector_towards(vector: list[float], towards: list[float] | None) -> list[float]:
     """Move a query's vector by `LEAN_WEIGHT` towards another one (docs/search-quality.md)."""
     if towards is None:
         return vector

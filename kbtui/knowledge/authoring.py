@@ -47,7 +47,7 @@ class TrashUnavailable(KbtuiError):
 
 
 @dataclass(frozen=True)
-class Draft:
+class SubjectDraft:
     """A subject that is not written yet. Its slug is `slug`, or is derived from the title."""
 
     title: str
@@ -84,7 +84,7 @@ def choose_topic(knowledge: Knowledge, name: str | None) -> Topic:
     )
 
 
-def add_subject(knowledge: Knowledge, topic: Topic, draft: Draft) -> Subject:
+def add_subject(knowledge: Knowledge, topic: Topic, draft: SubjectDraft) -> Subject:
     """Write a draft into a topic and return the new subject.
 
     Raises `MissingTitle`, and `UsageError` if the name is taken or invalid.
@@ -95,20 +95,20 @@ def add_subject(knowledge: Knowledge, topic: Topic, draft: Draft) -> Subject:
     )
 
 
-def check_draft(knowledge: Knowledge, topic: Topic, draft: Draft) -> None:
+def check_draft(knowledge: Knowledge, topic: Topic, draft: SubjectDraft) -> None:
     """Raise the errors that `add_subject` would raise, before the user types the text."""
     if not draft.title.strip():
         raise MissingTitle("an entry needs a title", hint="add --title")
     check_new_slug(knowledge, topic, draft.slug or make_file_name(draft.title))
 
 
-def edit_draft(knowledge: Knowledge, topic: Topic, draft: Draft) -> Subject | None:
+def edit_draft(knowledge: Knowledge, topic: Topic, draft: SubjectDraft) -> Subject | None:
     """Open a draft in the user's editor and write it; return None if it was not changed.
 
     The typed text is never lost: if it cannot be written, the error names the temporary file.
     Raises `UsageError` if there is no editor, or no terminal for it.
     """
-    find_editor()
+    find_editor_command()
     with tempfile.NamedTemporaryFile(
         "w", suffix=".md", prefix="kbtui-", encoding="utf-8", delete=False
     ) as file:
@@ -116,14 +116,14 @@ def edit_draft(knowledge: Knowledge, topic: Topic, draft: Draft) -> Subject | No
     path = Path(file.name)
     is_settled = False
     try:
-        run_editor([*find_editor(), str(path)])
+        run_editor([*find_editor_command(), str(path)])
         text = path.read_text("utf-8")
         if text == draft.document or not text.strip():
             is_settled = True
             return None
         if problem := split_front_matter(text).problem:
             raise UsageError(f"the front matter is invalid: {problem}")
-        title = _choose_title(text, draft.title)
+        title = _choose_draft_title(text, draft.title)
         found = _write_subject(knowledge, topic, draft.slug or make_file_name(title), text)
         is_settled = True
         return found
@@ -155,7 +155,7 @@ def _add_draft_path(error: Exception, path: Path) -> KbtuiError:
     return KbtuiError(error.message, where=error.where, hint=hint)
 
 
-def _choose_title(text: str, otherwise: str) -> str:
+def _choose_draft_title(text: str, otherwise: str) -> str:
     """Return the title of an edited draft: from its front matter, its first heading, or `otherwise`."""
     split = split_front_matter(text)
     is_emptied = "title" in split.facts and not str(split.facts["title"] or "").strip()
@@ -199,7 +199,7 @@ def edit_subject(subject: Subject) -> bool:
     try:
         before = path.read_bytes()
         try:
-            run_editor([*find_editor(), str(path)])
+            run_editor([*find_editor_command(), str(path)])
         except KbtuiError as error:
             if _is_draft_untouched(path, before):
                 raise
@@ -241,7 +241,7 @@ def _ignore_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def find_editor() -> list[str]:
+def find_editor_command() -> list[str]:
     """Return the user's editor as a command; raises `UsageError` if none can run here.
 
     There is no default editor: users who did not choose one may not know how to quit it.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from kbtui.knowledge.models import SubjectMark, Topic
+    from kbtui.knowledge.models import PreloadOrDisableMark, Topic
 
 
 def set_toml_values(old: str | None, edits: dict[str, dict[str, Any]], path: Path) -> str:
@@ -205,7 +205,9 @@ class TomlChange:
         )
 
 
-def propose_subject_marks(knowledge: Knowledge, marks: Iterable[SubjectMark]) -> TomlChange:
+def propose_preload_or_disable_marks(
+    knowledge: Knowledge, marks: Iterable[PreloadOrDisableMark]
+) -> TomlChange:
     """Return the change of `.jp/kb.toml` that applies marks, without writing it.
 
     It is based on the current files and ignores `-k` and `--cfg`. Raises `NothingFound` or

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from kbtui.knowledge.loader import Knowledge
     from kbtui.knowledge.models import Subject, Topic
-    from kbtui.knowledge.visibility import ResolvedTopic
+    from kbtui.knowledge.visibility import TopicSlugs
 
 
 RUN_WORDS, SAMPLE_RUNS, CANDIDATE_RUNS = 4, 128, 16
@@ -270,7 +270,7 @@ def _find_title_clashes(knowledge: Knowledge) -> Iterator[Problem]:
         yield Problem(message, key=key, topic=topic.id, hint="choose another title")
 
 
-def _find_slug_collisions(resolved: ResolvedTopic) -> Iterator[Problem]:
+def _find_slug_collisions(resolved: TopicSlugs) -> Iterator[Problem]:
     scan = resolved.scan
     losers: dict[str, list[str]] = {}
     for name, slug in scan.shadowed.items():
@@ -286,7 +286,7 @@ def _find_slug_collisions(resolved: ResolvedTopic) -> Iterator[Problem]:
         )
 
 
-def _find_dead_patterns(resolved: ResolvedTopic, field: str) -> Iterator[Problem]:
+def _find_dead_patterns(resolved: TopicSlugs, field: str) -> Iterator[Problem]:
     """Yield patterns that match nothing."""
     assert field in TOPIC_FIELDS
     topic, scan = resolved.topic, resolved.scan
@@ -302,7 +302,7 @@ def _find_dead_patterns(resolved: ResolvedTopic, field: str) -> Iterator[Problem
             yield Problem(f"'{pattern}' matches no subject", key=key, topic=topic.id, hint=hint)
 
 
-def explain_dead_pattern(resolved: ResolvedTopic, pattern: str) -> str | None:
+def explain_dead_pattern(resolved: TopicSlugs, pattern: str) -> str | None:
     """Return why a pattern matches nothing, or what may have been meant; None if unknown."""
     scan = resolved.scan
     matches = compile_slug_pattern(pattern)
@@ -327,7 +327,7 @@ def explain_dead_pattern(resolved: ResolvedTopic, pattern: str) -> str | None:
     return f"did you mean '{near[0]}'?" if near else None
 
 
-def _find_empty_topic(knowledge: Knowledge, resolved: ResolvedTopic) -> Iterator[Problem]:
+def _find_empty_topic(knowledge: Knowledge, resolved: TopicSlugs) -> Iterator[Problem]:
     topic = resolved.topic
     key = f"kb.topic.{topic.id}.subjects"
     if resolved.visible or any(problem.key == key for problem in knowledge.problems):

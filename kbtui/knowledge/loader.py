@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import NothingFound, UsageError
-from kbtui.knowledge import learn_answers, prompt
+from kbtui.knowledge import learn_tool_answers, prompt
 from kbtui.knowledge.models import LearnResult, Problem, Subject, Topic
 from kbtui.knowledge.visibility import (
-    ResolvedTopic,
+    TopicSlugs,
     apply_mark_to_topic,
     find_topic_directory,
     resolve_topic_slugs,
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from kbtui.errors import ConfigError
-    from kbtui.knowledge.models import PromptFragment, SubjectMark
+    from kbtui.knowledge.models import PreloadOrDisableMark, PromptFragment
     from kbtui.refs import Ref
     from kbtui.workspace import Workspace
     from kbtui.workspace.jp_config import ConfigLayer
@@ -135,7 +135,7 @@ def _has_value_type(kind: str, value: Any) -> bool:
     return isinstance(value, bool if kind == _FLAG else str)
 
 
-def apply_cfg_assignment(declared: TopicDeclarations, text: str) -> str | None:
+def apply_config_assignment(declared: TopicDeclarations, text: str) -> str | None:
     """Apply a `--cfg` assignment: `kb.topic.<id>.<key>` with `=`, `+=`, `:=` or `+:=`.
 
     The colon means that the value is JSON, the plus that it is appended. Returns the topic's
@@ -279,7 +279,7 @@ def load_knowledge(
     assigned: dict[str, str] = {}
     for value in (*cfg, *assignments):
         if "=" in value:
-            name = apply_cfg_assignment(declared, value)
+            name = apply_config_assignment(declared, value)
             if name is not None:
                 assigned[name] = value
             continue
@@ -308,7 +308,7 @@ def resolve_ref(workspace: Workspace, text: str) -> Ref:
 
     Raises `UsageError`, and `NothingFound` for a conversation of another workspace.
     """
-    from kbtui.refs import drop_own_workspace_id, parse_ref
+    from kbtui.refs import parse_ref, remove_own_workspace_id
 
     knowledge: Knowledge | None = None
 
@@ -317,7 +317,7 @@ def resolve_ref(workspace: Workspace, text: str) -> Ref:
         knowledge = knowledge or load_knowledge(workspace)
         return knowledge.find(topic, slug) is not None
 
-    return drop_own_workspace_id(parse_ref(text, subject_exists), workspace.id)
+    return remove_own_workspace_id(parse_ref(text, subject_exists), workspace.id)
 
 
 class Knowledge:
@@ -340,7 +340,7 @@ class Knowledge:
         self.topics = topics
         self.problems = problems
         self.files = list(dict.fromkeys(files))
-        self._resolved: dict[str, ResolvedTopic] = {}
+        self._resolved: dict[str, TopicSlugs] = {}
         self._records: dict[str, dict[str, Subject]] = {}
         self._root = os.path.realpath(workspace.root)
         self._folder = Path(self._root)
@@ -380,7 +380,7 @@ class Knowledge:
 
     def resolve_topic(self, name: str) -> Topic:
         """Return the enabled topic with this id or title; raises `NothingFound`."""
-        return learn_answers.find_topic(self.topics.values(), name)
+        return learn_tool_answers.find_topic(self.topics.values(), name)
 
     def learn(
         self,
@@ -398,7 +398,7 @@ class Knowledge:
         With `masked`, secrets are replaced. `topic` can also be the reference of a search result,
         `topic/slug:lines`.
         """
-        caller = learn_answers.LearnCaller(has_prompt, max_chars, masked)
+        caller = learn_tool_answers.LearnCaller(has_prompt, max_chars, masked)
         patterns = [subjects] if isinstance(subjects, str) else list(subjects or ())
         try:
             found, patterns = self._find_learn_target(topic, patterns)
@@ -410,8 +410,8 @@ class Knowledge:
             return LearnResult(caller.mask_secrets(text), is_error=True)
         resolved = self.resolve(found.id)
         if not patterns:
-            return LearnResult(learn_answers.format_subject_listing(resolved, caller))
-        return learn_answers.answer_learn_patterns(
+            return LearnResult(learn_tool_answers.format_subject_listing(resolved, caller))
+        return learn_tool_answers.answer_learn_patterns(
             resolved, patterns, lambda slug: self._get_subject_record(found.id, slug), caller
         )
 
@@ -449,13 +449,13 @@ class Knowledge:
         """Return the definition of the `learn` tool; None if there is nothing to learn."""
         return prompt.define_learn_tool(self._resolve_enabled_topics())
 
-    def read_fragments(self) -> list[PromptFragment]:
+    def read_prompt_fragments(self) -> list[PromptFragment]:
         """Return JP's own prompt fragments, which kbtui never writes."""
-        from kbtui.knowledge.prompt import read_fragments
+        from kbtui.knowledge.prompt import read_prompt_fragments
 
-        return read_fragments(self.workspace)
+        return read_prompt_fragments(self.workspace)
 
-    def with_marks(self, marks: Iterable[SubjectMark]) -> Knowledge:
+    def with_marks(self, marks: Iterable[PreloadOrDisableMark]) -> Knowledge:
         """Return a copy with marks applied, without walking the directories again.
 
         Raises `NothingFound` or `UsageError` for a mark that cannot be applied.
@@ -494,9 +494,9 @@ class Knowledge:
         """Replace a topic, keeping the result of the walk."""
         walked = self.resolve(topic.id)
         self.topics[topic.id] = topic
-        self._resolved[topic.id] = ResolvedTopic(topic, walked.scan, walked.folder)
+        self._resolved[topic.id] = TopicSlugs(topic, walked.scan, walked.folder)
 
-    def resolve(self, topic: str) -> ResolvedTopic:
+    def resolve(self, topic: str) -> TopicSlugs:
         """Return a topic's slugs and which are visible; raises `NothingFound`."""
         found = self._resolved.get(topic)
         if found is None:
@@ -510,7 +510,7 @@ class Knowledge:
     def _format_known_topics(self) -> str:
         return "topics: " + ", ".join(self.topics) if self.topics else "no topics are configured"
 
-    def _resolve_enabled_topics(self) -> list[ResolvedTopic]:
+    def _resolve_enabled_topics(self) -> list[TopicSlugs]:
         return [self.resolve(topic.id) for topic in self.topics.values() if topic.enable]
 
     def _check_topic_directory(self, topic: Topic) -> None:

@@ -115,7 +115,7 @@ class PromptFragment:
 
 
 @dataclass(frozen=True)
-class SubjectMark:
+class PreloadOrDisableMark:
     """A change that the user requests: the new state of a subject, or of a whole topic.
 
     `slug` is None for the topic itself. The state `plain` means neither pre-loaded nor

@@ -42,11 +42,13 @@ def read_subject_text(subject: Subject) -> str:
     """
     data = _read_subject_bytes(subject)
     if b"\0" in data[:BINARY_BYTES]:
-        raise _make_unreadable(subject, "it is a binary file")
+        raise _make_unreadable_subject_error(subject, "it is a binary file")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise _make_unreadable(subject, f"it is not UTF-8 text (byte {error.start:,})") from error
+        raise _make_unreadable_subject_error(
+            subject, f"it is not UTF-8 text (byte {error.start:,})"
+        ) from error
 
 
 def read_subject(subject: Subject) -> str:
@@ -54,36 +56,36 @@ def read_subject(subject: Subject) -> str:
 
     Raises `UnreadableSubject`.
     """
-    return present_file_text(read_subject_text(subject), subject.relative)
+    return format_file_text_for_assistant(read_subject_text(subject), subject.relative)
 
 
-def present_file_text(text: str, relative: str) -> str:
+def format_file_text_for_assistant(text: str, relative: str) -> str:
     """Return a file's text in the form that its extension requires: plain or in a fence."""
     ending = split_file_extension(relative.rpartition("/")[2])[1][1:]
     kind = ending.lower()
     if kind in _PLAIN_EXTENSIONS:
         return text
     language = _LANGUAGES.get(kind, ending if kind not in _DATA_LANGUAGES else kind)
-    return fence_text(text, language)
+    return put_text_in_code_fence(text, language)
 
 
-def fence_text(text: str, language: str) -> str:
+def put_text_in_code_fence(text: str, language: str) -> str:
     """Return a text in a fence that is longer than any run of backticks inside."""
     # Leave out a language that would break the fence's first line.
     language = "" if re.search(r"[\s`]", language) else language
     fence = "`" * (max((len(run) for run in _BACKTICKS.findall(text)), default=2) + 1)
-    return f"{fence}{language}\n{end_last_line(text)}{fence}"
+    return f"{fence}{language}\n{add_final_newline(text)}{fence}"
 
 
 _DATA_LANGUAGES = frozenset({"toml", "json", "yaml"})
 
 
-def end_last_line(text: str) -> str:
+def add_final_newline(text: str) -> str:
     """Return a text with a newline at its end, unless it is empty."""
     return text if not text or text.endswith("\n") else text + "\n"
 
 
-def explain_excess_size(size: int) -> str | None:
+def explain_too_large_subject(size: int) -> str | None:
     """Return why a subject of this size in bytes is not read, or None.
 
     Reads the settings, but only for files over a megabyte.
@@ -106,7 +108,7 @@ def format_skipped_subject(error: KbtuiError, slug: str) -> str:
     return f'Skipped "{slug}": {error.message}.'
 
 
-def _make_unreadable(subject: Subject, reason: str) -> UnreadableSubject:
+def _make_unreadable_subject_error(subject: Subject, reason: str) -> UnreadableSubject:
     return UnreadableSubject(reason, where=f"{subject.topic}/{subject.slug}")
 
 
@@ -117,18 +119,20 @@ def _read_subject_bytes(subject: Subject) -> bytes:
         # Check again: a file may have become a link since it was listed.
         real = os.path.realpath(path, strict=True)
         if not is_inside_folder(real, root) and not is_inside_folder(real, os.path.realpath(root)):
-            raise _make_unreadable(subject, "it is outside the workspace")
+            raise _make_unreadable_subject_error(subject, "it is outside the workspace")
         flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
         with os.fdopen(os.open(real, flags), "rb") as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
-                raise _make_unreadable(subject, "it is not a regular file")
-            if excess := explain_excess_size(status.st_size):
+                raise _make_unreadable_subject_error(subject, "it is not a regular file")
+            if excess := explain_too_large_subject(status.st_size):
                 head = file.read(BINARY_BYTES)
-                raise _make_unreadable(subject, "it is a binary file" if b"\0" in head else excess)
+                raise _make_unreadable_subject_error(
+                    subject, "it is a binary file" if b"\0" in head else excess
+                )
             return file.read(status.st_size + 1)
     except OSError as error:
-        raise _make_unreadable(subject, _describe_read_error(error)) from error
+        raise _make_unreadable_subject_error(subject, _describe_read_error(error)) from error
 
 
 def _describe_read_error(error: OSError) -> str:

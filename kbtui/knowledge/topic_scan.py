@@ -56,7 +56,7 @@ class TopicScan:
         """Compute the slugs after the walk."""
         text = _join_slugs(folders)
         if not text.isprintable():
-            folders = [folder.without_unshowable_names(self.mistakes) for folder in folders]
+            folders = [folder.exclude_unprintable_names(self.mistakes) for folder in folders]
             text = _join_slugs(folders)
         self._folders = folders
         self.slugs = sorted(text.split("//")) if text else []
@@ -68,9 +68,9 @@ class TopicScan:
                     slug for slug, path in _iterate_slugs([folder]) if is_hidden_path(path)
                 )
         if any(map(eq, self.slugs, self.slugs[1:])):
-            self._resolve_collisions()
+            self._resolve_slug_collisions()
 
-    def _resolve_collisions(self) -> None:
+    def _resolve_slug_collisions(self) -> None:
         """Give each slug of several files to one of them; the others get their paths as slugs.
 
         If such a path is itself a slug (`LICENSE` next to `LICENSE.md`), it is prefixed with `./`.
@@ -101,7 +101,7 @@ class _ScannedFolder:
         self.names = names
         self.dotted = False
 
-    def without_unshowable_names(self, mistakes: list[tuple[str, str]]) -> _ScannedFolder:
+    def exclude_unprintable_names(self, mistakes: list[tuple[str, str]]) -> _ScannedFolder:
         """Return the folder without names that cannot be shown; add these to `mistakes`."""
         good = []
         for name in self.names:

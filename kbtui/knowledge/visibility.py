@@ -16,7 +16,7 @@ from kbtui.workspace.paths import format_path_from_root
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from kbtui.knowledge.models import SubjectMark, Topic
+    from kbtui.knowledge.models import PreloadOrDisableMark, Topic
 
 
 MAX_PATTERN_CHARACTERS = 4096
@@ -53,7 +53,7 @@ def compile_slug_pattern(pattern: str) -> Callable[[str], object]:
     found = _COMPILED.get(pattern)
     if found is None:
         if len(pattern) > MAX_PATTERN_CHARACTERS or not pattern:
-            return _match_nothing
+            return _matches_no_slug
         found = re.compile(_pattern_to_regex(pattern), re.DOTALL).fullmatch
         if len(_COMPILED) > 256:
             _COMPILED.clear()
@@ -61,7 +61,7 @@ def compile_slug_pattern(pattern: str) -> Callable[[str], object]:
     return found
 
 
-def _match_nothing(slug: str) -> bool:
+def _matches_no_slug(slug: str) -> bool:
     return False
 
 
@@ -144,7 +144,7 @@ def _bracket_to_regex(inner: str) -> str:
     return f"(?!/)[{'^' if negated else ''}{''.join(parts)}]"
 
 
-class ResolvedTopic:
+class TopicSlugs:
     """A topic's slugs, and which of them are visible.
 
     `visible` is sorted and has no hidden, disabled or shadowed subjects; only its exact slug reaches a
@@ -157,7 +157,7 @@ class ResolvedTopic:
         self.topic = topic
         self.scan = found
         self.folder = folder
-        self.disabled = self._find_disabled()
+        self.disabled = self._find_disabled_slugs()
         out = self.disabled | found.hidden | found.shadowed.keys()
         self.visible = [slug for slug in found.slugs if slug not in out] if out else found.slugs
         self.learned = self.match(topic.learned)
@@ -185,7 +185,7 @@ class ResolvedTopic:
         """Return whether a pattern is the slug of a subject that is not disabled."""
         return pattern in self.scan and pattern not in self.disabled
 
-    def _find_disabled(self) -> set[str]:
+    def _find_disabled_slugs(self) -> set[str]:
         """Return the slugs that `disabled` matches, including hidden and shadowed ones."""
         found: set[str] = set()
         for pattern in self.topic.disabled:
@@ -227,26 +227,26 @@ def find_topic_directory(root: str, topic: Topic) -> tuple[str | None, Problem |
     return real, None
 
 
-def resolve_topic_slugs(root: str, topic: Topic) -> tuple[ResolvedTopic, list[Problem]]:
+def resolve_topic_slugs(root: str, topic: Topic) -> tuple[TopicSlugs, list[Problem]]:
     """Walk a topic's directory below the real path `root`; return its slugs and the problems."""
     folder = os.path.normpath(Path(root, topic.subjects))
     real, problem = find_topic_directory(root, topic)
     if real is None:
-        return ResolvedTopic(topic, TopicScan(folder), folder), [problem] if problem else []
+        return TopicSlugs(topic, TopicScan(folder), folder), [problem] if problem else []
     try:
         found = scan_topic(root, real)
     except OSError:
         # The directory changed since the check: check again for the right message.
         _, problem = find_topic_directory(root, topic)
-        return ResolvedTopic(topic, TopicScan(folder), folder), [problem] if problem else []
+        return TopicSlugs(topic, TopicScan(folder), folder), [problem] if problem else []
     mistakes = [
         Problem(message, where=escape_unprintable(str(Path(topic.subjects, path))), topic=topic.id)
         for message, path in found.mistakes
     ]
-    return ResolvedTopic(topic, found, folder), mistakes
+    return TopicSlugs(topic, found, folder), mistakes
 
 
-def apply_mark_to_topic(topic: Topic, resolved: ResolvedTopic, mark: SubjectMark) -> Topic:
+def apply_mark_to_topic(topic: Topic, resolved: TopicSlugs, mark: PreloadOrDisableMark) -> Topic:
     """Return a topic with a mark applied.
 
     Raises `NothingFound` for an unknown subject, and `UsageError` if a glob contradicts the
@@ -278,13 +278,11 @@ def apply_mark_to_topic(topic: Topic, resolved: ResolvedTopic, mark: SubjectMark
     return bare
 
 
-def _find_matching_pattern(
-    resolved: ResolvedTopic, topic: Topic, field: str, slug: str
-) -> str | None:
+def _find_matching_pattern(resolved: TopicSlugs, topic: Topic, field: str, slug: str) -> str | None:
     """Return the pattern of a field that matches a slug, or None."""
     for pattern in getattr(topic, field):
         alone = replace(topic, learned=(), disabled=(pattern,) if field == "disabled" else ())
-        other = ResolvedTopic(alone, resolved.scan, resolved.folder)
+        other = TopicSlugs(alone, resolved.scan, resolved.folder)
         reached = other.disabled if field == "disabled" else other.match([pattern])
         if slug in reached:
             return str(pattern)

@@ -172,7 +172,7 @@ def check_workspace(library: Library) -> Iterator[DiagnosticFinding]:
     for name, folder in {
         "index": workspace.cache_dir,
         "query log": workspace.data_dir,
-        "log": Path(paths.state_home()),
+        "log": Path(paths.get_state_home()),
     }.items():
         there = _find_nearest_existing_directory(folder)
         if not os.access(there, os.W_OK | os.X_OK):
@@ -293,13 +293,13 @@ def _find_problem_subject_ref(knowledge: Knowledge, problem: Problem) -> str | N
 def _check_conversations(library: Library) -> Iterator[DiagnosticFinding]:
     from kbtui.conversations.repository import (
         count_trashed_conversations,
-        find_unlisted_directories,
+        find_unusable_conversation_directories,
         load_conversation,
     )
 
     infos, strays = (
         library.list_conversations_quickly(),
-        find_unlisted_directories(library.workspace),
+        find_unusable_conversation_directories(library.workspace),
     )
     archived = sum(info.archived for info in infos)
     # If a directory could not be read, "ok, 0" would wrongly say that there are none.

@@ -69,7 +69,7 @@ class CallCancellation:
             raise Cancelled("cancelled")
 
     @contextmanager
-    def closing_on_cancel(self, client: EngineClient) -> Iterator[None]:
+    def close_client_on_cancel(self, client: EngineClient) -> Iterator[None]:
         """Make `cancel` close the connection `client` during the `with` block."""
         with self._lock:
             self.client = client
@@ -148,7 +148,7 @@ class IndexAccess:
                 client = self._idle.pop() if self._idle else None
             try:
                 client = client or self._open_engine_connection()
-                with cancellation.closing_on_cancel(client):
+                with cancellation.close_client_on_cancel(client):
                     found = client.request(op, timeout=timeout, **arguments)
             except EngineUnavailable as error:
                 cancellation.check()

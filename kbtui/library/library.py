@@ -23,7 +23,7 @@ from kbtui.library.index_access import (
     get_current_cancellation,
     make_engine_notice_values,
 )
-from kbtui.library.references import ReferenceReader
+from kbtui.library.reference_reader import ReferenceReader
 from kbtui.notices import Notice, format_notices, make_keywords_only_notice
 from kbtui.search.models import DEFAULT_LIMIT, SearchRequest, make_search_request
 from kbtui.workspace import Settings, Workspace, find_workspace, load_settings
@@ -34,7 +34,11 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
     from kbtui.citations.models import Citations
-    from kbtui.conversations.models import Conversation, ConversationInfo, ConversationUsage
+    from kbtui.conversations.models import (
+        Conversation,
+        ConversationInfo,
+        ConversationToolsAndModels,
+    )
     from kbtui.engine.client import EngineClient
     from kbtui.engine.protocol import EngineEvent
     from kbtui.index import IndexReader
@@ -119,11 +123,13 @@ class Library(ReferenceReader):
         infos = list_conversations(self.workspace, counts=False, known=known)
         return [add_last_event(info) for info in infos]
 
-    def read_conversation_usage(self, info: ConversationInfo) -> ConversationUsage:
+    def read_conversation_tools_and_models(
+        self, info: ConversationInfo
+    ) -> ConversationToolsAndModels:
         """Return the tools, models and turns of a conversation, after parsing its whole file."""
         from kbtui.conversations.repository import get_conversation_format
 
-        return get_conversation_format(info).read_conversation_usage(info)
+        return get_conversation_format(info).read_conversation_tools_and_models(info)
 
     def find_conversation(self, conversation: str) -> ConversationInfo:
         """Return a conversation's metadata, without its events; raises `NothingFound`."""
@@ -245,9 +251,9 @@ class Library(ReferenceReader):
         a `limit` outside 1 to 100, or a `wait` below 0 or above a day. Mistakes in the query of a
         `SearchRequest` raise no error; the answer lists them in `mistakes`.
         """
-        from kbtui.engine.protocol import check_wait
+        from kbtui.engine.protocol import check_wait_seconds
 
-        check_wait(wait, "wait")
+        check_wait_seconds(wait, "wait")
         request = (
             query
             if not isinstance(query, str)

@@ -49,7 +49,7 @@ class SearchExplainer:
 
         If it has several chunks, the explanation is for the one that came nearest to being a hit.
         """
-        entry, chunks = resolve_passages(self._reader, ref)
+        entry, chunks = find_passages_of_reference(self._reader, ref)
         if entry is None:
             reason = explain_missing_entry(self._workspace, ref)
             return RankExplanation(str(ref), "", None, kept_out=[reason])
@@ -210,7 +210,7 @@ class SearchExplainer:
         )
 
 
-def resolve_passages(reader: IndexReader, ref: Ref) -> tuple[Entry | None, list[Chunk]]:
+def find_passages_of_reference(reader: IndexReader, ref: Ref) -> tuple[Entry | None, list[Chunk]]:
     """Return the indexed entry of a reference (or None) and the chunks that it covers."""
     from kbtui.index.models import make_subject_id
 

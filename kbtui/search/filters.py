@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from datetime import datetime, tzinfo
     from typing import Any, Literal
 
-    from kbtui.conversations.models import ConversationInfo, ConversationUsage
+    from kbtui.conversations.models import ConversationInfo, ConversationToolsAndModels
 
-    LibraryCondition = Callable[[ConversationInfo, ConversationUsage, Any], bool]
+    LibraryCondition = Callable[[ConversationInfo, ConversationToolsAndModels, Any], bool]
     """A function that returns whether a conversation matches a value (folded text, or a time)."""
     Surface = Literal["search", "library", "entries"]
     ValueKind = Literal["topic", "choice", "term", "title", "argument", "date", "text"]
@@ -123,22 +123,26 @@ class FilterDefinition:
         return FilterValueError(f"unknown {self.noun} {value!r}", hint)
 
 
-def _is_active_since(info: ConversationInfo, _: ConversationUsage, moment: datetime) -> bool:
+def _is_active_since(
+    info: ConversationInfo, _: ConversationToolsAndModels, moment: datetime
+) -> bool:
     return (info.last_event_at or info.created_at) >= moment
 
 
-def _is_inactive_since(info: ConversationInfo, _: ConversationUsage, moment: datetime) -> bool:
+def _is_inactive_since(
+    info: ConversationInfo, _: ConversationToolsAndModels, moment: datetime
+) -> bool:
     return (info.last_event_at or info.created_at) < moment
 
 
-def _has_label(info: ConversationInfo, _: ConversationUsage, wanted: str) -> bool:
+def _has_label(info: ConversationInfo, _: ConversationToolsAndModels, wanted: str) -> bool:
     return any(
         wanted in (key.casefold(), value.casefold(), f"{key}={value}".casefold())
         for key, value in info.labels.items()
     )
 
 
-def _has_state(info: ConversationInfo, _: ConversationUsage, state: str) -> bool:
+def _is_in_state(info: ConversationInfo, _: ConversationToolsAndModels, state: str) -> bool:
     return {
         "pinned": info.pinned_at is not None,
         "archived": info.archived,
@@ -153,7 +157,7 @@ STATES = ("pinned", "archived", "live", "local", "external", "damaged")
 STATUSES = ("ready", "pending", "error")
 
 
-def _map_to_themselves(*names: str) -> dict[str, tuple[str, ...]]:
+def _map_names_to_themselves(*names: str) -> dict[str, tuple[str, ...]]:
     return {name: (name,) for name in names}
 
 
@@ -178,7 +182,7 @@ FILTERS: tuple[FilterDefinition, ...] = (
     FilterDefinition(
         "role", "only text by this role: user, assistant, reasoning, tool, …", "choice",
         search="roles", term="role", options=("--role",), metavar="ROLE",
-        choices=_map_to_themselves(*event_kinds.list_search_roles()) | event_kinds.group_search_roles(),
+        choices=_map_names_to_themselves(*event_kinds.list_search_roles()) | event_kinds.group_search_roles(),
     ),
     FilterDefinition(
         "tool", "only calls of this tool and their results", "term", ("tools",),
@@ -213,11 +217,11 @@ FILTERS: tuple[FilterDefinition, ...] = (
     ),
     FilterDefinition(
         "is", f"conversations that are {', '.join(STATES[:-1])} or {STATES[-1]}", "choice",
-        ("status",), library=_has_state, noun="state", choices=_map_to_themselves(*STATES),
+        ("status",), library=_is_in_state, noun="state", choices=_map_names_to_themselves(*STATES),
     ),
     FilterDefinition(
         "is", f"only entries with this status: {', '.join(STATUSES)}", "choice", ("status",),
-        entries="statuses", choices=_map_to_themselves(*STATUSES), noun="status", options=("--status",), metavar="S,…",
+        entries="statuses", choices=_map_names_to_themselves(*STATUSES), noun="status", options=("--status",), metavar="S,…",
     ),
 )  # fmt: skip
 

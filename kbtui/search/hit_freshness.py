@@ -114,14 +114,14 @@ class HitFreshnessChecker:
         Returns None if the file is missing, unreadable, too large or outside of the workspace.
         """
         from kbtui.files import read_regular_file
-        from kbtui.knowledge.subject_files import explain_excess_size
+        from kbtui.knowledge.subject_files import explain_too_large_subject
         from kbtui.knowledge.topic_scan import is_inside_folder
 
         try:
             real = os.path.realpath(path, strict=True)
             if not is_inside_folder(real, str(self._workspace.root)):
                 return None
-            if explain_excess_size(os.stat(real).st_size):  # noqa: PTH116
+            if explain_too_large_subject(os.stat(real).st_size):  # noqa: PTH116
                 return None
             return read_regular_file(real, sys.maxsize).decode("utf-8").replace("\r\n", "\n")
         except (OSError, UnicodeDecodeError):

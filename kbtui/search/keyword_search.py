@@ -64,7 +64,7 @@ def select_query_terms(parts: Sequence[QueryTerm], searcher: Any) -> list[QueryT
     """Return the terms to search for: all of them, or in a large index those that matter."""
     if searcher.num_docs < LARGE_INDEX_CHUNKS:
         return list(parts)
-    worths = [_estimate_term_worth(part, searcher) for part in parts]
+    worths = [_estimate_term_weight(part, searcher) for part in parts]
     best = max((worth for worth in worths if worth is not None), default=0.0)
     return [
         part
@@ -73,7 +73,7 @@ def select_query_terms(parts: Sequence[QueryTerm], searcher: Any) -> list[QueryT
     ]
 
 
-def _estimate_term_worth(part: QueryTerm, searcher: Any) -> float | None:
+def _estimate_term_weight(part: QueryTerm, searcher: Any) -> float | None:
     """Return weight times rarity of a term; None if it is in no chunk or has alternatives."""
     if "|" in part.term:
         return None
@@ -168,9 +168,9 @@ class QueryTermBuilder:
                 for pair in dict.fromkeys(extract_cjk_pairs(text))
             ]
             stems = [stem for stem in stems if not has_unspaced_script(stem)]
-            needed += [self._match_anywhere([stem]) for stem in stems]
+            needed += [self._build_title_or_body_query([stem]) for stem in stems]
         elif stems:
-            needed.append(self._match_anywhere(stems))
+            needed.append(self._build_title_or_body_query(stems))
         # The tokenizer reduces `C++` and `C#` to `c`.
         for word in text.split():
             if word.endswith(("+", "#")):
@@ -194,7 +194,7 @@ class QueryTermBuilder:
         shown = " | ".join(dict.fromkeys(term for _, term in places))
         return QueryTerm(word, places[0][0], shown, weight, query)
 
-    def _match_anywhere(self, stems: list[str]) -> Any:
+    def _build_title_or_body_query(self, stems: list[str]) -> Any:
         if len(stems) == 1:
             found = [self._make_term_query(field, stems[0]) for field in ("body", "title")]
         else:
@@ -360,7 +360,7 @@ class _KeywordIndexQuery:
         all_found = len(hits) < limit
         cut = whole_ties and not all_found
         found = sort_ranked_chunks(found, tolerance=self.tolerance, cut=cut)
-        more = self._score_pairs([row.number for row in found[:MAX_PAIRED_CHUNKS]])
+        more = self._score_word_pairs([row.number for row in found[:MAX_PAIRED_CHUNKS]])
         paired = [
             row._replace(score=row.score + more[row.number]) if row.number in more else row
             for row in found
@@ -382,7 +382,7 @@ class _KeywordIndexQuery:
             return self.query
         return tantivy.Query.boolean_query([(tantivy.Occur.Must, self.query), *left_out])
 
-    def _score_pairs(self, numbers: list[int]) -> dict[int, float]:
+    def _score_word_pairs(self, numbers: list[int]) -> dict[int, float]:
         """Return the scores that pairs of words add to some chunks, by chunk number.
 
         This is a separate query because tantivy skips chunks that cannot be among the best, which

@@ -42,13 +42,13 @@ def find_similar(
     `request` provides the filters and the limit; its query is ignored. Raises `NothingFound` if
     the reference has no indexed text.
     """
-    from kbtui.search.explain import resolve_passages
+    from kbtui.search.explain import find_passages_of_reference
 
-    entry, chunks = resolve_passages(reader, ref)
+    entry, chunks = find_passages_of_reference(reader, ref)
     if entry is None or not chunks:
         raise NothingFound("no text is indexed for this reference", where=str(ref))
     request = request or SearchRequest("", per_entry=1)
-    asked = _MoreLikeThisRun(
+    asked = _MoreLikeThisSearch(
         workspace,
         reader,
         replace(request, query=_compose_similarity_query(entry, chunks)),
@@ -66,7 +66,7 @@ def _compose_similarity_query(entry: Entry, chunks: list[Chunk]) -> str:
     return words.replace('"', " ").replace(":", " ").replace(" -", " ")[:MAX_QUERY_CHARACTERS]
 
 
-class _MoreLikeThisRun(SearchRun):
+class _MoreLikeThisSearch(SearchRun):
     """A search for the keywords of a text in all entries except the text's own."""
 
     def __init__(

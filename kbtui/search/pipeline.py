@@ -76,7 +76,7 @@ def run_search_and_build_answer(
         result.filters = format_filters_in_effect(run.request, run.query)
         best = result.hits[0] if result.hits else None
         similarity = run.get_semantic_similarity(best.chunk_id) if best else 0.0
-        result.is_gap = is_gap(run.query, run.lexical, best, similarity)
+        result.is_gap = is_knowledge_gap(run.query, run.lexical, best, similarity)
         # The answer must not reveal that hidden subjects exist.
         result.empty = not run.scores and run.reader.is_empty(hidden=run.request.hidden)
     result.notices = run.notices
@@ -178,7 +178,7 @@ class SearchRun:
         if self.request.mode == "lexical" or semantic is None or not self.query.spoken:
             return None
         if self.request.tools or self.narrowing.args:
-            return _rank_nothing  # tool calls and their results have no vectors
+            return _make_empty_semantic_ranking  # tool calls and their results have no vectors
         return semantic(self.query.spoken)
 
     def _run_semantic_leg(self, begun: SemanticRanker) -> None:
@@ -244,7 +244,7 @@ def _fill_answer_with_hits(result: SearchAnswer, run: SearchRun) -> None:
         result.total += 1
 
 
-def _rank_nothing(request: SearchRequest, generation: str) -> SemanticRanking:
+def _make_empty_semantic_ranking(request: SearchRequest, generation: str) -> SemanticRanking:
     """Return an empty ranking, for requests that the semantic leg cannot answer."""
     return SemanticRanking([])
 
@@ -407,7 +407,9 @@ def _quote_filter_value(text: str) -> str:
     return f'"{text}"' if " " in text or "," in text else text
 
 
-def is_gap(query: ParsedQuery, lexical: KeywordSearch, best: Hit | None, similarity: float) -> bool:
+def is_knowledge_gap(
+    query: ParsedQuery, lexical: KeywordSearch, best: Hit | None, similarity: float
+) -> bool:
     """Return whether the workspace seems to have nothing about a query; insights list such queries.
 
     A search by meaning always has a nearest passage, and nearly every passage has a common word of

@@ -249,7 +249,7 @@ class _QueryFilterApplier:
     def apply(
         self, query: ParsedQuery
     ) -> tuple[SearchRequest, ArgumentAndExclusionFilters, list[QueryMistake]]:
-        self._resolve_options()
+        self._resolve_request_options()
         for part in query.filters:
             try:
                 self._apply_filter(part)
@@ -272,7 +272,7 @@ class _QueryFilterApplier:
             self._mistakes,
         )
 
-    def _resolve_options(self) -> None:
+    def _resolve_request_options(self) -> None:
         """Resolve the request's own topics, roles and types; unknown values are errors."""
         for key in ("topic", "role", "type"):
             row = map_filters_by_key("search")[key]
@@ -387,16 +387,16 @@ class _QueryFilterApplier:
             raise row.make_unknown_value_error(value, topics) from None
 
     def _is_indexed(self, field: str, value: str) -> bool:
-        return any(searcher.doc_freq(field, value) for searcher in self._searchers() if value)
+        return any(searcher.doc_freq(field, value) for searcher in self._open_searchers() if value)
 
     def _list_indexed_terms(self, field: str) -> list[str]:
         found: dict[str, int] = {}
-        for searcher in self._searchers():
+        for searcher in self._open_searchers():
             for term, count in searcher.terms_with_prefix(field, "", limit=200):
                 found[term] = found.get(term, 0) + count
         return sorted(found, key=lambda term: (-found[term], term))
 
-    def _searchers(self) -> Iterable[Any]:
+    def _open_searchers(self) -> Iterable[Any]:
         for hidden in (False, True) if self._request.hidden else (False,):
             yield self._reader.open_keyword_index(hidden=hidden).searcher()
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kbtui.sources.config import Source, Sources, load_sources
-    from kbtui.sources.runner import run_source
     from kbtui.sources.schedule import SourceScheduler
+    from kbtui.sources.source_runner import run_source
 
 __all__ = ["Source", "SourceScheduler", "Sources", "load_sources", "run_source"]
 
-_MODULES = {"SourceScheduler": "schedule", "run_source": "runner"}
+_MODULES = {"SourceScheduler": "schedule", "run_source": "source_runner"}
 
 
 def __getattr__(name: str) -> Any:

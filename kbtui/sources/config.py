@@ -72,7 +72,7 @@ class SourceProgress:
     now: str
 
 
-def check_cron(expression: str) -> None:
+def check_cron_expression(expression: str) -> None:
     """Raise `ConfigError` for an invalid cron expression, or one that never matches."""
     from cronsim import CronSim, CronSimError
 
@@ -238,19 +238,19 @@ def _parse_command_line(text: str) -> tuple[str, ...]:
 
 
 def _check_source(source: Source) -> None:
-    from kbtui.sources.url_policy import check_url
+    from kbtui.sources.url_policy import check_url_is_allowed
 
     if source.kind == "url_crawl":
         for key, url in [("url", source.url or ""), *(("prefixes", p) for p in source.prefixes)]:
             try:
-                check_url(url, source.allow_hosts)
+                check_url_is_allowed(url, source.allow_hosts)
             except ConfigError as error:
                 text = f"{error.where}: {error.message}" if error.where else error.message
                 raise ConfigError(text, where=key, hint=error.hint) from error
         if not 0 <= source.depth <= MAX_LINK_DEPTH:
             raise ConfigError(f"must be between 0 and {MAX_LINK_DEPTH}", where="depth")
     if source.cron is not None:
-        check_cron(source.cron)
+        check_cron_expression(source.cron)
 
 
 _APPROVAL_FORMAT = 1

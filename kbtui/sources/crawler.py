@@ -119,7 +119,7 @@ class Crawler:
                 if not (await self._load_robots_txt(final)).can_fetch(final, AGENT):
                     self._run.record_skipped_document(final, ROBOTS_REFUSAL)
                     return
-            await self._process_response(final, found, depth)
+            await self._store_or_enqueue_response(final, found, depth)
         except FetchError as error:
             if url == self._start:
                 raise KbtuiError(error.reason, where=url) from error
@@ -131,7 +131,9 @@ class Crawler:
             else:
                 self._run.record_failed_document(url, error.reason, permanent=False)
 
-    async def _process_response(self, url: str, found: FetchedResponse, depth: int) -> None:
+    async def _store_or_enqueue_response(
+        self, url: str, found: FetchedResponse, depth: int
+    ) -> None:
         if found.status == 304:
             if not self._run.directory.has_unedited_document(url):
                 raise FetchError("unexpected answer 304: the request was not conditional")

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
 from kbtui.errors import PackageUnavailable
-from kbtui.knowledge.subject_files import fence_text
+from kbtui.knowledge.subject_files import put_text_in_code_fence
 
 if TYPE_CHECKING:
     import asyncio
@@ -266,7 +266,7 @@ def _cut_code_blocks(tree: Any) -> list[str]:
             continue
         mark = block.makeelement("p")
         mark.text, mark.tail = _CODE_MARK.format(len(codes)), block.tail
-        codes.append(fence_text(text, language))
+        codes.append(put_text_in_code_fence(text, language))
         last = (mark.text, text)
         block.getparent().replace(block, mark)
     return codes
@@ -396,7 +396,7 @@ def extract_document(content: bytes, kind: str, url: str, charset: str | None) -
         return _extract_pdf(content)
     if kind in DOCX:
         return _extract_docx(content)
-    text = decode_text(content, charset)
+    text = decode_document_text(content, charset)
     if kind in HTML:
         return extract_page(text, url)
     if "\0" in text[:8192]:
@@ -406,7 +406,7 @@ def extract_document(content: bytes, kind: str, url: str, charset: str | None) -
     return _extract_plain_text(text, markdown=kind in MARKDOWN)
 
 
-def decode_text(content: bytes, charset: str | None) -> str:
+def decode_document_text(content: bytes, charset: str | None) -> str:
     """Decode text: try the given character set, UTF-8, the declared one, then detected ones."""
     own = _OWN_CHARSET.search(content[:2048])
     for name in (charset, "utf-8-sig", own[1].decode("ascii") if own else None):

@@ -9,9 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import KbtuiError
-from kbtui.knowledge.subject_files import BINARY_BYTES, make_file_name, present_file_text
+from kbtui.knowledge.subject_files import (
+    BINARY_BYTES,
+    format_file_text_for_assistant,
+    make_file_name,
+)
 from kbtui.sources.extraction import CODE, DOCX, HTML, MARKDOWN, PDF, PLAIN, ExtractionError
-from kbtui.sources.http_fetcher import format_too_large_document
+from kbtui.sources.http_fetcher import explain_too_large_document
 from kbtui.sources.source_directory import FetchedDocument
 
 if TYPE_CHECKING:
@@ -54,7 +58,7 @@ async def import_files(
     found = [(base, "")] if base.is_file() else list(_list_document_files(run, base, named))
     if len(found) > limits.files:
         run.record_failed_document(
-            named, limits.format_too_many_documents(len(found), "files"), permanent=False
+            named, limits.explain_too_many_documents(len(found), "files"), permanent=False
         )
     for done, (path, relative) in enumerate(found[: limits.files]):
         below = f"/{relative}" if relative else ""
@@ -129,7 +133,7 @@ def _open_document_file(path: Path, most: int) -> tuple[Any, str]:
     if not stat.S_ISREG(status.st_mode):
         raise _SkippedFile("is not a regular file")
     if status.st_size > most:
-        raise _SkippedFile(format_too_large_document(most, status.st_size))
+        raise _SkippedFile(explain_too_large_document(most, status.st_size))
     return path.read_bytes, f"{status.st_size}:{status.st_mtime_ns}"
 
 
@@ -153,7 +157,11 @@ def _make_document(
     text, parts = facts["text"], Path(relative or path.name).parts
     if kind in CODE:
         language = path.suffix[1:] or _detect_script_language(path.name, text)
-        text = present_file_text(text, f"x.{language}") if language and text.strip() else text
+        text = (
+            format_file_text_for_assistant(text, f"x.{language}")
+            if language and text.strip()
+            else text
+        )
     else:
         parts = (*parts[:-1], path.stem)
     title = facts["title"] or parts[-1]

@@ -54,7 +54,7 @@ class SourceLimits:
     delay: float = 0.5
     delay_most: float = 30.0
 
-    def format_too_many_documents(self, count: int, what: str) -> str:
+    def explain_too_many_documents(self, count: int, what: str) -> str:
         """Return the message that a run read only the first `files` of `count` documents."""
         return (
             f"only the first {self.files:,} of {count:,} {what} were read: "
@@ -73,7 +73,7 @@ def make_source_limits(settings: Settings) -> SourceLimits:
     )
 
 
-def format_too_large_document(most: int, size: int | None = None) -> str:
+def explain_too_large_document(most: int, size: int | None = None) -> str:
     """Return why a document is not read: it has more bytes than the limit."""
     limit = f"more than the limit of {most:,} bytes (source_bytes in `kbtui config`)"
     return f"has {limit}" if size is None else f"has {size:,} bytes, {limit}"
@@ -182,7 +182,7 @@ class HttpFetcher:
         """Return the URL that a response redirects to; raises `FetchError` if it is not allowed."""
         try:
             target = str(httpx.URL(urljoin(url, found.headers.get("location", ""))))
-            url_policy.check_url(target, self.allow_hosts)
+            url_policy.check_url_is_allowed(target, self.allow_hosts)
         except (httpx.InvalidURL, ValueError) as error:
             raise FetchError("redirected to an invalid URL", permanent=True) from error
         except ConfigError as error:
@@ -198,7 +198,7 @@ class HttpFetcher:
         if len(url) > MAX_URL_CHARACTERS:
             raise FetchError("the URL is too long", permanent=True)
         try:
-            url_policy.check_url(url, self.allow_hosts)
+            url_policy.check_url_is_allowed(url, self.allow_hosts)
             parsed = httpx.URL(url)
         except (ConfigError, httpx.InvalidURL) as error:
             reason = error.message if isinstance(error, ConfigError) else str(error)
@@ -321,7 +321,7 @@ def _check_response_headers(found: FetchedResponse, accept: Collection[str], mos
         )
     length = found.headers.get("content-length", "")
     if length.isdigit() and int(length) > most:
-        raise FetchError(format_too_large_document(most, int(length)), permanent=True)
+        raise FetchError(explain_too_large_document(most, int(length)), permanent=True)
 
 
 async def _read_response_body(response: httpx.Response, most: int) -> bytes:
@@ -341,7 +341,7 @@ async def _read_response_body(response: httpx.Response, most: int) -> bytes:
             raise FetchError("the compressed data is damaged") from error
         size += len(part)
         if size > most:
-            raise FetchError(format_too_large_document(most), permanent=True)
+            raise FetchError(explain_too_large_document(most), permanent=True)
         parts.append(part)
     if unpack and not unpack.eof:
         raise FetchError("the answer ended too early")

@@ -18,7 +18,7 @@ from mcp.shared.exceptions import MCPError
 from kbtui.errors import KbtuiError
 from kbtui.knowledge.subject_files import make_file_name
 from kbtui.sources.extraction import HTML, MARKDOWN, PDF, PLAIN, ExtractionError
-from kbtui.sources.http_fetcher import format_too_large_document
+from kbtui.sources.http_fetcher import explain_too_large_document
 from kbtui.sources.source_directory import FetchedDocument
 from kbtui.version import __version__
 
@@ -115,7 +115,7 @@ async def _fetch_matching_resources(
     if len(wanted) > limits.files:
         run.record_failed_document(
             run.source.name,
-            limits.format_too_many_documents(len(wanted), "resources"),
+            limits.explain_too_many_documents(len(wanted), "resources"),
             permanent=False,
         )
     late = 0
@@ -182,7 +182,7 @@ async def _read_resource_text(
             except (binascii.Error, ValueError) as error:
                 raise ExtractionError("its content is not base64") from error
         if len(data) > most:
-            raise SkippedResource(format_too_large_document(most, len(data)))
+            raise SkippedResource(explain_too_large_document(most, len(data)))
         if kind in (*HTML, *PDF, *MARKDOWN, *PLAIN):
             parts.append((await extractor.extract(data, kind, resource.uri, "utf-8"))["text"])
         elif isinstance(content, types.TextResourceContents):
@@ -194,11 +194,11 @@ async def _read_resource_text(
 
 def _fence_resource(text: str, kind: str) -> str:
     """Return a text that is not prose in a fence with its language."""
-    from kbtui.knowledge.subject_files import present_file_text
+    from kbtui.knowledge.subject_files import format_file_text_for_assistant
 
     if not kind or kind.startswith("text/"):
         return text
-    return present_file_text(text, f"x.{kind.rpartition('/')[2].rpartition('+')[2]}")
+    return format_file_text_for_assistant(text, f"x.{kind.rpartition('/')[2].rpartition('+')[2]}")
 
 
 def _make_document_name(uri: str) -> str:

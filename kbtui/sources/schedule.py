@@ -1,4 +1,4 @@
-"""Runs the sources that are due. The engine calls `tick` every `SCHEDULE_SECONDS`."""
+"""Runs the sources that are due. The engine calls `check_and_start_due_sources` every `SCHEDULE_SECONDS`."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def list_due_sources(
 class SourceScheduler:
     """Runs the sources that are due, one at a time, each in a process with low priority.
 
-    Call `tick` from one thread; it never waits for a run. The runs have the umask `umask`; -1 means
+    Call `check_and_start_due_sources` from one thread; it never waits for a run. The runs have the umask `umask`; -1 means
     that of this process.
     """
 
@@ -75,7 +75,7 @@ class SourceScheduler:
         """The name of the source that is running, or None."""
         return self._name if self._process is not None else None
 
-    def tick(self, now: float | None = None) -> None:
+    def check_and_start_due_sources(self, now: float | None = None) -> None:
         """Check the current run, and start the next source that is due."""
         self._check_running_process()
         if self._process is None:
@@ -103,7 +103,7 @@ class SourceScheduler:
                 sys.executable,
                 "-P",
                 "-m",
-                "kbtui.sources.runner",
+                "kbtui.sources.source_runner",
                 os.fspath(self._workspace.root),
                 name,
             ],

@@ -168,13 +168,13 @@ class SourceDirectory:
             stored.digest = digest
             self.counts.updated += 1
             return
-        path = self._make_path(document)
+        path = self._prepare_document_path(document)
         write_new_file(path, content)
         self._names_in_use.add(self._get_relative_name(path))
         self.documents[document.url] = StoredDocument(path, document.url, digest, is_edited=False)
         self.counts.added += 1
 
-    def _make_path(self, document: FetchedDocument) -> Path:
+    def _prepare_document_path(self, document: FetchedDocument) -> Path:
         name = make_unique_name(document.name, document.url, self._names_in_use)
         path = self.folder / f"{name}.md"
         make_folder_inside(self._root, path.parent)

@@ -82,7 +82,7 @@ def is_allowed_private_host(host: str, hosts: Collection[str]) -> bool:
     return normalize_host(host) in {normalize_host(name) for name in hosts}
 
 
-def check_url(url: str, allow_hosts: Collection[str]) -> None:
+def check_url_is_allowed(url: str, allow_hosts: Collection[str]) -> None:
     """Raise `ConfigError` for a URL that is not HTTP(S) or names a private host.
 
     This checks only the text of the URL; resolved addresses are checked by the fetcher.
@@ -96,10 +96,10 @@ def check_url(url: str, allow_hosts: Collection[str]) -> None:
         raise ConfigError("is not an http or https URL", where=url)
     if parts.username is not None or parts.password is not None:
         raise ConfigError("contains a user name or password", where=url, hint="remove it")
-    check_host(host, allow_hosts)
+    check_host_is_allowed(host, allow_hosts)
 
 
-def check_host(host: str, allow_hosts: Collection[str]) -> None:
+def check_host_is_allowed(host: str, allow_hosts: Collection[str]) -> None:
     """Raise `ConfigError` for a host that is written as a private or loopback address or name."""
     if is_allowed_private_host(host, allow_hosts):
         return

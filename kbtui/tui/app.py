@@ -24,7 +24,7 @@ from kbtui.tui.framework.styled_widget import StyledScreen
 from kbtui.tui.main.screen import MainScreen
 from kbtui.tui.terminal import StderrRedirect, exit_on_hangup, exit_on_sigterm
 from kbtui.tui.theme import DARK, LIGHT, THEMES, derive_colors, get_counterpart_theme
-from kbtui.workspace.paths import config_home
+from kbtui.workspace.paths import get_config_home
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -110,7 +110,7 @@ class KbtuiApp(App[None]):
 
     def _choose_theme(self) -> str:
         """Load the user's themes, and return the name of the theme to use."""
-        directory = Path(config_home(), "themes")
+        directory = Path(get_config_home(), "themes")
         if directory.is_dir():
             from kbtui.tui.theme import load_user_themes
 
@@ -190,7 +190,7 @@ class KbtuiApp(App[None]):
     def pop_screen(self) -> AwaitComplete:
         """Close the top screen; the keys that are still queued go to the screen below."""
         closed = super().pop_screen()
-        self._key_queue.handle_closed_screen()
+        self._key_queue.resume_after_closed_screen()
         return closed
 
     def on_ready(self) -> None:

@@ -34,7 +34,7 @@ ITEMS_MOST = 100
 """How many items are listed."""
 
 
-class PaletteItem(NamedTuple):
+class CommandPaletteItem(NamedTuple):
     """Something to choose: a command, what can be opened, or a theme by its name.
 
     `penalty` is added to the score of a match, so that other matches come first.
@@ -49,11 +49,13 @@ class PaletteItem(NamedTuple):
 
 def list_command_items(
     scopes: Iterable[str], keymap: Mapping[str, str] | None = None
-) -> list[PaletteItem]:
+) -> list[CommandPaletteItem]:
     """Return the commands of some scopes, then those that work everywhere."""
     here = [scope for scope in SCOPES if scope in scopes or scope == "everywhere"]
     return [
-        PaletteItem(_describe_command(command), "command", command, " ".join(command.key_labels))
+        CommandPaletteItem(
+            _describe_command(command), "command", command, " ".join(command.key_labels)
+        )
         for scope in here
         for command in list_commands(scope, keymap=keymap)
         if command.palette and command.id != "palette"
@@ -68,46 +70,46 @@ def _describe_command(command: Command) -> str:
     return f"{label[0].upper()}{label[1:]}: {text[0].lower()}{text[1:]}"
 
 
-def list_theme_items(themes: Iterable[str]) -> list[PaletteItem]:
+def list_theme_items(themes: Iterable[str]) -> list[CommandPaletteItem]:
     """Return the themes; those of kbtui and of the user come before Textual's."""
     items = [
-        PaletteItem(f"Theme: {name}", "theme", name, penalty=0.5 * (name in BUILTIN_THEMES))
+        CommandPaletteItem(f"Theme: {name}", "theme", name, penalty=0.5 * (name in BUILTIN_THEMES))
         for name in themes
     ]
     return sorted(items, key=lambda item: (item.penalty, item.name))
 
 
-def list_target_items(contents: LibrarySnapshot | None, hidden: bool) -> list[PaletteItem]:
+def list_openable_items(contents: LibrarySnapshot | None, hidden: bool) -> list[CommandPaletteItem]:
     """Return everything that can be opened; slow for large libraries."""
-    items: list[PaletteItem] = []
+    items: list[CommandPaletteItem] = []
     if contents is None:
         return items
     for listing in contents.listings:
         ref = Ref("topic", topic=listing.topic.id)
-        items.append(PaletteItem(one_line(listing.topic.name), "topic", ref, str(ref)))
+        items.append(CommandPaletteItem(one_line(listing.topic.name), "topic", ref, str(ref)))
     for listing in contents.listings:
         # There may be tens of thousands: make their references only when one is chosen.
         topic = listing.topic.id
         items += [
-            PaletteItem(f"{topic}/{subject.slug}", "subject", subject)
+            CommandPaletteItem(f"{topic}/{subject.slug}", "subject", subject)
             for subject in listing.subjects
             if hidden or not subject.hidden
         ]
     for info in contents.conversations:
         ref = make_conversation_ref(info.id)
-        items.append(PaletteItem(one_line(info.name), "conversation", ref, info.ref))
+        items.append(CommandPaletteItem(one_line(info.name), "conversation", ref, info.ref))
     return items
 
 
-def list_command_id_items(keymap: Mapping[str, str] | None = None) -> list[PaletteItem]:
+def list_command_id_items(keymap: Mapping[str, str] | None = None) -> list[CommandPaletteItem]:
     """Return the commands of all screens by the ids that the settings use for them."""
     return [
-        PaletteItem(f"id: {command.id}", "command", command, " ".join(command.key_labels))
+        CommandPaletteItem(f"id: {command.id}", "command", command, " ".join(command.key_labels))
         for command in apply_keymap(ALL_COMMANDS, keymap)
     ]
 
 
-def score_palette_match(text: str, words: list[str]) -> float | None:
+def score_command_palette_match(text: str, words: list[str]) -> float | None:
     """Return how well a name matches (less is better), None if it does not.
 
     Each word must be in the name, as a whole or letter by letter. Matches at the beginning of a
@@ -132,9 +134,9 @@ def score_palette_match(text: str, words: list[str]) -> float | None:
     return total + len(text) / 10_000
 
 
-def find_palette_items(
-    items: list[PaletteItem], text: str, keymap: Mapping[str, str] | None = None
-) -> list[PaletteItem]:
+def find_command_palette_items(
+    items: list[CommandPaletteItem], text: str, keymap: Mapping[str, str] | None = None
+) -> list[CommandPaletteItem]:
     """Return the items that match `text`, best first."""
     words = text.casefold().split()
     if not words:
@@ -145,9 +147,9 @@ def find_palette_items(
         most = len(items)
     ranked: list[tuple[float, int]] = []
     for number, item in enumerate(items):
-        score = score_palette_match(item.name, words)
+        score = score_command_palette_match(item.name, words)
         if score is None and item.right:
-            score = score_palette_match(item.right, words)
+            score = score_command_palette_match(item.right, words)
             score = None if score is None else score + 5
         if score is not None:
             ranked.append((score + item.penalty, number))
@@ -155,7 +157,7 @@ def find_palette_items(
     return [items[number] for _, number in ranked[:most]]
 
 
-class PaletteScreen(StyledScreen):
+class CommandPaletteScreen(StyledScreen):
     """An input with a list; returns what was chosen.
 
     `find_targets` is called in a thread. A command is returned as such, a theme as its name, and
@@ -172,9 +174,9 @@ class PaletteScreen(StyledScreen):
 
     def __init__(
         self,
-        commands: list[PaletteItem],
-        themes: list[PaletteItem],
-        find_targets: Callable[[], list[PaletteItem]],
+        commands: list[CommandPaletteItem],
+        themes: list[CommandPaletteItem],
+        find_targets: Callable[[], list[CommandPaletteItem]],
     ) -> None:
         super().__init__()
         self._items = [*commands, *themes]
@@ -184,7 +186,7 @@ class PaletteScreen(StyledScreen):
         self.list = RowList("palette-list")
 
     @property
-    def _input_text(self) -> str:
+    def _search_typed_text(self) -> str:
         return self.query_one("#palette-input", SafeInput).value
 
     def compose(self) -> ComposeResult:
@@ -199,13 +201,13 @@ class PaletteScreen(StyledScreen):
     def on_mount(self) -> None:
         """Show the commands, and look for what can be opened."""
         self.query_one("#palette-input").focus()
-        self._show_items(find_palette_items(self._items, ""))
+        self._show_items(find_command_palette_items(self._items, ""))
         self._targets_worker.submit(self._find_targets, self._add_targets, lambda error: None)
 
-    def _add_targets(self, targets: list[PaletteItem]) -> None:
+    def _add_targets(self, targets: list[CommandPaletteItem]) -> None:
         self._items = [*self._items, *targets]
-        if self._input_text:
-            self._search_items(self._input_text)
+        if self._search_typed_text:
+            self._search_items(self._search_typed_text)
 
     @on(Input.Changed)
     def _search_typed_items(self, event: Input.Changed) -> None:
@@ -215,12 +217,12 @@ class PaletteScreen(StyledScreen):
     def _search_items(self, text: str) -> None:
         items = self._items
         self._search_worker.submit(
-            lambda: find_palette_items(items, text, self.configured_keys),
+            lambda: find_command_palette_items(items, text, self.configured_keys),
             self._show_items,
             lambda error: None,
         )
 
-    def _show_items(self, items: list[PaletteItem]) -> None:
+    def _show_items(self, items: list[CommandPaletteItem]) -> None:
         rows = list(_make_item_rows(items))
         self.list.set_rows(rows, [("No match.", "dim")], rows[0].key if rows else None)
 
@@ -228,7 +230,7 @@ class PaletteScreen(StyledScreen):
         """Return whether a key must wait until the list matches what was typed."""
         needs_list = key in {"enter", "down", "up", "pagedown", "pageup", "ctrl+n"}
         is_searching = self._search_worker.has_pending_result or bool(
-            self._input_text and self._targets_worker.has_pending_result
+            self._search_typed_text and self._targets_worker.has_pending_result
         )
         return needs_list and is_searching
 
@@ -247,7 +249,7 @@ class PaletteScreen(StyledScreen):
             self.dismiss(make_target(value) if isinstance(value, Ref) else value)
 
 
-def _make_item_rows(items: list[PaletteItem]) -> Iterator[ListRow]:
+def _make_item_rows(items: list[CommandPaletteItem]) -> Iterator[ListRow]:
     for number, item in enumerate(items):
         left: Spans = [(f"{item.kind:<13}", "dim"), (one_line(item.name), "")]
         right: Spans = [(item.right, "key" if item.kind == "command" else "dim")]

@@ -40,9 +40,9 @@ def edit_file(app: App[None], path: Path, line: int) -> None:
     """
     from textual.app import SuspendNotSupported
 
-    from kbtui.knowledge.authoring import find_editor, run_editor
+    from kbtui.knowledge.authoring import find_editor_command, run_editor
 
-    command = build_editor_command(find_editor(), path, line)
+    command = build_editor_command(find_editor_command(), path, line)
     # Textual removes NO_COLOR from the environment; the editor should still see it.
     environment = {**os.environ, **({"NO_COLOR": "1"} if app.no_color else {})}
     try:

@@ -9,7 +9,7 @@ from kbtui.text import one_line, sanitize
 from kbtui.tui.commands import SCOPES, SCREENS, find_key_label, list_commands
 from kbtui.tui.library_pane import ENTRY_MARKS
 from kbtui.tui.library_snapshot import get_activity_sort_key, get_last_activity
-from kbtui.tui.reader.document import Document, format_cost, format_count
+from kbtui.tui.reader.document import Document, format_count, format_token_cost
 from kbtui.tui.reader.document_blocks import (
     DocumentBlock,
     FactTableBlock,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kbtui.search.models import RankExplanation, SearchLegRank
     from kbtui.tui.commands import Scope
     from kbtui.tui.framework.styled_text import Spans
-    from kbtui.tui.library_snapshot import LibrarySnapshot, TopicListing
+    from kbtui.tui.library_snapshot import LibrarySnapshot, TopicWithSubjects
 
     Facts = list[tuple[str, Spans]]
 
@@ -156,7 +156,7 @@ def _add_problems(blocks: list[DocumentBlock], problems: Sequence[object]) -> No
 # topics and errors
 
 
-def build_topic_document(listing: TopicListing, learn_text: str) -> Document:
+def build_topic_document(listing: TopicWithSubjects, learn_text: str) -> Document:
     """Return the page of a topic: its facts, then what `learn` returns for it."""
     topic, subjects = listing.topic, listing.subjects
     counts = [format_count(listing.visible_subject_count, "subject")]
@@ -181,7 +181,7 @@ def build_topic_document(listing: TopicListing, learn_text: str) -> Document:
     _add_problems(blocks, listing.problems)
     if topic.enable:
         head: Spans = [("What `learn` returns for this topic", "h2")]
-        cost: Spans = [(format_cost(len(learn_text)), "dim")]
+        cost: Spans = [(format_token_cost(len(learn_text)), "dim")]
         blocks.append(HeadingBlock("learn", head, cost, above=1))
         blocks.append(MarkdownBlock("listing", learn_text, above=1, lead=[("▎ ", "rule")]))
     badges: Spans = [] if topic.enable else [("switched off", "warning")]

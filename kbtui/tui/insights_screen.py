@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kbtui.library import Library
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.reader.document_blocks import DocumentBlock
-    from kbtui.userdata.insights import EntryUse, Insights
+    from kbtui.userdata.insights import EntryCitationCount, Insights
     from kbtui.userdata.query_log import LoggedQuery
 
 
@@ -127,15 +127,15 @@ def _make_unanswered_query_line(query: LoggedQuery) -> tuple[str, DocumentBlock]
     )
 
 
-def _make_cited_entry_line(use: EntryUse) -> tuple[str, DocumentBlock]:
+def _make_cited_entry_line(use: EntryCitationCount) -> tuple[str, DocumentBlock]:
     return _make_entry_usage_line(use, _format_count_cell(use.cites))
 
 
-def _make_uncited_entry_line(use: EntryUse) -> tuple[str, DocumentBlock]:
+def _make_uncited_entry_line(use: EntryCitationCount) -> tuple[str, DocumentBlock]:
     return _make_entry_usage_line(use, [("       ", "")])
 
 
-def _make_entry_usage_line(use: EntryUse, count: Spans) -> tuple[str, DocumentBlock]:
+def _make_entry_usage_line(use: EntryCitationCount, count: Spans) -> tuple[str, DocumentBlock]:
     left: Spans = [*count, (one_line(use.title), ""), (f"  {one_line(use.ref)}", "dim")]
     right: Spans = [(f"changed {format_iso_day(use.changed)}", "dim")]
     return use.ref, HeadingBlock("", left, right, link=use.ref)

@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
-    from kbtui.conversations.models import ConversationInfo, ConversationUsage
+    from kbtui.conversations.models import ConversationInfo, ConversationToolsAndModels
     from kbtui.dates import Clock
     from kbtui.knowledge.models import Subject
     from kbtui.search.query_parser import FilterLikeWord, QueryFilter
     from kbtui.tui.framework.styled_text import Spans
-    from kbtui.tui.library_snapshot import LibrarySnapshot, TopicListing
+    from kbtui.tui.library_snapshot import LibrarySnapshot, TopicWithSubjects
 
 
 class FilterCondition(NamedTuple):
@@ -51,7 +51,7 @@ class FilterCondition(NamedTuple):
     excluded: bool
 
     def matches_conversation(
-        self, info: ConversationInfo, summary: ConversationUsage | None
+        self, info: ConversationInfo, summary: ConversationToolsAndModels | None
     ) -> bool:
         """Return whether a conversation matches; without a summary, no condition on tools or models does."""
         condition = self.filter.library
@@ -89,7 +89,7 @@ class LibraryFilter(NamedTuple):
         )
 
     def matches_conversation(
-        self, info: ConversationInfo, summary: ConversationUsage | None
+        self, info: ConversationInfo, summary: ConversationToolsAndModels | None
     ) -> bool:
         """Return whether a conversation matches; without its summary, not by tool or model."""
         return self.matches_title(info.name) and all(
@@ -213,7 +213,7 @@ def _make_topic_section(contents: LibrarySnapshot, state: LibraryPaneState) -> I
         yield _make_note_row("no-topics", "none yet")
     shown = False
     for listing in contents.listings:
-        rows = list(_make_topic_listing_rows(listing, state, contents.unreadable))
+        rows = list(_make_topic_with_subjects_rows(listing, state, contents.unreadable))
         shown = shown or bool(rows)
         yield from rows
     if state.filter and contents.listings and not shown:
@@ -227,8 +227,8 @@ def _make_problem_row(key: str, text: str, indent: str = "", whole: str = "") ->
     return ListRow(f"problem:{key}", [(f"{indent}! ", "error"), (text, "error")], data=place)
 
 
-def _make_topic_listing_rows(
-    listing: TopicListing, state: LibraryPaneState, unreadable: Mapping[tuple[str, str], str]
+def _make_topic_with_subjects_rows(
+    listing: TopicWithSubjects, state: LibraryPaneState, unreadable: Mapping[tuple[str, str], str]
 ) -> Iterator[ListRow]:
     topic = listing.topic
     subjects = [s for s in listing.subjects if state.hidden or not s.hidden]

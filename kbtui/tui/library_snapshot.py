@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from kbtui.conversations.models import ConversationInfo, ConversationUsage
+    from kbtui.conversations.models import ConversationInfo, ConversationToolsAndModels
     from kbtui.knowledge import Knowledge
     from kbtui.knowledge.models import Problem, Subject, Topic
     from kbtui.library import Library
@@ -32,7 +32,7 @@ def get_activity_sort_key(info: ConversationInfo) -> tuple[float, float, str]:
     return (-get_last_activity(info).timestamp(), -info.created_at.timestamp(), info.id)
 
 
-class TopicListing(NamedTuple):
+class TopicWithSubjects(NamedTuple):
     """A topic with its subjects and its problems."""
 
     topic: Topic
@@ -53,12 +53,12 @@ class LibrarySnapshot:
     `conversations`, and say why these could not be read at all.
     """
 
-    listings: list[TopicListing] = field(default_factory=list)
+    listings: list[TopicWithSubjects] = field(default_factory=list)
     conversations: list[ConversationInfo] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     knowledge: Knowledge | None = None
-    summaries: Mapping[str, ConversationUsage] = field(default_factory=dict)
+    summaries: Mapping[str, ConversationToolsAndModels] = field(default_factory=dict)
     """Conversation id -> what it used, for those that were read."""
     unread: int = 0
     """How many conversations have no summary yet."""
@@ -93,7 +93,7 @@ class LibrarySnapshotReader:
 
     def __init__(self, library: Library) -> None:
         self._library = library
-        self._known: dict[str, tuple[str, ConversationUsage]] = {}
+        self._known: dict[str, tuple[str, ConversationToolsAndModels]] = {}
         self._infos: dict[str, ConversationInfo] = {}
         self._checked: dict[str, int] = {}
         """File of a subject -> its stamp when it was read."""
@@ -103,7 +103,7 @@ class LibrarySnapshotReader:
     def read_snapshot(self) -> LibrarySnapshot:
         """Read everything but summaries; errors become lines in `failures`."""
         failures: list[str] = []
-        listings: list[TopicListing] = []
+        listings: list[TopicWithSubjects] = []
         problems: list[Problem] = []
         knowledge = None
         try:
@@ -113,7 +113,7 @@ class LibrarySnapshotReader:
             ]
             for topic, subjects in read:
                 own = [problem for problem in knowledge.problems if problem.topic == topic.id]
-                listings.append(TopicListing(topic, subjects, own))
+                listings.append(TopicWithSubjects(topic, subjects, own))
             known = set(knowledge.topics)
             problems = [problem for problem in knowledge.problems if problem.topic not in known]
         except (KbtuiError, OSError) as error:
@@ -137,7 +137,10 @@ class LibrarySnapshotReader:
         for info in contents.conversations:
             known = self._known.get(info.id)
             if known is None or known[0] != info.signature:
-                self._known[info.id] = (info.signature, self._library.read_conversation_usage(info))
+                self._known[info.id] = (
+                    info.signature,
+                    self._library.read_conversation_tools_and_models(info),
+                )
                 if monotonic() > end:
                     break
         return self._add_known_summaries(contents)
@@ -168,7 +171,7 @@ class LibrarySnapshotReader:
                     unchecked += 1
                 elif self._reasons and (reason := self._reasons.get(subject.file)):
                     unreadable[subject.topic, subject.slug] = reason
-        summaries: dict[str, ConversationUsage] = {}
+        summaries: dict[str, ConversationToolsAndModels] = {}
         infos: list[ConversationInfo] = []
         for info in contents.conversations:
             known = self._known.get(info.id)

@@ -11,15 +11,15 @@ from textual.containers import Horizontal, Vertical
 from textual.message import Message
 
 from kbtui.notices import NOTHING_INDEXED, format_notice, format_notices
-from kbtui.text import one_line, sanitize_with_marks
+from kbtui.text import one_line, sanitize_and_move_ranges
 from kbtui.tui.commands import find_key_label, make_scope_bindings
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_text import (
-    add_role,
+    add_style_role,
     cell_width,
     slice_spans,
     truncate_spans,
-    truncate_start,
+    truncate_text_start,
 )
 from kbtui.tui.framework.styled_widget import (
     BorderOnlyPane,
@@ -242,7 +242,7 @@ class ResultsPane(BorderOnlyPane, Vertical):
         changed: Spans = [(" edited since", "warning")] if hit.freshness == "changed" else []
         title: Spans = [(sign, role), (one_line(hit.title), "strong"), *changed]
         width = max(20, self.list.scrollable_content_region.width - 4)
-        where = truncate_start(one_line(hit.ref), max(18, width * 2 // 5))
+        where = truncate_text_start(one_line(hit.ref), max(18, width * 2 // 5))
         below: list[Spans] = [[("  ", ""), *line] for line in make_hit_excerpt(hit, width, 2)]
         return ListRow(hit.chunk_id, title, [(where, "dim")], below, data=hit)
 
@@ -271,7 +271,7 @@ class ResultsPane(BorderOnlyPane, Vertical):
 
 def make_hit_excerpt(hit: Hit, width: int, lines: int) -> list[Spans]:
     """Return the text around the first match: up to `lines` lines without Markdown, matches marked."""
-    text, matches = sanitize_with_marks(hit.text, sorted(hit.matches))
+    text, matches = sanitize_and_move_ranges(hit.text, sorted(hit.matches))
     if hit.role not in ("tool-call", "tool-result"):
         # Converting a long text is slow, and only its beginning is shown.
         reach = min((end for _, end in matches), default=0) + width * (lines + 4) + 300
@@ -295,7 +295,7 @@ def make_hit_excerpt(hit: Hit, width: int, lines: int) -> list[Spans]:
     flat = _collapse_spaces(kept)
     from kbtui.tui.framework.styled_text import wrap_spans
 
-    wrapped = wrap_spans(add_role(flat, "dim") if not matches else flat, width)[: lines + 1]
+    wrapped = wrap_spans(add_style_role(flat, "dim") if not matches else flat, width)[: lines + 1]
     made = [line.spans for line in wrapped[:lines]]
     if len(wrapped) > lines or begin + width * (lines + 2) < len(text):
         made[-1] = truncate_spans([*made[-1], (" …", "dim")], width)

@@ -104,7 +104,7 @@ class SecondaryScreen(StyledScreen):
     # keys
 
     @property
-    def offers(self) -> frozenset[str]:
+    def met_command_needs(self) -> frozenset[str]:
         """The needs of commands (`Command.needs`) that are met now."""
         return frozenset()
 
@@ -123,7 +123,7 @@ class SecondaryScreen(StyledScreen):
             bar.set_text(format_key_hints(INPUT_HINTS))
             return
         commands = self.list_hinted_commands()
-        bar.set_text(format_command_hints(commands, bar.content_size.width, self.offers))
+        bar.set_text(format_command_hints(commands, bar.content_size.width, self.met_command_needs))
 
     def on_descendant_focus(self) -> None:
         """Show the keys of what has the focus now, also if Tab or the mouse moved it."""

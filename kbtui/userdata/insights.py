@@ -12,7 +12,7 @@ from kbtui.userdata.query_log import DAY_SECONDS, get_local_midnight, list_last_
 
 if TYPE_CHECKING:
     from kbtui.index import IndexReader
-    from kbtui.userdata.query_log import SearchSummary
+    from kbtui.userdata.query_log import SearchStatistics
     from kbtui.userdata.userdata import UserData
     from kbtui.workspace import Workspace
 
@@ -21,7 +21,7 @@ _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 @dataclass(frozen=True)
-class EntryUse:
+class EntryCitationCount:
     """An entry and how often turns cited it; `changed` is Unix seconds."""
 
     id: str
@@ -54,13 +54,13 @@ class Insights:
 
     days: int
     stale_days: int
-    searches: SearchSummary
+    searches: SearchStatistics
     citations: int
     citations_by_day: dict[str, int]
-    most_cited: list[EntryUse]
-    never_cited: list[EntryUse]
+    most_cited: list[EntryCitationCount]
+    never_cited: list[EntryCitationCount]
     never_cited_total: int
-    stale: list[EntryUse]
+    stale: list[EntryCitationCount]
 
     def as_json(self) -> dict[str, Any]:
         """Return the documented JSON shape."""
@@ -83,7 +83,7 @@ class Insights:
         }
 
 
-class _CitableEntry:
+class _EntryColumnsForInsights:
     """The columns of an entry that `collect_insights` needs."""
 
     __slots__ = ("archived", "changed", "hidden", "id", "kind", "path", "ref", "title")
@@ -94,8 +94,8 @@ class _CitableEntry:
         self.changed = float(row[6])  # type: ignore[arg-type]
         self.hidden, self.archived = bool(row[7]), bool(row[8])
 
-    def to_entry_use(self, count: int) -> EntryUse:
-        return EntryUse(self.id, self.ref, self.kind, self.title, self.changed, count)
+    def to_entry_citation_count(self, count: int) -> EntryCitationCount:
+        return EntryCitationCount(self.id, self.ref, self.kind, self.title, self.changed, count)
 
 
 def collect_insights(
@@ -120,18 +120,18 @@ def collect_insights(
         rows = db.execute(
             "SELECT id, kind, title, topic, slug, path, changed, hidden, archived FROM entries"
         )
-        entries = [_CitableEntry(row) for row in rows]
+        entries = [_EntryColumnsForInsights(row) for row in rows]
         recent = count_all_citations(db, workspace, entries, get_local_midnight(dates[0]))
         ever = find_cited_entries(db, workspace, entries)
     entries = [entry for entry in entries if hidden or not entry.hidden]
     subjects = [entry for entry in entries if entry.kind == "subject"]
     cited = [
-        entry.to_entry_use(recent.by_entry[entry.id])
+        entry.to_entry_citation_count(recent.by_entry[entry.id])
         for entry in entries
         if entry.id in recent.by_entry
     ]
     cited.sort(key=lambda use: (-use.cites, use.ref))
-    never = [entry.to_entry_use(0) for entry in subjects if entry.id not in ever]
+    never = [entry.to_entry_citation_count(0) for entry in subjects if entry.id not in ever]
     never.sort(key=lambda use: (use.changed, use.ref))
     stale_before = now - stale_days * DAY_SECONDS
     stale = [use for use in cited if use.kind == "subject" and use.changed < stale_before]
@@ -139,7 +139,7 @@ def collect_insights(
     return Insights(
         days=days,
         stale_days=stale_days,
-        searches=userdata.query_log.summarize_searches(days, limit, now),
+        searches=userdata.query_log.compute_search_statistics(days, limit, now),
         citations=sum(citations_by_day.values()),
         citations_by_day=citations_by_day,
         most_cited=cited[:limit],
@@ -149,7 +149,7 @@ def collect_insights(
     )
 
 
-def draw_bar(value: int, most: int, width: int = BAR_CELLS) -> str:
+def draw_bar_of_blocks(value: int, most: int, width: int = BAR_CELLS) -> str:
     """Draw a bar for `value` in eighths of a cell; `most` is the value of a bar of `width` cells.
 
     A value above 0 is always visible.
@@ -170,7 +170,9 @@ def draw_day_chart(insights: Insights, width: int = BAR_CELLS) -> list[str]:
     digits = [len(str(scale)) for scale in scales]
     lines = [f"{'':10}  {'searches':<{width + digits[0] + 1}}  citations"]
     for day, count in searches.items():
-        left = f"{count:>{digits[0]}} {draw_bar(count, scales[0], width)}"
-        right = f"{citations[day]:>{digits[1]}} {draw_bar(citations[day], scales[1], width)}"
+        left = f"{count:>{digits[0]}} {draw_bar_of_blocks(count, scales[0], width)}"
+        right = (
+            f"{citations[day]:>{digits[1]}} {draw_bar_of_blocks(citations[day], scales[1], width)}"
+        )
         lines.append(f"{day}  {left:<{width + digits[0] + 1}}  {right}".rstrip())
     return lines

@@ -83,7 +83,7 @@ class LoggedQuery(NamedTuple):
         }
 
 
-class SearchSummary(NamedTuple):
+class SearchStatistics(NamedTuple):
     """A summary of the searches of some days.
 
     `total` is the number of searches, `top` the most frequent queries, and `gaps` the queries that
@@ -236,14 +236,14 @@ class QueryLog:
             return 0
         with self._store.wrap_sqlite_errors("delete the file"):
             try:
-                return self._erase_rows()
+                return self._erase_searches()
             except sqlite3.OperationalError:
                 raise
             except sqlite3.DatabaseError:
                 self._store.delete_database_files()
                 return 0
 
-    def _erase_rows(self) -> int:
+    def _erase_searches(self) -> int:
         with contextlib.closing(self._store.connect()) as db:
             db.execute("PRAGMA secure_delete=ON")
             count = db.execute("DELETE FROM searches").rowcount
@@ -266,9 +266,9 @@ class QueryLog:
         )
         return [row[0] for row in rows]
 
-    def summarize_searches(
+    def compute_search_statistics(
         self, days: int = 30, limit: int = 10, now: float | None = None
-    ) -> SearchSummary:
+    ) -> SearchStatistics:
         """Summarize the searches of the last `days` days; each list has at most `limit` queries.
 
         Queries that differ only in case and spacing count as one. A gap is a query whose last
@@ -302,7 +302,7 @@ class QueryLog:
             count_searches_by("date(at, 'unixepoch', 'localtime')"),
             count_searches_by("origin"),
         )
-        return SearchSummary(
+        return SearchStatistics(
             total=sum(by_origin.values()),
             top=group_logged_queries("", ""),
             gaps=group_logged_queries("AND filters = ''", "WHERE is_gap"),

@@ -43,14 +43,14 @@ class Bookmark(NamedTuple):
     changed: float
 
 
-class SkippedDocument(NamedTuple):
+class SourceRunSkip(NamedTuple):
     """An address or a file that a run skipped, and the reason."""
 
     what: str
     reason: str
 
 
-class SourceRun(NamedTuple):
+class SourceRunRecord(NamedTuple):
     """The last run of a source; times are Unix seconds.
 
     `entries` counts the documents that the source has after the run. `problems` has a line for
@@ -72,7 +72,7 @@ class SourceRun(NamedTuple):
     unchanged: int = 0
     problems: tuple[str, ...] = ()
     skipped: int = 0
-    skips: tuple[SkippedDocument, ...] = ()
+    skips: tuple[SourceRunSkip, ...] = ()
     edited: tuple[str, ...] = ()
 
     @property
@@ -158,7 +158,7 @@ class UserData:
 
     # sessions
 
-    def save_session(self, name: str, state: dict[str, Any]) -> None:
+    def save_front_end_state(self, name: str, state: dict[str, Any]) -> None:
         """Save the state of a front end under a name, replacing the previous state.
 
         Raises `ValueError` if the state has more than `SESSION_CHARACTERS` characters as JSON.
@@ -170,7 +170,7 @@ class UserData:
             row = (name, text, time.time())
             db.execute("INSERT OR REPLACE INTO sessions VALUES (?, ?, ?)", row)
 
-    def load_session(self, name: str) -> dict[str, Any] | None:
+    def load_front_end_state(self, name: str) -> dict[str, Any] | None:
         """Return the state that was saved under a name, None if there is none."""
         rows = self._store.select("SELECT state FROM sessions WHERE name = ?", name)
         return json.loads(rows[0][0]) if rows else None
@@ -188,7 +188,7 @@ class UserData:
         rows = self._store.select("SELECT at FROM approvals WHERE hash = ?", digest)
         return rows[0][0] if rows else None
 
-    def save_source_run(self, run: SourceRun) -> None:
+    def save_source_run(self, run: SourceRunRecord) -> None:
         """Record a source's run, replacing the previous one."""
         details = {"problems": run.problems, "skipped": run.skipped, "skips": run.skips, "edited": run.edited}  # fmt: skip
         error = replace_surrogates(run.error) if run.error else None
@@ -196,17 +196,17 @@ class UserData:
         with self._store.write_transaction() as db:
             db.execute("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
 
-    def load_last_source_runs(self) -> dict[str, SourceRun]:
+    def load_last_source_runs(self) -> dict[str, SourceRunRecord]:
         """Return the last run of each source, by source name."""
         runs = {}
         for row in self._store.select("SELECT * FROM runs"):
-            run, details = SourceRun(*row[:-1]), json.loads(row[-1])
+            run, details = SourceRunRecord(*row[:-1]), json.loads(row[-1])
             if isinstance(details, list):  # version 0.1 wrote the problems alone
                 details = {"problems": details}
             runs[run.source] = run._replace(
                 problems=tuple(details["problems"]),
                 skipped=details.get("skipped", 0),
-                skips=tuple(SkippedDocument(*skip) for skip in details.get("skips", ())),
+                skips=tuple(SourceRunSkip(*skip) for skip in details.get("skips", ())),
                 edited=tuple(details.get("edited", ())),
             )
         return runs

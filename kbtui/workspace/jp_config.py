@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import ConfigError, UsageError
 from kbtui.files import parse_toml, read_regular_file
-from kbtui.workspace.paths import jp_config_home
+from kbtui.workspace.paths import get_jp_config_home
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -95,7 +95,7 @@ def read_named_config_layers(workspace: Workspace, found: ConfigLayers, name: st
         return
     if not Path(name).name:
         raise UsageError("the name is empty", where="--cfg")
-    roots = [Path(jp_config_home(), "config"), workspace.root]
+    roots = [Path(get_jp_config_home(), "config"), workspace.root]
     if workspace.user_dir is not None:
         roots.append(workspace.user_dir / "config")
     matches, tried = [], []
@@ -181,7 +181,7 @@ def _format_parse_error(error: Exception) -> str:
 
 def _list_layer_stems(workspace: Workspace, cwd: Path | None) -> Iterator[Path]:
     """Yield the paths of JP's layers without their extensions, in order."""
-    yield Path(jp_config_home(), "config")
+    yield Path(get_jp_config_home(), "config")
     yield workspace.jp / "config"
     for folder in _list_layer_directories(workspace.root, cwd):
         yield folder / ".jp"

@@ -26,7 +26,7 @@ MAX_SOCKET_BYTES = 103
 """The maximum length in bytes of a Unix socket's path: macOS allows 104 with the final NUL, Linux 108."""
 
 
-def user_home() -> str:
+def get_user_home() -> str:
     """Return the user's home directory; an empty or relative HOME is ignored.
 
     `os.path.expanduser` takes an empty HOME literally: `~/.cache` would become `/.cache`.
@@ -42,38 +42,38 @@ def user_home() -> str:
         return ""
 
 
-def xdg_directory(variable: str, default: str) -> str:
+def get_xdg_directory(variable: str, default: str) -> str:
     """Return a base directory of the XDG specification, which says to ignore relative values."""
     value = os.environ.get(variable, "")
-    return value if value.startswith("/") else f"{user_home()}/{default}"
+    return value if value.startswith("/") else f"{get_user_home()}/{default}"
 
 
-def cache_home() -> str:
+def get_cache_home() -> str:
     """Return the directory of the indexes. They can be rebuilt after it is deleted."""
-    return xdg_directory("XDG_CACHE_HOME", ".cache") + "/kbtui"
+    return get_xdg_directory("XDG_CACHE_HOME", ".cache") + "/kbtui"
 
 
-def config_home() -> str:
+def get_config_home() -> str:
     """Return the directory of `config.toml`."""
-    return xdg_directory("XDG_CONFIG_HOME", ".config") + "/kbtui"
+    return get_xdg_directory("XDG_CONFIG_HOME", ".config") + "/kbtui"
 
 
-def data_home() -> str:
+def get_data_home() -> str:
     """Return the directory of the query log and bookmarks, which cannot be rebuilt."""
-    return xdg_directory("XDG_DATA_HOME", ".local/share") + "/kbtui"
+    return get_xdg_directory("XDG_DATA_HOME", ".local/share") + "/kbtui"
 
 
-def state_home() -> str:
+def get_state_home() -> str:
     """Return the directory of the logs."""
-    return xdg_directory("XDG_STATE_HOME", ".local/state") + "/kbtui"
+    return get_xdg_directory("XDG_STATE_HOME", ".local/state") + "/kbtui"
 
 
-def jp_data_home() -> str:
+def get_jp_data_home() -> str:
     """Return JP's user data directory."""
     return os.environ.get("JP_USER_DATA_DIR") or _find_jp_directory("XDG_DATA_HOME", ".local/share")
 
 
-def jp_config_home() -> str:
+def get_jp_config_home() -> str:
     """Return JP's user-global configuration directory."""
     return os.environ.get("JP_GLOBAL_CONFIG_DIR") or _find_jp_directory(
         "XDG_CONFIG_HOME", ".config"
@@ -83,7 +83,7 @@ def jp_config_home() -> str:
 def _find_jp_directory(variable: str, default: str) -> str:
     if os.uname().sysname == "Darwin":
         default = "Library/Application Support"
-    return xdg_directory(variable, default) + "/jp"
+    return get_xdg_directory(variable, default) + "/jp"
 
 
 def find_runtime_folder() -> str:
@@ -101,7 +101,7 @@ def find_runtime_folder() -> str:
 
 def make_socket_path(root: str) -> str:
     """Return the socket path of the engine for the workspace at `root` and this cache directory."""
-    parts = "\0".join((make_workspace_key(root), _normalize_path(cache_home())))
+    parts = "\0".join((make_workspace_key(root), _normalize_path(get_cache_home())))
     return f"{find_runtime_folder()}/{_hash_text(parts)}.sock"
 
 
@@ -126,7 +126,9 @@ def make_workspace_key(root: str) -> str:
     of a repository share it.
     """
     return _hash_text(
-        "\0".join((root, _normalize_path(jp_data_home()), _normalize_path(jp_config_home())))
+        "\0".join(
+            (root, _normalize_path(get_jp_data_home()), _normalize_path(get_jp_config_home()))
+        )
     )
 
 
@@ -153,7 +155,7 @@ def _normalize_path(path: str) -> str:
     return ("/" if path.startswith("/") else "") + "/".join(steps)
 
 
-def find_root(start: str) -> str | None:
+def find_workspace_root(start: str) -> str | None:
     """Return the nearest directory at or above the real path `start` that contains `.jp`, or None."""
     folder = start
     while True:
@@ -170,20 +172,22 @@ def read_time_zone() -> str:
     return os.environ.get("TZ", "local")
 
 
-def read_answer_environment() -> str:
+def describe_answer_environment() -> str:
     """Return a text that identifies what affects an answer besides the query.
 
     These are the directories, settings, time zone and model. Two processes of the same version with
     equal texts give equal answers.
     """
-    settings = config_home() + "/config.toml"
+    settings = get_config_home() + "/config.toml"
     try:
         status = os.stat(settings)  # noqa: PTH116
         state = f"{status.st_ino}:{status.st_size}:{status.st_mtime_ns}"
     except OSError:
         state = "none"
     zone, model = os.environ.get("TZ", ""), os.environ.get("KBTUI_MODEL", "")
-    return path_to_utf8("\n".join((cache_home(), data_home(), settings, state, zone, model)))
+    return path_to_utf8(
+        "\n".join((get_cache_home(), get_data_home(), settings, state, zone, model))
+    )
 
 
 def make_private_directory(folder: Path) -> None:
@@ -242,7 +246,7 @@ def find_user_directory(root: Path, workspace_id: str | None) -> Path | None:
     try:
         found = [
             entry
-            for entry in Path(jp_data_home(), "workspace").iterdir()
+            for entry in Path(get_jp_data_home(), "workspace").iterdir()
             if entry.name == workspace_id or entry.name.endswith(f"-{workspace_id}")
             if entry.is_dir()
         ]

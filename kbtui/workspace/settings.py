@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from kbtui.errors import ConfigError
 from kbtui.files import read_regular_file
-from kbtui.workspace.paths import config_home
+from kbtui.workspace.paths import get_config_home
 
 
 def _define_setting(
@@ -94,7 +94,7 @@ class Settings:
     )
 
 
-class SettingKey(NamedTuple):
+class SettingDefinition(NamedTuple):
     """One setting as declared.
 
     `kind` is the type of its values, `variable` the environment variable that overrides the
@@ -115,13 +115,13 @@ class SettingValue(NamedTuple):
     `origin` is "default", the file with the line, or the environment variable.
     """
 
-    key: SettingKey
+    key: SettingDefinition
     value: Any
     origin: str
 
 
 SETTING_KEYS = tuple(
-    SettingKey(one.name, type(getattr(Settings(), one.name)), getattr(Settings(), one.name), **one.metadata)
+    SettingDefinition(one.name, type(getattr(Settings(), one.name)), getattr(Settings(), one.name), **one.metadata)
     for one in fields(Settings)
 )  # fmt: skip
 TYPE_NAMES: dict[type, str] = {
@@ -135,7 +135,7 @@ TYPE_NAMES: dict[type, str] = {
 
 def get_settings_path() -> Path:
     """Return the path of the settings file, which may not exist."""
-    return Path(config_home(), "config.toml")
+    return Path(get_config_home(), "config.toml")
 
 
 def load_settings(path: Path | None = None) -> Settings:
@@ -208,7 +208,7 @@ def format_toml_value(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _check_setting_value(key: SettingKey, value: Any, where: str) -> Any:
+def _check_setting_value(key: SettingDefinition, value: Any, where: str) -> Any:
     if key.kind is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     if not isinstance(value, key.kind) or (key.kind is int and isinstance(value, bool)):
@@ -218,7 +218,7 @@ def _check_setting_value(key: SettingKey, value: Any, where: str) -> Any:
     return value
 
 
-def _parse_environment_variable(key: SettingKey, given: str) -> Any:
+def _parse_environment_variable(key: SettingDefinition, given: str) -> Any:
     if key.kind is str:
         return given
     try:

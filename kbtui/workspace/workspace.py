@@ -55,17 +55,17 @@ class Workspace:
     @property
     def cache_dir(self) -> Path:
         """The directory of the index; it may not exist yet."""
-        return Path(paths.cache_home(), self.key)
+        return Path(paths.get_cache_home(), self.key)
 
     @property
     def data_dir(self) -> Path:
         """The directory of the query log and bookmarks; it may not exist yet."""
-        return Path(paths.data_home(), self.key)
+        return Path(paths.get_data_home(), self.key)
 
     @property
     def log_file(self) -> Path:
         """The engine's log file."""
-        return Path(paths.state_home(), f"engine-{self.key}.log")
+        return Path(paths.get_state_home(), f"engine-{self.key}.log")
 
 
 def open_workspace_root(root: Path) -> Workspace:
@@ -84,7 +84,7 @@ def find_workspace(start: Path | None = None) -> Workspace:
         raise WorkspaceError(f"cannot read the path: {error}", where=str(start or ".")) from error
     if not here.exists():
         raise WorkspaceError("no such directory", where=str(start), hint="check the path after -w")
-    if root := paths.find_root(str(here)):
+    if root := paths.find_workspace_root(str(here)):
         if not os.access(f"{root}/.jp", os.R_OK | os.X_OK):
             raise WorkspaceError("permission denied", where=str(Path(root) / ".jp"))
         return Workspace(Path(root))
@@ -119,7 +119,7 @@ def write_export_file(workspace: Workspace, path: Path, text: str) -> None:
 
 def check_export_path(workspace: Workspace, path: Path) -> None:
     """Raise `UsageError` for a path that `write_export_file` refuses."""
-    kept = [workspace.jp, Path(paths.jp_data_home())]
+    kept = [workspace.jp, Path(paths.get_jp_data_home())]
     real = Path(os.path.realpath(path))
     for folder in (real, *real.parents):
         if folder.name.casefold() == ".jp" or any(_is_same_file(folder, place) for place in kept):

@@ -14,8 +14,8 @@ from kbtui.index.embedding_queue import make_vector_row
 from kbtui.index.vectors import (
     LEAN_CANDIDATES,
     VectorStore,
-    lean_vector_towards,
     make_vector_filter_sql,
+    move_vector_towards,
 )
 from kbtui.search import SearchRequest
 from kbtui.search.models import SemanticRanking
@@ -105,7 +105,7 @@ class Near:
         def ask(pending: Future[Any], question: SearchRequest, generation: str) -> SemanticRanking:
             pending.result()
             towards = self._store.get_vector(list(question.worded[:LEAN_CANDIDATES]))
-            vector = lean_vector_towards(self._asked.some(1)[0].tolist(), towards)
+            vector = move_vector_towards(self._asked.some(1)[0].tolist(), towards)
             return SemanticRanking(
                 self._store.search(
                     vector, make_vector_filter_sql(), question.depth, question.per_entry

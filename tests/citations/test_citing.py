@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kbtui.assistant.conversation_answers import format_xml
-from kbtui.citations import Citation, CitationTargets, extract_citations
+from kbtui.citations import Citation, CitationTargetLookup, extract_citations
 from kbtui.citations.extract import parse_tool_family
 from kbtui.conversations.models import Conversation, ConversationInfo, Event, Turn
 from kbtui.knowledge.models import Subject, Topic
@@ -413,7 +413,7 @@ def test_calls_with_strange_arguments_do_no_harm() -> None:
 
 def test_one_shelf_serves_many_conversations_and_reads_each_topic_once() -> None:
     knowledge = Knowledge()
-    shelf = CitationTargets(knowledge, TITLES)
+    shelf = CitationTargetLookup(knowledge, TITLES)
     conversation = make_conversation(
         [make_call("fs_read_file", "x", path="docs/project/code-quality.md")]
     )

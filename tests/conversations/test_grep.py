@@ -11,7 +11,7 @@ from jp_files import BASE, ID, Stream, dump, jp_id, standard, url_safe, workspac
 from support import grep_answer
 
 from kbtui.assistant import conversation_tools
-from kbtui.conversations.grep import SCOPES, cut_line
+from kbtui.conversations.grep import SCOPES, cut_line_around_match
 from kbtui.errors import NothingFound, UsageError
 
 
@@ -261,7 +261,7 @@ def test_long_lines_are_cut_around_the_match(jp: Path) -> None:
 
 @given(st.text(max_size=60), st.integers(0, 60), st.integers(8, 30))
 def test_a_cut_line_is_a_piece_of_it_within_the_length(line: str, match: int, length: int) -> None:
-    cut = cut_line(line, min(match, max(0, len(line) - 1)), length)
+    cut = cut_line_around_match(line, min(match, max(0, len(line) - 1)), length)
     assert len(cut) <= max(length, 1)
     if len(line) <= length:
         assert cut == line
@@ -271,7 +271,7 @@ def test_a_cut_line_is_a_piece_of_it_within_the_length(line: str, match: int, le
 
 def test_a_cut_never_parts_a_letter_from_its_marks() -> None:
     line = "e\u0301" * 500
-    cut = cut_line(line, 500, 100)
+    cut = cut_line_around_match(line, 500, 100)
     body = cut.strip("…")
     assert body.startswith("e")
     assert body.endswith("\u0301")

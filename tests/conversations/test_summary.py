@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import Builder, write_json
 
-from kbtui.conversations.formats.jp import read_conversation_usage
-from kbtui.conversations.formats.jp.locations import JpLocation
+from kbtui.conversations.formats.jp import read_conversation_tools_and_models
+from kbtui.conversations.formats.jp.locations import JpConversationLocation
 from kbtui.conversations.models import ConversationInfo
 from kbtui.conversations.repository import (
     find_conversation,
@@ -45,7 +45,7 @@ def test_turns_and_tools_are_those_of_the_whole_conversation(
     folder = builder.conversation(1, [])
     write_json(folder / "events.json", [{"timestamp": TIME, **element} for element in elements])
     info = find_conversation(builder.workspace, "jp-c17800000001")
-    traits, whole = read_conversation_usage(info), load_conversation(info)
+    traits, whole = read_conversation_tools_and_models(info), load_conversation(info)
     assert traits.turns == len(whole.turns)
     events = [event for turn in whole.turns for event in turn.events]
     assert traits.tools == {e.name for e in events if e.kind == "tool_call_request" and e.name}
@@ -59,7 +59,7 @@ def test_a_model_counts_when_it_answered(workspace_root: Path) -> None:
 
     def models(*elements: dict[str, Any]) -> frozenset[str]:
         write_json(folder / "events.json", list(elements))
-        return read_conversation_usage(
+        return read_conversation_tools_and_models(
             find_conversation(builder.workspace, "jp-c17800000001")
         ).models
 
@@ -76,7 +76,9 @@ def test_damage_is_told_and_costs_only_itself(workspace_root: Path) -> None:
     folder = builder.conversation(1, [])
     call = '{"type": "tool_call_request", "id": "a", "name": "shell", "arguments": {}}'
     (folder / "events.json").write_text(f"[\n  {call},\n  {{nonsense")
-    traits = read_conversation_usage(find_conversation(builder.workspace, "jp-c17800000001"))
+    traits = read_conversation_tools_and_models(
+        find_conversation(builder.workspace, "jp-c17800000001")
+    )
     assert traits.tools == {"shell"}
     assert traits.problem is not None
     assert traits.problem.startswith("events.json: ")
@@ -93,13 +95,13 @@ def test_a_list_made_again_reads_only_what_changed(
     builder.conversation(5, [], title="Another")
     (builder.conversation(3, []) / "metadata.json").unlink()
     described: list[str] = []
-    read_info = JpLocation.read_info
+    read_info = JpConversationLocation.read_info
 
-    def remembered(location: JpLocation) -> ConversationInfo:
+    def remembered(location: JpConversationLocation) -> ConversationInfo:
         described.append(location.id)
         return read_info(location)
 
-    monkeypatch.setattr(JpLocation, "read_info", remembered)
+    monkeypatch.setattr(JpConversationLocation, "read_info", remembered)
     again = list_conversations(builder.workspace, counts=False, known=known)
     assert sorted(described) == [f"jp-c1780000000{number}" for number in (2, 3, 5)]
     monkeypatch.undo()

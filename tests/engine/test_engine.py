@@ -466,7 +466,7 @@ def test_a_runtime_directory_too_long_for_a_socket_is_passed_over(
 
 
 def test_an_estimate_counts_from_the_first_thing_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kbtui.engine import server as estimating
+    from kbtui.engine import socket_server as estimating
 
     clock = {"now": 0.0}
     monkeypatch.setattr(estimating.time, "monotonic", lambda: clock["now"])

@@ -104,7 +104,7 @@ def test_a_search_without_its_engine_starts_one(served: Builder) -> None:
 
 def test_a_search_is_logged_once(served: Builder) -> None:
     assert run(served, "--mode", "lexical", "aardvark")[0] == 0
-    assert UserData(served.workspace).query_log.summarize_searches().total == 1
+    assert UserData(served.workspace).query_log.compute_search_statistics().total == 1
 
 
 def test_what_was_just_saved_is_found(served: Builder) -> None:

@@ -20,8 +20,8 @@ from kbtui.index.models import hash_embedded_text
 from kbtui.index.vectors import (
     LEAN_CANDIDATES,
     VectorStore,
-    lean_vector_towards,
     make_vector_filter_sql,
+    move_vector_towards,
 )
 from kbtui.search.models import SemanticRanking
 from kbtui.search.pipeline import search_index
@@ -89,7 +89,7 @@ class IndexedCorpus:
             roles=list(question.roles),
             entries=list(question.entries),
         )
-        vector = lean_vector_towards(
+        vector = move_vector_towards(
             self.vectors.embed_question(text),
             self.store.get_vector(question.worded[:LEAN_CANDIDATES]),
         )

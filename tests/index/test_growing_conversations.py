@@ -22,7 +22,7 @@ from kbtui.index import IndexReader, WorkspaceIndex, ingest
 from kbtui.index import indexer as writing
 from kbtui.index.catalog import Catalog
 from kbtui.index.index_generations import find_damage
-from kbtui.index.indexer import RefreshChanges
+from kbtui.index.indexer import IndexRefreshChanges
 from kbtui.workspace import Settings
 
 WORDS = ["otter", "heron", "alder", "river", "stone", "egret", "same"]
@@ -38,7 +38,7 @@ def short_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ingest, "WHOLE_BYTES_MAX", 3000)
 
 
-def refresh(builder: Builder, **options: Any) -> RefreshChanges:
+def refresh(builder: Builder, **options: Any) -> IndexRefreshChanges:
     index = WorkspaceIndex(builder.workspace, Settings(), **options)
     try:
         return index.refresh()
@@ -238,7 +238,7 @@ def test_who_asked_first_is_told_when_all_is_done(
     rounds: list[bool] = []
     asked_: list[threading.Event] = []
 
-    def refreshed(changes: RefreshChanges) -> None:
+    def refreshed(changes: IndexRefreshChanges) -> None:
         rounds.append(changes.is_unfinished)
         if changes.is_unfinished:
             assert not asked_[0].is_set()

@@ -14,7 +14,7 @@ import pytest
 from support import Builder, asked, called, content_of, said
 
 from kbtui.index import IndexReader, WorkspaceIndex, index_generations
-from kbtui.index.indexer import RefreshChanges
+from kbtui.index.indexer import IndexRefreshChanges
 from kbtui.search import SearchRequest
 from kbtui.search.pipeline import search_index
 from kbtui.workspace import Settings
@@ -46,7 +46,7 @@ def built(workspace_root: Path) -> Builder:
     return builder
 
 
-def refresh(builder: Builder, **options: object) -> RefreshChanges:
+def refresh(builder: Builder, **options: object) -> IndexRefreshChanges:
     index = WorkspaceIndex(builder.workspace, Settings(), **options)  # type: ignore[arg-type]
     try:
         return index.refresh()

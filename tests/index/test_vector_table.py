@@ -132,7 +132,7 @@ def test_what_a_filter_leaves_far_from_the_question_is_found(
     store.add_vectors(rows(range(19_000, 20_000), topic="far"), far)
     store.compact(force=True)
     narrowed = make_vector_filter_sql(topics=["far"])
-    assert len(store.find_nearest(query.tolist(), narrowed, 500, 1)) < 50
+    assert len(store.find_nearest_rows(query.tolist(), narrowed, 500, 1)) < 50
     found = [number - 19_000 for number, _ in store.search(query.tolist(), narrowed, 100, 100)]
     assert len(found) == 100
     # One bit for each of 32 dimensions is inaccurate (for 384 it is enough, `make bench

@@ -301,7 +301,7 @@ def test_nothing_is_written_by_reading(two_topics: Build, workspace: Workspace) 
         knowledge.list_subjects(topic)
         knowledge.learn(topic, "**")
     knowledge.prompt()
-    knowledge.read_fragments()
+    knowledge.read_prompt_fragments()
     assert state() == before
 
 
@@ -333,7 +333,7 @@ def test_fragments_know_which_configuration_loads_them(build: Build, workspace: 
             ".jp/config.toml": 'extends = ["config/knowledge/st*.toml"]\n',
         },
     )
-    found = build().read_fragments()
+    found = build().read_prompt_fragments()
     loaders = (".jp/config.toml", ".jp/config/personas/dev.toml", ".jp/config/personas/lead.toml")
     assert [(part.path.name, part.name, part.content, part.loaded_by) for part in found] == [
         ("lonely.toml", "t", "x", ()),
@@ -346,4 +346,4 @@ def test_fragments_know_which_configuration_loads_them(build: Build, workspace: 
 
 def test_without_fragments_there_are_none(tmp_path: Path) -> None:
     (tmp_path / ".jp").mkdir()
-    assert load_knowledge(open_workspace_root(tmp_path)).read_fragments() == []
+    assert load_knowledge(open_workspace_root(tmp_path)).read_prompt_fragments() == []

@@ -15,10 +15,10 @@ from kbtui.knowledge.kb_toml_editing import (
     TomlChange,
     apply_toml_change,
     propose_new_topic,
-    propose_subject_marks,
+    propose_preload_or_disable_marks,
     undo_toml_change,
 )
-from kbtui.knowledge.models import SubjectMark, Topic
+from kbtui.knowledge.models import PreloadOrDisableMark, Topic
 from kbtui.workspace import Workspace
 
 WRITTEN = """\
@@ -56,14 +56,18 @@ def test_a_file_with_a_byte_order_mark_is_edited(knowledge: Knowledge) -> None:
     path = knowledge.workspace.jp / "kb.toml"
     path.write_bytes(b"\xef\xbb\xbf" + WRITTEN.encode())
     apply_toml_change(
-        propose_subject_marks(knowledge, [SubjectMark("skills", "ast-grep", "learned")])
+        propose_preload_or_disable_marks(
+            knowledge, [PreloadOrDisableMark("skills", "ast-grep", "learned")]
+        )
     )
     assert load_knowledge(knowledge.workspace).topics["skills"].learned == ("ast-grep",)
     assert "# people first" in text(knowledge)
 
 
 def test_a_change_is_shown_as_a_diff_before_anything_is_written(knowledge: Knowledge) -> None:
-    change = propose_subject_marks(knowledge, [SubjectMark("skills", "ast-grep", "learned")])
+    change = propose_preload_or_disable_marks(
+        knowledge, [PreloadOrDisableMark("skills", "ast-grep", "learned")]
+    )
     assert text(knowledge) == WRITTEN
     assert change.diff == (
         "--- .jp/kb.toml\n"
@@ -83,11 +87,11 @@ def test_applying_writes_only_what_was_marked_and_undoing_takes_it_back(
     knowledge: Knowledge,
 ) -> None:
     marks = [
-        SubjectMark("project", "code-quality", "disabled"),
-        SubjectMark("project", "internal-notes", "learned"),
-        SubjectMark("skills", None, "off"),
+        PreloadOrDisableMark("project", "code-quality", "disabled"),
+        PreloadOrDisableMark("project", "internal-notes", "learned"),
+        PreloadOrDisableMark("skills", None, "off"),
     ]
-    change = propose_subject_marks(knowledge, marks)
+    change = propose_preload_or_disable_marks(knowledge, marks)
     apply_toml_change(change)
     assert text(knowledge) == (
         "# My topics. Keep this comment.\n"
@@ -124,7 +128,7 @@ def test_without_a_file_one_is_made_and_undoing_removes_it(
     write(
         workspace.root, {"docs/a.md": "a", ".jp/config.toml": '[kb.topic.d]\nsubjects = "docs"\n'}
     )
-    change = propose_subject_marks(build(), [SubjectMark("d", "a", "learned")])
+    change = propose_preload_or_disable_marks(build(), [PreloadOrDisableMark("d", "a", "learned")])
     assert change.old is None
     assert "--- /dev/null\n+++ .jp/kb.toml\n" in change.diff
     apply_toml_change(change)
@@ -148,12 +152,12 @@ def test_a_first_topic_can_be_declared(build: Build, workspace: Workspace) -> No
 
 def test_marks_that_change_nothing_write_nothing(knowledge: Knowledge) -> None:
     marks = [
-        SubjectMark("project", "code-quality", "learned"),
-        SubjectMark("project", "maintainers/jean", "learned"),
-        SubjectMark("skills", "ast-grep", "plain"),
-        SubjectMark("skills", None, "on"),
+        PreloadOrDisableMark("project", "code-quality", "learned"),
+        PreloadOrDisableMark("project", "maintainers/jean", "learned"),
+        PreloadOrDisableMark("skills", "ast-grep", "plain"),
+        PreloadOrDisableMark("skills", None, "on"),
     ]
-    change = propose_subject_marks(knowledge, marks)
+    change = propose_preload_or_disable_marks(knowledge, marks)
     assert change.is_empty
     assert change.diff == ""
     before = (knowledge.workspace.jp / "kb.toml").stat().st_mtime_ns
@@ -163,8 +167,8 @@ def test_marks_that_change_nothing_write_nothing(knowledge: Knowledge) -> None:
 
 def test_the_preview_shows_the_prompt_as_it_would_be(knowledge: Knowledge) -> None:
     marks = [
-        SubjectMark("skills", "ast-grep", "learned"),
-        SubjectMark("project", "code-quality", "plain"),
+        PreloadOrDisableMark("skills", "ast-grep", "learned"),
+        PreloadOrDisableMark("project", "code-quality", "plain"),
     ]
     preview = knowledge.with_marks(marks)
     prompt = preview.prompt() or ""
@@ -175,15 +179,17 @@ def test_the_preview_shows_the_prompt_as_it_would_be(knowledge: Knowledge) -> No
         in preview.learn("skills", has_prompt=True).text
     )
     assert '<subject "ast-grep">' not in (knowledge.prompt() or ""), "the original is as it was"
-    apply_toml_change(propose_subject_marks(knowledge, marks))
+    apply_toml_change(propose_preload_or_disable_marks(knowledge, marks))
     assert load_knowledge(knowledge.workspace).prompt() == prompt
 
 
 def test_a_glob_that_says_otherwise_is_the_persons_to_change(knowledge: Knowledge) -> None:
     with pytest.raises(UsageError, match=r"matches the pattern 'maintainers/\*' in `learned`"):
-        propose_subject_marks(knowledge, [SubjectMark("project", "maintainers/jean", "plain")])
-    change = propose_subject_marks(
-        knowledge, [SubjectMark("project", "maintainers/jean", "disabled")]
+        propose_preload_or_disable_marks(
+            knowledge, [PreloadOrDisableMark("project", "maintainers/jean", "plain")]
+        )
+    change = propose_preload_or_disable_marks(
+        knowledge, [PreloadOrDisableMark("project", "maintainers/jean", "disabled")]
     )
     apply_toml_change(change)
     jean = load_knowledge(knowledge.workspace).find("project", "maintainers/jean")
@@ -192,23 +198,29 @@ def test_a_glob_that_says_otherwise_is_the_persons_to_change(knowledge: Knowledg
     write(knowledge.workspace.root, {".jp/kb.toml": WRITTEN.replace("learned", "disabled")})
     for state in ("plain", "learned"):
         with pytest.raises(UsageError, match=r"matches the pattern 'maintainers/\*' in `disabled`"):
-            propose_subject_marks(knowledge, [SubjectMark("project", "maintainers/jean", state)])  # type: ignore[arg-type]
+            propose_preload_or_disable_marks(
+                knowledge, [PreloadOrDisableMark("project", "maintainers/jean", state)]
+            )  # type: ignore[arg-type]
 
 
 def test_marks_of_unknown_things_are_refused(knowledge: Knowledge) -> None:
     with pytest.raises(NothingFound, match="unknown subject"):
-        propose_subject_marks(knowledge, [SubjectMark("project", "nope", "learned")])
+        propose_preload_or_disable_marks(
+            knowledge, [PreloadOrDisableMark("project", "nope", "learned")]
+        )
     with pytest.raises(NothingFound, match="unknown topic 'nope'"):
-        propose_subject_marks(knowledge, [SubjectMark("nope", None, "off")])
+        propose_preload_or_disable_marks(knowledge, [PreloadOrDisableMark("nope", None, "off")])
     with pytest.raises(UsageError, match="cannot be marked"):
-        propose_subject_marks(knowledge, [SubjectMark("project", None, "learned")])
+        propose_preload_or_disable_marks(
+            knowledge, [PreloadOrDisableMark("project", None, "learned")]
+        )
 
 
 def test_what_flags_added_is_not_written(two_topics: Build, build: Build) -> None:
     two_topics()
     knowledge = build(WRITTEN, knowledge=["skills/*"])
-    change = propose_subject_marks(
-        knowledge, [SubjectMark("project", "internal-notes", "disabled")]
+    change = propose_preload_or_disable_marks(
+        knowledge, [PreloadOrDisableMark("project", "internal-notes", "disabled")]
     )
     assert "skills" not in "".join(
         line for line in change.diff.splitlines() if line.startswith("+")
@@ -216,7 +228,9 @@ def test_what_flags_added_is_not_written(two_topics: Build, build: Build) -> Non
 
 
 def test_a_file_that_changed_meanwhile_is_not_overwritten(knowledge: Knowledge) -> None:
-    change = propose_subject_marks(knowledge, [SubjectMark("skills", "ast-grep", "learned")])
+    change = propose_preload_or_disable_marks(
+        knowledge, [PreloadOrDisableMark("skills", "ast-grep", "learned")]
+    )
     path = knowledge.workspace.jp / "kb.toml"
     path.write_text(WRITTEN + "# mine\n")
     with pytest.raises(KbtuiError, match="changed by another program"):
@@ -232,7 +246,9 @@ def test_a_file_that_changed_meanwhile_is_not_overwritten(knowledge: Knowledge) 
 def test_a_failing_write_leaves_the_file_and_no_litter(
     knowledge: Knowledge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    change = propose_subject_marks(knowledge, [SubjectMark("skills", "ast-grep", "learned")])
+    change = propose_preload_or_disable_marks(
+        knowledge, [PreloadOrDisableMark("skills", "ast-grep", "learned")]
+    )
 
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
@@ -247,37 +263,45 @@ def test_a_failing_write_leaves_the_file_and_no_litter(
 def test_mode_is_kept_and_links_are_refused(knowledge: Knowledge, tmp_path: Path) -> None:
     path = knowledge.workspace.jp / "kb.toml"
     path.chmod(0o640)
-    marks = [SubjectMark("skills", "ast-grep", "learned")]
-    apply_toml_change(propose_subject_marks(knowledge, marks))
+    marks = [PreloadOrDisableMark("skills", "ast-grep", "learned")]
+    apply_toml_change(propose_preload_or_disable_marks(knowledge, marks))
     assert path.stat().st_mode & 0o777 == 0o640
     path.rename(tmp_path / "elsewhere.toml")
     path.symlink_to(tmp_path / "elsewhere.toml")
     with pytest.raises(ConfigError, match="is a symbolic link"):
-        propose_subject_marks(knowledge, marks)
+        propose_preload_or_disable_marks(knowledge, marks)
 
 
 def test_a_file_that_is_no_toml_is_not_touched(knowledge: Knowledge) -> None:
     path = knowledge.workspace.jp / "kb.toml"
     write(knowledge.workspace.root, {".jp/config.toml": WRITTEN, ".jp/kb.toml": "[kb\n"})
     with pytest.raises(ConfigError, match="not valid TOML"):
-        propose_subject_marks(knowledge, [SubjectMark("skills", "ast-grep", "learned")])
+        propose_preload_or_disable_marks(
+            knowledge, [PreloadOrDisableMark("skills", "ast-grep", "learned")]
+        )
     path.write_bytes(b"\xff")
     with pytest.raises(ConfigError, match="not UTF-8"):
-        propose_subject_marks(knowledge, [SubjectMark("skills", "ast-grep", "learned")])
+        propose_preload_or_disable_marks(
+            knowledge, [PreloadOrDisableMark("skills", "ast-grep", "learned")]
+        )
 
 
 def test_a_misshapen_table_is_not_touched(knowledge: Knowledge) -> None:
     for kb in ("kb = 1\n", "[kb]\ntopic = []\n"):
         write(knowledge.workspace.root, {".jp/config.toml": WRITTEN, ".jp/kb.toml": kb})
         with pytest.raises(ConfigError, match="cannot be edited safely"):
-            propose_subject_marks(knowledge, [SubjectMark("skills", "ast-grep", "learned")])
+            propose_preload_or_disable_marks(
+                knowledge, [PreloadOrDisableMark("skills", "ast-grep", "learned")]
+            )
 
 
 def test_dos_line_ends_stay(knowledge: Knowledge) -> None:
     path = knowledge.workspace.jp / "kb.toml"
     path.write_bytes(WRITTEN.replace("\n", "\r\n").encode())
     apply_toml_change(
-        propose_subject_marks(knowledge, [SubjectMark("skills", "ast-grep", "learned")])
+        propose_preload_or_disable_marks(
+            knowledge, [PreloadOrDisableMark("skills", "ast-grep", "learned")]
+        )
     )
     data = path.read_bytes()
     assert data.count(b"\n") == data.count(b"\r\n") == len(WRITTEN.splitlines()) + 1
@@ -301,19 +325,19 @@ SHAPES = [
 ]
 marks = st.one_of(
     st.builds(
-        SubjectMark,
+        PreloadOrDisableMark,
         st.just("project"),
         st.sampled_from(["maintainers/jean", "maintainers/ryan", "code-quality", "internal-notes"]),
         st.sampled_from(["learned", "disabled", "plain"]),
     ),
     st.builds(
-        SubjectMark,
+        PreloadOrDisableMark,
         st.just("skills"),
         st.just("ast-grep"),
         st.sampled_from(["learned", "disabled"]),
     ),
     st.builds(
-        SubjectMark,
+        PreloadOrDisableMark,
         st.sampled_from(["project", "skills"]),
         st.none(),
         st.sampled_from(["on", "off"]),
@@ -329,14 +353,14 @@ marks = st.one_of(
 )
 @given(shape=st.sampled_from(SHAPES), wanted=st.lists(marks, max_size=4))
 def test_no_comment_and_no_value_is_ever_lost(
-    knowledge: Knowledge, shape: str, wanted: list[SubjectMark]
+    knowledge: Knowledge, shape: str, wanted: list[PreloadOrDisableMark]
 ) -> None:
     path = knowledge.workspace.jp / "kb.toml"
     path.write_text(shape)
     base = load_knowledge(knowledge.workspace)
     assert base.problems == []
     try:
-        change = propose_subject_marks(base, wanted)
+        change = propose_preload_or_disable_marks(base, wanted)
     except UsageError:
         return  # a glob says otherwise
     apply_toml_change(change)

@@ -42,14 +42,14 @@ def test_a_search_is_logged_with_its_origin_and_can_be_forbidden(built: Builder)
     lib.search(SearchRequest("aardvark", mode="lexical"), origin="cli")
     lib.search(SearchRequest("xylophone", mode="lexical"), origin="mcp")
     lib.search(SearchRequest("unlogged", mode="lexical"), origin=None)
-    found = UserData(lib.workspace).query_log.summarize_searches()
+    found = UserData(lib.workspace).query_log.compute_search_statistics()
     assert sorted(row.query for row in found.top) == ["aardvark", "xylophone"]
     assert [row.query for row in found.gaps] == ["xylophone"]
     Library(lib.workspace, Settings(query_log=False)).search(
         SearchRequest("secret", mode="lexical")
     )
     assert "secret" not in [
-        row.query for row in UserData(lib.workspace).query_log.summarize_searches().top
+        row.query for row in UserData(lib.workspace).query_log.compute_search_statistics().top
     ]
     lib.connect_engine().request("stop")
 

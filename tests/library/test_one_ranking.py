@@ -171,6 +171,6 @@ async def test_the_client_of_the_documents_example(
             await memory.knowledge.search("burrow", types="rule")
     from kbtui.userdata import UserData
 
-    assert UserData(open_workspace_root(zoo.root)).query_log.summarize_searches().by_origin == {
-        "sdk": 3
-    }
+    assert UserData(
+        open_workspace_root(zoo.root)
+    ).query_log.compute_search_statistics().by_origin == {"sdk": 3}

@@ -23,7 +23,7 @@ from kbtui.engine.find_or_start import (
     get_engine_socket_path,
     read_engine_lock_file,
 )
-from kbtui.engine.server import MAX_UNGREETED, is_from_same_user
+from kbtui.engine.socket_server import MAX_UNGREETED, is_from_same_user
 from kbtui.errors import EngineUnavailable
 from kbtui.index import WorkspaceIndex
 from kbtui.workspace import load_settings

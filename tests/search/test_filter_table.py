@@ -13,7 +13,7 @@ from support import Builder, asked, said
 from kbtui.cli import search
 from kbtui.cli.main import main
 from kbtui.cli.parser import CommandParser, parse_filter_options
-from kbtui.conversations.models import ConversationUsage
+from kbtui.conversations.models import ConversationToolsAndModels
 from kbtui.conversations.repository import list_conversations
 from kbtui.index import IndexReader, WorkspaceIndex
 from kbtui.knowledge import load_knowledge
@@ -82,7 +82,7 @@ def test_a_new_row_is_a_filter_of_search_library_entries_options_and_completion(
     for words in (["area:guide"], ["zone:guide"], ["--area", "guide"]):
         assert listed(*words) == {"guide/start"}
     shown = parse_library_filter("area:guide", datetime.now(UTC))
-    summary = ConversationUsage(tools=frozenset(), models=frozenset())
+    summary = ConversationToolsAndModels(tools=frozenset(), models=frozenset())
     infos = list_conversations(built.workspace)
     assert [info.title for info in infos if shown.matches_conversation(info, summary)] == [
         "Guide talk"

@@ -38,7 +38,9 @@ def library(built: Builder) -> Iterator[Library]:
 
 
 def gaps(library: Library) -> list[str]:
-    return [one.query for one in UserData(library.workspace).query_log.summarize_searches().gaps]
+    return [
+        one.query for one in UserData(library.workspace).query_log.compute_search_statistics().gaps
+    ]
 
 
 def test_an_answer_without_the_rare_words_is_a_gap(library: Library) -> None:
@@ -68,7 +70,7 @@ def test_a_search_with_a_filter_is_logged_with_it_and_is_no_gap(library: Library
     assert gaps(library) == []
     logged = {
         one.query: one.filters
-        for one in UserData(library.workspace).query_log.summarize_searches().top
+        for one in UserData(library.workspace).query_log.compute_search_statistics().top
     }
     assert logged == {
         "wombat": "type:note,conversation",
@@ -87,7 +89,7 @@ def test_what_widens_a_search_is_no_filter(library: Library) -> None:
 
 def test_a_query_with_a_mistake_is_not_logged(library: Library) -> None:
     assert library.search(SearchRequest("wombat after:soonish and more")).mistakes
-    assert UserData(library.workspace).query_log.summarize_searches().total == 0
+    assert UserData(library.workspace).query_log.compute_search_statistics().total == 0
 
 
 @pytest.mark.parametrize(("similarity", "is_gap"), [(0.2, True), (0.9, False)])

@@ -18,7 +18,7 @@ from kbtui.index import IndexReader, WorkspaceIndex
 from kbtui.index.catalog import Catalog
 from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.embedding_queue import EmbeddingQueue
-from kbtui.index.vectors import VectorStore, lean_vector_towards, make_vector_filter_sql
+from kbtui.index.vectors import VectorStore, make_vector_filter_sql, move_vector_towards
 from kbtui.library import Library
 from kbtui.search import SearchRequest
 from kbtui.search.models import SemanticRanking
@@ -105,7 +105,7 @@ class Bed:
         vector = WordVectors().encode([text])[0].tolist()
 
         def ranked(question: SearchRequest, generation: str) -> SemanticRanking:
-            towards = lean_vector_towards(vector, self._store.get_vector(question.worded[:3]))
+            towards = move_vector_towards(vector, self._store.get_vector(question.worded[:3]))
             where = make_vector_filter_sql(**make_vector_filters(question))
             return SemanticRanking(
                 self._store.search(towards, where, question.depth, question.per_entry)

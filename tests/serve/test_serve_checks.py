@@ -25,8 +25,8 @@ from support import Builder, end_engine
 from kbtui.cli.main import main
 from kbtui.errors import UsageError
 from kbtui.serve.browser_access import AllowedHostHeaders, choose_listen_address
-from kbtui.serve.server import BrowserServer
-from kbtui.serve.session import LARGEST, SMALLEST, limit_terminal_size
+from kbtui.serve.browser_session import LARGEST, SMALLEST, limit_terminal_size
+from kbtui.serve.web_server import BrowserServer
 
 TOKEN = "the-token"
 
@@ -228,7 +228,7 @@ async def test_a_message_that_no_page_sends_ends_the_tab(
     served: Served, text: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     # Whatever the process would be, it must not hear of this.
-    monkeypatch.setattr("kbtui.serve.server.sys.executable", "/bin/cat")
+    monkeypatch.setattr("kbtui.serve.web_server.sys.executable", "/bin/cat")
     base = f"http://127.0.0.1:{served.port}"
     headers = {"Origin": base, "Cookie": served.cookie.removeprefix("Cookie: ")}
     async with (
@@ -248,7 +248,7 @@ async def test_a_tab_too_many_says_why_and_gets_in_when_another_is_closed(
     program = tmp_path / "stays"
     program.write_text("#!/bin/sh\nhead -c 1 > /dev/null\n")
     program.chmod(0o700)
-    monkeypatch.setattr("kbtui.serve.server.sys.executable", str(program))
+    monkeypatch.setattr("kbtui.serve.web_server.sys.executable", str(program))
     base = f"http://127.0.0.1:{served.port}"
     headers = {"Origin": base, "Cookie": served.cookie.removeprefix("Cookie: ")}
     async with ClientSession() as http, asyncio.timeout(60):

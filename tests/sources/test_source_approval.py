@@ -10,8 +10,8 @@ from web_support import FAST, Site, SourceWorkspace
 
 from kbtui.sources import SourceScheduler, load_sources
 from kbtui.sources.config import approve_source, edit_source, find_approval_time
-from kbtui.sources.runner import SourceNotApproved, run_source
 from kbtui.sources.schedule import list_due_sources
+from kbtui.sources.source_runner import SourceNotApproved, run_source
 from kbtui.userdata import UserData
 from kbtui.workspace import open_workspace_root
 
@@ -57,7 +57,7 @@ def test_opening_a_hostile_clone_runs_nothing(tmp_path: Path, site: Site) -> Non
     schedule = SourceScheduler(workspace, print)
     for later in (0.0, 120.0, 1e9):
         assert list_due_sources(workspace, 2e9 + later) == []
-        schedule.tick(2e9 + later)
+        schedule.check_and_start_due_sources(2e9 + later)
     assert schedule.running_source is None
     assert site.asked == []
     assert not marker.exists()

@@ -11,8 +11,8 @@ from web_support import SourceWorkspace
 
 from kbtui.errors import KbtuiError
 from kbtui.sources.config import Source
-from kbtui.sources.runner import SourceAlreadyRunning, lock_source, run_source
 from kbtui.sources.source_directory import FetchedDocument, SourceDirectory, read_stored_document
+from kbtui.sources.source_runner import SourceAlreadyRunning, lock_source, run_source
 
 SOURCE = Source("docs", "file_upload", "guide", file="x")
 

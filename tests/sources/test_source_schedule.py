@@ -9,10 +9,10 @@ from web_support import SourceWorkspace
 
 from kbtui.sources import SourceScheduler
 from kbtui.sources.config import next_cron_time
-from kbtui.sources.runner import lock_source
 from kbtui.sources.schedule import find_due_time, list_due_sources
+from kbtui.sources.source_runner import lock_source
 from kbtui.userdata import UserData
-from kbtui.userdata.userdata import SourceRun
+from kbtui.userdata.userdata import SourceRunRecord
 
 HOUR, DAY = 3600.0, 86_400.0
 
@@ -22,7 +22,9 @@ def at(text: str) -> float:
 
 
 def record_run(project: SourceWorkspace, began: float) -> None:
-    UserData(project.builder.workspace).save_source_run(SourceRun("docs", began, began + 1, "ok"))
+    UserData(project.builder.workspace).save_source_run(
+        SourceRunRecord("docs", began, began + 1, "ok")
+    )
 
 
 @pytest.fixture
@@ -127,15 +129,15 @@ def wait_for_end(schedule: SourceScheduler) -> None:
     while schedule.running_source is not None:
         assert time.monotonic() < end, "the run does not end"
         time.sleep(0.02)
-        schedule.tick(0.0)
+        schedule.check_and_start_due_sources(0.0)
 
 
 def test_the_engine_runs_what_is_due_in_a_process_of_its_own(hourly: SourceWorkspace) -> None:
     lines: list[str] = []
     schedule = SourceScheduler(hourly.builder.workspace, lines.append)
-    schedule.tick(find_first_time(hourly) - 1)
+    schedule.check_and_start_due_sources(find_first_time(hourly) - 1)
     assert schedule.running_source is None
-    schedule.tick(find_first_time(hourly))
+    schedule.check_and_start_due_sources(find_first_time(hourly))
     assert schedule.running_source == "docs"
     wait_for_end(schedule)
     assert list(hourly.documents()) == ["x.md"]
@@ -147,7 +149,7 @@ def test_a_scheduled_run_writes_with_the_umask_of_the_user(hourly: SourceWorkspa
     before = os.umask(0o077)  # as the engine has it
     try:
         schedule = SourceScheduler(hourly.builder.workspace, print, 0o022)
-        schedule.tick(find_first_time(hourly))
+        schedule.check_and_start_due_sources(find_first_time(hourly))
         wait_for_end(schedule)
     finally:
         os.umask(before)
@@ -161,12 +163,12 @@ def test_a_run_that_notes_nothing_is_not_started_again_and_again(hourly: SourceW
     schedule = SourceScheduler(workspace, lines.append)
     now = find_first_time(hourly)
     with lock_source(workspace, "docs"):
-        schedule.tick(now)
+        schedule.check_and_start_due_sources(now)
         wait_for_end(schedule)
     assert UserData(workspace).load_last_source_runs() == {}
-    schedule.tick(now + 60)
+    schedule.check_and_start_due_sources(now + 60)
     assert schedule.running_source is None
-    schedule.tick(now + HOUR)
+    schedule.check_and_start_due_sources(now + HOUR)
     assert schedule.running_source == "docs"
     schedule.stop()
     assert schedule.running_source is None

@@ -15,7 +15,7 @@ from support import Builder
 from kbtui.errors import KbtuiError, UsageError
 from kbtui.index.models import make_subject_id
 from kbtui.knowledge import Knowledge, authoring, load_knowledge
-from kbtui.knowledge.authoring import Draft, MissingTitle
+from kbtui.knowledge.authoring import MissingTitle, SubjectDraft
 from kbtui.knowledge.front_matter import join_front_matter, split_front_matter
 from kbtui.knowledge.subject_files import make_file_name
 from kbtui.knowledge.topic_scan import split_file_extension
@@ -34,7 +34,9 @@ def knowledge(builder: Builder) -> Knowledge:
 
 def add(builder: Builder, **draft: object) -> object:
     known = knowledge(builder)
-    return authoring.add_subject(known, authoring.choose_topic(known, "guide"), Draft(**draft))  # type: ignore[arg-type]
+    return authoring.add_subject(
+        known, authoring.choose_topic(known, "guide"), SubjectDraft(**draft)
+    )  # type: ignore[arg-type]
 
 
 def set_editor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str) -> None:
@@ -108,7 +110,7 @@ def test_the_editor_sees_the_draft_and_its_words_are_written(
         monkeypatch, tmp_path, "sed -i 's/Untitled/On deploys/' \"$1\"; echo 'Ship.' >> \"$1\""
     )
     known = knowledge(builder)
-    found = authoring.edit_draft(known, authoring.choose_topic(known, None), Draft(title=""))
+    found = authoring.edit_draft(known, authoring.choose_topic(known, None), SubjectDraft(title=""))
     assert found is not None
     assert found.slug == "on-deploys"
     assert "Ship." in found.path.read_text()
@@ -120,7 +122,8 @@ def test_a_draft_left_as_it_was_writes_nothing(
     set_editor(monkeypatch, tmp_path, "true")
     known = knowledge(builder)
     assert (
-        authoring.edit_draft(known, authoring.choose_topic(known, None), Draft(title="T")) is None
+        authoring.edit_draft(known, authoring.choose_topic(known, None), SubjectDraft(title="T"))
+        is None
     )
     assert list(builder.root.rglob("*.md")) == []
 
@@ -142,7 +145,7 @@ def test_what_was_typed_is_kept_when_it_cannot_be_written(
     set_editor(monkeypatch, tmp_path, script)
     known = knowledge(builder)
     with pytest.raises(KbtuiError) as caught:
-        authoring.edit_draft(known, authoring.choose_topic(known, None), Draft(title=""))
+        authoring.edit_draft(known, authoring.choose_topic(known, None), SubjectDraft(title=""))
     assert caught.value.hint is not None
     kept = Path(caught.value.hint.partition("is in ")[2])
     assert b"precious words" in kept.read_bytes()
@@ -158,7 +161,7 @@ def test_a_draft_that_was_not_touched_is_not_kept_when_the_editor_fails(
     set_editor(monkeypatch, tmp_path, "exit 3")
     known = knowledge(builder)
     with pytest.raises(KbtuiError, match="exit code 3") as caught:
-        authoring.edit_draft(known, authoring.choose_topic(known, None), Draft(title="T"))
+        authoring.edit_draft(known, authoring.choose_topic(known, None), SubjectDraft(title="T"))
     assert "what you wrote" not in str(caught.value)
     assert list(drafts.iterdir()) == []
 
@@ -196,7 +199,7 @@ def test_no_editor_is_started_that_nobody_chose_or_that_has_no_terminal(
     monkeypatch.setattr(os, "isatty", lambda number: False)
     known = knowledge(builder)
     with pytest.raises(UsageError, match="needs a terminal" if chosen else "no editor is set"):
-        authoring.edit_draft(known, authoring.choose_topic(known, None), Draft(title="T"))
+        authoring.edit_draft(known, authoring.choose_topic(known, None), SubjectDraft(title="T"))
 
 
 @pytest.mark.parametrize("title", ["", " \t "])
@@ -224,12 +227,12 @@ def test_an_edited_draft_is_called_by_what_it_says(
     topic = authoring.choose_topic(known, None)
     if slug is None:
         with pytest.raises(KbtuiError, match="needs a title") as caught:
-            authoring.edit_draft(known, topic, Draft(title="Given"))
+            authoring.edit_draft(known, topic, SubjectDraft(title="Given"))
         kept = Path((caught.value.hint or "").partition("is in ")[2])
         assert kept.read_text() == written
         kept.unlink()
     else:
-        found = authoring.edit_draft(known, topic, Draft(title="Given"))
+        found = authoring.edit_draft(known, topic, SubjectDraft(title="Given"))
         assert found is not None
         assert found.slug == slug
 

@@ -13,9 +13,9 @@ from support import Builder
 from kbtui.sources import load_sources
 from kbtui.sources.config import add_source, approve_source
 from kbtui.sources.http_fetcher import SourceLimits
-from kbtui.sources.runner import run_source
+from kbtui.sources.source_runner import run_source
 from kbtui.userdata import UserData
-from kbtui.userdata.userdata import SourceRun
+from kbtui.userdata.userdata import SourceRunRecord
 
 Handler = BaseHTTPRequestHandler
 Page = str | bytes | tuple[int, dict[str, str], bytes] | Callable[[Handler], None]
@@ -129,7 +129,7 @@ class SourceWorkspace:
     def crawl(self, url: str, **options: Any) -> None:
         self.add(kind="url_crawl", url=url, **{"allow_hosts": ["127.0.0.1"], **options})
 
-    def run(self, name: str = "docs", **options: Any) -> SourceRun:
+    def run(self, name: str = "docs", **options: Any) -> SourceRunRecord:
         return run_source(self.builder.workspace, name, **{"limits": FAST, **options})
 
     def documents(self, name: str = "docs") -> dict[str, str]:

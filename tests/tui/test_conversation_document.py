@@ -11,9 +11,9 @@ from kbtui.conversations.repository import find_conversation, load_conversation
 from kbtui.tui.reader.conversation_document import (
     build_conversation_document,
     format_value,
-    summarize_arguments,
+    summarize_tool_arguments,
 )
-from kbtui.tui.reader.document import Document, format_cost, format_count, format_size
+from kbtui.tui.reader.document import Document, format_count, format_size, format_token_cost
 from kbtui.tui.reader.document_blocks import FoldHeadingBlock
 from kbtui.tui.reader.document_view import DocumentViewport
 
@@ -236,7 +236,7 @@ def test_calls_can_be_found_and_numbered(workspace_root: Path) -> None:
     ],
 )
 def test_a_call_is_summarized_by_its_main_argument(arguments: dict | None, wanted: str) -> None:  # type: ignore[type-arg]
-    assert summarize_arguments(arguments) == wanted
+    assert summarize_tool_arguments(arguments) == wanted
 
 
 def test_arguments_read_as_text() -> None:
@@ -248,7 +248,7 @@ def test_sizes_are_short_and_costs_exact() -> None:
     assert [format_size(n) for n in (0, 999, 1000, 12_345, 99_949, 99_950, 999_499, 1_200_000)] == [
         "0", "999", "1.0k", "12.3k", "99.9k", "100k", "999k", "1.2M",
     ]  # fmt: skip
-    assert format_cost(4000) == "4,000 characters ≈ 1,000 tokens"
+    assert format_token_cost(4000) == "4,000 characters ≈ 1,000 tokens"
     assert [format_count(n, "turn") for n in (0, 1, 2)] == ["0 turns", "1 turn", "2 turns"]
 
 

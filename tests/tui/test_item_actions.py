@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from support import Builder
 from tui_support import Tui, running
 
-from kbtui.tui.command_palette import find_palette_items, list_command_items
+from kbtui.tui.command_palette import find_command_palette_items, list_command_items
 from kbtui.tui.commands import SCOPES, list_commands
 from kbtui.tui.external_programs import build_editor_command
 from kbtui.tui.framework.clipboard import find_clipboard_command
-from kbtui.tui.main.jump_labels import LETTERS, JumpScreen
+from kbtui.tui.main.jump_labels import LETTERS, JumpLabelScreen
 from kbtui.tui.reader.document_links import DocumentLink, find_links, resolve_subject_link
 from kbtui.userdata import UserData
 
@@ -35,7 +35,7 @@ TALK = "jp-c17800000001"
     ],
 )
 def test_the_palette_finds_a_command_by_its_label_first(typed: str, name: str) -> None:
-    found = find_palette_items(list_command_items(SCOPES), typed)
+    found = find_command_palette_items(list_command_items(SCOPES), typed)
     assert getattr(found[0].value, "id", "") == name
 
 
@@ -179,18 +179,18 @@ async def test_what_has_no_reference_is_not_marked(book: Builder) -> None:
 async def test_a_letter_leads_to_the_row_or_line_it_stands_on(book: Builder) -> None:
     async with running(book.root) as tui:
         await tui.press("semicolon")
-        await tui.until(lambda: isinstance(tui.app.screen, JumpScreen))
+        await tui.until(lambda: isinstance(tui.app.screen, JumpLabelScreen))
         line = next(line for line in tui.text.split("\n") if " style" in line)
         letter = line.split("│")[1][0]
         assert letter in LETTERS
         await tui.press(letter)
         await tui.until("Short sentences. No tabs.")
         await tui.press("semicolon")
-        await tui.until(lambda: isinstance(tui.app.screen, JumpScreen))
+        await tui.until(lambda: isinstance(tui.app.screen, JumpLabelScreen))
         await tui.press("3")
         await tui.until(lambda: tui.main.panes.focused_pane == "citations")
         await tui.press("semicolon")
-        await tui.until(lambda: isinstance(tui.app.screen, JumpScreen))
+        await tui.until(lambda: isinstance(tui.app.screen, JumpLabelScreen))
         await tui.press("escape")
         await tui.until(lambda: tui.app.screen is tui.main)
 
@@ -199,7 +199,7 @@ async def test_folds_and_links_of_the_reader_have_letters(book: Builder) -> None
     async with running(book.root) as tui:
         await tui.open(f"{TALK}:1")
         await tui.press("semicolon")
-        await tui.until(lambda: isinstance(tui.app.screen, JumpScreen))
+        await tui.until(lambda: isinstance(tui.app.screen, JumpLabelScreen))
         line = next(line for line in tui.text.split("\n") if "shell" in line)
         await tui.press(line.split("│")[3][0])
         await tui.until("no such target")
@@ -211,7 +211,7 @@ async def test_many_rows_have_two_letters_each(make_workspace: Builder) -> None:
         make_workspace.subject(f"many/s{number:02}.md", f"# Subject {number}\n")
     async with running(make_workspace.root, size=(120, 60)) as tui:
         await tui.press("semicolon")
-        await tui.until(lambda: isinstance(tui.app.screen, JumpScreen))
+        await tui.until(lambda: isinstance(tui.app.screen, JumpLabelScreen))
         labels = [one.label for one in tui.app.screen.targets if not one.label.isdigit()]  # type: ignore[attr-defined]
         assert len(labels) == len(set(labels)) > 40
         line = next(line for line in tui.text.split("\n") if " s33" in line)

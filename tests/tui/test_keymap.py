@@ -214,9 +214,9 @@ async def test_a_key_of_the_other_screens_can_be_changed(
 
 
 async def test_the_palette_has_the_ids_of_all_screens(book: Builder) -> None:
-    from kbtui.tui.command_palette import find_palette_items
+    from kbtui.tui.command_palette import find_command_palette_items
 
-    names = {choice.name for choice in find_palette_items([], "id:")}
+    names = {choice.name for choice in find_command_palette_items([], "id:")}
     assert names == {f"id: {command.id}" for command in ALL_COMMANDS}
     library = with_keys(book, {"workshop.write": "f4"})
     async with running(book.root, size=(140, 50), library=library) as tui:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbtui.conversations.models import ConversationInfo, ConversationUsage
+from kbtui.conversations.models import ConversationInfo, ConversationToolsAndModels
 from kbtui.search.filters import map_filters_by_key
 from kbtui.tui.library_pane import parse_library_filter
 
@@ -25,7 +25,7 @@ INFO = ConversationInfo(
     last_event_at=PRESENT - timedelta(days=2),
     labels={"area": "UI", "urgent": ""},
 )
-TRAITS = ConversationUsage(
+TRAITS = ConversationToolsAndModels(
     tools=frozenset({"fs_read_file"}), models=frozenset({"anthropic/claude-opus-4-6"})
 )
 

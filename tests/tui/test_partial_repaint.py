@@ -175,7 +175,7 @@ async def test_what_changed_in_a_hidden_pane_shows_with_it(
         write("bbb")
         if pane == "results":
             # As if an answer came after the user had left the search.
-            tui.main.search.set_query("hippo")
+            tui.main.search.search_new_query("hippo")
             tui.main.panes.focus_widget("#document")
         if pane == "citations":
             await tui.open("project/mammal")

@@ -25,7 +25,7 @@ def asked(tui: Tui) -> str:
 
 
 def times(book: Builder, query: str) -> int:
-    found = UserData(book.workspace).query_log.summarize_searches(days=7, limit=20)
+    found = UserData(book.workspace).query_log.compute_search_statistics(days=7, limit=20)
     return sum(one.times for one in found.top if one.query == query)
 
 
@@ -165,20 +165,20 @@ async def test_while_the_first_index_is_made_a_search_says_so_and_how_far_it_is(
         tui.main.sync.stop()
         status: Any = tui.main.status
         status.show_engine_event({"event": "ready", "lexical": False})
-        tui.main.sync.handle_event(
+        tui.main.sync.handle_engine_event(
             {"event": "progress", "phase": "keywords", "done": 5, "total": 80}
         )
         await tui.press("slash")
         await tui.type("xyzzyplugh")
         await tui.until("indexing 5 of 80")
-        tui.main.sync.handle_event(
+        tui.main.sync.handle_engine_event(
             {"event": "progress", "phase": "keywords", "done": 60, "total": 80}
         )
         await tui.until("indexing 60 of 80")
         # The engine is killed, so the search waits for it no longer.
-        tui.main.sync.handle_event({"event": "gone", "reason": "the engine went away"})
+        tui.main.sync.handle_engine_event({"event": "gone", "reason": "the engine went away"})
         tui.main.search.query = ""
-        tui.main.search.set_query("xyzzyplug")
+        tui.main.search.search_new_query("xyzzyplug")
         await tui.until("No results.")
         assert "looking" not in tui.text
 

@@ -13,7 +13,7 @@ from tui_support import Tui, WithoutEngine, running
 from kbtui.refs import parse_ref
 from kbtui.tui.app import TuiStartOptions
 from kbtui.tui.main.document_navigator import NavigationHistory
-from kbtui.tui.main.session import TARGETS_MOST, SavedSession, load_session, save_session
+from kbtui.tui.main.saved_session import TARGETS_MOST, SavedSession, load_session, save_session
 from kbtui.tui.navigation_target import NavigationTarget, make_target
 from kbtui.userdata import UserData
 from kbtui.workspace import load_settings
@@ -151,7 +151,7 @@ async def test_what_was_searched_for_is_not_in_the_session(book: Builder) -> Non
         await tui.press("enter")
         await tui.until(lambda: len(tui.main.navigator.history.targets) > 1)
         await tui.until(lambda: tui.main.navigator.shown and tui.main.navigator.shown.words)
-    state = UserData(book.workspace).load_session("tui")
+    state = UserData(book.workspace).load_front_end_state("tui")
     assert state is not None
     assert "hereabouts" not in json.dumps(state)
     assert "tests" not in json.dumps(state)
@@ -171,7 +171,7 @@ def test_a_state_that_cannot_be_read_is_no_session_or_an_empty_one(
     book: Builder, state: dict[str, object]
 ) -> None:
     library = WithoutEngine(book.workspace, load_settings())
-    UserData(book.workspace).save_session("tui", state)
+    UserData(book.workspace).save_front_end_state("tui", state)
     found = load_session(library)
     assert found is None or found.history.current_target is None
 

@@ -231,13 +231,13 @@ async def test_a_topic_that_vanished_fails_the_run_and_loses_nothing(papers: Bui
 
 def test_what_an_approval_agrees_to_is_spelt_out(tmp_path: Path) -> None:
     from kbtui.sources.config import parse_source
-    from kbtui.tui.sources.pages import SourceState, describe_available_actions
+    from kbtui.tui.sources.source_pages import SourceStatus, describe_available_actions
 
     block = {"kind": "mcp", "topic": "t", "server": "npx -y 'a b'", "env": ["TOKEN"], "pattern": "docs://*",
              "cron": "* * * * *"}  # fmt: skip
     words = "\n".join(
         describe_available_actions(
-            SourceState(parse_source("x", block), "docs/t/x/", None, None, None)
+            SourceStatus(parse_source("x", block), "docs/t/x/", None, None, None)
         )
     )
     for part in (
@@ -252,7 +252,7 @@ def test_what_an_approval_agrees_to_is_spelt_out(tmp_path: Path) -> None:
              "allow_hosts": ["in.example"]}  # fmt: skip
     words = "\n".join(
         describe_available_actions(
-            SourceState(parse_source("x", block), "docs/t/x/", None, None, None)
+            SourceStatus(parse_source("x", block), "docs/t/x/", None, None, None)
         )
     )
     for part in (

@@ -16,7 +16,7 @@ from kbtui.tui.framework.styled_text import (
     slice_ranges,
     slice_spans,
     truncate_spans,
-    truncate_start,
+    truncate_text_start,
     wrap_code,
     wrap_spans,
 )
@@ -77,7 +77,7 @@ def test_truncated_and_aligned_spans_fit(left: list, width: int, right: list) ->
     assert cell_width(truncate_spans(left, width)) <= width
     assert cell_width(align_to_edges(left, right, width)) <= width
     text = "".join(part for part, _ in left)
-    assert cell_len(truncate_start(text, max(1, width))) <= max(1, width)
+    assert cell_len(truncate_text_start(text, max(1, width))) <= max(1, width)
 
 
 def test_highlighting_counts_matches_and_marks_the_current_one() -> None:
@@ -109,15 +109,15 @@ def test_the_height_index_agrees_with_plain_sums(
             if values:
                 at = data.draw(st.integers(0, len(values) - 1))
                 values[at] = data.draw(st.integers(0, 9))
-                heights.set_height(at, values[at])
+                heights.set_block_height(at, values[at])
         # Looking at a block corrects the estimate.
         assert [heights[n] for n in range(len(values))] == values
         assert heights.total_lines == sum(values)
-        assert [heights.count_lines_before(n) for n in range(len(values) + 1)] == [
+        assert [heights.count_lines_before_block(n) for n in range(len(values) + 1)] == [
             sum(values[:n]) for n in range(len(values) + 1)
         ]
         if line < sum(values):
-            block, within = heights.find_line(line)
+            block, within = heights.find_block_at_line(line)
             assert sum(values[:block]) + within == line
             assert within < values[block]
 
@@ -128,7 +128,7 @@ def test_a_line_is_found_where_heights_are_only_estimated(
 ) -> None:
     with mock.patch("kbtui.tui.reader.document.BLOCKS_PER_CHUNK", 4):
         heights = BlockHeightIndex(len(values), values.__getitem__, [guess] * -(-len(values) // 4))
-        block, within = heights.find_line(line)
+        block, within = heights.find_block_at_line(line)
         assert (block, within) == (0, 0) or within < values[block]
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from support import Builder
 
 from kbtui.knowledge import Knowledge, load_knowledge
-from kbtui.knowledge.models import SubjectMark
+from kbtui.knowledge.models import PreloadOrDisableMark
 from kbtui.tui.prompt_workshop.pattern_bar import try_pattern
 from kbtui.tui.prompt_workshop.preview_documents import escape_glob
 from kbtui.tui.prompt_workshop.prompt_state import (
@@ -17,9 +17,9 @@ from kbtui.tui.prompt_workshop.prompt_state import (
     PromptCost,
     SubjectCosts,
     apply_marks,
-    find_mark_state,
-    format_growth,
-    measure_cost,
+    find_subject_or_topic_state,
+    format_cost_growth,
+    measure_prompt_cost,
     read_prompt_state,
 )
 from kbtui.tui.prompt_workshop.subject_tree import (
@@ -56,14 +56,16 @@ def test_the_sum_below_any_beginning_is_that_of_its_subjects(
 
 def test_growth_has_one_sign_unless_letters_and_tokens_differ() -> None:
     assert (
-        format_growth(PromptCost(10, 3), PromptCost(3130, 783)) == "+3,120 characters ≈ 780 tokens"
+        format_cost_growth(PromptCost(10, 3), PromptCost(3130, 783))
+        == "+3,120 characters ≈ 780 tokens"
     )
     assert (
-        format_growth(PromptCost(3130, 783), PromptCost(10, 3)) == "−3,120 characters ≈ 780 tokens"
+        format_cost_growth(PromptCost(3130, 783), PromptCost(10, 3))
+        == "−3,120 characters ≈ 780 tokens"
     )
-    assert format_growth(PromptCost(8, 2), PromptCost(6, 5)) == "−2 characters ≈ +3 tokens"
-    assert format_growth(PromptCost(8, 2), PromptCost(8, 2)) == ""
-    assert format_growth(PromptCost(0, 0), PromptCost(8, 2), units=False) == "+8 ≈ 2"
+    assert format_cost_growth(PromptCost(8, 2), PromptCost(6, 5)) == "−2 characters ≈ +3 tokens"
+    assert format_cost_growth(PromptCost(8, 2), PromptCost(8, 2)) == ""
+    assert format_cost_growth(PromptCost(0, 0), PromptCost(8, 2), units=False) == "+8 ≈ 2"
 
 
 def test_counting_is_exact_and_reads_again_only_what_changed(book: Builder) -> None:
@@ -73,7 +75,7 @@ def test_counting_is_exact_and_reads_again_only_what_changed(book: Builder) -> N
     assert todo == 6
     assert list(costs.measure_all_subjects(knowledge, lambda: True))[-1] == 0
     for topic, slug in (("project", "start"), ("snippets", "retry")):
-        assert costs.get_cost(topic, slug) == measure_cost(knowledge.learn(topic, slug).text)
+        assert costs.get_cost(topic, slug) == measure_prompt_cost(knowledge.learn(topic, slug).text)
     book.subject("project/start.md", "shorter\n")
     again = load_knowledge(open_workspace_root(book.root))
     assert next(iter(costs.measure_all_subjects(again, lambda: True))) == 1
@@ -147,18 +149,18 @@ def test_any_keys_end_in_what_the_marks_alone_would_give(
     prompt_state = read_prompt_state(Files())  # type: ignore[arg-type]
     for slug, state in presses:
         mark = marks.get_mark("project", slug)
-        written = find_mark_state(knowledge, "project", slug)
+        written = find_subject_or_topic_state(knowledge, "project", slug)
         now = mark.state if mark else written
-        marks.toggle_mark(SubjectMark("project", slug, state), now, written, "plain")  # type: ignore[arg-type]
+        marks.toggle_mark(PreloadOrDisableMark("project", slug, state), now, written, "plain")  # type: ignore[arg-type]
         prompt_state = apply_marks(prompt_state, marks.all_marks)
         assert not prompt_state.refusals
         # Pressed once it is so; pressed again it is not.
-        after = find_mark_state(prompt_state.knowledge, "project", slug)
+        after = find_subject_or_topic_state(prompt_state.knowledge, "project", slug)
         assert (after == state) == (now != state)
     assert prompt_state.prompt == knowledge.with_marks(marks.all_marks).prompt()
-    assert prompt_state.cost == measure_cost(prompt_state.prompt)
+    assert prompt_state.cost == measure_prompt_cost(prompt_state.prompt)
     for topic in knowledge.topics:
-        assert prompt_state.preloads[topic] == measure_cost(
+        assert prompt_state.preloads[topic] == measure_prompt_cost(
             prompt_state.knowledge.format_preloaded(topic)
         )
 

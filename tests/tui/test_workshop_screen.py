@@ -9,7 +9,7 @@ from textual.widgets import Input
 from tui_support import running
 from workshop_support import knowledge_of, workshop
 
-from kbtui.knowledge.models import SubjectMark
+from kbtui.knowledge.models import PreloadOrDisableMark
 from kbtui.knowledge.prompt import estimate_tokens
 from kbtui.tui.prompt_workshop import controller as controller_module
 
@@ -119,8 +119,8 @@ async def test_a_folder_shows_what_a_glob_over_it_returns(book: Builder) -> None
 async def test_marks_are_previewed_counted_and_change_no_file(book: Builder, kb: Path) -> None:
     before = tree_hash(book.root)
     marks = [
-        SubjectMark("project", "start", "learned"),
-        SubjectMark("project", "people/ada", "disabled"),
+        PreloadOrDisableMark("project", "start", "learned"),
+        PreloadOrDisableMark("project", "people/ada", "disabled"),
     ]
     wanted = knowledge_of(book.root).with_marks(marks)
     grown = len(wanted.prompt() or "") - len(knowledge_of(book.root).prompt() or "")

@@ -9,7 +9,7 @@ from index_without_engine import indexed
 from support import Builder, called
 
 from kbtui.userdata import UserData
-from kbtui.userdata.insights import Insights, collect_insights, draw_bar, draw_day_chart
+from kbtui.userdata.insights import Insights, collect_insights, draw_bar_of_blocks, draw_day_chart
 
 DAY = 86_400.0
 NOON = datetime.now().replace(hour=12, minute=0, second=0, microsecond=0).timestamp()
@@ -87,4 +87,4 @@ def test_the_chart_has_a_line_a_day_with_bars_to_scale(found: Insights) -> None:
     [(0, 10, ""), (10, 10, "████"), (5, 10, "██"), (1, 10_000, "▏"), (9, 10, "███▋"), (3, 0, "")],
 )
 def test_a_bar_is_as_long_as_its_share(value: int, most: int, expected: str) -> None:
-    assert draw_bar(value, most, 4) == expected
+    assert draw_bar_of_blocks(value, most, 4) == expected

@@ -27,7 +27,7 @@ def test_a_search_is_counted_with_what_it_found(userdata: UserData) -> None:
     userdata.query_log.log_search("retry  Policy", "hybrid", 3, "cli", "me", 12.5)
     userdata.query_log.log_search("retry policy", "lexical", 4, "dashboard")
     userdata.query_log.log_search("unknown thing", "hybrid", 0, "mcp")
-    found = userdata.query_log.summarize_searches()
+    found = userdata.query_log.compute_search_statistics()
     assert found.total == 3
     assert [(one.query, one.times, one.results) for one in found.top] == [
         ("retry policy", 2, 4),
@@ -41,30 +41,30 @@ def test_a_search_is_counted_with_what_it_found(userdata: UserData) -> None:
 
 def test_a_gap_closes_when_the_same_query_finds_something(userdata: UserData) -> None:
     userdata.query_log.log_search("deploy", "hybrid", 0, "cli")
-    assert [one.query for one in userdata.query_log.summarize_searches().gaps] == ["deploy"]
+    assert [one.query for one in userdata.query_log.compute_search_statistics().gaps] == ["deploy"]
     time.sleep(0.01)
     userdata.query_log.log_search("Deploy", "hybrid", 2, "cli")
-    assert userdata.query_log.summarize_searches().gaps == []
+    assert userdata.query_log.compute_search_statistics().gaps == []
 
 
 def test_a_query_whose_results_do_not_fit_is_a_gap_too(userdata: UserData) -> None:
     userdata.query_log.log_search("zymurgy", "hybrid", 20, "cli", is_gap=True)
     userdata.query_log.log_search("retry", "hybrid", 20, "cli")
-    assert [(one.query, one.results) for one in userdata.query_log.summarize_searches().gaps] == [
-        ("zymurgy", 20)
-    ]
+    assert [
+        (one.query, one.results) for one in userdata.query_log.compute_search_statistics().gaps
+    ] == [("zymurgy", 20)]
 
 
 def test_a_search_with_filters_neither_opens_nor_closes_a_gap(userdata: UserData) -> None:
     userdata.query_log.log_search("deploy", "hybrid", 0, "cli", filters="type:rule")
-    assert userdata.query_log.summarize_searches().gaps == []
-    [deploy] = userdata.query_log.summarize_searches().top
+    assert userdata.query_log.compute_search_statistics().gaps == []
+    [deploy] = userdata.query_log.compute_search_statistics().top
     assert (deploy.times, deploy.filters) == (1, "type:rule")
     userdata.query_log.log_search("retry", "hybrid", 0, "cli")
     userdata.query_log.log_search("retry", "hybrid", 3, "cli", filters="in:conversations")
-    assert [(one.query, one.times) for one in userdata.query_log.summarize_searches().gaps] == [
-        ("retry", 1)
-    ]
+    assert [
+        (one.query, one.times) for one in userdata.query_log.compute_search_statistics().gaps
+    ] == [("retry", 1)]
 
 
 def test_a_log_of_version_0_1_is_kept_with_its_gaps(userdata: UserData) -> None:
@@ -81,13 +81,13 @@ def test_a_log_of_version_0_1_is_kept_with_its_gaps(userdata: UserData) -> None:
                 "INSERT INTO searches VALUES (NULL, ?, ?, ?, 'hybrid', ?, ?, 'cli', NULL, NULL)",
                 (time.time() - 60, query, query, results, worded),
             )
-    assert {one.query for one in userdata.query_log.summarize_searches().gaps} == {
+    assert {one.query for one in userdata.query_log.compute_search_statistics().gaps} == {
         "nothing",
         "meaning",
     }
     userdata.query_log.log_search("new", "hybrid", 0, "cli")
-    assert userdata.query_log.summarize_searches().total == 5
-    assert {one.query for one in userdata.query_log.summarize_searches().gaps} == {
+    assert userdata.query_log.compute_search_statistics().total == 5
+    assert {one.query for one in userdata.query_log.compute_search_statistics().gaps} == {
         "nothing",
         "meaning",
         "new",
@@ -99,25 +99,25 @@ def test_a_longer_query_replaces_its_beginning(userdata: UserData) -> None:
     log.log_search("deploy", "hybrid", 3, "cli")
     log.log_search("deploy", "hybrid", 3, "dashboard")
     log.log_search("deploy staging", "hybrid", 1, "dashboard", replaces="Deploy")
-    counts = {one.query: one.times for one in log.summarize_searches().top}
+    counts = {one.query: one.times for one in log.compute_search_statistics().top}
     assert counts == {"deploy": 1, "deploy staging": 1}
-    assert log.summarize_searches().by_origin == {"cli": 1, "dashboard": 1}
+    assert log.compute_search_statistics().by_origin == {"cli": 1, "dashboard": 1}
     # What is long ago was another search.
     log.log_search("retry", "hybrid", 3, "dashboard", at=time.time() - 3600)
     log.log_search("retry policy", "hybrid", 1, "dashboard", replaces="retry")
-    assert {"retry", "retry policy"} <= {one.query for one in log.summarize_searches().top}
+    assert {"retry", "retry policy"} <= {one.query for one in log.compute_search_statistics().top}
 
 
 def test_a_search_whose_words_are_in_no_text_is_marked(userdata: UserData) -> None:
     log = userdata.query_log
     log.log_search("zymurgy", "hybrid", 66, "cli", is_meaning_only=True)
     log.log_search("retry", "hybrid", 3, "cli")
-    found = {one.query: one for one in log.summarize_searches().top}
+    found = {one.query: one for one in log.compute_search_statistics().top}
     assert found["zymurgy"].as_json()["last_meaning_only"] is True
     assert found["retry"].as_json()["last_meaning_only"] is False
     # The last search counts.
     log.log_search("zymurgy", "hybrid", 2, "cli")
-    found = {one.query: one for one in log.summarize_searches().top}
+    found = {one.query: one for one in log.compute_search_statistics().top}
     assert not found["zymurgy"].is_meaning_only
 
 
@@ -136,12 +136,14 @@ def test_a_log_of_version_0_2_is_kept(userdata: UserData) -> None:
             (time.time() - 60,),
         )
     userdata.query_log.log_search("new", "hybrid", 5, "cli", is_meaning_only=True)
-    found = {one.query: one.is_meaning_only for one in userdata.query_log.summarize_searches().top}
+    found = {
+        one.query: one.is_meaning_only for one in userdata.query_log.compute_search_statistics().top
+    }
     assert found == {"old": False, "new": True}
 
 
 def test_an_empty_journal_has_empty_insights_and_makes_no_file(userdata: UserData) -> None:
-    found = userdata.query_log.summarize_searches(7)
+    found = userdata.query_log.compute_search_statistics(7)
     assert (found.total, found.top, found.gaps) == (0, [], [])
     assert list(found.by_day.values()) == [0] * 7
     assert userdata.query_log.erase_all_searches() == 0
@@ -155,7 +157,7 @@ def test_what_is_old_is_swept_and_what_a_wrong_clock_wrote(tmp_path: Path) -> No
     for age in (0.0, 89.0, 91.0, -200.0):
         log.log_search(f"{age} days old", "hybrid", 1, "cli", None, None, at=now - age * DAY)
     assert log.remove_old_searches(90, now) == 2
-    left = {one.query for one in log.summarize_searches(100, 10, now).top}
+    left = {one.query for one in log.compute_search_statistics(100, 10, now).top}
     assert left == {"0.0 days old", "89.0 days old"}
 
 
@@ -165,7 +167,7 @@ def test_erasing_leaves_no_byte_of_a_query(userdata: UserData) -> None:
     assert userdata.query_log.erase_all_searches() == 200
     left = b"".join(path.read_bytes() for path in userdata.directory.iterdir())
     assert b"tell-nobody" not in left
-    assert userdata.query_log.summarize_searches().total == 0
+    assert userdata.query_log.compute_search_statistics().total == 0
 
 
 def test_a_damaged_file_stops_no_search_and_can_be_erased(userdata: UserData) -> None:
@@ -173,10 +175,10 @@ def test_a_damaged_file_stops_no_search_and_can_be_erased(userdata: UserData) ->
     userdata.query_log.path.write_bytes(b"not a database, " * 500)
     userdata.query_log.log_search("retry", "hybrid", 1, "cli")
     with pytest.raises(WorkspaceError, match="insights erase"):
-        userdata.query_log.summarize_searches()
+        userdata.query_log.compute_search_statistics()
     userdata.query_log.erase_all_searches()
     userdata.query_log.log_search("retry", "hybrid", 1, "cli")
-    assert userdata.query_log.summarize_searches().total == 1
+    assert userdata.query_log.compute_search_statistics().total == 1
 
 
 def test_a_place_that_cannot_be_written_stops_no_search(userdata: UserData, home: Path) -> None:
@@ -188,7 +190,7 @@ def test_a_place_that_cannot_be_written_stops_no_search(userdata: UserData, home
 def test_an_unknown_origin_is_dropped_not_stored(userdata: UserData) -> None:
     userdata.query_log.log_search("retry", "hybrid", 1, "elsewhere")
     userdata.query_log.log_search("retry", "hybrid", 1, "sdk")
-    assert userdata.query_log.summarize_searches().by_origin == {"sdk": 1}
+    assert userdata.query_log.compute_search_statistics().by_origin == {"sdk": 1}
 
 
 def test_a_search_does_not_wait_for_a_writer_that_holds_the_file(userdata: UserData) -> None:
@@ -203,7 +205,7 @@ def test_a_search_does_not_wait_for_a_writer_that_holds_the_file(userdata: UserD
     assert not logging.is_alive(), "logging waited for the other writer"
     other.execute("COMMIT")
     other.close()
-    assert [one.query for one in userdata.query_log.summarize_searches().top] == ["first"]
+    assert [one.query for one in userdata.query_log.compute_search_statistics().top] == ["first"]
 
 
 def test_many_at_once_lose_nothing_that_had_room(userdata: UserData) -> None:
@@ -216,7 +218,7 @@ def test_many_at_once_lose_nothing_that_had_room(userdata: UserData) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert 0 < userdata.query_log.summarize_searches().total <= 100
+    assert 0 < userdata.query_log.compute_search_statistics().total <= 100
     check = sqlite3.connect(userdata.query_log.path)
     assert check.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     check.close()
@@ -235,6 +237,6 @@ def test_any_query_is_taken_or_dropped_but_never_raises(
 ) -> None:
     log = QueryLog(tmp_path_factory.mktemp("log") / "queries.sqlite")
     log.log_search(query, "hybrid", count, "cli", query, 1.0)
-    found = log.summarize_searches(30, 10)
+    found = log.compute_search_statistics(30, 10)
     assert found.total == (1 if count < 2**63 else 0)
     assert all(len(one.query) <= 1000 for one in found.top)

@@ -7,7 +7,7 @@ import pytest
 
 from kbtui.errors import WorkspaceError
 from kbtui.userdata import UserData
-from kbtui.userdata.userdata import SourceRun
+from kbtui.userdata.userdata import SourceRunRecord
 from kbtui.workspace import open_workspace_root
 
 
@@ -35,15 +35,15 @@ def test_a_bookmark_keeps_its_place_when_its_note_changes(
 
 
 def test_a_session_is_found_again(userdata: UserData, workspace_root: Path) -> None:
-    assert userdata.load_session("tui") is None
-    userdata.save_session("tui", {"open": "guide/start", "line": 12})
-    userdata.save_session("tui", {"open": "guide/end", "line": 3})
-    assert UserData(open_workspace_root(workspace_root)).load_session("tui") == {
+    assert userdata.load_front_end_state("tui") is None
+    userdata.save_front_end_state("tui", {"open": "guide/start", "line": 12})
+    userdata.save_front_end_state("tui", {"open": "guide/end", "line": 3})
+    assert UserData(open_workspace_root(workspace_root)).load_front_end_state("tui") == {
         "open": "guide/end",
         "line": 3,
     }
     with pytest.raises(ValueError, match="too large"):
-        userdata.save_session("tui", {"text": "x" * 1_000_001})
+        userdata.save_front_end_state("tui", {"text": "x" * 1_000_001})
 
 
 def test_approvals_are_by_hash_and_go_with_their_source(userdata: UserData) -> None:
@@ -59,8 +59,8 @@ def test_approvals_are_by_hash_and_go_with_their_source(userdata: UserData) -> N
 
 
 def test_the_last_run_is_kept(userdata: UserData) -> None:
-    first = SourceRun("docs", 100.0, 101.0, "error", "no such host")
-    last = SourceRun("docs", 200.0, 209.0, "partial", "x", 7, 1, 2, 3, 4, ("x", "y: \ud800"))
+    first = SourceRunRecord("docs", 100.0, 101.0, "error", "no such host")
+    last = SourceRunRecord("docs", 200.0, 209.0, "partial", "x", 7, 1, 2, 3, 4, ("x", "y: \ud800"))
     userdata.save_source_run(first)
     userdata.save_source_run(last)
     assert userdata.load_last_source_runs() == {"docs": last}

@@ -41,7 +41,7 @@ def test_recent_queries_are_kept(userdata: UserData) -> None:
 
 def test_searches_and_gaps_are_kept(userdata: UserData) -> None:
     userdata.query_log.log_search("new", "hybrid", 0, "cli", at=1_780_000_500.0)
-    found = userdata.query_log.summarize_searches(30, 10, now=1_780_001_000.0)
+    found = userdata.query_log.compute_search_statistics(30, 10, now=1_780_001_000.0)
     assert found.total == 6
     assert found.by_origin == {"cli": 2, "dashboard": 3, "mcp": 1}
     # Nothing found, or nothing by a word of the query.
@@ -49,7 +49,7 @@ def test_searches_and_gaps_are_kept(userdata: UserData) -> None:
 
 
 def test_sessions_approvals_runs_and_fetched_addresses_are_kept(userdata: UserData) -> None:
-    assert userdata.load_session("tui") == {"open": "guide/start", "line": 12}
+    assert userdata.load_front_end_state("tui") == {"open": "guide/start", "line": 12}
     assert userdata.get_source_approval_time("abc") == 1_780_000_000.0
     run = userdata.load_last_source_runs()["docs"]
     assert (run.status, run.entries, run.unchanged) == ("partial", 7, 4)

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
         Conversation,
         ConversationInfo,
         ConversationPart,
-        ConversationUsage,
+        ConversationToolsAndModels,
         Turn,
         TurnResumePoint,
     )
     from kbtui.workspace import Workspace
 
 
-class UnlistedDirectory(NamedTuple):
+class UnusableConversationDirectory(NamedTuple):
     """A directory that cannot be listed as a conversation, and the reason.
 
     `is_unreadable` means that the directory should contain conversations but cannot be read.
@@ -76,7 +76,7 @@ class ConversationFormat(Protocol):
 
     def find_locations(
         self, workspace: Workspace, only: str | None = None
-    ) -> tuple[Sequence[ConversationLocation], list[UnlistedDirectory]]:
+    ) -> tuple[Sequence[ConversationLocation], list[UnusableConversationDirectory]]:
         """Find every conversation of a workspace, or the one with the id `only`."""
 
     def count_trashed_conversations(self, workspace: Workspace) -> dict[str, int]:
@@ -113,7 +113,9 @@ class ConversationFormat(Protocol):
     def decode_turns(self, info: ConversationInfo) -> DecodedTurns:
         """Decode all turns for searching, without metadata and configuration. Never raises."""
 
-    def read_conversation_usage(self, info: ConversationInfo) -> ConversationUsage:
+    def read_conversation_tools_and_models(
+        self, info: ConversationInfo
+    ) -> ConversationToolsAndModels:
         """Return the tools and models used in a conversation, without decoding its texts.
 
         Never raises.

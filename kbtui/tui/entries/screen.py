@@ -260,7 +260,7 @@ class EntriesScreen(ListDetailScreen):
         self.query_one("#columns", TextLine).set_text(left, [*right, ("  ", "")])
 
     @property
-    def offers(self) -> frozenset[str]:
+    def met_command_needs(self) -> frozenset[str]:
         """The needs of commands that are met: the entry has an address, some entries have errors."""
         entry, loaded = self.table.selected_entry, self.pager.loaded
         found = {

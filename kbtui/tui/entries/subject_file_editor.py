@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kbtui.knowledge import Knowledge
-    from kbtui.knowledge.authoring import Draft
+    from kbtui.knowledge.authoring import SubjectDraft
     from kbtui.knowledge.models import Subject, Topic
     from kbtui.library import Library
     from kbtui.refs import Ref
     from kbtui.tui.framework.styled_widget import StyledScreen
 
-    PlannedEntry = tuple[Knowledge, Topic, Draft]
+    PlannedEntry = tuple[Knowledge, Topic, SubjectDraft]
 
 TYPE_HELP = "note, rule, pattern, reference, decision, or a word of your own"
 
@@ -89,11 +89,11 @@ class SubjectFileEditor:
 
         if not values["title"]:
             raise authoring.MissingTitle("an entry needs a title")
-        authoring.find_editor()
+        authoring.find_editor_command()
         knowledge = self._library.load_knowledge()
         topic = authoring.choose_topic(knowledge, values["topic"])
         tags = tuple(part.strip() for part in values["tags"].split(",") if part.strip())
-        draft = authoring.Draft(
+        draft = authoring.SubjectDraft(
             values["title"], type=values["type"] or "note", tags=tags, slug=values["slug"] or None
         )
         authoring.check_new_slug(knowledge, topic, draft.slug or make_file_name(draft.title))
@@ -125,7 +125,7 @@ class SubjectFileEditor:
         from kbtui.knowledge import authoring
         from kbtui.knowledge.front_matter import split_front_matter
 
-        authoring.find_editor()
+        authoring.find_editor_command()
         subject = self._library.find_subject(ref)
         try:
             return subject, split_front_matter(self._library.read_subject_text(subject)).source

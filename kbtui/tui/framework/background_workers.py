@@ -76,7 +76,7 @@ class LatestOnlyWorker:
     ) -> None:
         """Run `work` in a thread, then call `on_done` with its result or `on_error` with its exception."""
         with self._lock:
-            self._start_generation()
+            self._make_earlier_calls_obsolete()
             self.has_pending_result = True
             job: Job = (self._generation, self._newest or nullcontext(), work, on_done, on_error)
             if self._running_count >= self._limit:
@@ -133,9 +133,9 @@ class LatestOnlyWorker:
     def discard_results(self) -> None:
         """Discard all results that have not been delivered."""
         with self._lock:
-            self._start_generation()
+            self._make_earlier_calls_obsolete()
 
-    def _start_generation(self) -> None:
+    def _make_earlier_calls_obsolete(self) -> None:
         """Make all earlier calls obsolete."""
         self._generation += 1
         self.has_pending_result = False

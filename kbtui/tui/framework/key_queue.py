@@ -71,10 +71,10 @@ class KeyQueue:
             self._queue.append(event)
             self._retry_held_key_later()
             return True
-        self._track_event()
+        self._send_follow_up_behind_event()
         return False
 
-    def _track_event(self) -> None:
+    def _send_follow_up_behind_event(self) -> None:
         """Send a follow-up behind an event that is being handled."""
         app = self._app
         self._is_busy = True
@@ -100,7 +100,7 @@ class KeyQueue:
         else:
             self._resume_sending_keys(done.number)
 
-    def handle_closed_screen(self) -> None:
+    def resume_after_closed_screen(self) -> None:
         """Resume after a screen was closed, because its follow-up messages are lost."""
         if self._is_busy and self._app.screen is not self._screen:
             self._resume_when_shown()

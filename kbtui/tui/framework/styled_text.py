@@ -49,7 +49,7 @@ def cell_width(spans: Iterable[Span]) -> int:
     return sum(len(text) if text.isascii() else cell_len(text) for text, _ in spans)
 
 
-def add_role(spans: Iterable[Span], role: str) -> Spans:
+def add_style_role(spans: Iterable[Span], role: str) -> Spans:
     """Add a role to each span."""
     return [(text, f"{had} {role}" if had else role) for text, had in spans]
 
@@ -90,7 +90,7 @@ def truncate_spans(spans: Sequence[Span], width: int) -> Spans:
     ]
 
 
-def truncate_start(text: str, width: int) -> str:
+def truncate_text_start(text: str, width: int) -> str:
     """Cut the beginning of `text` so that the rest has at most `width` cells; `…` marks the cut."""
     if cell_width([(text, "")]) <= width:
         return text
@@ -249,6 +249,6 @@ def highlight_matches(spans: Sequence[Span], found: MatchHighlight | None) -> Sp
         role = "found-here" if found.seen_count == found.current else "found"
         found.seen_count += 1
         marked += slice_spans(spans, position, match.start())
-        marked += add_role(slice_spans(spans, match.start(), match.end()), role)
+        marked += add_style_role(slice_spans(spans, match.start(), match.end()), role)
         position = match.end()
     return [*marked, *slice_spans(spans, position, len(text))] if position else list(spans)

@@ -14,7 +14,7 @@ from kbtui.tui.home_and_help_pages import (
     build_problem_document,
     build_topic_document,
 )
-from kbtui.tui.library_snapshot import TopicListing
+from kbtui.tui.library_snapshot import TopicWithSubjects
 from kbtui.tui.navigation_target import HOME, make_target
 from kbtui.tui.reader.document_blocks import TextBlock
 
@@ -54,7 +54,7 @@ class NavigationHistory:
         """The target being read, None if nothing was opened yet."""
         return self.targets[self.at] if self.targets else None
 
-    def save_position(self, mark: ScrollAnchor | None) -> None:
+    def save_reading_position(self, mark: ScrollAnchor | None) -> None:
         """Store where the user is reading in the current target."""
         if self.targets:
             self.targets[self.at] = self.targets[self.at]._replace(mark=mark)
@@ -115,22 +115,22 @@ class DocumentNavigator:
     def open_target(self, target: NavigationTarget, *, preview: bool = False) -> None:
         """Show a target; a preview is not added to the history."""
         if not preview:
-            self.save_position()
+            self.save_reading_position()
             current = self.history.current_target
             if not (current and current.is_same_document(target) and target.ref is None):
                 self.history.add_target(target)
         self.show_target(target)
         self.is_opening = self.is_opening and not preview
 
-    def save_position(self) -> None:
+    def save_reading_position(self) -> None:
         """Store where the user is reading, unless the reader shows a preview."""
         current = self.history.current_target
         if current is not None and current.is_same_document(self.shown):
-            self.history.save_position(self._pane.document_view.viewport.make_anchor())
+            self.history.save_reading_position(self._pane.document_view.viewport.make_anchor())
 
     def go_through_history(self, by: int) -> bool:
         """Go back (negative) or forward in the history; return False at its end."""
-        self.save_position()
+        self.save_reading_position()
         target = self.history.move_in_history(by)
         if target is None:
             return False
@@ -181,7 +181,7 @@ class DocumentNavigator:
         self._open_worker.submit_with_progress(
             lambda tell: self._load_document(target, contents, tell),
             lambda document: self._show_document_beginning(target, document),
-            lambda document: self._finish_opening(contents, target, document),
+            lambda document: self._show_opened_document(contents, target, document),
             self._report_open_failure,
         )
 
@@ -193,7 +193,7 @@ class DocumentNavigator:
             self._show_document(target, document)
         self._status.set_activity("open", f"reading the rest of {target.key} …")
 
-    def _finish_opening(
+    def _show_opened_document(
         self, contents: LibrarySnapshot | None, target: NavigationTarget, document: Document
     ) -> None:
         restoring, self._restoring = self._restoring, None
@@ -358,7 +358,7 @@ def _make_topic_document(library: Library, name: str) -> Document:
     if topic is None:
         raise NothingFound(f"there is no topic {name!r}")
     problems = [problem for problem in knowledge.problems if problem.topic == name]
-    listing = TopicListing(topic, knowledge.list_subjects(name), problems)
+    listing = TopicWithSubjects(topic, knowledge.list_subjects(name), problems)
     return build_topic_document(listing, knowledge.learn(name).text)
 
 

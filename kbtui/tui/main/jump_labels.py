@@ -117,7 +117,7 @@ class _ScreenPictureWithLabels(StyledWidget):
         return strip
 
 
-class JumpScreen(StyledScreen):
+class JumpLabelScreen(StyledScreen):
     """Shows the labels; returns the action of the typed one. Other keys and clicks cancel."""
 
     INHERIT_BINDINGS: ClassVar[bool] = False

@@ -18,10 +18,10 @@ from kbtui.tui.main.document_navigator import (
     MainScreenContext,
     TypedReferenceOpener,
 )
-from kbtui.tui.main.item_actions import SelectedItemActions
 from kbtui.tui.main.pane_layout import FOCUS_TARGETS, HEIGHT_CLASSES, WIDTH_CLASSES, PaneLayout
+from kbtui.tui.main.saved_session import SessionManager
 from kbtui.tui.main.search_controller import QueryCompleter, SearchController
-from kbtui.tui.main.session import SessionManager
+from kbtui.tui.main.selected_item_actions import SelectedItemActions
 from kbtui.tui.main.status_bar import KeyHintLine, StatusBar
 from kbtui.tui.main.workspace_sync import WorkspaceSync
 from kbtui.tui.navigation_target import HOME, PROMPT, make_target
@@ -232,7 +232,7 @@ class MainScreen(StyledScreen):
                 build_show_command(reader.document, reader.viewport.current_reference)
                 or "kbtui --help"
             )
-        self.hints.show_command(command)
+        self.hints.show_equivalent_command(command)
 
     def should_key_wait(self, key: str) -> bool:
         """Return whether a key must wait for something that is being opened, found or listed."""
@@ -301,7 +301,7 @@ class MainScreen(StyledScreen):
         self.navigator.open_target(target)
         self.panes.focus_widget("#document")
 
-    def open_ref(self, ref: Ref | None) -> None:
+    def open_returned_reference(self, ref: Ref | None) -> None:
         """Open the reference that another screen returned, if any."""
         if ref is not None:
             self.open_target(make_target(ref))
@@ -436,12 +436,12 @@ class MainScreen(StyledScreen):
     @on(SearchInput.EscapePressed)
     def _leave_search_input(self, event: SearchInput.EscapePressed) -> None:
         event.stop()
-        self.search.leave_input()
+        self.search.leave_search_input()
 
     @on(SearchInput.PreviousQueryRequested)
     def _recall_search(self, event: SearchInput.PreviousQueryRequested) -> None:
         event.stop()
-        self.search.recall_query(event.step)
+        self.search.recall_logged_query(event.step)
 
     @on(ResultsPane.HitOpened)
     def _open_hit(self, event: ResultsPane.HitOpened) -> None:
@@ -459,7 +459,7 @@ class MainScreen(StyledScreen):
 
     def action_change_search_mode(self) -> None:
         """Search in the next mode: both, keywords, meaning."""
-        self.search.change_mode()
+        self.search.switch_to_next_search_mode()
 
     def action_explain_hit(self) -> None:
         """Explain the rank of the selected hit."""
@@ -527,21 +527,23 @@ class MainScreen(StyledScreen):
     def action_palette(self) -> None:
         """Find a command, topic, subject or conversation by name."""
         from kbtui.tui.command_palette import (
-            PaletteScreen,
+            CommandPaletteScreen,
             list_command_items,
-            list_target_items,
+            list_openable_items,
             list_theme_items,
         )
 
         contents, hidden = self.library_pane.contents, self.library_pane.state.hidden
-        palette = PaletteScreen(
+        palette = CommandPaletteScreen(
             list_command_items(self.hints.scopes, self.hints.keymap),
             list_theme_items(self.app.available_themes),
-            lambda: list_target_items(contents, hidden),
+            lambda: list_openable_items(contents, hidden),
         )
-        self.app.push_screen(palette, self.run_choice)
+        self.app.push_screen(palette, self.run_command_palette_choice)
 
-    async def run_choice(self, choice: Command | NavigationTarget | str | None) -> None:
+    async def run_command_palette_choice(
+        self, choice: Command | NavigationTarget | str | None
+    ) -> None:
         """Run the command, open the target, or use the theme (by name) chosen in the palette."""
         if choice is None:
             return
@@ -565,9 +567,9 @@ class MainScreen(StyledScreen):
 
     def action_jump(self) -> None:
         """Label everything in sight with a letter, and go where the typed letter is."""
-        from kbtui.tui.main.jump_labels import JumpScreen
+        from kbtui.tui.main.jump_labels import JumpLabelScreen
 
-        jump = JumpScreen(self, self.panes, self.items.choose_link)
+        jump = JumpLabelScreen(self, self.panes, self.items.choose_link)
         self.app.push_screen(jump, lambda go: go() if go else None)
 
     def action_bookmarks(self) -> None:
@@ -592,25 +594,27 @@ class MainScreen(StyledScreen):
         """Open the doctor."""
         from kbtui.tui.doctor_screen import DoctorScreen
 
-        self.app.push_screen(DoctorScreen(self.library), self.open_ref)
+        self.app.push_screen(DoctorScreen(self.library), self.open_returned_reference)
 
     def action_entries(self) -> None:
         """Open the entries screen."""
         from kbtui.tui.entries.screen import EntriesScreen
 
-        self.app.push_screen(EntriesScreen(self.library, self._clock), self.open_ref)
+        self.app.push_screen(EntriesScreen(self.library, self._clock), self.open_returned_reference)
 
     def action_sources(self) -> None:
         """Open the sources screen."""
         from kbtui.tui.sources.screen import SourcesScreen
 
-        self.app.push_screen(SourcesScreen(self.library, self._clock), self.open_ref)
+        self.app.push_screen(SourcesScreen(self.library, self._clock), self.open_returned_reference)
 
     def action_insights(self) -> None:
         """Open the insights screen."""
         from kbtui.tui.insights_screen import InsightsScreen
 
-        self.app.push_screen(InsightsScreen(self.library, self._clock), self.open_ref)
+        self.app.push_screen(
+            InsightsScreen(self.library, self._clock), self.open_returned_reference
+        )
 
     def action_new(self) -> None:
         """Write a new entry, and open it."""
@@ -618,7 +622,9 @@ class MainScreen(StyledScreen):
         from kbtui.tui.entries.subject_file_editor import SubjectFileEditor
 
         def open_new_entry(ref: str) -> None:
-            self.open_ref(parse_ref(ref, lambda topic, slug: f"{topic}/{slug}" == ref))
+            self.open_returned_reference(
+                parse_ref(ref, lambda topic, slug: f"{topic}/{slug}" == ref)
+            )
 
         SubjectFileEditor(
             self, self.library, self.status.flash_message, open_new_entry

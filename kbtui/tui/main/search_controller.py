@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kbtui.search.query_suggestions import QuerySuggestion
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.main.document_navigator import MainScreenContext
-    from kbtui.tui.main.item_actions import SelectedItemActions
+    from kbtui.tui.main.selected_item_actions import SelectedItemActions
 
 FULL_SEARCH_SECONDS = 0.25
 """Seconds after the last key until the whole query is searched, by meaning too."""
@@ -126,7 +126,7 @@ class SearchController:
         if name and name != "results":
             self._focus_before = FOCUS_TARGETS[name]
 
-    def leave_input(self) -> None:
+    def leave_search_input(self) -> None:
         """Go from the input to the hits; close the search if there are none."""
         self._unused = ""
         if self.is_open and (self._pane.list.rows or self._pane.answer is not None):
@@ -152,14 +152,14 @@ class SearchController:
 
     def show_query(self, text: str) -> None:
         """Search for a text and show the results; an empty text hides them."""
-        self.set_query(text)
+        self.search_new_query(text)
         self._main.screen.set_class(bool(self.query), "searching")
         if self.query:
             self._main.panes.show_pane("results")
         else:
             self._main.navigator.show_document_before_preview()
 
-    def set_query(self, text: str) -> None:
+    def search_new_query(self, text: str) -> None:
         """Search for a text, unless it is the current query."""
         query = one_line(text, "strip")
         if query == self.query:
@@ -171,15 +171,15 @@ class SearchController:
         self._unlogged, self._is_logged = None, False
         self._start_search()
 
-    def set_mode(self, mode: Mode) -> None:
+    def set_search_mode(self, mode: Mode) -> None:
         """Search in a mode; the status line names it unless it is the default."""
         self.mode = mode
         self._main.status.set_search_mode("" if mode == "hybrid" else MODES[mode])
 
-    def change_mode(self) -> None:
+    def switch_to_next_search_mode(self) -> None:
         """Search in the next mode."""
         modes = list(MODES)
-        self.set_mode(modes[(modes.index(self.mode) + 1) % len(modes)])
+        self.set_search_mode(modes[(modes.index(self.mode) + 1) % len(modes)])
         if self.query:
             self._start_search()
         self._main.status.flash_message(f"Mode: {MODES[self.mode]}")
@@ -214,7 +214,7 @@ class SearchController:
         if not self._pane.list.rows:
             self.show_wait_reason()
         if self.mode != "semantic":
-            question = self._make_question(mode="lexical", partial=True)
+            question = self._make_search_request(mode="lexical", partial=True)
             self._keyword_worker.submit(
                 lambda: self._library.search_keywords(question),
                 lambda answer: self._show_answer(answer, refining=self.mode == "hybrid"),
@@ -232,7 +232,7 @@ class SearchController:
         elif self._pane.answer is not None and not self._pane.answer.hits:
             self._pane.show_wait_reason(describe_index_wait(has_answer=True))
 
-    def _make_question(self, *, mode: Mode, partial: bool) -> SearchRequest:
+    def _make_search_request(self, *, mode: Mode, partial: bool) -> SearchRequest:
         from kbtui.search.models import SearchRequest
 
         hidden = self._main.panes.library.state.hidden
@@ -242,8 +242,8 @@ class SearchController:
 
     def _search_with_reranking(self) -> None:
         self._timer = None
-        question = self._make_question(mode=self.mode, partial=False)
-        unfinished = self._make_question(mode=self.mode, partial=True)
+        question = self._make_search_request(mode=self.mode, partial=False)
+        unfinished = self._make_search_request(mode=self.mode, partial=True)
 
         def search_also_half_typed_word() -> SearchAnswer:
             # `origin=None`: not logged yet, see `log_query`.
@@ -278,7 +278,7 @@ class SearchController:
         if not answer.hits:
             self._pane.show_wait_reason(self._main.status.describe_index_wait(has_answer=True))
         self._answered_query = self.query
-        self.question = self._make_question(mode=answer.mode, partial=answer.partial)
+        self.question = self._make_search_request(mode=answer.mode, partial=answer.partial)
         if self._must_open_first and answer.hits:
             self._open_selected_hit()
 
@@ -311,7 +311,7 @@ class SearchController:
             lambda _: None,
         )
 
-    def recall_query(self, step: int) -> None:
+    def recall_logged_query(self, step: int) -> None:
         """Put an earlier query into the input (1), or a later one (-1)."""
 
         def add_queries(found: list[str]) -> None:

@@ -244,7 +244,7 @@ class KeyHintLine(StyledWidget):
             self._suggestions = spans
             self.refresh()
 
-    def show_command(self, command: str) -> None:
+    def show_equivalent_command(self, command: str) -> None:
         """Show a command that prints the same, for users of a screen reader."""
         if command != self._command:
             self._command = command

@@ -45,11 +45,11 @@ class WorkspaceSync:
     def start(self) -> None:
         """Read the lists and listen to the engine; start the engine if it is not running."""
         self.read_library_lists()
-        self._main.screen.set_interval(CHECK_SECONDS, self._check_workspace)
+        self._main.screen.set_interval(CHECK_SECONDS, self._check_workspace_exists)
 
         def receive_event(event: EngineEvent) -> None:
             """Pass an event from the listener's thread to the screen's."""
-            self._main.screen.call_later(self.handle_event, event)
+            self._main.screen.call_later(self.handle_engine_event, event)
 
         def keep_stop_function(stop: Callable[[], None]) -> None:
             self._stop_listening = stop
@@ -69,7 +69,7 @@ class WorkspaceSync:
 
     # whether the workspace still exists
 
-    def _check_workspace(self) -> None:
+    def _check_workspace_exists(self) -> None:
         # In a thread, because a file system may be slow to answer.
         if not self._check_worker.is_busy:
             self._check_worker.submit(
@@ -90,7 +90,7 @@ class WorkspaceSync:
 
     # the engine's events
 
-    def handle_event(self, event: EngineEvent) -> None:
+    def handle_engine_event(self, event: EngineEvent) -> None:
         """Show an event of the engine, and reload what it reports as changed."""
         kind = event.get("event")
         self._main.status.show_engine_event(event)

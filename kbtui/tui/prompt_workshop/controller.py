@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from kbtui.knowledge import Knowledge
     from kbtui.knowledge.kb_toml_editing import TomlChange
-    from kbtui.knowledge.models import SubjectMark
+    from kbtui.knowledge.models import PreloadOrDisableMark
     from kbtui.library import Library
     from kbtui.tui.framework.row_list import ListRow
     from kbtui.tui.prompt_workshop.preview_documents import DocumentWithCost
@@ -64,11 +64,11 @@ class KbTomlWriter:
         self._on_written, self._on_undone = on_written, on_undone
         self._worker = LatestOnlyWorker(owner)
 
-    def propose_change(self, knowledge: Knowledge, marks: tuple[SubjectMark, ...]) -> None:
+    def propose_change(self, knowledge: Knowledge, marks: tuple[PreloadOrDisableMark, ...]) -> None:
         """Work out what the marks would change in the file."""
         if not self.is_writing:
             self._worker.submit(
-                lambda: kb_toml_editing.propose_subject_marks(knowledge, marks),
+                lambda: kb_toml_editing.propose_preload_or_disable_marks(knowledge, marks),
                 self._receive_proposed_change,
                 self._on_error,
             )
@@ -112,7 +112,7 @@ class KbTomlWriter:
             return
         self.is_writing = True
 
-        def finish_change(_: None) -> None:
+        def on_change_applied(_: None) -> None:
             self.is_writing = False
             record(change)
             on_done()
@@ -121,7 +121,7 @@ class KbTomlWriter:
             self.is_writing = False
             self._on_error(error)
 
-        self._worker.submit(lambda: act(change), finish_change, report_failed_change)
+        self._worker.submit(lambda: act(change), on_change_applied, report_failed_change)
 
 
 class PromptWorkshopCallbacks(Protocol):
@@ -172,7 +172,7 @@ class PromptWorkshopController:
 
     # the state of the prompt
 
-    def read_files(self, written: tuple[SubjectMark, ...] = ()) -> None:
+    def reread_files(self, written: tuple[PreloadOrDisableMark, ...] = ()) -> None:
         """Read the files again; all marks stay except those that were just written."""
         marks = tuple(mark for mark in self.marks.all_marks if mark not in written)
 

@@ -38,7 +38,7 @@ FLAGS = ("-k", "--knowledge")
 
 
 @dataclass(frozen=True)
-class WordAtPosition:
+class PatternInputWord:
     """A word of the input without its quotes; `at` is its start in the input."""
 
     text: str
@@ -102,7 +102,7 @@ class _PatternError(Exception):
         self.remark = PatternProblem(message, at, hint)
 
 
-def _split_words(text: str) -> Iterator[WordAtPosition]:
+def _split_words(text: str) -> Iterator[PatternInputWord]:
     """Split at spaces outside of quotes. `shlex.split` does the same but gives no positions."""
     position, size = 0, len(text)
     while position < size:
@@ -120,7 +120,7 @@ def _split_words(text: str) -> Iterator[WordAtPosition]:
             else:
                 parts += text[position]
                 position += 1
-        yield WordAtPosition(parts, start)
+        yield PatternInputWord(parts, start)
 
 
 def _is_flag(word: str) -> bool:
@@ -132,7 +132,7 @@ def _is_flag(word: str) -> bool:
 
 def _match_learn_patterns(
     text: str,
-    words: list[WordAtPosition],
+    words: list[PatternInputWord],
     knowledge: Knowledge,
     costs: SubjectCosts,
     selected: str | None,
@@ -153,8 +153,8 @@ def _match_learn_patterns(
 
 
 def _find_topic(
-    words: list[WordAtPosition], knowledge: Knowledge, selected: str | None
-) -> tuple[str, list[WordAtPosition]]:
+    words: list[PatternInputWord], knowledge: Knowledge, selected: str | None
+) -> tuple[str, list[PatternInputWord]]:
     """Return the topic that `TOPIC/GLOB` names, or the selected one, and the patterns in it."""
     name: str | None = None
     patterns = []
@@ -168,7 +168,7 @@ def _find_topic(
             raise _PatternError("`learn` takes one topic at a time", word.at, advice)
         name = first
         if rest:
-            patterns.append(WordAtPosition(rest, word.at + len(first) + 1))
+            patterns.append(PatternInputWord(rest, word.at + len(first) + 1))
     found = knowledge.topics.get(name or selected or "")
     if found is None:
         topics = ", ".join(topic.id for topic in knowledge.topics.values() if topic.enable)
@@ -185,7 +185,7 @@ def _find_topic(
 
 
 def _match_preload_patterns(
-    text: str, words: list[WordAtPosition], knowledge: Knowledge, costs: SubjectCosts
+    text: str, words: list[PatternInputWord], knowledge: Knowledge, costs: SubjectCosts
 ) -> PatternMatchResult:
     values = list(_parse_flag_values(words))
     matches: dict[tuple[str, str], None] = {}
@@ -204,7 +204,7 @@ def _match_preload_patterns(
         ]
         matches.update(((name, slug), None) for slug in slugs)
         cost = cost.add_cost(costs.sum_costs(name, slugs))
-        word = WordAtPosition(pattern, value.at + len(name) + 1)
+        word = PatternInputWord(pattern, value.at + len(name) + 1)
         remark = remark or _find_pattern_problem(knowledge, name, [word])
         if remark is None and not slugs:
             remark = PatternProblem("all of these are already pre-loaded", word.at, is_error=False)
@@ -212,7 +212,7 @@ def _match_preload_patterns(
     return PatternMatchResult(text, None, (), preloads, tuple(matches), cost, remark)
 
 
-def _parse_flag_values(words: list[WordAtPosition]) -> Iterator[WordAtPosition]:
+def _parse_flag_values(words: list[PatternInputWord]) -> Iterator[PatternInputWord]:
     """Yield the values of flags: `-k VALUE`, `-kVALUE`, `-k=VALUE`, `--knowledge=VALUE`."""
     rest = iter(words)
     for word in rest:
@@ -223,9 +223,9 @@ def _parse_flag_values(words: list[WordAtPosition]) -> Iterator[WordAtPosition]:
                 raise _PatternError(f"{text} needs a value", word.at, "write TOPIC/GLOB after it")
             yield value
         elif text.startswith("--knowledge="):
-            yield WordAtPosition(text.removeprefix("--knowledge="), word.at + len("--knowledge="))
+            yield PatternInputWord(text.removeprefix("--knowledge="), word.at + len("--knowledge="))
         elif text.startswith("-k"):
-            yield WordAtPosition(text[2:].removeprefix("="), word.at + 2)
+            yield PatternInputWord(text[2:].removeprefix("="), word.at + 2)
         else:
             raise _PatternError(
                 "a pattern without -k among -k values", word.at, "write -k before it"
@@ -233,7 +233,7 @@ def _parse_flag_values(words: list[WordAtPosition]) -> Iterator[WordAtPosition]:
 
 
 def _find_pattern_problem(
-    knowledge: Knowledge, topic: str, patterns: list[WordAtPosition]
+    knowledge: Knowledge, topic: str, patterns: list[PatternInputWord]
 ) -> PatternProblem | None:
     """Return a remark about the first pattern that matches nothing or has an unclosed `[`."""
     resolved = knowledge.resolve(topic)

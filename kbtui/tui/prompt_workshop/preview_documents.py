@@ -8,9 +8,9 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError
-from kbtui.knowledge.learn_answers import escape_quotes
+from kbtui.knowledge.learn_tool_answers import escape_quotes
 from kbtui.text import one_line
-from kbtui.tui.prompt_workshop.prompt_state import PromptCost, measure_cost
+from kbtui.tui.prompt_workshop.prompt_state import PromptCost, measure_prompt_cost
 from kbtui.tui.reader.document import Document
 from kbtui.tui.reader.document_blocks import (
     FactTableBlock,
@@ -104,7 +104,7 @@ def _make_prompt_preview(title: str, text: str | None) -> DocumentWithCost:
 
 def _make_text_preview(key: str, title: str, text: str) -> DocumentWithCost:
     document = build_text_document(key, one_line(title), text, view="prompt")
-    cost = measure_cost(text)
+    cost = measure_prompt_cost(text)
     document.size = cost.format_long()
     return DocumentWithCost(document, cost)
 
@@ -136,7 +136,7 @@ def _make_fragment_preview(prompt_state: PromptState, number: int) -> DocumentWi
     facts.append(("loaded by", [(loaders or "nothing", "" if loaders else "warning")]))
     blocks: list[DocumentBlock] = [FactTableBlock("facts", facts)]
     blocks += make_source_blocks("text", fragment.content, above=1)
-    cost = measure_cost(fragment.content)
+    cost = measure_prompt_cost(fragment.content)
     key, size = f"fragment:{number}:{fragment.path}", cost.format_long()
     return DocumentWithCost(Document(key, one_line(fragment.name), blocks, size=size), cost)
 

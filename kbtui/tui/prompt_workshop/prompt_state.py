@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from kbtui.knowledge import Knowledge
-    from kbtui.knowledge.models import PromptFragment, Subject, SubjectMark
+    from kbtui.knowledge.models import PreloadOrDisableMark, PromptFragment, Subject
     from kbtui.library import Library
 
 
@@ -59,25 +59,25 @@ class PromptCost(NamedTuple):
 NO_COST = PromptCost()
 
 
-def measure_cost(text: str | None) -> PromptCost:
+def measure_prompt_cost(text: str | None) -> PromptCost:
     """Return the cost of a text."""
     return PromptCost(len(text), estimate_tokens(text)) if text else NO_COST
 
 
-def format_growth(before: PromptCost, after: PromptCost, *, units: bool = True) -> str:
+def format_cost_growth(before: PromptCost, after: PromptCost, *, units: bool = True) -> str:
     """Format as `+3,120 characters ≈ 780 tokens`, or without units; empty if nothing changed."""
     characters = after.characters - before.characters
     tokens = after.tokens - before.tokens
     if not characters and not tokens:
         return ""
     # The second sign is left out unless it differs: other characters can make more or fewer tokens.
-    second = f"{abs(tokens):,}" if characters * tokens >= 0 else _format_signed(tokens)
+    second = f"{abs(tokens):,}" if characters * tokens >= 0 else _format_signed_number(tokens)
     if not units:
-        return f"{_format_signed(characters)} ≈ {second}"
-    return f"{_format_signed(characters)} characters ≈ {second} tokens"
+        return f"{_format_signed_number(characters)} ≈ {second}"
+    return f"{_format_signed_number(characters)} characters ≈ {second} tokens"
 
 
-def _format_signed(number: int) -> str:
+def _format_signed_number(number: int) -> str:
     return f"{'−' if number < 0 else '+'}{abs(number):,}"
 
 
@@ -146,7 +146,7 @@ class SubjectCosts:
         """Read one subject and remember its cost."""
         key = (subject.topic, subject.slug)
         try:
-            self._costs[key] = measure_cost(read_subject(subject))
+            self._costs[key] = measure_prompt_cost(read_subject(subject))
             self.unreadable.pop(key, None)
         except KbtuiError as error:
             self._costs[key] = NO_COST
@@ -197,22 +197,26 @@ class PendingMarks:
     """The marks that are not written yet, in the order of marking."""
 
     def __init__(self) -> None:
-        self._marks: dict[tuple[str, str | None], SubjectMark] = {}
+        self._marks: dict[tuple[str, str | None], PreloadOrDisableMark] = {}
 
     def __len__(self) -> int:
         return len(self._marks)
 
     @property
-    def all_marks(self) -> tuple[SubjectMark, ...]:
+    def all_marks(self) -> tuple[PreloadOrDisableMark, ...]:
         """The marks, as `Knowledge.with_marks` takes them."""
         return tuple(self._marks.values())
 
-    def get_mark(self, topic: str, slug: str | None) -> SubjectMark | None:
+    def get_mark(self, topic: str, slug: str | None) -> PreloadOrDisableMark | None:
         """Return the mark on a subject, or on a topic if `slug` is None."""
         return self._marks.get((topic, slug))
 
     def toggle_mark(
-        self, mark: SubjectMark, current: MarkState, written: MarkState, otherwise: MarkState
+        self,
+        mark: PreloadOrDisableMark,
+        current: MarkState,
+        written: MarkState,
+        otherwise: MarkState,
     ) -> None:
         """Set a mark, or remove it if it is set already.
 
@@ -226,7 +230,7 @@ class PendingMarks:
         if wanted != written:
             self._marks[mark.topic, mark.slug] = replace(mark, state=wanted)
 
-    def remove_mark(self, mark: SubjectMark) -> None:
+    def remove_mark(self, mark: PreloadOrDisableMark) -> None:
         """Remove exactly this mark; a newer mark of the same subject stays."""
         if self._marks.get((mark.topic, mark.slug)) == mark:
             del self._marks[mark.topic, mark.slug]
@@ -236,7 +240,7 @@ class PendingMarks:
         self._marks.clear()
 
 
-def find_mark_state(knowledge: Knowledge, topic: str, slug: str | None) -> MarkState:
+def find_subject_or_topic_state(knowledge: Knowledge, topic: str, slug: str | None) -> MarkState:
     """Return the state of a subject, or of a topic if `slug` is None."""
     resolved = knowledge.resolve(topic)
     if slug is None:
@@ -250,7 +254,7 @@ def find_mark_state(knowledge: Knowledge, topic: str, slug: str | None) -> MarkS
 class RefusedMark:
     """A mark that cannot be set, and why."""
 
-    mark: SubjectMark
+    mark: PreloadOrDisableMark
     error: KbtuiError
 
 
@@ -265,7 +269,7 @@ class PromptState:
 
     written: Knowledge
     knowledge: Knowledge
-    marks: tuple[SubjectMark, ...] = ()
+    marks: tuple[PreloadOrDisableMark, ...] = ()
     prompt: str | None = None
     cost: PromptCost = NO_COST
     written_cost: PromptCost = NO_COST
@@ -275,19 +279,21 @@ class PromptState:
     fragments: tuple[PromptFragment, ...] = ()
 
 
-def read_prompt_state(library: Library, marks: tuple[SubjectMark, ...] = ()) -> PromptState:
+def read_prompt_state(
+    library: Library, marks: tuple[PreloadOrDisableMark, ...] = ()
+) -> PromptState:
     """Read the files and apply the marks to them."""
     written = library.load_knowledge()
     for topic in written.topics:
         # Read directories in this thread, so that drawing a row never waits for one.
         assert written.resolve(topic).scan.relative_paths is not None
-    bare = PromptState(written, written, fragments=tuple(written.read_fragments()))
+    bare = PromptState(written, written, fragments=tuple(written.read_prompt_fragments()))
     bare = _measure_prompt(bare, written, (), ())
     bare = replace(bare, written_cost=bare.cost)
     return apply_marks(bare, marks) if marks else bare
 
 
-def apply_marks(prompt_state: PromptState, marks: tuple[SubjectMark, ...]) -> PromptState:
+def apply_marks(prompt_state: PromptState, marks: tuple[PreloadOrDisableMark, ...]) -> PromptState:
     """Return the same state with other marks; marks that cannot be set become `refusals`."""
     knowledge, applied = prompt_state.written, []
     if marks[: len(prompt_state.marks)] == prompt_state.marks:  # only new marks were added
@@ -305,7 +311,7 @@ def apply_marks(prompt_state: PromptState, marks: tuple[SubjectMark, ...]) -> Pr
 def _measure_prompt(
     before: PromptState,
     knowledge: Knowledge,
-    marks: tuple[SubjectMark, ...],
+    marks: tuple[PreloadOrDisableMark, ...],
     refusals: tuple[RefusedMark, ...],
 ) -> PromptState:
     """Return the state with measured texts; unchanged topics are not read again."""
@@ -315,16 +321,16 @@ def _measure_prompt(
         if name in before.preloads and topic == before.knowledge.topics[name]:
             preloads[name], listings[name] = before.preloads[name], before.listings[name]
             continue
-        preloads[name] = measure_cost(knowledge.format_preloaded(name))
+        preloads[name] = measure_prompt_cost(knowledge.format_preloaded(name))
         listing = knowledge.learn(name, has_prompt=True).text if topic.enable else None
-        listings[name] = measure_cost(listing)
+        listings[name] = measure_prompt_cost(listing)
     prompt = knowledge.prompt()
     return replace(
         before,
         knowledge=knowledge,
         marks=marks,
         prompt=prompt,
-        cost=measure_cost(prompt),
+        cost=measure_prompt_cost(prompt),
         preloads=preloads,
         listings=listings,
         refusals=refusals,

@@ -8,7 +8,7 @@ from textual import on
 from textual.containers import Vertical
 from textual.widgets import Input
 
-from kbtui.knowledge.models import SubjectMark
+from kbtui.knowledge.models import PreloadOrDisableMark
 from kbtui.text import one_line
 from kbtui.tui.commands import make_scope_bindings
 from kbtui.tui.framework.row_list import RowList
@@ -18,13 +18,13 @@ from kbtui.tui.library_pane import ENTRY_MARKS
 from kbtui.tui.prompt_workshop.controller import KbTomlWriter, PromptWorkshopController
 from kbtui.tui.prompt_workshop.pattern_bar import PatternBar
 from kbtui.tui.prompt_workshop.preview_documents import make_change_preview
-from kbtui.tui.prompt_workshop.prompt_state import find_mark_state, format_growth
+from kbtui.tui.prompt_workshop.prompt_state import find_subject_or_topic_state, format_cost_growth
 from kbtui.tui.prompt_workshop.subject_tree import (
     UNWRITTEN_SIGN,
     WHOLE_KEY,
     SubjectTreeList,
-    describe_node,
-    format_totals,
+    describe_selected_row,
+    format_prompt_totals,
     make_folder_key,
 )
 from kbtui.tui.reader.document import format_count
@@ -100,7 +100,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self._is_asking_to_leave = False
         self._has_pattern = False
         self._has_written = False
-        self._marks_being_written: tuple[SubjectMark, ...] = ()
+        self._marks_being_written: tuple[PreloadOrDisableMark, ...] = ()
 
     def compose_list_pane(self) -> list[Widget]:
         """Return the filter, the list, and a line about the selected row."""
@@ -113,7 +113,7 @@ class PromptWorkshopScreen(ListDetailScreen):
     def on_mount(self) -> None:
         """Read after the first paint."""
         self._show_prompt_totals()
-        self.call_after_refresh(self.controller.read_files)
+        self.call_after_refresh(self.controller.reread_files)
 
     def on_unmount(self) -> None:
         """Stop counting, and free the rows."""
@@ -127,7 +127,7 @@ class PromptWorkshopScreen(ListDetailScreen):
     def _show_prompt_totals(self) -> None:
         width = self.query_one("#totals", TextLine).content_size.width
         marks = len(self.controller.marks)
-        self.show_totals(*format_totals(self.controller.prompt_state, marks, width))
+        self.show_totals(*format_prompt_totals(self.controller.prompt_state, marks, width))
         self.show_key_hints()
 
     def show_message(self, text: str = "", role: str = "strong") -> None:
@@ -136,7 +136,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         super().show_message(text, role)
 
     @property
-    def offers(self) -> frozenset[str]:
+    def met_command_needs(self) -> frozenset[str]:
         """The needs of commands that are met: there are marks to discard, changes to undo."""
         found = {"marks": len(self.controller.marks) > 0, "written": bool(self.writer.written)}
         return frozenset(name for name, is_met in found.items() if is_met)
@@ -221,7 +221,9 @@ class PromptWorkshopScreen(ListDetailScreen):
         if result.is_usable and page.cost is not None:
             outcome = page.cost.format_long()
             if result.preloads and prompt_state is not None:
-                outcome = format_growth(prompt_state.cost, page.cost) or "prompt size unchanged"
+                outcome = (
+                    format_cost_growth(prompt_state.cost, page.cost) or "prompt size unchanged"
+                )
             self.pattern_bar.show_result(result, outcome)
 
     def _show_preview_now(self, page: DocumentWithCost) -> None:
@@ -253,7 +255,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         prompt_state = self.controller.prompt_state
         if prompt_state is None:
             return
-        text = one_line(describe_node(prompt_state, self.list.selected_node))
+        text = one_line(describe_selected_row(prompt_state, self.list.selected_node))
         self.query_one("#particulars", TextLine).set_text([(text, "dim")])
         if self._page_timer is not None:
             self._page_timer.stop()
@@ -337,7 +339,9 @@ class PromptWorkshopScreen(ListDetailScreen):
             }  # fmt: skip
             self.refuse_key(messages.get(node.kind, "select a subject to mark"))
             return
-        mark = SubjectMark(node.topic, node.name, "learned" if state == "learned" else "disabled")
+        mark = PreloadOrDisableMark(
+            node.topic, node.name, "learned" if state == "learned" else "disabled"
+        )
         self._toggle_mark(mark)
 
     def action_switch(self) -> None:
@@ -347,15 +351,15 @@ class PromptWorkshopScreen(ListDetailScreen):
             self.refuse_key("select a topic to switch on or off")
             return
         is_on = self.controller.formatter.find_subject_state(topic, None) == "on"
-        self._toggle_mark(SubjectMark(topic, None, "off" if is_on else "on"))
+        self._toggle_mark(PreloadOrDisableMark(topic, None, "off" if is_on else "on"))
 
-    def _toggle_mark(self, mark: SubjectMark) -> None:
+    def _toggle_mark(self, mark: PreloadOrDisableMark) -> None:
         prompt_state = self.controller.prompt_state
         if prompt_state is None or self.writer.is_writing:
             return
         if mark.topic in prompt_state.written.topics:
             current = self.controller.formatter.find_subject_state(mark.topic, mark.slug)
-            written = find_mark_state(prompt_state.written, mark.topic, mark.slug)
+            written = find_subject_or_topic_state(prompt_state.written, mark.topic, mark.slug)
             otherwise: Literal["on", "plain"] = "on" if mark.slug is None else "plain"
             self.controller.marks.toggle_mark(mark, current, written, otherwise)
             self._apply_changed_marks()
@@ -441,7 +445,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         prompt_state = self.controller.prompt_state
         growth = ""
         if prompt_state:
-            growth = format_growth(prompt_state.written_cost, prompt_state.cost)
+            growth = format_cost_growth(prompt_state.written_cost, prompt_state.cost)
         note = f"Prompt: {growth or 'size unchanged'}. Nothing is written yet."
         self._show_preview_now(
             make_change_preview(change, "This will be written to .jp/kb.toml", note)
@@ -451,7 +455,7 @@ class PromptWorkshopScreen(ListDetailScreen):
 
     def _on_written(self) -> None:
         self._has_written = True
-        self.controller.read_files(self._marks_being_written)
+        self.controller.reread_files(self._marks_being_written)
         self.show_message(f"saved to .jp/kb.toml · {self.get_key_hint('undo')} undo", "inserted")
 
     def action_undo(self) -> None:
@@ -464,12 +468,12 @@ class PromptWorkshopScreen(ListDetailScreen):
 
     def _on_undone(self) -> None:
         self._has_written = True
-        self.controller.read_files()
+        self.controller.reread_files()
         self.show_message("undone: .jp/kb.toml is restored", "inserted")
 
     def _on_write_error(self, error: Exception) -> None:
         self.show_message(f"Not written. {self.describe_error(error)}", "error")
-        self.controller.read_files()
+        self.controller.reread_files()
 
     # leaving
 
@@ -519,13 +523,13 @@ class PromptWorkshopScreen(ListDetailScreen):
 
     def action_reload(self) -> None:
         """Read everything again."""
-        self.controller.read_files()
+        self.controller.reread_files()
 
     def handle_files_changed(self, event: Mapping[str, Any]) -> None:
         """Reload when topics or subjects change; marks that are not written stay."""
         is_affected = event.get("knowledge") or event.get("subjects")
         if is_affected and not self.is_showing_change and not self.writer.is_writing:
-            self.controller.read_files()
+            self.controller.reread_files()
 
     # help
 

@@ -11,10 +11,10 @@ from kbtui.tui.framework.styled_text import cell_width
 from kbtui.tui.library_pane import ENTRY_MARKS
 from kbtui.tui.prompt_workshop.prompt_state import (
     PromptCost,
-    find_mark_state,
     find_prefix_range,
-    format_growth,
-    measure_cost,
+    find_subject_or_topic_state,
+    format_cost_growth,
+    measure_prompt_cost,
 )
 from kbtui.tui.reader.document import format_count
 
@@ -231,7 +231,7 @@ class SubjectRowFormatter:
         if mark is not None:
             return mark.state
         written = self.prompt_state.written if self.prompt_state else None
-        return find_mark_state(written, topic, slug) if written else "plain"
+        return find_subject_or_topic_state(written, topic, slug) if written else "plain"
 
     def format_row(self, node: SubjectTreeNode, *, exact: bool = True) -> tuple[Spans, Spans]:
         """Return the left and right side of a row; `exact` shows whole numbers."""
@@ -245,7 +245,7 @@ class SubjectRowFormatter:
             return [("! ", "error"), (one_line(node.name), "error")], []
         if node.kind == "fragment":
             fragment = prompt_state.fragments[node.number : node.number + 1]
-            cost = measure_cost(fragment[0].content) if fragment else PromptCost()
+            cost = measure_prompt_cost(fragment[0].content) if fragment else PromptCost()
             return [("  ", ""), (one_line(node.name), "")], self._format_cost(cost)
         if node.topic not in prompt_state.written.topics:
             return [("  ", ""), (one_line(node.name or node.topic), "dim")], [("gone", "dim")]
@@ -311,7 +311,9 @@ class SubjectRowFormatter:
         return [(cost.format_short(exact=self._shows_exact_costs), role)]
 
 
-def format_totals(prompt_state: PromptState | None, marks: int, width: int) -> tuple[Spans, Spans]:
+def format_prompt_totals(
+    prompt_state: PromptState | None, marks: int, width: int
+) -> tuple[Spans, Spans]:
     """Return the line of totals: the prompt's cost, its change by the marks, the number of marks."""
     if prompt_state is None:
         return [("reading the workspace …", "dim")], []
@@ -321,14 +323,14 @@ def format_totals(prompt_state: PromptState | None, marks: int, width: int) -> t
     left: Spans = []
     for units in (True, False):
         left = [(after.format_long() if units else after.format_short(), "strong")]
-        if growth := format_growth(before, after, units=units):
+        if growth := format_cost_growth(before, after, units=units):
             left += [(", ", "dim"), (growth, role)]
         if cell_width(left) + cell_width(right) < width:
             break
     return left, right
 
 
-def describe_node(prompt_state: PromptState, node: SubjectTreeNode) -> str:
+def describe_selected_row(prompt_state: PromptState, node: SubjectTreeNode) -> str:
     """Return the line under the list: what the selected row does not show."""
     if node.kind == "whole":
         topics = [topic for topic in prompt_state.knowledge.topics.values() if topic.enable]

@@ -10,7 +10,7 @@ from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.dates import format_time
 from kbtui.secrets import describe_secrets
 from kbtui.text import cut_to_width, one_line, strip_before_cutting
-from kbtui.tui.reader.document import Document, format_count, format_length, format_size
+from kbtui.tui.reader.document import Document, format_count, format_size, format_text_length
 from kbtui.tui.reader.document_blocks import (
     DocumentBlock,
     FactTableBlock,
@@ -47,7 +47,7 @@ _MAIN_ARGUMENTS = (
 _MAX_SUMMARY_CHARACTERS = 120
 
 
-def summarize_arguments(arguments: dict[str, Any] | None) -> str:
+def summarize_tool_arguments(arguments: dict[str, Any] | None) -> str:
     """Return the argument that says most about a tool call, on one line; "" if there is none."""
     if not arguments:
         return ""
@@ -90,7 +90,7 @@ def _format_value_lines(value: Any, pad: str) -> Iterator[str]:
         for item in value:
             yield from _format_list_item(f"{pad}-", item, pad)
     else:
-        yield f"{pad}{_format_scalar(value)}"
+        yield f"{pad}{_format_scalar_value(value)}"
 
 
 def _format_list_item(head: str, item: Any, pad: str) -> Iterator[str]:
@@ -101,10 +101,10 @@ def _format_list_item(head: str, item: Any, pad: str) -> Iterator[str]:
         yield head
         yield from _format_value_lines(item, pad + "  ")
     else:
-        yield f"{head} {_format_scalar(item)}"
+        yield f"{head} {_format_scalar_value(item)}"
 
 
-def _format_scalar(value: Any) -> str:
+def _format_scalar_value(value: Any) -> str:
     if isinstance(value, str):
         return value
     import json
@@ -465,23 +465,23 @@ class _ConversationDocumentBuilder:
 
     def _add_request(self, key: str, event: Event, _: CompactedTurn) -> None:
         self.requests.append(len(self.blocks))
-        self._add_speaker(key, event.author or "You", "user", event.timestamp, _USER_LEAD)
+        self._add_speaker_heading(key, event.author or "You", "user", event.timestamp, _USER_LEAD)
         self._add_markdown(key, event.text, lead=_USER_LEAD, breaks=True)
 
     def _add_message(self, key: str, event: Event, _: CompactedTurn) -> None:
         name = self.conversation.assistant or "Assistant"
-        self._add_speaker(key, name, "assistant", event.timestamp, [])
+        self._add_speaker_heading(key, name, "assistant", event.timestamp, [])
         self._add_markdown(key, event.text)
 
     def _add_structured_answer(self, key: str, event: Event, _: CompactedTurn) -> None:
         name = self.conversation.assistant or "Assistant"
-        self._add_speaker(key, name, "assistant", event.timestamp, [])
+        self._add_speaker_heading(key, name, "assistant", event.timestamp, [])
         self._add_source(key, event.text, language="json", panel=True)
 
     def _add_reasoning(self, key: str, event: Event, _: CompactedTurn) -> None:
         first = one_line(event.text[:400]) or "(not shown by the provider)"
         words: Spans = [("thinking ", "emph"), (first, "dim")]
-        self._add_fold(key, "reasoning", words, [(format_length(event.text), "dim")])
+        self._add_fold(key, "reasoning", words, [(format_text_length(event.text), "dim")])
         self._add_markdown(key, event.text, lead=_FOLD_LEAD, fold=key)
 
     def _add_blocks(self, *blocks: DocumentBlock) -> None:
@@ -489,7 +489,7 @@ class _ConversationDocumentBuilder:
             block.turn, block.view = self.turn or None, self.view
             self.blocks.append(block)
 
-    def _add_speaker(
+    def _add_speaker_heading(
         self, key: str, name: str, role: str, when: datetime | None, lead: Spans
     ) -> None:
         who = f"{role}:{name}"
@@ -530,8 +530,8 @@ class _ConversationDocumentBuilder:
         failed = bool(result and result.is_error)
         words: Spans = [("✗ ", "error")] if failed else []
         words += [(one_line(event.name or "a tool"), "error" if failed else "tool"), ("  ", "")]
-        words.append((summarize_arguments(event.arguments), "dim"))
-        size = format_length(result.text) if result else ""
+        words.append((summarize_tool_arguments(event.arguments), "dim"))
+        size = format_text_length(result.text) if result else ""
         right: Spans = [(f"{'error, ' if failed else ''}{size}", "error" if failed else "dim")]
         if failed:
             self.errors.append(len(self.blocks))
@@ -571,13 +571,13 @@ class _ConversationDocumentBuilder:
     def _add_result_without_call(self, key: str, event: Event, _: CompactedTurn) -> None:
         words: Spans = [("result without a call  ", "warning")]
         words.append((one_line(event.text[:200]), "dim"))
-        self._add_fold(key, "tool", words, [(format_length(event.text), "dim")])
+        self._add_fold(key, "tool", words, [(format_text_length(event.text), "dim")])
         self._add_source(key, event.text, lead=_FOLD_LEAD, fold=key)
 
     def _add_unknown_event(self, key: str, event: Event, _: CompactedTurn) -> None:
         """Add an event of an unknown kind, perhaps written by a newer version of JP, as it is in the file."""
         words: Spans = [("unknown event  ", "warning"), (one_line(event.name or ""), "dim")]
-        self._add_fold(key, "tool", words, [(format_length(event.text), "dim")])
+        self._add_fold(key, "tool", words, [(format_text_length(event.text), "dim")])
         self._add_source(key, event.text, lead=_FOLD_LEAD, fold=key, language="json")
 
     def _add_inquiry(self, key: str, event: Event, compacted: CompactedTurn) -> None:

@@ -65,14 +65,14 @@ class BlockHeightIndex:
     def __getitem__(self, index: int) -> int:
         return self._get_chunk(index // BLOCKS_PER_CHUNK)[index % BLOCKS_PER_CHUNK]
 
-    def set_height(self, index: int, height: int) -> None:
+    def set_block_height(self, index: int, height: int) -> None:
         """Set the height of block `index`."""
         chunk, place = divmod(index, BLOCKS_PER_CHUNK)
         known = self._get_chunk(chunk)
         self._chunk_totals[chunk] += height - known[place]
         known[place] = height
 
-    def count_lines_before(self, index: int) -> int:
+    def count_lines_before_block(self, index: int) -> int:
         """Return the number of lines before block `index`."""
         chunk, place = divmod(index, BLOCKS_PER_CHUNK)
         inside = sum(self._get_chunk(chunk)[:place]) if place else 0
@@ -83,7 +83,7 @@ class BlockHeightIndex:
         """The number of lines of all blocks."""
         return sum(self._chunk_totals)
 
-    def find_line(self, line: int) -> tuple[int, int]:
+    def find_block_at_line(self, line: int) -> tuple[int, int]:
         """Return the block that contains `line` and the line within it; past the end, the last line."""
         totals = list(accumulate(self._chunk_totals))
         chunk = bisect_right(totals, max(0, line))
@@ -282,7 +282,7 @@ def format_size(number: int, gap: str = "") -> str:
     return f"{number / 1_000_000:.1f}{gap}M"
 
 
-def format_length(text: str) -> str:
+def format_text_length(text: str) -> str:
     """Return the length of a text, such as "3.4k chars"."""
     return f"{format_size(len(text))} chars"
 
@@ -292,7 +292,7 @@ def format_count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def format_cost(number: int) -> str:
+def format_token_cost(number: int) -> str:
     """Return a number of characters with the estimated tokens, at four characters a token."""
     return f"{number:,} characters ≈ {round(number / 4):,} tokens"
 

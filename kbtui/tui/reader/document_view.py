@@ -76,7 +76,7 @@ class FoldState:
         self.toggled = {key for key in self.toggled if key in self.kinds}
 
 
-def _count_letters(line: StyledLine) -> int:
+def _count_alphanumeric_characters(line: StyledLine) -> int:
     return sum(map(str.isalnum, line.full_text or line.plain))
 
 
@@ -115,7 +115,7 @@ class DocumentViewport:
                 # The estimate counts folds by kind; these are exceptions.
                 head = self.document.find_block(fold)
                 if head is not None and head + 1 < count:
-                    self.heights.count_lines_before(head + 1)
+                    self.heights.count_lines_before_block(head + 1)
 
     def _estimate_height(self, number: int) -> int:
         return (
@@ -173,7 +173,7 @@ class DocumentViewport:
                 lines = block.make_lines(self.width, found, self.folds.is_fold_open(block.key))
                 self.layout_count += 1
             self._line_cache[number] = lines
-            self.heights.set_height(number, len(lines))
+            self.heights.set_block_height(number, len(lines))
         return lines
 
     def _find_visible_block(self, number: int, step: int) -> int | None:
@@ -246,7 +246,7 @@ class DocumentViewport:
         block, line = position
         if block >= len(self.document.blocks):
             return ScrollAnchor("", 0, 0, 0)
-        letters = sum(map(_count_letters, self.get_block_lines(block)[:line]))
+        letters = sum(map(_count_alphanumeric_characters, self.get_block_lines(block)[:line]))
         return ScrollAnchor(self.document.blocks[block].key, block, line, letters)
 
     def find_anchor(self, anchor: ScrollAnchor) -> LinePosition:
@@ -257,12 +257,12 @@ class DocumentViewport:
         lines = self.get_block_lines(block)
         if (
             anchor.line < len(lines)
-            and sum(map(_count_letters, lines[: anchor.line])) == anchor.letters
+            and sum(map(_count_alphanumeric_characters, lines[: anchor.line])) == anchor.letters
         ):
             return self.find_nearest_position(LinePosition(block, anchor.line))
         seen = 0
         for number, line in enumerate(lines):
-            seen += _count_letters(line)
+            seen += _count_alphanumeric_characters(line)
             if seen > anchor.letters:
                 return LinePosition(block, number)
         return self.find_nearest_position(LinePosition(block, max(0, len(lines) - 1)))
@@ -385,7 +385,7 @@ class DocumentViewport:
 
     def scroll_to_line(self, line: int) -> None:
         """Scroll to a line of the whole document, which is an estimate."""
-        self.top = LinePosition(*self.heights.find_line(line))
+        self.top = LinePosition(*self.heights.find_block_at_line(line))
         self.update_rows()
         self.keep_cursor_visible()
 
@@ -636,7 +636,7 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         try:
             self.set_content_size(Size(port.width, port.heights.total_lines))
             if not self.is_vertical_scrollbar_grabbed:
-                line = port.heights.count_lines_before(port.top.block) + port.top.line
+                line = port.heights.count_lines_before_block(port.top.block) + port.top.line
                 self.scroll_y = self.scroll_target_y = line
         finally:
             self._is_syncing = False
@@ -674,7 +674,7 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         base = ("cursor" if self.has_focus else "cursor-off") if here else ""
         lead = ("▎" if here else " ", "accent" if here else "")
         strip = self.render_spans([lead, *line.spans], width, base)
-        absolute = self.viewport.heights.count_lines_before(position.block) + position.line
+        absolute = self.viewport.heights.count_lines_before_block(position.block) + position.line
         selection = self.text_selection
         if selection is not None and (span := selection.get_span(absolute)) is not None:
             strip = self._highlight_selection(strip, *span)
@@ -692,7 +692,7 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
             return None
         texts = []
         for y in range(selection.start.y, selection.end.y + 1):
-            block, number = self.viewport.heights.find_line(y)
+            block, number = self.viewport.heights.find_block_at_line(y)
             span = selection.get_span(y)
             lines = self.viewport.get_block_lines(block) if self.document.blocks else []
             if span is None or number >= len(lines):

@@ -13,7 +13,7 @@ from kbtui.tui.framework.styled_text import (
     Span,
     Spans,
     StyledLine,
-    add_role,
+    add_style_role,
     cell_width,
     highlight_matches,
     wrap_code,
@@ -275,7 +275,7 @@ def layout_table(
             lines.append(StyledLine([(" │ ".join(" " * w for w in widths), "rule")], source))
         made = [StyledLine(spans, source) for spans in _layout_table_row(cells, widths, padded)]
         if number == 0:
-            made = [StyledLine(add_role(line.spans, "strong"), source) for line in made]
+            made = [StyledLine(add_style_role(line.spans, "strong"), source) for line in made]
             made.append(StyledLine([("─┼─".join("─" * w for w in widths), "rule")], source))
         lines += made
     return lines
@@ -413,7 +413,9 @@ class _MarkdownLayout:
     def _layout_heading(self, node: SyntaxTreeNode, width: int) -> list[StyledLine]:
         level = int(node.tag[1])
         lines = self._layout_prose(
-            add_role(self._render_children(node), f"h{level}"), width, self._find_source_line(node)
+            add_style_role(self._render_children(node), f"h{level}"),
+            width,
+            self._find_source_line(node),
         )
         if level == 1:
             lines.append(
@@ -453,7 +455,7 @@ class _MarkdownLayout:
     def _layout_quote(self, node: SyntaxTreeNode, width: int) -> list[StyledLine]:
         return [
             StyledLine(
-                [("▎ ", "marker"), *add_role(line.spans, "quote")],
+                [("▎ ", "marker"), *add_style_role(line.spans, "quote")],
                 line.source_line,
                 line.full_text,
                 line.continues_right,
@@ -515,11 +517,11 @@ class _MarkdownLayout:
         if kind == "link":
             return self._render_link(inner, str(node.attrs.get("href", "")))
         role = {"strong": "strong", "em": "emph", "s": "struck"}.get(kind, "")
-        return add_role(inner, role) if role else inner
+        return add_style_role(inner, role) if role else inner
 
     def _render_link(self, inner: Spans, url: str) -> Spans:
         text = "".join(part for part, _ in inner)
-        shown = add_role(inner, "link")
+        shown = add_style_role(inner, "link")
         if "://" in url and url not in (text, f"mailto:{text}"):
             shown.append((f" ({url})", "dim"))
         return shown
@@ -562,7 +564,7 @@ def layout_code_panel(
         source = first_line + number if first_line else 0
         for line in wrap_code(highlight_matches(spans, found), width - 3, source, code_offset):
             space = " " * (width - 2 - cell_width(line.spans))
-            line.spans = add_role([("  ", ""), *line.spans, (space, "")], "code")
+            line.spans = add_style_role([("  ", ""), *line.spans, (space, "")], "code")
             lines.append(line)
     return lines
 

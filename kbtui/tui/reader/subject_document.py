@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from kbtui.knowledge.front_matter import split_front_matter
 from kbtui.secrets import describe_secrets
 from kbtui.text import one_line
-from kbtui.tui.reader.document import Document, count_lines, format_cost
+from kbtui.tui.reader.document import Document, count_lines, format_token_cost
 from kbtui.tui.reader.document_blocks import (
     DocumentBlock,
     FactTableBlock,
@@ -65,7 +65,7 @@ def build_subject_document(subject: Subject, text: str, view: str = "read") -> D
         view=view,
         views=VIEWS,
         badges=[*make_subject_badges(subject), *_make_secret_badge(text)],
-        size=format_cost(len(text)),
+        size=format_token_cost(len(text)),
         record=subject,
         lines_total=count_lines(text),
     )
@@ -88,7 +88,7 @@ def build_text_document(
         blocks=blocks,
         ref=ref,
         view=view,
-        size=format_cost(len(text)),
+        size=format_token_cost(len(text)),
         lines_total=count_lines(text),
     )
 

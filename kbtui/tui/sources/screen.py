@@ -16,17 +16,17 @@ from kbtui.tui.framework.dialogs import FormDialog, FormField, FormValues
 from kbtui.tui.framework.row_list import RowList
 from kbtui.tui.reader.document import Document, format_count
 from kbtui.tui.secondary_screen import ListDetailScreen
-from kbtui.tui.sources.pages import (
+from kbtui.tui.sources.source_pages import (
     STATUS_SIGNS,
-    SourceState,
-    SourceStates,
+    SourceStatus,
+    SourceStatuses,
     make_approval_page,
     make_problem_page,
     make_source_page,
     make_source_rows,
-    read_source_states,
+    read_source_statuses,
 )
-from kbtui.userdata.userdata import SourceRun
+from kbtui.userdata.userdata import SourceRunRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -150,12 +150,12 @@ def change_source_from_form(
 
 
 @dataclass
-class _SourceRun:
+class _ActiveSourceRun:
     stop: threading.Event = field(default_factory=threading.Event)
     progress: SourceProgress | None = None
 
 
-class SourceRuns:
+class ActiveSourceRuns:
     """The runs started from the screen, each in a thread of its own.
 
     `on_progress` and `on_end` are called on the owner's event loop; `on_end` gets the source's
@@ -167,11 +167,11 @@ class SourceRuns:
         owner: MessagePump,
         library: Library,
         on_progress: Callable[[], None],
-        on_end: Callable[[str, SourceRun | Exception], None],
+        on_end: Callable[[str, SourceRunRecord | Exception], None],
     ) -> None:
         self._owner, self._library = owner, library
         self._on_progress, self._on_end = on_progress, on_end
-        self._runs: dict[str, _SourceRun] = {}
+        self._runs: dict[str, _ActiveSourceRun] = {}
 
     @property
     def progress(self) -> dict[str, SourceProgress | None]:
@@ -182,7 +182,7 @@ class SourceRuns:
         """Start a run; False if the source is already running."""
         if name in self._runs:
             return False
-        run = self._runs[name] = _SourceRun()
+        run = self._runs[name] = _ActiveSourceRun()
         thread_name = f"source-{name}"
         threading.Thread(
             target=self._run_in_thread, args=(name, run), name=thread_name, daemon=True
@@ -201,7 +201,7 @@ class SourceRuns:
         for run in self._runs.values():
             run.stop.set()
 
-    def _run_in_thread(self, name: str, run: _SourceRun) -> None:
+    def _run_in_thread(self, name: str, run: _ActiveSourceRun) -> None:
         from kbtui.sources import run_source
 
         def report_progress(progress: SourceProgress) -> None:
@@ -209,14 +209,14 @@ class SourceRuns:
             self._owner.call_later(self._on_progress)
 
         try:
-            outcome: SourceRun | Exception = run_source(
+            outcome: SourceRunRecord | Exception = run_source(
                 self._library.workspace, name, on_progress=report_progress, should_stop=run.stop.is_set
             )  # fmt: skip
         except Exception as error:
             outcome = error
         self._owner.call_later(self._report_run_end, name, outcome)
 
-    def _report_run_end(self, name: str, outcome: SourceRun | Exception) -> None:
+    def _report_run_end(self, name: str, outcome: SourceRunRecord | Exception) -> None:
         self._runs.pop(name, None)
         self._on_end(name, outcome)
 
@@ -238,9 +238,9 @@ class SourcesScreen(ListDetailScreen):
         super().__init__(library)
         self.list = RowList("sources")
         self.list.empty_text = [("Reading the sources …", "dim")]
-        self.runs = SourceRuns(self, library, self._show_rows, self._on_run_end)
-        self.states: SourceStates | None = None
-        self.approving: SourceState | None = None
+        self.runs = ActiveSourceRuns(self, library, self._show_rows, self._on_run_end)
+        self.states: SourceStatuses | None = None
+        self.approving: SourceStatus | None = None
         """The source on the approval page. Exactly this state is approved, not a newer one."""
         self._clock = clock
         self._reload_worker = LatestOnlyWorker(self)
@@ -260,13 +260,13 @@ class SourcesScreen(ListDetailScreen):
         self.runs.stop_all()
 
     @property
-    def selected_source(self) -> SourceState | None:
+    def selected_source(self) -> SourceStatus | None:
         """The selected source, None for a block with a problem."""
         row = self.list.selected_row
-        return row.data if row is not None and isinstance(row.data, SourceState) else None
+        return row.data if row is not None and isinstance(row.data, SourceStatus) else None
 
     @property
-    def offers(self) -> frozenset[str]:
+    def met_command_needs(self) -> frozenset[str]:
         """The needs of commands that the selected source meets."""
         state = self.selected_source
         found = {
@@ -287,10 +287,10 @@ class SourcesScreen(ListDetailScreen):
     def action_reload(self) -> None:
         """Read everything again."""
         self._reload_worker.submit(
-            lambda: read_source_states(self.library), self._set_states, self.show_error
+            lambda: read_source_statuses(self.library), self._set_states, self.show_error
         )
 
-    def _set_states(self, states: SourceStates) -> None:
+    def _set_states(self, states: SourceStatuses) -> None:
         if states == self.states and not self._key_to_select:
             return
         self.states = states
@@ -326,7 +326,7 @@ class SourcesScreen(ListDetailScreen):
         row = self.list.selected_row
         if row is None:
             self.show_document(Document("source:", "", []))
-        elif isinstance(row.data, SourceState):
+        elif isinstance(row.data, SourceStatus):
             self.show_document(make_source_page(row.data, self._clock()))
         else:
             self.show_document(make_problem_page(row.data))
@@ -361,8 +361,8 @@ class SourcesScreen(ListDetailScreen):
         if (state := self.selected_source) is not None and self.runs.stop_run(state.source.name):
             self.show_message(f"stopping {state.source.name} …", "dim")
 
-    def _on_run_end(self, name: str, outcome: SourceRun | Exception) -> None:
-        if isinstance(outcome, SourceRun):
+    def _on_run_end(self, name: str, outcome: SourceRunRecord | Exception) -> None:
+        if isinstance(outcome, SourceRunRecord):
             documents = format_count(outcome.entries, "document")
             error = f". {one_line(outcome.error)}" if outcome.error else ""
             text = f"{name}: {outcome.status}, {documents} ({outcome.counts}){error}"
@@ -480,7 +480,7 @@ class SourcesScreen(ListDetailScreen):
             )
 
     def _count_documents(self, source: Source) -> int:
-        from kbtui.sources.runner import count_documents
+        from kbtui.sources.source_runner import count_documents
 
         try:
             return count_documents(self.library.workspace, source)
@@ -488,7 +488,7 @@ class SourcesScreen(ListDetailScreen):
             return 0  # removing reports why the documents stay
 
     def _ask_to_remove(self, name: str, count: int) -> None:
-        from kbtui.sources.runner import remove_source_and_documents
+        from kbtui.sources.source_runner import remove_source_and_documents
 
         def remove_if_confirmed(answer: str | None) -> None:
             if answer is not None:

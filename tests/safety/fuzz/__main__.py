@@ -20,7 +20,7 @@ def one(name: str, seconds: int, corpus: Path) -> None:
         import kbtui.assistant.jp_local_tool
         import kbtui.assistant.tools
         import kbtui.conversations
-        import kbtui.engine.server
+        import kbtui.engine.socket_server
         import kbtui.index.ingest
         import kbtui.knowledge
         import kbtui.refs

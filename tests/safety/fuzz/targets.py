@@ -183,7 +183,7 @@ def reference(data: bytes) -> None:
 def message(data: bytes) -> None:
     """A frame to the engine, and what it asks for."""
     from kbtui.engine import protocol
-    from kbtui.engine.server import parse_timeout_seconds
+    from kbtui.engine.socket_server import parse_timeout_seconds
     from kbtui.search.models import parse_search_request
 
     with contextlib.suppress(protocol.InvalidProtocolFrame, struct.error):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         load_conversation,
         load_conversation_beginning,
         load_conversation_part,
-        read_conversation_usage,
+        read_conversation_tools_and_models,
     )
 
 __all__ = [
@@ -36,7 +36,7 @@ __all__ = [
     "load_conversation",
     "load_conversation_beginning",
     "load_conversation_part",
-    "read_conversation_usage",
+    "read_conversation_tools_and_models",
 ]
 
 

@@ -1,7 +1,7 @@
 """Decodes the elements of `events.json` into turns of events.
 
 Elements are decoded one by one, so that a damaged element does not affect the others. Configuration
-changes are elements, too; `ConfigState` keeps track of them.
+changes are elements, too; `ConversationConfigState` keeps track of them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class ConfigState:
+class ConversationConfigState:
     """The assistant, model and attachments that result from the configurations applied so far."""
 
     def __init__(self) -> None:
@@ -109,9 +109,9 @@ class EventParser:
     """
 
     def __init__(
-        self, config: ConfigState | None = None, *, turns: int = 0, count: int = 0
+        self, config: ConversationConfigState | None = None, *, turns: int = 0, count: int = 0
     ) -> None:
-        self.config = config or ConfigState()
+        self.config = config or ConversationConfigState()
         self.turns_before = turns
         self.turns: list[Turn] = []
         self.compactions: list[Compaction] = []
@@ -136,7 +136,7 @@ class EventParser:
             try:
                 parse = parsers[element["type"]]
             except (KeyError, TypeError):
-                self._parse_unlisted(index, element)
+                self._parse_unknown_element(index, element)
             else:
                 parse(self, index, element)
         self.count += len(elements)
@@ -154,7 +154,7 @@ class EventParser:
         """Return the ids of calls and questions without a response so far."""
         return {*self._open_calls, *self._open_questions}
 
-    def _parse_unlisted(self, index: int, element: Any) -> None:
+    def _parse_unknown_element(self, index: int, element: Any) -> None:
         """Parse an element that is not in `_PARSERS`."""
         if element is DAMAGED:
             return
@@ -250,7 +250,7 @@ class EventParser:
             self._report_event_problem(event, "it has no name")
         if type(arguments) is dict:
             try:
-                event.arguments = decode_json_strings(arguments)
+                event.arguments = decode_base64_strings(arguments)
             except RecursionError:
                 event.arguments = {}
                 self._report_event_problem(event, "its arguments are nested too deeply")
@@ -263,14 +263,14 @@ class EventParser:
     def _parse_tool_response(self, index: int, element: _Element) -> None:
         content = element.get("content")
         if type(content) is str:
-            content = decode_content(content)
+            content = decode_tool_result_text(content)
         event = self._append_event("tool_call_response", index, element, content, "content")
         # With typed content the key is spelled as in the Model Context Protocol.
         error = element.get("is_error", element.get("isError"))
         event.is_error = error is True
         if type(error) is not bool:
             self._report_event_problem(event, "it has no is_error")
-        self._pair_response(event, element, self._open_calls)
+        self._pair_response_with_request(event, element, self._open_calls)
 
     def _parse_inquiry_request(self, index: int, element: _Element) -> None:
         question = element.get("question")
@@ -291,7 +291,7 @@ class EventParser:
         event.data = answer
         if "answer" not in element:
             self._report_event_problem(event, "it has no answer")
-        self._pair_response(event, element, self._open_questions)
+        self._pair_response_with_request(event, element, self._open_questions)
 
     def _parse_config_delta(self, index: int, element: _Element) -> None:
         if index == 0:
@@ -396,7 +396,7 @@ class EventParser:
 
     def _decode_metadata(self, event: Event, metadata: dict[str, Any]) -> dict[str, Any]:
         try:
-            return _decode_metadata_values(metadata)
+            return _decode_base64_metadata_values(metadata)
         except RecursionError:
             self._report_event_problem(event, "its metadata is nested too deeply")
             return {}
@@ -417,7 +417,9 @@ class EventParser:
         else:
             waiting[identity] = deque((found, event))
 
-    def _pair_response(self, event: Event, element: _Element, waiting: _OpenRequests) -> None:
+    def _pair_response_with_request(
+        self, event: Event, element: _Element, waiting: _OpenRequests
+    ) -> None:
         """Pair a response with the oldest open request that has its id; ids can repeat."""
         identity = element.get("id")
         if type(identity) is not str:
@@ -480,7 +482,7 @@ _ENCODED_LENGTH = 40
 _SHORT_LENGTH = 60
 
 
-def decode_bytes(text: str) -> bytes | None:
+def decode_base64_bytes(text: str) -> bytes | None:
     """Decode base64 as strictly as JP does; return None if a string is not base64.
 
     The standard and the URL-safe alphabet are accepted; the padding must be canonical.
@@ -509,9 +511,9 @@ def decode_bytes(text: str) -> bytes | None:
     return data
 
 
-def decode_text(text: str) -> str:
+def decode_base64_text(text: str) -> str:
     """Return the text that a string encodes in base64, or the string itself if it encodes none."""
-    data = decode_bytes(text)
+    data = decode_base64_bytes(text)
     if data is None:
         return text
     try:
@@ -520,47 +522,49 @@ def decode_text(text: str) -> str:
         return text
 
 
-def decode_content(text: str) -> str:
+def decode_tool_result_text(text: str) -> str:
     """Return the text of a tool result, which may be encoded twice.
 
     A newer version of JP encodes a result again that an old version wrote in URL-safe base64.
     """
-    decoded = decode_text(text)
+    decoded = decode_base64_text(text)
     if decoded is text or " " in decoded or len(decoded) < _ENCODED_LENGTH:
         return decoded
-    return decode_text(decoded) if _ENCODED.fullmatch(decoded) else decoded
+    return decode_base64_text(decoded) if _ENCODED.fullmatch(decoded) else decoded
 
 
-def decode_json_strings(value: Any) -> Any:
+def decode_base64_strings(value: Any) -> Any:
     """Return a JSON value with all its strings decoded, except keys.
 
     Raises `RecursionError` for a value that is nested too deeply.
     """
     if type(value) is str:
-        return decode_text(value)
+        return decode_base64_text(value)
     if type(value) is dict:
         decoded = {}
         for key, item in value.items():
-            decoded[key] = decode_text(item) if type(item) is str else decode_json_strings(item)
+            decoded[key] = (
+                decode_base64_text(item) if type(item) is str else decode_base64_strings(item)
+            )
         return decoded
     if type(value) is list:
-        return [decode_json_strings(item) for item in value]
+        return [decode_base64_strings(item) for item in value]
     return value
 
 
-def _decode_metadata_values(metadata: dict[str, Any]) -> dict[str, Any]:
+def _decode_base64_metadata_values(metadata: dict[str, Any]) -> dict[str, Any]:
     """Decode an event's metadata.
 
     `rendered_arguments` is base64 in JP and encoded again on disk. Signatures stay encoded: they
     are large and never text.
     """
     decoded: dict[str, Any] = {
-        key: value if key.endswith("_signature") else decode_json_strings(value)
+        key: value if key.endswith("_signature") else decode_base64_strings(value)
         for key, value in metadata.items()
     }
     rendered = decoded.get("rendered_arguments")
     if type(rendered) is str:
-        decoded["rendered_arguments"] = decode_text(rendered)
+        decoded["rendered_arguments"] = decode_base64_text(rendered)
     return decoded
 
 
@@ -597,33 +601,37 @@ def _format_typed_block(block: dict[str, Any]) -> str:
     kind = block.get("type")
     if "$blob" in block:
         size = block.get("size")
-        return _format_label(
+        return _format_attachment_label(
             "stored elsewhere", block["$blob"], f"{size:,} bytes" if size else None
         )
     if kind == "text" and type(text := block.get("text")) is str:
-        return decode_content(text)
+        return decode_tool_result_text(text)
     if kind in ("resource", "resource_link"):
         return _format_resource(block.get("resource", block))
     if kind in ("image", "audio") and type(data := block.get("data")) is str:
-        return _format_label(kind, _find_block_text(block, _MEDIA_KEYS), _format_base64_size(data))
-    return f"[{kind}]\n{format_json(decode_json_strings(block))}"
+        return _format_attachment_label(
+            kind, _find_block_text(block, _MEDIA_KEYS), _format_base64_size(data)
+        )
+    return f"[{kind}]\n{format_json(decode_base64_strings(block))}"
 
 
 def _format_resource(resource: Any) -> str:
     """Return a resource's name and media type, then its text or its other values."""
     if type(resource) is str:
-        return _format_label("resource", resource)
+        return _format_attachment_label("resource", resource)
     name = _find_block_text(resource, _NAME_KEYS) if type(resource) is dict else None
     if name is None:
-        return f"[resource]\n{format_json(decode_json_strings(resource))}"
+        return f"[resource]\n{format_json(decode_base64_strings(resource))}"
     data = resource.get("blob")
     size = _format_base64_size(data) if type(data) is str else None
-    shown = _format_label("resource", name, _find_block_text(resource, _MEDIA_KEYS), size)
+    shown = _format_attachment_label(
+        "resource", name, _find_block_text(resource, _MEDIA_KEYS), size
+    )
     known = {"type", *_NAME_KEYS, *_MEDIA_KEYS, *(["blob"] if size else [])}
     rest = {key: value for key, value in resource.items() if key not in known}
     if rest.keys() == {"text"} and type(rest["text"]) is str:
-        return f"{shown}\n{decode_content(rest['text'])}"
-    return f"{shown}\n{format_json(decode_json_strings(rest))}" if rest else shown
+        return f"{shown}\n{decode_tool_result_text(rest['text'])}"
+    return f"{shown}\n{format_json(decode_base64_strings(rest))}" if rest else shown
 
 
 def _find_block_text(block: dict[str, Any], keys: tuple[str, ...]) -> str | None:
@@ -635,6 +643,6 @@ def _format_base64_size(data: str) -> str:
     return f"{len(data.rstrip('=')) * 3 // 4:,} bytes"
 
 
-def _format_label(what: str, *parts: Any) -> str:
+def _format_attachment_label(what: str, *parts: Any) -> str:
     details = ", ".join(str(part) for part in parts if part)
     return f"[{what}: {details}]" if details else f"[{what}]"

@@ -73,7 +73,7 @@ def read_file_head(path: str, length: int) -> bytes:
         return os.read(file, length)
 
 
-def take_whole_elements(data: bytes) -> bytes:
+def keep_complete_array_elements(data: bytes) -> bytes:
     """Return the complete elements at the beginning of a truncated array, as an array.
 
     Returns b"" if there are none, or if the array is not formatted like JP's.
@@ -89,7 +89,7 @@ def read_file_tail(path: str, length: int) -> bytes:
         return os.read(file, length)
 
 
-class RecoveredProblem(str):
+class HarmlessFileProblem(str):
     """A problem in a file that did not lose data."""
 
     __slots__ = ()
@@ -159,7 +159,7 @@ def parse_json_object(data: bytes, problems: list[str]) -> dict[str, Any]:
     try:
         value = orjson.loads(data)
     except orjson.JSONDecodeError:
-        value = _parse_slowly(_decode_utf8(data, problems), problems)
+        value = _parse_json_leniently(_decode_utf8(data, problems), problems)
     if not isinstance(value, dict):
         raise ValueError("it is not a JSON object")
     return value
@@ -176,8 +176,8 @@ def read_event_batches(path: str, problems: list[str]) -> Iterator[list[Any]]:
             return os.pread(file, length, start)
 
         _check_file_size(size, LARGEST, path)
-        if _can_split_array(read_range, size):
-            yield from _split_array(read_range, size, problems)
+        if _can_split_json_array(read_range, size):
+            yield from _split_json_array(read_range, size, problems)
             return
         data = _read_whole_file(file, size, LARGEST)
     yield from parse_array_batches(data, problems)
@@ -196,13 +196,13 @@ def parse_array_batches(data: bytes, problems: list[str]) -> Iterator[list[Any]]
     def read_range(start: int, length: int) -> bytes:
         return data[start : start + length]
 
-    if _can_split_array(read_range, len(data)):
-        yield from _split_array(read_range, len(data), problems)
+    if _can_split_json_array(read_range, len(data)):
+        yield from _split_json_array(read_range, len(data), problems)
         return
     try:
         value = orjson.loads(data)
     except orjson.JSONDecodeError:
-        yield list(_recover_elements(data, problems))
+        yield list(_recover_array_elements(data, problems))
         return
     if isinstance(value, list):
         yield value
@@ -215,7 +215,7 @@ def has_jp_ending(data: bytes) -> bool:
     return data.endswith((_END, _END[:-1]))
 
 
-def _can_split_array(read_range: _ReadRange, size: int) -> bool:
+def _can_split_json_array(read_range: _ReadRange, size: int) -> bool:
     """Return whether an array is large and formatted like JP's, so that it can be split."""
     return (
         size > SPLIT_FROM
@@ -224,7 +224,9 @@ def _can_split_array(read_range: _ReadRange, size: int) -> bool:
     )
 
 
-def _split_array(read_range: _ReadRange, size: int, problems: list[str]) -> Iterator[list[Any]]:
+def _split_json_array(
+    read_range: _ReadRange, size: int, problems: list[str]
+) -> Iterator[list[Any]]:
     """Yield the elements of an array, split at separators into blocks of whole elements."""
     position, pending, count = 1, b"", 0
     while position < size:
@@ -255,11 +257,11 @@ def _parse_element_block(
     try:
         value: list[Any] = orjson.loads(block)
     except orjson.JSONDecodeError:
-        value = list(_recover_elements(block, problems, first, more))
+        value = list(_recover_array_elements(block, problems, first, more))
     return value
 
 
-def _recover_elements(
+def _recover_array_elements(
     data: bytes, problems: list[str], first: int = 0, more: bool = False
 ) -> Iterator[Any]:
     """Yield the elements of a damaged array that can be parsed.
@@ -286,7 +288,7 @@ def _recover_elements(
         is_end = text[position] == "]"
         if commas > (is_whole and not is_end):
             where = f"after element {number - 1}" if number > first else "before the first element"
-            problems.append(RecoveredProblem(f"there is an extra comma {where}"))
+            problems.append(HarmlessFileProblem(f"there is an extra comma {where}"))
         if is_end:
             if text[position + 1 :].strip():
                 problems.append("there is extra data after the end of the array")
@@ -296,9 +298,11 @@ def _recover_elements(
             value, position = _decode_json(text, position, found)
             yield _replace_surrogates(value, found)
             if is_whole and not commas:
-                problems.append(RecoveredProblem(f"a comma is missing after element {number - 1}"))
+                problems.append(
+                    HarmlessFileProblem(f"a comma is missing after element {number - 1}")
+                )
             problems += [
-                RecoveredProblem(f"element {number} has {what}") for what in dict.fromkeys(found)
+                HarmlessFileProblem(f"element {number} has {what}") for what in dict.fromkeys(found)
             ]
             is_whole = True
         except (ValueError, RecursionError) as error:
@@ -325,7 +329,7 @@ def _decode_utf8(data: bytes, problems: list[str]) -> str:
     replaced = text.count("\ufffd") - data.count("\ufffd".encode())
     if replaced:
         count = "1 place is" if replaced == 1 else f"{replaced:,} places are"
-        problems.append(RecoveredProblem(f"{count} not UTF-8 and shown as \ufffd"))
+        problems.append(HarmlessFileProblem(f"{count} not UTF-8 and shown as \ufffd"))
     return text
 
 
@@ -336,20 +340,22 @@ def _decode_json(text: str, position: int, found: list[str]) -> tuple[Any, int]:
     """
     from json import JSONDecoder
 
-    def accept_constant(name: str) -> float:
+    def accept_nan_or_infinity(name: str) -> float:
         found.append(f"the number {name}")
         return float(name)
 
     try:
-        return JSONDecoder(parse_constant=accept_constant).raw_decode(text, position)
+        return JSONDecoder(parse_constant=accept_nan_or_infinity).raw_decode(text, position)
     except ValueError:
         found.clear()
-        value = JSONDecoder(strict=False, parse_constant=accept_constant).raw_decode(text, position)
+        value = JSONDecoder(strict=False, parse_constant=accept_nan_or_infinity).raw_decode(
+            text, position
+        )
         found.append("control characters in a string")
         return value
 
 
-def _parse_slowly(text: str, problems: list[str]) -> Any:
+def _parse_json_leniently(text: str, problems: list[str]) -> Any:
     found: list[str] = []
     try:
         start = len(text) - len(text.lstrip())

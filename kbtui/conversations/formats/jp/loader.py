@@ -12,7 +12,7 @@ import orjson
 from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.conversations.formats.base import DecodedTurns
 from kbtui.conversations.formats.jp.event_parser import (
-    ConfigState,
+    ConversationConfigState,
     EventParser,
     is_known_event_type,
 )
@@ -20,23 +20,23 @@ from kbtui.conversations.formats.jp.json_reader import (
     LARGEST,
     LARGEST_CONFIG,
     SEPARATOR,
+    HarmlessFileProblem,
     OpenedFile,
-    RecoveredProblem,
     has_jp_ending,
+    keep_complete_array_elements,
     parse_array_batches,
     parse_json_object,
     read_event_batches,
     read_file,
     read_file_head,
     read_file_tail,
-    take_whole_elements,
 )
 from kbtui.conversations.formats.jp.locations import BASE_CONFIG, EVENTS
 from kbtui.conversations.models import (
     Conversation,
     ConversationInfo,
     ConversationPart,
-    ConversationUsage,
+    ConversationToolsAndModels,
     TurnResumePoint,
 )
 from kbtui.dates import parse_timestamp
@@ -66,7 +66,7 @@ def load_conversation(
     number of events and the time of the last event.
     """
     problems: list[str] = []
-    config = ConfigState()
+    config = ConversationConfigState()
     if info.base_config_path is not None:
         problems += _apply_base_config(info, config)
     parser = EventParser(config)
@@ -105,12 +105,12 @@ def load_conversation_beginning(
     """
     if info.events_path is None or info.size <= size:
         return None
-    config = ConfigState()
+    config = ConversationConfigState()
     parser = EventParser(config)
     try:
         if info.base_config_path is not None:
             _apply_base_config(info, config)
-        data = take_whole_elements(read_file_head(str(info.events_path), size))
+        data = keep_complete_array_elements(read_file_head(str(info.events_path), size))
         for batch in parse_array_batches(data, []) if data else ():
             parser.add_elements(batch)
     except WorkspaceError:
@@ -135,7 +135,7 @@ def decode_turns(info: ConversationInfo) -> DecodedTurns:
     except WorkspaceError as error:
         return DecodedTurns([], problem=error.message)
     parser.finish()
-    lost = [problem for problem in problems if not isinstance(problem, RecoveredProblem)]
+    lost = [problem for problem in problems if not isinstance(problem, HarmlessFileProblem)]
     return DecodedTurns(parser.turns, parser.last_time, "; ".join(lost) or None)
 
 
@@ -151,7 +151,7 @@ def _copy_parser_totals(parser: EventParser, conversation: Conversation) -> None
     conversation.more_problems = parser.more_problems
 
 
-def _apply_base_config(info: ConversationInfo, config: ConfigState) -> list[str]:
+def _apply_base_config(info: ConversationInfo, config: ConversationConfigState) -> list[str]:
     """Apply the base configuration, and return its problems."""
     problems: list[str] = []
     try:
@@ -215,9 +215,9 @@ def _read_last_element(path: str) -> dict[str, Any] | None:
 # a summary
 
 
-def read_conversation_usage(info: ConversationInfo) -> ConversationUsage:
+def read_conversation_tools_and_models(info: ConversationInfo) -> ConversationToolsAndModels:
     """Return the tools and models used in a conversation, without decoding its texts. Never raises."""
-    config = ConfigState()
+    config = ConversationConfigState()
     if info.base_config_path is not None:
         # `load_conversation` reports the problems of the base configuration.
         _apply_base_config(info, config)
@@ -241,7 +241,7 @@ def read_conversation_usage(info: ConversationInfo) -> ConversationUsage:
                 models.add(config.model)
     used = models or ({config.model} if config.model else set())
     problem = f"{EVENTS}: {'; '.join(problems)}" if problems else None
-    return ConversationUsage(frozenset(tools), frozenset(used), turns, problem)
+    return ConversationToolsAndModels(frozenset(tools), frozenset(used), turns, problem)
 
 
 def _iterate_object_elements(
@@ -283,7 +283,9 @@ def load_conversation_part(
                 mark, digest = None, hashlib.sha256(b"[")
             if os.pread(file, len(_FIRST_BYTES), 0) != _FIRST_BYTES:
                 return None
-            while (found := _read_turns(file, mark.offset if mark else 1, file_size, size)) is None:
+            while (
+                found := _read_whole_turns(file, mark.offset if mark else 1, file_size, size)
+            ) is None:
                 size *= 4
     except WorkspaceError:
         return None
@@ -305,7 +307,7 @@ def _hash_until_mark(file: int, mark: TurnResumePoint | None) -> Any:
     return digest if digest.hexdigest() == mark.digest else None
 
 
-class _ElementSpan(NamedTuple):
+class _JsonElementBatch(NamedTuple):
     """Consecutive elements of the array: their bytes, start offsets in these, and JSON values."""
 
     data: bytes
@@ -321,9 +323,9 @@ class _ElementSpan(NamedTuple):
         return 0
 
 
-def _read_turns(
+def _read_whole_turns(
     file: int, start: int, file_size: int, size: int
-) -> tuple[_ElementSpan | None, bool] | None:
+) -> tuple[_JsonElementBatch | None, bool] | None:
     """Read whole turns from byte `start` on; return their span, and whether they are the last.
 
     Returns None if `size` bytes contain no whole turn. The span is None if the bytes are not formatted
@@ -349,12 +351,12 @@ def _read_turns(
         return None, is_last
     if len(elements) != len(starts):
         return None, is_last
-    span = _ElementSpan(data, starts, elements)
+    span = _JsonElementBatch(data, starts, elements)
     if not is_last:
         cut = span.find_last_turn()
         if not cut:
             return None
-        span = _ElementSpan(data[: starts[cut]], starts[:cut], elements[:cut])
+        span = _JsonElementBatch(data[: starts[cut]], starts[:cut], elements[:cut])
     return span, is_last
 
 
@@ -371,7 +373,7 @@ def _decode_conversation_part(
     info: ConversationInfo,
     start: TurnResumePoint | None,
     digest: Any,
-    span: _ElementSpan,
+    span: _JsonElementBatch,
     is_last: bool,
 ) -> ConversationPart | None:
     """Decode the turns of a span; None if one of its tool results belongs to a call before the span."""
@@ -385,7 +387,7 @@ def _decode_conversation_part(
         for element in span.elements
     ):
         return None
-    problems = _apply_base_config(info, ConfigState()) if info.base_config_path else []
+    problems = _apply_base_config(info, ConversationConfigState()) if info.base_config_path else []
     parser = EventParser(turns=before.turns, count=before.elements)
     cut = span.find_last_turn() if is_last else len(span.elements)
     parser.add_elements(span.elements[:cut])

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kbtui.conversations.formats.base import UnlistedDirectory
+from kbtui.conversations.formats.base import UnusableConversationDirectory
 from kbtui.conversations.models import ConversationInfo
 from kbtui.dates import parse_timestamp
 from kbtui.errors import UsageError, WorkspaceError
@@ -53,7 +53,7 @@ class ConversationCopy:
     states: list[str] = field(default_factory=list)
     failure: str | None = None
 
-    def get_events_rank(self) -> tuple[bool, int, bool]:
+    def get_rank_by_events_file(self) -> tuple[bool, int, bool]:
         """Return a sort key that chooses the copy whose events are read: the copy with the highest key.
 
         Copies with events come before copies without, which JP cannot load. Among them, the newest
@@ -64,7 +64,7 @@ class ConversationCopy:
 
 
 @dataclass(slots=True)
-class JpLocation:
+class JpConversationLocation:
     """All copies of one conversation. Live copies take precedence over archived ones.
 
     `archived_copies` are a live conversation's copies in the archive. If there are only archived
@@ -76,12 +76,16 @@ class JpLocation:
     copies: list[ConversationCopy]
     archived_copies: list[ConversationCopy]
 
-    def get_events_copy(self) -> ConversationCopy:
+    def get_copy_to_read_events_from(self) -> ConversationCopy:
         """Return the copy whose events and base configuration are read."""
         copies = self.copies
-        return copies[0] if len(copies) == 1 else max(copies, key=ConversationCopy.get_events_rank)
+        return (
+            copies[0]
+            if len(copies) == 1
+            else max(copies, key=ConversationCopy.get_rank_by_events_file)
+        )
 
-    def get_metadata_copy(self) -> ConversationCopy:
+    def get_copy_to_read_metadata_from(self) -> ConversationCopy:
         """Return the copy whose metadata is read: the newest or, in the archive, that of the workspace."""
         copies = [copy for copy in self.copies if METADATA in copy.times] or self.copies
         if self.is_archived:
@@ -113,12 +117,12 @@ class JpLocation:
         if not is_doubled and not self.archived_copies:
             return None
         names += [f"{_ARCHIVE}/{os.path.basename(copy.path)}" for copy in self.archived_copies]  # noqa: PTH119
-        chosen = os.path.basename(self.get_events_copy().path)  # noqa: PTH119
+        chosen = os.path.basename(self.get_copy_to_read_events_from().path)  # noqa: PTH119
         return f"{len(names)} directories have this id ({', '.join(names)}); kbtui reads {chosen}"
 
     def read_info(self) -> ConversationInfo:
         """Read the metadata but no events. Never raises; `problem` says what is wrong."""
-        events, source = self.get_events_copy(), self.get_metadata_copy()
+        events, source = self.get_copy_to_read_events_from(), self.get_copy_to_read_metadata_from()
         problems = [text for text in (self.describe_duplicates(), events.failure) if text]
         metadata: dict[str, Any] = {}
         if METADATA in source.times:
@@ -150,7 +154,7 @@ class JpLocation:
             size=sum(events.sizes.values()),
             signature=self.signature,
             problem="; ".join(problems) or None,
-            parent=events.parent or _parse_parent(metadata.get("parent_id")),
+            parent=events.parent or _parse_parent_id(metadata.get("parent_id")),
         )
 
 
@@ -197,7 +201,7 @@ def _clean_labels(value: Any) -> dict[str, str]:
     return {key: text for key, text in value.items() if isinstance(text, str)}
 
 
-def _parse_parent(value: Any) -> str | None:
+def _parse_parent_id(value: Any) -> str | None:
     """Return the id of the parent conversation, None if the metadata has no valid one."""
     try:
         return parse_conversation_id(str(value)) if isinstance(value, str | int) else None
@@ -207,13 +211,13 @@ def _parse_parent(value: Any) -> str | None:
 
 def find_locations(
     workspace: Workspace, only: str | None = None
-) -> tuple[list[JpLocation], list[UnlistedDirectory]]:
+) -> tuple[list[JpConversationLocation], list[UnusableConversationDirectory]]:
     """Find every conversation of a workspace, and the directories that are not conversations.
 
     With `only`, an id, it skips the files of other conversations.
     """
     copies: dict[str, list[ConversationCopy]] = {}
-    unlisted: list[UnlistedDirectory] = []
+    unlisted: list[UnusableConversationDirectory] = []
     for root, is_local in _list_conversation_roots(workspace):
         for is_archived in (False, True):
             folder = f"{root}/{_ARCHIVE}" if is_archived else root
@@ -225,7 +229,7 @@ def find_locations(
                 id = _parse_directory_name(os.path.basename(path))  # noqa: A001, PTH119
                 if id is None:
                     reason = "its name does not begin with a conversation's id"
-                    unlisted.append(UnlistedDirectory(Path(path), reason))
+                    unlisted.append(UnusableConversationDirectory(Path(path), reason))
                     continue
                 if only is None or only == id:
                     copy = stat_conversation_copy(path, is_local, is_archived, parent)
@@ -235,7 +239,9 @@ def find_locations(
     for id, found_copies in copies.items():  # noqa: A001
         live = [copy for copy in found_copies if not copy.is_archived]
         archived = [copy for copy in found_copies if copy.is_archived]
-        locations.append(JpLocation(id, not live, live or archived, archived if live else []))
+        locations.append(
+            JpConversationLocation(id, not live, live or archived, archived if live else [])
+        )
     return locations, unlisted
 
 
@@ -262,14 +268,14 @@ def count_trashed_conversations(workspace: Workspace) -> dict[str, int]:
 
 
 def _list_directories(
-    workspace: Workspace, folder: str, unlisted: list[UnlistedDirectory]
+    workspace: Workspace, folder: str, unlisted: list[UnusableConversationDirectory]
 ) -> list[str] | None:
     """Return the names of the directories in `folder`, without links that leave the workspace.
 
     Returns None if `folder` exists but cannot be read; the reason is then added to `unlisted`.
     """
     if os.path.realpath(folder) != folder and not _is_inside(workspace, folder):
-        unlisted.append(UnlistedDirectory(Path(folder), _LINK_LEAVES, True))
+        unlisted.append(UnusableConversationDirectory(Path(folder), _LINK_LEAVES, True))
         return None
     names = []
     try:
@@ -278,7 +284,7 @@ def _list_directories(
                 if entry.name[0] == "." or not _is_directory(entry, unlisted):
                     continue
                 if entry.is_symlink() and not _is_inside(workspace, entry.path):
-                    unlisted.append(UnlistedDirectory(Path(entry.path), _LINK_LEAVES))
+                    unlisted.append(UnusableConversationDirectory(Path(entry.path), _LINK_LEAVES))
                 else:
                     names.append(entry.name)
             return sorted(names)
@@ -286,23 +292,31 @@ def _list_directories(
         if not os.path.lexists(folder):
             return []
         unlisted.append(
-            UnlistedDirectory(Path(folder), "the target of the link does not exist", True)
+            UnusableConversationDirectory(
+                Path(folder), "the target of the link does not exist", True
+            )
         )
     except OSError as error:
         unlisted.append(
-            UnlistedDirectory(Path(folder), (error.strerror or str(error)).lower(), True)
+            UnusableConversationDirectory(
+                Path(folder), (error.strerror or str(error)).lower(), True
+            )
         )
     return None
 
 
-def _is_directory(entry: os.DirEntry[str], unlisted: list[UnlistedDirectory] | None = None) -> bool:
+def _is_directory(
+    entry: os.DirEntry[str], unlisted: list[UnusableConversationDirectory] | None = None
+) -> bool:
     """Return whether an entry is a directory or a link to one; add a broken link to `unlisted`."""
     try:
         return entry.is_dir()
     except OSError as error:
         if unlisted is not None:
             unlisted.append(
-                UnlistedDirectory(Path(entry.path), (error.strerror or str(error)).lower())
+                UnusableConversationDirectory(
+                    Path(entry.path), (error.strerror or str(error)).lower()
+                )
             )
         return False
 
@@ -371,12 +385,12 @@ def list_live_conversations(path: str | None) -> dict[int, str]:
     The result maps each id, without prefix, to the rest of the directory's name. No file is read or
     checked. Without a workspace, the result is empty.
     """
-    root = paths.find_root(os.path.realpath("." if path is None else path))
+    root = paths.find_workspace_root(os.path.realpath("." if path is None else path))
     if root is None:
         return {}
     folders = [f"{root}/.jp/conversations"]
     # Finding the user's own directory reads a file, so do this only if JP has such directories.
-    if os.path.isdir(paths.jp_data_home() + "/workspace"):  # noqa: PTH112
+    if os.path.isdir(paths.get_jp_data_home() + "/workspace"):  # noqa: PTH112
         from kbtui.workspace import Workspace
 
         folders = [folder for folder, _ in _list_conversation_roots(Workspace(Path(root)))]

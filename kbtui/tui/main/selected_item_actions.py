@@ -151,7 +151,7 @@ class SelectedItemActions:
         from kbtui.userdata import UserData
 
         userdata = UserData(self._main.library.workspace)
-        title = self._get_title(reference)
+        title = self._get_title_for_reference(reference)
 
         def find_bookmark() -> Bookmark | None:
             return next((mark for mark in userdata.list_bookmarks() if mark.ref == reference), None)
@@ -176,7 +176,7 @@ class SelectedItemActions:
             "reading bookmarks …", find_bookmark, ask_for_bookmark_note, holds_keys=True
         )
 
-    def _get_title(self, reference: str) -> str:
+    def _get_title_for_reference(self, reference: str) -> str:
         panes = self._main.panes
         if panes.focused_pane == "results" and (row := panes.results.list.selected_row):
             return str(row.data.title)
@@ -346,7 +346,7 @@ class SelectedItemActions:
         dialog = FormDialog(
             f"Export {conversation} with its sources",
             fields,
-            lambda values: prepare_export(library, conversation, values),
+            lambda values: prepare_conversation_export(library, conversation, values),
             lambda error: describe_error(error, library.workspace.root),
             "write",
         )
@@ -393,7 +393,9 @@ class SelectedItemActions:
         )
 
 
-def prepare_export(library: Library, conversation: str, values: FormValues) -> tuple[Path, str]:
+def prepare_conversation_export(
+    library: Library, conversation: str, values: FormValues
+) -> tuple[Path, str]:
     """Return the file and the Markdown text that a filled export form asks for.
 
     Raises `KbtuiError` if the file cannot be written there.

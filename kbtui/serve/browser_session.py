@@ -85,7 +85,7 @@ class BrowserSession(AppService):
             if self._requested_size is not None:
                 await self.set_terminal_size(*self._requested_size)
 
-    async def handle_page_message(self, text: str) -> None:
+    async def forward_page_message(self, text: str) -> None:
         """Handle a message from the page; raises `ValueError` if no kbtui page would send it."""
         message = json.loads(text)
         if not isinstance(message, list) or not message:

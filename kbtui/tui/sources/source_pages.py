@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kbtui.sources.config import Source, SourceProgress
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.reader.document_blocks import DocumentBlock
-    from kbtui.userdata.userdata import SourceRun
+    from kbtui.userdata.userdata import SourceRunRecord
 
 STATUS_SIGNS = {"ok": ("✓", "inserted"), "partial": ("◐", "warning"), "error": ("!", "error")}
 PROGRESS_CELLS = 10
@@ -45,7 +45,7 @@ class BulletItemBlock(ParagraphBlock):
 
 
 @dataclass(frozen=True)
-class SourceState:
+class SourceStatus:
     """A source with its last run, when it was approved and when it runs next (Unix seconds).
 
     `folder` is where its documents go, relative to the workspace.
@@ -53,20 +53,20 @@ class SourceState:
 
     source: Source
     folder: str
-    run: SourceRun | None
+    run: SourceRunRecord | None
     approved: float | None
     due: float | None
 
 
 @dataclass(frozen=True)
-class SourceStates:
+class SourceStatuses:
     """The states of all readable sources, and the problems of the blocks that cannot be read."""
 
-    sources: list[SourceState]
+    sources: list[SourceStatus]
     problems: list[Problem]
 
 
-def read_source_states(library: Library) -> SourceStates:
+def read_source_statuses(library: Library) -> SourceStatuses:
     """Read the state of every source; called in a thread."""
     workspace = library.workspace
     userdata = UserData(workspace)
@@ -80,12 +80,12 @@ def read_source_states(library: Library) -> SourceStates:
             find_approval_time(workspace, userdata, source),
             find_due_time(workspace, userdata, source),
         )
-        states.append(SourceState(source, folder, runs.get(name), approved, due))
-    return SourceStates(states, found.problems)
+        states.append(SourceStatus(source, folder, runs.get(name), approved, due))
+    return SourceStatuses(states, found.problems)
 
 
 def make_source_rows(
-    states: SourceStates,
+    states: SourceStatuses,
     running: dict[str, SourceProgress | None],
     now: datetime,
     review_key: str,
@@ -124,7 +124,7 @@ def _to_local_time(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds).astimezone()
 
 
-def _format_last_run(run: SourceRun, now: datetime) -> Spans:
+def _format_last_run(run: SourceRunRecord, now: datetime) -> Spans:
     sign, role = STATUS_SIGNS[run.status]
     details = (
         f"  {format_time(_to_local_time(run.began), now)}, {format_count(run.entries, 'document')}"
@@ -155,7 +155,7 @@ def make_problem_page(problem: Problem) -> Document:
     return Document(f"problem:{problem.key}", problem.key or problem.where or "A problem", blocks)
 
 
-def make_source_page(state: SourceState, now: datetime) -> Document:
+def make_source_page(state: SourceStatus, now: datetime) -> Document:
     """Make the page of a source: what it is, how it last ran, and its block."""
     source = state.source
     approved: Spans = [("not yet", "warning")]
@@ -181,7 +181,7 @@ def make_source_page(state: SourceState, now: datetime) -> Document:
     return Document(f"source:{source.name}", source.name, blocks)
 
 
-def _make_run_blocks(run: SourceRun | None, now: datetime) -> list[DocumentBlock]:
+def _make_run_blocks(run: SourceRunRecord | None, now: datetime) -> list[DocumentBlock]:
     if run is None:
         return [ParagraphBlock("none", [("Never run.", "dim")])]
     sign, role = STATUS_SIGNS[run.status]
@@ -219,7 +219,7 @@ def _make_toml_blocks(source: Source) -> list[DocumentBlock]:
     ]
 
 
-def make_approval_page(state: SourceState, approve_key: str, back_key: str) -> Document:
+def make_approval_page(state: SourceStatus, approve_key: str, back_key: str) -> Document:
     """Make the page with exactly what a source would do, and the keys that approve it or go back."""
     source = state.source
     intro = "Each run would do this on this computer, with your permissions:"
@@ -234,7 +234,7 @@ def make_approval_page(state: SourceState, approve_key: str, back_key: str) -> D
     return Document(f"approve:{source.name}", f"Approve {source.name}", blocks)
 
 
-def describe_available_actions(state: SourceState) -> list[str]:
+def describe_available_actions(state: SourceStatus) -> list[str]:
     """Describe everything that a run of a source does, one line for each action."""
     import shlex
 

@@ -1,6 +1,6 @@
 """Runs a source: checks its approval, fetches its documents, and records the result.
 
-The engine starts `python -m kbtui.sources.runner ROOT NAME` when a source is due.
+The engine starts `python -m kbtui.sources.source_runner ROOT NAME` when a source is due.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kbtui.sources.config import find_approval_time, load_sources, remove_source
 from kbtui.sources.http_fetcher import HttpFetcher, make_source_limits, resolve_host_name
 from kbtui.sources.source_directory import MAX_NAMED_PROBLEMS, SourceDirectory, SourceRunContext
 from kbtui.userdata import UserData
-from kbtui.userdata.userdata import SkippedDocument, SourceRun
+from kbtui.userdata.userdata import SourceRunRecord, SourceRunSkip
 from kbtui.workspace.paths import make_private_directory
 from kbtui.workspace.settings import load_settings
 
@@ -53,7 +53,7 @@ def run_source(
     should_stop: Callable[[], bool] = lambda: False,
     limits: SourceLimits | None = None,
     resolve: Resolve = resolve_host_name,
-) -> SourceRun:
+) -> SourceRunRecord:
     """Run a source now and record the result in the user's data.
 
     `should_stop` is called several times a second from this thread. Once it returns true, the run
@@ -91,10 +91,12 @@ def run_source(
     return run
 
 
-def _make_failed_run_record(userdata: UserData, name: str, began: float, reason: str) -> SourceRun:
+def _make_failed_run_record(
+    userdata: UserData, name: str, began: float, reason: str
+) -> SourceRunRecord:
     before = userdata.load_last_source_runs().get(name)
     entries = before.entries if before else 0
-    return SourceRun(name, began, time.time(), "error", reason, entries, problems=(reason,))
+    return SourceRunRecord(name, began, time.time(), "error", reason, entries, problems=(reason,))
 
 
 @contextlib.contextmanager
@@ -130,7 +132,7 @@ def _run_to_end(
     return interrupted
 
 
-def _make_run_record(context: SourceRunContext, began: float) -> SourceRun:
+def _make_run_record(context: SourceRunContext, began: float) -> SourceRunRecord:
     """Return the result of a run that ended now."""
     directory, counts = context.directory, context.directory.counts
     problems = (*context.problems, *directory.problems)
@@ -138,7 +140,7 @@ def _make_run_record(context: SourceRunContext, began: float) -> SourceRun:
     if context.skips and not (problems or has_worked or directory.documents):
         what, reason = next(iter(context.skips.items()))
         problems = (f"nothing could be fetched: {what}: {reason}",)
-    return SourceRun(
+    return SourceRunRecord(
         source=context.source.name,
         began=began,
         ended=time.time(),
@@ -148,7 +150,7 @@ def _make_run_record(context: SourceRunContext, began: float) -> SourceRun:
         problems=problems[:MAX_NAMED_PROBLEMS],
         skipped=len(context.skips),
         skips=tuple(
-            SkippedDocument(*skip) for skip in list(context.skips.items())[:MAX_NAMED_PROBLEMS]
+            SourceRunSkip(*skip) for skip in list(context.skips.items())[:MAX_NAMED_PROBLEMS]
         ),
         edited=tuple(directory.edited),
         **vars(counts),

@@ -24,7 +24,7 @@ from kbtui.serve.browser_access import (
     find_refusal_reason,
     is_correct_token,
 )
-from kbtui.serve.session import BrowserSession, limit_terminal_size
+from kbtui.serve.browser_session import BrowserSession, limit_terminal_size
 
 if TYPE_CHECKING:
     import socket
@@ -41,7 +41,7 @@ class BrowserServer:
     """Serves the TUI of one workspace to browsers that send the token."""
 
     def __init__(self, root: Path, host: str, port: int, token: str, font_size: int = 16) -> None:
-        self._command = [sys.executable, "-P", "-m", "kbtui.serve.session", str(root)]
+        self._command = [sys.executable, "-P", "-m", "kbtui.serve.browser_session", str(root)]
         self._name = root.name or str(root)
         self._hosts = AllowedHostHeaders(host, port)
         self._cookie = f"kbtui-{port}"
@@ -55,7 +55,7 @@ class BrowserServer:
         app.add_routes(
             [
                 web.get("/", self._send_terminal_page, name="page"),
-                web.get("/ws", self._handle_websocket, name="socket"),
+                web.get("/ws", self._serve_websocket, name="socket"),
                 web.static("/own", STATIC_DIRECTORY, name="own"),
                 web.static("/static", str(files("textual_serve") / "static"), name="static"),
             ]
@@ -102,7 +102,7 @@ class BrowserServer:
         response.set_cookie(self._cookie, self._token, httponly=True, samesite="Strict", path="/")
         return response
 
-    async def _handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
+    async def _serve_websocket(self, request: web.Request) -> web.WebSocketResponse:
         websocket = web.WebSocketResponse(heartbeat=15, max_msg_size=MESSAGE_MOST)
         await websocket.prepare(request)
         if len(self._sessions) >= SESSIONS_MOST:
@@ -118,7 +118,7 @@ class BrowserServer:
             )
             async for message in websocket:
                 if message.type == WSMsgType.TEXT:
-                    await session.handle_page_message(message.data)
+                    await session.forward_page_message(message.data)
         except (ValueError, RecursionError, ConnectionError):
             await websocket.close(code=1008)
         finally:

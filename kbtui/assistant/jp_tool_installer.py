@@ -111,7 +111,7 @@ _FOLDERS_LINE = re.compile(rb"# Folders made with it: ([^\n]+)\n")
 
 
 @dataclass(frozen=True)
-class FileChange:
+class PlannedFileChange:
     """A planned change of one file.
 
     The actions `write`, `update` and `remove` change the file. The others do not: with `keep` it is
@@ -137,7 +137,7 @@ class FileChange:
         return (self.old or b"").decode("utf-8", "replace")
 
 
-def plan_install(workspace: Workspace, knowledge: Knowledge) -> list[FileChange]:
+def plan_tool_installation(workspace: Workspace, knowledge: Knowledge) -> list[PlannedFileChange]:
     """Return the changes that `tools install` makes, sorted by path.
 
     Raises `WorkspaceError` if a directory is a link that leaves the workspace.
@@ -145,13 +145,13 @@ def plan_install(workspace: Workspace, knowledge: Knowledge) -> list[FileChange]
     from kbtui.assistant.tools import list_offered_tools
 
     tools = list_offered_tools(knowledge)
-    defined = _find_other_definitions(workspace, {tool.name for tool in tools})
+    defined = _find_conflicting_tool_files(workspace, {tool.name for tool in tools})
     changes, usable = [], []
     for tool in tools:
         path = _get_tool_file_path(tool)
         if tool.name in defined:
             why = f"{defined[tool.name]} defines a tool with the same name"
-            changes.append(FileChange(path, "taken", why=why))
+            changes.append(PlannedFileChange(path, "taken", why=why))
             continue
         change = _plan_file_change(workspace, path, format_tool_toml(tool))
         changes.append(change)
@@ -159,7 +159,7 @@ def plan_install(workspace: Workspace, knowledge: Knowledge) -> list[FileChange]
             usable.append(tool)
     names = {_get_tool_file_path(tool) for tool in tools}
     changes += [
-        FileChange(path, "remove", old=data)
+        PlannedFileChange(path, "remove", old=data)
         for path, data in _find_installed_files(workspace).items()
         if path not in names and path != SKILL_FILE
     ]
@@ -168,13 +168,13 @@ def plan_install(workspace: Workspace, knowledge: Knowledge) -> list[FileChange]
     return sorted(changes, key=lambda change: change.path)
 
 
-def plan_uninstall(workspace: Workspace) -> list[FileChange]:
+def plan_tool_removal(workspace: Workspace) -> list[PlannedFileChange]:
     """Return the changes that `tools uninstall` makes: it removes files that nobody has edited."""
     changes = []
     for path in _list_candidate_files(workspace):
-        state, data = _read_file_state(workspace, path)
+        state, data = _read_installed_file(workspace, path)
         if state == "ours":
-            changes.append(FileChange(path, "remove", old=data))
+            changes.append(PlannedFileChange(path, "remove", old=data))
         elif state == "edited":
             # JP cannot load a skill that enables tools without a definition.
             why = (
@@ -182,11 +182,11 @@ def plan_uninstall(workspace: Workspace) -> list[FileChange]:
                 if path == SKILL_FILE
                 else None
             )
-            changes.append(FileChange(path, "edited", old=data, why=why))
+            changes.append(PlannedFileChange(path, "edited", old=data, why=why))
     return changes
 
 
-def apply_file_changes(workspace: Workspace, changes: Iterable[FileChange]) -> None:
+def apply_file_changes(workspace: Workspace, changes: Iterable[PlannedFileChange]) -> None:
     """Make the changes; if one fails, make none of them.
 
     Raises `WorkspaceError`, also if a file has changed since the plan was made.
@@ -222,24 +222,24 @@ def add_checksum_mark(body: str, folders: Iterable[str] = ()) -> bytes:
     return mark.encode() + data
 
 
-def _plan_file_change(workspace: Workspace, path: str, body: str) -> FileChange:
+def _plan_file_change(workspace: Workspace, path: str, body: str) -> PlannedFileChange:
     """Return the change that gives a file the content `body`, with its mark."""
     _check_inside_workspace(workspace, path)
-    state, old = _read_file_state(workspace, path)
+    state, old = _read_installed_file(workspace, path)
     if state == "absent":
-        return FileChange(
+        return PlannedFileChange(
             path, "write", new=add_checksum_mark(body, _list_missing_folders(workspace, path))
         )
     if state == "ours" and old is not None:
         new = add_checksum_mark(body, _parse_created_folders(old))
         same = new == old.replace(b"\r\n", b"\n")
-        return FileChange(path, "keep" if same else "update", new=new, old=old)
+        return PlannedFileChange(path, "keep" if same else "update", new=new, old=old)
     if state == "edited":
-        return FileChange(path, "edited", old=old)
-    return FileChange(path, "taken")
+        return PlannedFileChange(path, "edited", old=old)
+    return PlannedFileChange(path, "taken")
 
 
-def _read_file_state(
+def _read_installed_file(
     workspace: Workspace, path: str
 ) -> tuple[Literal["absent", "ours", "edited", "foreign"], bytes | None]:
     target = workspace.root / path
@@ -284,7 +284,9 @@ def _list_candidate_files(workspace: Workspace) -> list[str]:
 
 
 def _find_installed_files(workspace: Workspace) -> dict[str, bytes]:
-    states = {path: _read_file_state(workspace, path) for path in _list_candidate_files(workspace)}
+    states = {
+        path: _read_installed_file(workspace, path) for path in _list_candidate_files(workspace)
+    }
     return {path: data for path, (state, data) in states.items() if state == "ours" and data}
 
 
@@ -315,7 +317,7 @@ def _check_inside_workspace(workspace: Workspace, path: str) -> None:
         )
 
 
-def _find_other_definitions(workspace: Workspace, names: set[str]) -> dict[str, str]:
+def _find_conflicting_tool_files(workspace: Workspace, names: set[str]) -> dict[str, str]:
     """Return the other files that define tools with these names, by tool name.
 
     JP would merge their definitions with those of kbtui.

@@ -22,7 +22,7 @@ from kbtui.sources.schedule import SCHEDULE_SECONDS, SourceScheduler
 from kbtui.userdata import UserData
 from kbtui.version import __version__
 from kbtui.workspace import load_settings
-from kbtui.workspace.paths import is_peer_same_user, path_to_utf8, read_answer_environment
+from kbtui.workspace.paths import describe_answer_environment, is_peer_same_user, path_to_utf8
 
 if TYPE_CHECKING:
     import socket
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kbtui.engine.protocol import EngineEvent, EngineReadiness, FileProgress, RefreshState
-    from kbtui.index.indexer import IndexProgress, RefreshChanges
+    from kbtui.index.indexer import IndexProgress, IndexRefreshChanges
     from kbtui.workspace import Settings, Workspace
 
 
@@ -161,7 +161,7 @@ class EngineServer:
         self._clients: set[ClientConnection] = set()
         self._ungreeted: list[ClientConnection] = []
         self._last_seen = time.monotonic()
-        self._environment = read_answer_environment()
+        self._environment = describe_answer_environment()
         """The state of the environment and of the settings file when the settings were loaded."""
         self._broken_environment: str | None = None
         """A later state in which the settings have an error, which was logged."""
@@ -198,7 +198,7 @@ class EngineServer:
         self._index_worker.start()
         self._file_watcher.start()
         self._embedding_worker.start()
-        server = await asyncio.start_unix_server(self._handle_client, sock=self._listener)
+        server = await asyncio.start_unix_server(self._serve_client, sock=self._listener)
         for name in ("SIGTERM", "SIGINT"):
             import signal
 
@@ -247,7 +247,7 @@ class EngineServer:
         """Return why this engine must end, or None; the next client starts a new engine."""
         if not self._is_in_charge():
             return "the lock file or the socket was replaced"
-        now = read_answer_environment()
+        now = describe_answer_environment()
         if now == self._environment:
             return None
         try:
@@ -266,7 +266,7 @@ class EngineServer:
     def _run_due_sources(self) -> None:
         """Run the sources that are due, and log errors."""
         try:
-            self._schedule.tick()
+            self._schedule.check_and_start_due_sources()
         except KbtuiError as error:
             self._log(f"sources: {error}")
 
@@ -288,7 +288,7 @@ class EngineServer:
             self._index_progress = {"done": progress.done, "total": progress.total}
         self._broadcast_event_from_thread(event)
 
-    def _on_refreshed(self, changes: RefreshChanges) -> None:
+    def _on_refreshed(self, changes: IndexRefreshChanges) -> None:
         self._file_watcher.watch_topic_directories(self._index_worker.topic_folders)
         if not changes.is_unfinished:
             self._index_progress = None
@@ -335,7 +335,7 @@ class EngineServer:
 
     # clients
 
-    async def _handle_client(
+    async def _serve_client(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         """Exchange hellos, then answer the client's requests until it disconnects."""

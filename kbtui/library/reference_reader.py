@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from kbtui.citations.extract import CitationTargets
+    from kbtui.citations.extract import CitationTargetLookup
     from kbtui.citations.models import Citation, Citations
     from kbtui.conversations.models import Conversation
     from kbtui.index import IndexReader
@@ -192,12 +192,12 @@ class ReferenceReader:
         The targets have their present titles; `gone` marks targets that no longer exist.
         """
         from kbtui.citations import extract_citations
-        from kbtui.citations.extract import CitationTargets
+        from kbtui.citations.extract import CitationTargetLookup
         from kbtui.conversations.repository import list_conversations
         from kbtui.index.models import make_subject_id
 
         titles = {info.id: info.name for info in list_conversations(self.workspace, counts=False)}
-        targets = CitationTargets(self.load_knowledge(), titles, make_subject_id)
+        targets = CitationTargetLookup(self.load_knowledge(), titles, make_subject_id)
         known: dict[str, tuple[str, bool]] = {}
         found = []
         for cite in extract_citations(conversation, targets, titles):
@@ -207,7 +207,7 @@ class ReferenceReader:
             found.append(replace(cite, title=title, gone=gone, source_title=conversation.info.name))
         return found
 
-    def _describe_target(self, cite: Citation, targets: CitationTargets) -> tuple[str, bool]:
+    def _describe_target(self, cite: Citation, targets: CitationTargetLookup) -> tuple[str, bool]:
         """Return the title of a citation's target, and whether the target no longer exists."""
         if cite.kind == "file":
             return cite.title, _is_workspace_file_missing(self.workspace.root, cite.target)
@@ -338,10 +338,10 @@ class ReferenceReader:
         """
         from pathlib import Path
 
-        from kbtui.citations.extract import CitationTargets
+        from kbtui.citations.extract import CitationTargetLookup
 
         root = self.workspace.root
-        targets, reader = CitationTargets(self.load_knowledge(), {}), self.open_reader()
+        targets, reader = CitationTargetLookup(self.load_knowledge(), {}), self.open_reader()
         for base in (root, Path.cwd()):
             path = os.path.normpath(base / text.removeprefix("file://"))
             name = os.path.relpath(path, root) if path.startswith(f"{root}/") else path

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.knowledge.models import LearnResult
 from kbtui.knowledge.subject_files import (
-    end_last_line,
+    add_final_newline,
+    format_file_text_for_assistant,
     format_skipped_subject,
-    present_file_text,
     read_subject_text,
 )
 from kbtui.refs import make_subject_ref, split_line_range
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from kbtui.knowledge.models import Subject, Topic
-    from kbtui.knowledge.visibility import ResolvedTopic
+    from kbtui.knowledge.visibility import TopicSlugs
 
 MAX_ARGUMENT_CHARACTERS = 300
 """The maximum number of characters of an argument that an error message repeats."""
@@ -46,11 +46,11 @@ class LearnCaller(NamedTuple):
     max_chars: int | None = None
     masked: bool = False
 
-    def list_already_given(self, resolved: ResolvedTopic) -> frozenset[str]:
+    def list_already_given(self, resolved: TopicSlugs) -> frozenset[str]:
         """Return the subjects that the caller already has."""
         return resolved.learned_set if self.has_prompt else frozenset()
 
-    def list_offered_subjects(self, resolved: ResolvedTopic) -> list[str]:
+    def list_offered_subjects(self, resolved: TopicSlugs) -> list[str]:
         """Return the subjects that a listing offers to the caller."""
         if self.has_prompt or not resolved.learned:
             return resolved.available
@@ -65,7 +65,7 @@ class LearnCaller(NamedTuple):
         return secrets.mask(text)
 
 
-class SubjectRange(NamedTuple):
+class SubjectLineRange(NamedTuple):
     """A subject, or a range of its lines."""
 
     slug: str
@@ -96,7 +96,7 @@ def find_topic(topics: Iterable[Topic], name: str) -> Topic:
     raise NothingFound(f'Unknown topic "{shorten_argument(name)}".\n\nValid topics:\n\n{listed}')
 
 
-def format_subject_listing(resolved: ResolvedTopic, caller: LearnCaller) -> str:
+def format_subject_listing(resolved: TopicSlugs, caller: LearnCaller) -> str:
     """Return the answer of `learn` to a call without subjects."""
     topic = resolved.topic
     blocks = [f"# Topic: {topic.name}"]
@@ -116,7 +116,7 @@ def format_subject_listing(resolved: ResolvedTopic, caller: LearnCaller) -> str:
 
 
 def answer_learn_patterns(
-    resolved: ResolvedTopic,
+    resolved: TopicSlugs,
     patterns: list[str],
     subject: Callable[[str], Subject],
     caller: LearnCaller,
@@ -143,7 +143,7 @@ def answer_learn_patterns(
         except KbtuiError as error:
             return LearnResult(format_skipped_subject(error, one.slug), is_error=True)
     # A subject in the prompt gets a line if its exact slug was requested; a glob skips it.
-    wanted: dict[SubjectRange, None] = {}
+    wanted: dict[SubjectLineRange, None] = {}
     missing, exhausted = [], []
     for pattern in patterns:
         if (one := exact[pattern]) is not None:
@@ -154,7 +154,9 @@ def answer_learn_patterns(
             missing.append(pattern)
         elif given.issuperset(matches):
             exhausted.append(pattern)
-        wanted.update(dict.fromkeys(SubjectRange(slug) for slug in matches if slug not in given))
+        wanted.update(
+            dict.fromkeys(SubjectLineRange(slug) for slug in matches if slug not in given)
+        )
     blocks, left, failed = _format_subject_blocks(list(wanted), given, subject, caller)
     blocks += [
         f'Everything that matches "{shorten_argument(pattern)}" is already in the system prompt.'
@@ -170,11 +172,11 @@ def answer_learn_patterns(
 
 
 def _format_subject_blocks(
-    wanted: list[SubjectRange],
+    wanted: list[SubjectLineRange],
     given: frozenset[str],
     subject: Callable[[str], Subject],
     caller: LearnCaller,
-) -> tuple[list[str], list[SubjectRange], int]:
+) -> tuple[list[str], list[SubjectLineRange], int]:
     """Return the subjects in their tags, the parts that do not fit, and how many cannot be read."""
     room = None if caller.max_chars is None else caller.max_chars - MAX_NAMES_CHARACTERS
     blocks: list[str] = []
@@ -200,22 +202,22 @@ def _format_subject_blocks(
     return blocks, [], failed
 
 
-def _parse_exact_pattern(resolved: ResolvedTopic, pattern: str) -> SubjectRange | None:
+def _parse_exact_pattern(resolved: TopicSlugs, pattern: str) -> SubjectLineRange | None:
     """Return the subject, or range of its lines, that a pattern names exactly; None if none.
 
     Raises `UsageError` for an invalid range of lines.
     """
     if resolved.is_enabled_slug(pattern):
-        return SubjectRange(pattern)
+        return SubjectLineRange(pattern)
     slug, _, _ = pattern.rpartition(":")
     if not slug or not resolved.is_enabled_slug(slug):
         return None
     slug, lines = split_line_range(pattern)
-    return None if lines is None else SubjectRange(slug, lines)
+    return None if lines is None else SubjectLineRange(slug, lines)
 
 
 def _format_subject_range(
-    subject: Subject, part: SubjectRange, caller: LearnCaller, room: int | None
+    subject: Subject, part: SubjectLineRange, caller: LearnCaller, room: int | None
 ) -> str:
     """Return a subject or some of its lines as `learn` shows them, in at most `room` characters.
 
@@ -237,7 +239,9 @@ def _format_subject_range(
 
     def present_lines(final: int, end: int | None = None) -> str:
         start, end = starts[first - 1], starts[final] if end is None else end
-        return present_file_text(secrets.mask_text_part(text, start, end, hidden), subject.relative)
+        return format_file_text_for_assistant(
+            secrets.mask_text_part(text, start, end, hidden), subject.relative
+        )
 
     shown = present_lines(last)
     if room is None or len(shown) <= room:
@@ -256,14 +260,14 @@ def _format_subject_range(
             keep -= max(1, len(shown) - room)
         said = f"Line {first:,} of {count:,}, cut after {keep:,} of its {whole:,} characters."
     if final < last:
-        rest = SubjectRange(part.slug, (final + 1, last))
+        rest = SubjectLineRange(part.slug, (final + 1, last))
         said += f' Continue with `learn`: topic "{shorten_argument(subject.topic)}", subjects "{shorten_argument(str(rest))}".'
-    return f"{end_last_line(shown)}\n[{said}]\n"
+    return f"{add_final_newline(shown)}\n[{said}]\n"
 
 
 def wrap_subject_in_tags(slug: str, text: str) -> str:
     """Return a subject's content in its tags."""
-    return f'<subject "{escape_quotes(slug)}">\n{end_last_line(text)}</subject>'
+    return f'<subject "{escape_quotes(slug)}">\n{add_final_newline(text)}</subject>'
 
 
 def escape_quotes(name: str) -> str:
@@ -284,7 +288,7 @@ def _format_already_learned(slug: str) -> str:
     return f'"{slug}" is already in the system prompt.'
 
 
-def _format_no_match(resolved: ResolvedTopic, patterns: list[str], caller: LearnCaller) -> str:
+def _format_no_match(resolved: TopicSlugs, patterns: list[str], caller: LearnCaller) -> str:
     """Return the error for patterns that match nothing, with the available subjects."""
     named = ", ".join(f'"{shorten_argument(pattern)}"' for pattern in patterns[:_MAX_PATTERNS])
     blocks = [f'Nothing in topic "{resolved.topic.name}" matches {named}.']

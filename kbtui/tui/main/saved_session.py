@@ -50,7 +50,7 @@ def load_session(library: Library) -> SavedSession | None:
     from kbtui.userdata import UserData
 
     try:
-        state = UserData(library.workspace).load_session(STATE_NAME)
+        state = UserData(library.workspace).load_front_end_state(STATE_NAME)
         return _parse_session(state) if state else None
     except (KbtuiError, OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
@@ -61,7 +61,7 @@ def save_session(library: Library, session: SavedSession) -> None:
     from kbtui.userdata import UserData
 
     try:
-        UserData(library.workspace).save_session(STATE_NAME, _serialize_session(session))
+        UserData(library.workspace).save_front_end_state(STATE_NAME, _serialize_session(session))
     except (KbtuiError, OSError, ValueError):
         return
 
@@ -172,7 +172,7 @@ class SessionManager:
         if session.theme in app.available_themes and not main.library.settings.theme:
             app.theme = session.theme
         if session.mode in MODES:
-            self._search.set_mode(session.mode)
+            self._search.set_search_mode(session.mode)
 
     def save_soon(self) -> None:
         """Save the session in a few seconds, in case kbtui is killed."""
@@ -197,7 +197,7 @@ class SessionManager:
 
     def _make_session(self) -> SavedSession:
         main = self._main
-        main.navigator.save_position()
+        main.navigator.save_reading_position()
         theme = main.screen.app.theme
         library = main.panes.library
         return SavedSession(
