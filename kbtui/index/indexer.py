@@ -162,36 +162,42 @@ class IndexStorage:
                 writer.remove_entry(entry_id)
         return found
 
-    def write_entry_parts(self, batches: list[tuple[EntryPartToWrite, CitationRows]]) -> None:
+    def write_entry_parts(self, entry_parts: list[tuple[EntryPartToWrite, CitationRows]]) -> None:
         """Replace entries or parts of them, each with its citations, in one transaction."""
-        if not batches:
+        if not entry_parts:
             return
-        self._uncommitted += len(batches)
+        self._uncommitted += len(entry_parts)
         seq = self.catalog.begin()
         results: list[tuple[bool, EntryWriteResult]] = []
         try:
-            for batch, rows in batches:
-                # Read the entry here, because an earlier batch may be a part of it.
-                old = self.catalog.get_entry(batch.entry.id)
+            for entry_part, rows in entry_parts:
+                # Read the entry here, because an earlier entry_part may be a part of it.
+                old = self.catalog.get_entry(entry_part.entry.id)
                 written = self.catalog.write_entry_and_chunks(
-                    batch.entry, batch.chunks, seq, start=batch.first_ordinal, mark=batch.mark
+                    entry_part.entry,
+                    entry_part.chunks,
+                    seq,
+                    start=entry_part.first_ordinal,
+                    mark=entry_part.mark,
                 )
-                results.append((_has_same_document_fields(old, batch.entry), written))
-                if batch.entry.conversation is not None:
-                    self.catalog.replace_citations(batch.entry, rows, after=batch.after_turn)
+                results.append((_has_same_document_fields(old, entry_part.entry), written))
+                if entry_part.entry.conversation is not None:
+                    self.catalog.replace_citations(
+                        entry_part.entry, rows, after=entry_part.after_turn
+                    )
             self.catalog.commit()
         except BaseException:
             self.catalog.roll_back_transaction()
             raise
-        for (batch, _), (same, written) in zip(batches, results, strict=True):
-            writer = self.writers[batch.entry.hidden]
-            if batch.first_ordinal or (same and batch.entry.conversation is not None):
+        for (entry_part, _), (same, written) in zip(entry_parts, results, strict=True):
+            writer = self.writers[entry_part.entry.hidden]
+            if entry_part.first_ordinal or (same and entry_part.entry.conversation is not None):
                 writer.update_chunk_documents(
-                    batch.entry, batch.chunks_before, batch.chunks, written
+                    entry_part.entry, entry_part.chunks_before, entry_part.chunks, written
                 )
             else:
-                writer.replace_entry_documents(batch.entry, batch.chunks)
-            self.writers[not batch.entry.hidden].remove_entry(batch.entry.id)
+                writer.replace_entry_documents(entry_part.entry, entry_part.chunks)
+            self.writers[not entry_part.entry.hidden].remove_entry(entry_part.entry.id)
 
     def set_meta_value(self, key: str, value: str) -> None:
         """Set a value in the catalog's table `meta`, in its own transaction."""
@@ -474,21 +480,27 @@ class WorkspaceIndex:
         done, began = 0, time.monotonic()
         committed = written = began
         pause = COMMIT_SECONDS
-        batches: list[tuple[EntryPartToWrite, CitationRows]] = []
+        entry_parts: list[tuple[EntryPartToWrite, CitationRows]] = []
         self._on_progress(IndexProgress("keywords", 0, len(work)))
-        for batch in self._read_entry_parts(work, changes):
-            batches.append(
+        for entry_part in self._read_entry_parts(work, changes):
+            entry_parts.append(
                 (
-                    batch,
-                    _make_citation_rows(batch.conversation, targets) if batch.conversation else [],
+                    entry_part,
+                    _make_citation_rows(entry_part.conversation, targets)
+                    if entry_part.conversation
+                    else [],
                 )
             )
-            done += batch.is_last
+            done += entry_part.is_last
             now = time.monotonic()
             # Write each part of a conversation before reading the next, which builds on it.
-            if not batch.is_last or len(batches) >= BATCH_ENTRIES or now - written > BATCH_SECONDS:
-                self.storage.write_entry_parts(batches)
-                batches, written = [], now
+            if (
+                not entry_part.is_last
+                or len(entry_parts) >= BATCH_ENTRIES
+                or now - written > BATCH_SECONDS
+            ):
+                self.storage.write_entry_parts(entry_parts)
+                entry_parts, written = [], now
                 self._on_progress(IndexProgress("keywords", done, len(work)))
                 if now - committed > pause:
                     self.storage.commit_keyword_indexes()
@@ -496,7 +508,7 @@ class WorkspaceIndex:
                 if now - began > PATIENCE_SECONDS and done < len(work) and self._should_yield():
                     changes.is_unfinished = True
                     break
-        self.storage.write_entry_parts(batches)
+        self.storage.write_entry_parts(entry_parts)
         self.storage.commit_keyword_indexes()
         self._on_progress(IndexProgress("keywords", done, len(work)))
 
@@ -510,10 +522,10 @@ class WorkspaceIndex:
                 return
             if isinstance(item, ConversationInfo):
                 changes.conversations.append(item.id)
-                for batch in read_conversation_entry_parts(
+                for entry_part in read_conversation_entry_parts(
                     self.catalog, item, embed_tool_results=self.settings.embed_tool_results
                 ):
-                    yield batch
+                    yield entry_part
                     if self._stop.is_set():
                         return
             else:

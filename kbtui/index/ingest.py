@@ -206,7 +206,7 @@ def set_vector_hashes(entry: Entry, chunks: list[Chunk], *, first: int = 0) -> l
 BATCH_BYTES = 512 << 10
 """About how many bytes of a long conversation are indexed at a time."""
 WHOLE_BYTES_MAX = 2 << 20
-"""The maximum size in bytes of a conversation that is indexed in one batch."""
+"""The maximum size in bytes of a conversation that is indexed as one part."""
 UNFINISHED_SUFFIX = " …"
 """The end of an entry's signature while later parts of its conversation are not indexed yet."""
 
@@ -232,7 +232,7 @@ class EntryPartToWrite:
 
 
 def read_subject_entry_part(subject: Subject) -> EntryPartToWrite:
-    """Read a subject into one batch."""
+    """Read a subject as one part."""
     return EntryPartToWrite(*read_subject_entry(subject))
 
 
@@ -248,9 +248,9 @@ class _IndexedConversationPart:
 def read_conversation_entry_parts(
     catalog: Catalog, info: ConversationInfo, *, embed_tool_results: bool = False
 ) -> Iterator[EntryPartToWrite]:
-    """Yield a conversation, or the part of it that is not indexed yet, in one or more batches.
+    """Yield a conversation, or what of it is not indexed yet, in one or more parts.
 
-    Each batch must be written before the next one is requested.
+    Each part must be written before the next one is requested.
     """
     from kbtui.conversations.repository import get_conversation_format
 
@@ -270,11 +270,11 @@ def read_conversation_entry_parts(
         if part is None:
             yield _read_whole_conversation(info, embed_tool_results)
             return
-        batch, known = _make_conversation_entry_part(
+        entry_part, known = _make_conversation_entry_part(
             catalog, entry, part, known if part.start else None, embed_tool_results
         )
-        yield batch
-        if batch.is_last:
+        yield entry_part
+        if entry_part.is_last:
             return
         if known is None:
             # There is no mark to resume from, so read the rest at once.
@@ -312,9 +312,9 @@ def _make_conversation_entry_part(
     known: _IndexedConversationPart | None,
     embed_tool_results: bool,
 ) -> tuple[EntryPartToWrite, _IndexedConversationPart | None]:
-    """Return the batch of a conversation's part, and the indexed part after the batch is written.
+    """Make a part of a conversation ready to be written; also return what will be indexed then.
 
-    The batch also rewrites the last chunks before the part, because their neighbours change.
+    It also rewrites the last chunks before the part, because their neighbours change.
     """
     count = known.chunks if known else 0
     around = (
@@ -339,7 +339,7 @@ def _make_conversation_entry_part(
         # count as outdated.
         entry.signature, entry.stat = f"{entry.signature}{UNFINISHED_SUFFIX}", ""
     now = _make_indexed_conversation_part(part, known, new_chunks)
-    batch = EntryPartToWrite(
+    entry_part = EntryPartToWrite(
         entry,
         chunks[cut:],
         chunks[:cut],
@@ -349,7 +349,7 @@ def _make_conversation_entry_part(
         json.dumps((asdict(now.mark), now.chunks, now.latest)) if now else None,
         part.is_last,
     )
-    return batch, now
+    return entry_part, now
 
 
 def _make_indexed_conversation_part(
