@@ -1,1 +1,1 @@
-"""The commands for people and scripts."""
+"""The commands of the command line, for people and scripts."""

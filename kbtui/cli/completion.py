@@ -1,8 +1,8 @@
-"""The command `completion`, and the completions that TAB offers.
+"""The command `completion`, and the completions that the shell offers for TAB.
 
-argcomplete writes the shell's script, which runs kbtui with the command line in the environment, and
-takes options from the parser. The functions here list the values of arguments, except disabled and
-hidden topics and subjects.
+argcomplete writes a script for the shell. The script runs kbtui with the typed command line in the
+environment. argcomplete completes options from the parser, and the functions here complete the
+values of arguments. They never offer disabled or hidden topics and subjects.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def run_completion(args: Namespace) -> int:
     """
     from argcomplete.shell_integration import shellcode
 
-    # Without `argcomplete_script`, argcomplete would run the first word of the line.
+    # Without `argcomplete_script`, the script would run the first word of the command line.
     options = ["-o", "nospace"]
     print_result(
         shellcode(
@@ -50,17 +50,17 @@ def run_completion(args: Namespace) -> int:
 
 
 def print_completions_for_tab(find_parser: Callable[[list[str]], tuple[CommandParser, int]]) -> int:
-    """Print the completions for one TAB. The shell's script puts line and cursor in the environment.
+    """Print the completions of the command line that the shell's script put in the environment.
 
-    `find_parser` gets the words before the cursor, and returns the parser of their command and the
-    number of words before those that the parser reads.
+    `find_parser` gets the words before the cursor. It returns the parser of their command, and how
+    many words at the beginning of the line the parser does not read.
     """
     from argcomplete.finders import ExclusiveCompletionFinder
     from argcomplete.lexers import split_line
 
     words = split_line(os.environ["COMP_LINE"], int(os.environ["COMP_POINT"]))[3]
     parser, skipped = find_parser(words[1:])
-    # For argcomplete, this is the number of the word that is the program's name.
+    # In this variable, argcomplete expects the position of the word that is the program's name.
     os.environ["_ARGCOMPLETE"] = str(1 + skipped)
     ExclusiveCompletionFinder()(
         parser,
@@ -73,7 +73,7 @@ def print_completions_for_tab(find_parser: Callable[[list[str]], tuple[CommandPa
 
 
 def _can_offer_completion(word: str, prefix: str) -> bool:
-    """Whether a word begins with `prefix`, and a terminal shows it unchanged."""
+    """Return whether a word begins with `prefix` and a terminal shows it unchanged."""
     from kbtui.text import sanitize
 
     return word.startswith(prefix) and word.isprintable() and sanitize(word, "strip") == word
@@ -82,7 +82,7 @@ def _can_offer_completion(word: str, prefix: str) -> bool:
 def _complete_argument(
     *, prefix: str, action: Action, parser: ArgumentParser, parsed_args: Namespace
 ) -> Iterable[str] | dict[str, str]:
-    """Return the values of an argument, with their descriptions if there are any."""
+    """Return the possible values of an argument, with their descriptions if there are any."""
     from argcomplete.completers import DirectoriesCompleter, FilesCompleter
 
     from kbtui.errors import KbtuiError
@@ -100,7 +100,7 @@ def _complete_argument(
         return FilesCompleter()(prefix)
     kind = "TOPIC" if "--topic" in action.option_strings else str(action.metavar)
     if kind == "NAME" and action.option_strings:
-        return {}  # a tool's name
+        return {}  # the name of a tool, which is not completed
     path = parsed_args.workspace
     given = [parsed_args.topic] if kind == "SUBJECT" else []
     try:
@@ -115,7 +115,7 @@ def _complete_argument(
 
 
 MAX_CONVERSATIONS = 20
-"""How many conversations are offered before a digit is typed."""
+"""The maximum number of conversations that are offered before the user types a digit."""
 
 
 def _find_workspace(path: str | None) -> Workspace:
@@ -142,14 +142,14 @@ def _list_enabled_topics(knowledge: Knowledge) -> list[Topic]:
 
 
 def complete_subjects(path: str | None, given: list[str], current: str) -> Pairs:
-    """List the slugs of the topic named before, one directory level at a time."""
+    """List the slugs of the topic that precedes the cursor, one directory level at a time."""
     knowledge = _load_knowledge(path)
     topic = knowledge.resolve_topic(given[0])
     return _list_next_path_level(knowledge.resolve(topic.id).visible, current)
 
 
 def complete_subject_globs(path: str | None, given: list[str], current: str) -> Pairs:
-    """List `TOPIC/`, and after that its slugs."""
+    """List `TOPIC/` for each topic; after a `TOPIC/`, list its slugs."""
     knowledge = _load_knowledge(path)
     topic, sign, rest = current.partition("/")
     if not sign:
@@ -202,7 +202,7 @@ def complete_setting_keys(path: str | None, given: list[str], current: str) -> P
 
 
 def _list_next_path_level(slugs: list[str], current: str) -> Pairs:
-    """List slugs; of those below a directory only the directory, until that is typed."""
+    """List the slugs that begin with `current`, each only up to the next `/`."""
     found: dict[str, None] = {}
     for slug in slugs:
         if slug.startswith(current):
@@ -220,4 +220,4 @@ COMPLETERS: dict[str, Callable[[str | None, list[str], str], Pairs]] = {
     "NAME": complete_source_names,
     "KEY": complete_setting_keys,
 }
-"""The function for each metavar."""
+"""The functions that complete arguments, by the argument's metavar."""

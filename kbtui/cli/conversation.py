@@ -42,17 +42,21 @@ def configure_conversation(parser: ArgumentParser) -> None:
 
     commands = parser.add_subparsers(dest="action", required=True, metavar="ls|grep|read|export")
     ls = commands.add_parser("ls", aliases=["list"], help="list conversations, newest first")
-    ls.add_argument("--limit", type=int, default=20, metavar="N", help="how many (20)")
-    ls.add_argument("--offset", type=int, default=0, metavar="N", help="skip the first N (0)")
+    ls.add_argument(
+        "--limit", type=int, default=20, metavar="N", help="list at most N conversations (20)"
+    )
+    ls.add_argument(
+        "--offset", type=int, default=0, metavar="N", help="skip the first N conversations (0)"
+    )
     ls.add_argument(
         "--sort",
         choices=["created", "activity", "updated"],
         default="activity",
-        help="which time to sort by (activity)",
+        help="the time to sort by (activity)",
     )
-    ls.add_argument("--ascending", action="store_true", help="oldest first")
+    ls.add_argument("--ascending", action="store_true", help="list the oldest first")
     ls.add_argument("--title", metavar="TEXT", help="only titles that contain TEXT")
-    grep = commands.add_parser("grep", aliases=["g"], help="search them line by line")
+    grep = commands.add_parser("grep", aliases=["g"], help="search conversations line by line")
     grep.add_argument("pattern", nargs="+", metavar="PATTERN", help="literal text within a line")
     grep.add_argument("--case-sensitive", action="store_true", help="match case")
     _add_repeatable_option(grep, ["-i", "--id"], "ids", "ID", "only this conversation")
@@ -62,7 +66,9 @@ def configure_conversation(parser: ArgumentParser) -> None:
     grep.add_argument(
         "-C", "--context", type=int, metavar="N", help="lines of context (1 on a terminal, else 0)"
     )
-    grep.add_argument("--limit", type=int, default=50, metavar="N", help="how many matches (50)")
+    grep.add_argument(
+        "--limit", type=int, default=50, metavar="N", help="print at most N matches (50)"
+    )
     read = commands.add_parser("read", aliases=["print"], help="print a conversation")
     read.add_argument(
         "--max-chars", type=int, metavar="N", help="fail if the text is longer than N characters"
@@ -75,7 +81,9 @@ def configure_conversation(parser: ArgumentParser) -> None:
     )
     for command in (ls, grep):
         command.add_argument(
-            "--archived", action="store_true", help="archived conversations instead of live ones"
+            "--archived",
+            action="store_true",
+            help="use archived conversations instead of live ones",
         )
     for command in (read, export):
         command.add_argument("id", metavar="ID", help="jp-c17457886043, its digits, or jp-c…:TURN")
@@ -91,7 +99,11 @@ def configure_conversation(parser: ArgumentParser) -> None:
             help="the output format (text)",
         )
         command.add_argument(
-            "--json", dest="format", action="store_const", const="json", help="as --format json"
+            "--json",
+            dest="format",
+            action="store_const",
+            const="json",
+            help="the same as --format json",
         )
 
 
@@ -110,10 +122,10 @@ def _add_repeatable_option(
 def run_conversation(args: Namespace) -> int:
     """List, search, read and export conversations.
 
-    kbtui conversation ls --title retry      those with "retry" in their title
-    kbtui conversation grep retry policy     lines that contain "retry policy"
-    kbtui conversation read jp-c17457886043  one conversation, or one turn of it (…:3)
-    kbtui conversation export ID -o FILE     as Markdown, with what each turn used
+    kbtui conversation ls --title retry      list those with "retry" in their title
+    kbtui conversation grep retry policy     find lines that contain "retry policy"
+    kbtui conversation read jp-c17457886043  print a conversation, or a turn of it (…:3)
+    kbtui conversation export ID -o FILE     write Markdown, with what each turn used
     """
     from kbtui.library import open_workspace
 
@@ -250,8 +262,8 @@ def _split_at_commas(values: list[str] | None) -> list[str] | None:
     """Split repeated arguments at their commas."""
     if values is None:
         return None
-    # An empty value, such as a script's unset variable, is kept and refused later: without it, the
-    # command would include everything.
+    # Keep an empty value (such as an unset variable in a script), which is refused later. Dropping
+    # it would make the command include everything.
     return [word for value in values for word in value.split(",") if word] or [""]
 
 
@@ -261,10 +273,11 @@ def _print_tool_answer(
     form: str,
     text: Callable[[ConversationFormatter], Iterable[str]],
 ) -> None:
-    """Print an answer in the given format, on a terminal through a pager.
+    """Print an answer in the given format; text on a terminal is shown in a pager.
 
-    XML and JSON contain the notices; for text they go to standard error. XML is what an assistant
-    gets; the other two name the command's options.
+    XML and JSON contain the notices; with text, they go to standard error. The XML is the same that
+    an assistant gets, so its notices name the tools' arguments; the other formats name the options
+    of the command.
     """
     hint = "; ".join(map(word_notice, answer.notices))
     if form == "json":
@@ -284,7 +297,7 @@ def _print_tool_answer(
         width=get_terminal_width(),
         now=datetime.now(UTC),
     )
-    with WaitingLine("laying out"):
+    with WaitingLine("formatting"):
         shown = "".join(f"{line}\n" for line in text(writer))
     if terminal and shown:
         from kbtui.cli.output import print_through_pager
@@ -299,7 +312,7 @@ def _print_tool_answer(
 BOLD, DIM, RED, GREEN, YELLOW, BLUE, CYAN = "1", "2", "31", "32", "33", "34", "36"
 
 _COLOURS = {"dim": DIM, "green": GREEN, "yellow": YELLOW, "blue": BLUE, "cyan": CYAN}
-"""The codes of the colours that `EventKind.colour` names."""
+"""The terminal codes of the colours of event kinds."""
 
 
 class ConversationFormatter:
@@ -312,23 +325,23 @@ class ConversationFormatter:
         self.now = now
 
     def paint(self, text: str, *codes: str) -> str:
-        """Colour a text, if colours are on."""
+        """Return a text in a colour or style, or unchanged if colours are off."""
         return f"\x1b[{';'.join(codes)}m{text}\x1b[0m" if self.colours and text else text
 
     def clean(self, text: str) -> str:
-        """Make text from files safe for a terminal; a pipe gets it unchanged."""
+        """Make text from files safe for a terminal; for a pipe, return it unchanged."""
         return sanitize(text) if self.terminal else text
 
     def make_single_safe_line(self, text: str) -> str:
-        """Put text from files on one line."""
+        """Put text from files on one line, and make it safe for a terminal."""
         return one_line(text) if self.terminal else " ".join(text.splitlines())
 
     # lists
 
     def format_conversation_list(self, answer: ConversationPage) -> Iterator[str]:
-        """Format a list of conversations, one per line: id, number of events, last activity, title, marks.
+        """Yield a line for each conversation: id, number of events, last activity, title, marks.
 
-        On a terminal, JP's column names come first.
+        On a terminal, a line with JP's column names comes first.
         """
         entries = answer.conversations
         counts = ["?" if e["events_count"] is None else str(e["events_count"]) for e in entries]
@@ -375,7 +388,11 @@ class ConversationFormatter:
         *,
         separate: bool,
     ) -> Iterator[str]:
-        """Format matches: on a terminal below their conversations, else as JP's `ID:TURN:SCOPE:m|c:TEXT`."""
+        """Yield a line for each match and each line of context.
+
+        On a terminal, they are grouped by conversation. Otherwise each line has JP's form
+        `ID:TURN:SCOPE:m|c:TEXT`.
+        """
         conversation, previous = None, None
         for hit in answer.hits:
             opens = hit.id != conversation
@@ -401,7 +418,7 @@ class ConversationFormatter:
         if not self.terminal:
             kind = "m" if line.is_match else "c"
             return f"{hit.id}:{turn}:{line.scope}:{kind}:{line.text}"
-        # The id above and `:turn` together are a reference.
+        # The user can copy the id from the heading and append `:turn` to get a reference.
         head = f" {turn if turn == '..' else f':{turn}':>4} {line.scope:<11} "
         text = sanitize(line.text).expandtabs(4)
         found = spans(text) if line.is_match else []
@@ -428,7 +445,7 @@ class ConversationFormatter:
     # turns
 
     def format_conversation_turns(self, answer: ConversationReadAnswer) -> Iterator[str]:
-        """Format the turns of a conversation: a heading with author and time, then the text of each event."""
+        """Yield the lines of turns; each event has a heading (author and time) and its text."""
         yield self._format_heading(answer.id, answer.title)
         for turn in answer.turns:
             yield ""
@@ -474,7 +491,7 @@ def _list_conversation_flags(entry: ConversationEntry) -> Iterator[str]:
 
 
 def format_age(time: datetime, now: datetime) -> str:
-    """Format an age in one unit; from 30 days on as a date."""
+    """Format a time as its age in one unit, or as a date if it is older than 30 days."""
     seconds = (now - time).total_seconds()
     if seconds < 60:
         return "just now" if seconds > -60 else time.astimezone(UTC).strftime("%Y-%m-%d")
@@ -494,16 +511,16 @@ _OPTIONS_BY_ARGUMENT = {
     "id": "ID",
     **{name: f"--{name}" for name in ("limit", "offset", "sort", "context", "turn", "last")},
 }
-"""The command's option for each argument of the tools."""
+"""The options of the command by the names of the tools' arguments."""
 
 
 def word_notice(notice: notices.ConversationNotice) -> str:
-    """Word a notice with the command's options."""
+    """Word a notice for the command line, with options instead of arguments."""
     match notice:
         case notices.MoreConversationsNotice():
             return f"{notice.number} more: --offset {notice.offset}"
         case notices.OffsetTooLargeNotice():
-            return f"there are only {notice.total} conversations: give a smaller --offset"
+            return f"there are only {notice.total} conversations: use a smaller --offset"
         case notices.MoreMatchesNotice() | notices.AnswerFullNotice():
             more = notices.describe_match_count(notice.number)
             return f"{more}: use a longer pattern, -i or -s to find fewer, --limit to show more"
@@ -523,7 +540,7 @@ def word_notice(notice: notices.ConversationNotice) -> str:
 
 
 def reword_error_for_command(error: KbtuiError) -> KbtuiError:
-    """Reword an error of the tools with the command's options; its kind stays."""
+    """Reword an error of the tools with options instead of arguments; keep the error's class."""
     refusal = notices.get_refusal_from_error(error)
     where = _OPTIONS_BY_ARGUMENT.get(error.where or "")
     if refusal is None and where is None:
@@ -542,7 +559,7 @@ def reword_error_for_command(error: KbtuiError) -> KbtuiError:
         case notices.AnswerTooLongRefusal():
             hint = f"the last turn alone is too long; --turn {refusal.turns} shows it shortened"
             if refusal.fitting:
-                one = f"give one turn with --turn 1 to --turn {refusal.turns}"
+                one = f"print one turn with --turn 1 to --turn {refusal.turns}"
                 hint = f"--last {refusal.fitting} fits; or {one}"
             hint += "; or use --include for fewer kinds of event"
         case _:

@@ -31,13 +31,13 @@ def configure_doctor(parser: ArgumentParser) -> None:
 def run_doctor(args: Namespace) -> int:
     """Check terminal, settings, packages, workspace, topics, sources, conversations, index, engine and model.
 
-    Each line names an area, its state and the reason. It starts no engine.
+    Each line has the state (ok, note or wrong), the area and the finding. No engine is started.
     """
     findings = []
     with ProgressLine() as progress:
         for finding in _run_doctor_checks(args.workspace):
             findings.append(finding)
-            progress.show(f"looking at {finding.area}")
+            progress.show(f"checking {finding.area}")
     if args.json:
         print_json_result(
             [{"area": f.area, "state": f.state, "message": f.message} for f in findings]
@@ -108,7 +108,7 @@ def run_paths(args: Namespace) -> int:
 
 
 def _format_path(path: Path | None) -> str:
-    """Format a path, and whether it does not exist."""
+    """Format a path, with a remark if it does not exist."""
     if path is None:
         return "-"
     return str(path) if path.exists() else f"{path}  (does not exist)"
@@ -166,17 +166,18 @@ def configure_log(parser: ArgumentParser) -> None:
         type=int,
         default=_LOG_LINES,
         metavar="N",
-        help=f"the last N of each ({_LOG_LINES})",
+        help=f"print the last N lines of each log ({_LOG_LINES})",
     )
-    add("--whole", action="store_true", help="keep private text; not for a report")
+    add("--whole", action="store_true", help="keep private text (not for a report)")
     add("-o", "--output", metavar="FILE", help="write to FILE (default: standard output)")
 
 
 def run_log(args: Namespace) -> int:
     """Print the logs of engine and screen for a report, with private text left out.
 
-    File names, ids, addresses and the part of a message from the first quotation on are left out;
-    --whole keeps everything. The first lines name the versions of kbtui, Python, packages and system.
+    File names, ids and addresses are left out, and the rest of a message after its first quotation
+    mark. --whole keeps everything. The first lines have the versions of kbtui, Python, packages
+    and system.
     """
     from pathlib import Path
 
@@ -191,7 +192,7 @@ def run_log(args: Namespace) -> int:
     for name, path in logs.items():
         lines = _read_last_log_lines(path)
         if not args.whole:
-            # Redact before cutting, because whether a line is private depends on its whole record.
+            # Redact first and cut then, because a line's record decides whether it is private.
             lines = LogRedactor(workspace.root).redact_log(lines)
         lines = lines[-args.lines :]
         parts.append(f"{name}: {len(lines)} lines\n" + "".join(f"  {line}\n" for line in lines))
@@ -200,12 +201,12 @@ def run_log(args: Namespace) -> int:
         print_result(text)
     else:
         write_output_file(workspace, args.output, text)
-        note(f"written to {args.output}; look through it before you send it")
+        note(f"wrote {args.output}; check it for private text before you send it")
     return 0
 
 
 def _describe_versions() -> Iterator[str]:
-    """Describe versions and environment, nothing of the workspace."""
+    """Describe versions, environment and changed settings, without any data of the workspace."""
     import os
     import platform
     from importlib.metadata import PackageNotFoundError, version
@@ -249,7 +250,7 @@ def _read_last_log_lines(path: Path) -> list[str]:
 
 
 _RECORD_HEADER = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \[\d+\] ")
-"""The beginning of a log record; its further lines are indented."""
+"""The pattern of the beginning of a log record. The record's other lines are indented."""
 _INDENT = "  "
 _TRACEBACK = "Traceback (most recent call last):"
 _CHAINS = (
@@ -261,15 +262,17 @@ _FRAME_LINE = re.compile(
     r", line (?P<line>\d+)(?:, in (?P<name>[\w<>.]+)$)?",
     re.ASCII,
 )
-"""A line of a traceback for program code: below these directories there are no private files."""
+"""The pattern of a traceback's line for program code: these directories have no private files."""
 _EXCEPTION_LINE = re.compile(
     r"(?:kbtui\.[\w.]+|[\w.]*(?:Error|Exception|Exit|Group|Interrupt|Warning))(?=:|$)", re.ASCII
 )
 _QUOTATION_MARK = re.compile(
     r"\b[bBrRuUfF]{1,2}'(?=\W)|(?<!\w)'|'(?!\w)|(?<!\w)[bBrRuUfF]{1,2}'|[\"`‘“”„«»]"
 )
-"""A quotation mark, but not an apostrophe between letters. All text after it is left out up to the
-end of the record, because the quoted text may contain quotation marks."""
+"""The pattern of a quotation mark, which excludes an apostrophe between letters.
+
+The rest of the record after it is left out, because the quoted text may contain quotation marks.
+"""
 _URL = re.compile(r"\b[a-z][a-z0-9+.-]*://\S+")
 _FILE_PATH = re.compile(r"(?<![\w…])(WORKSPACE|~)?/(?!…)[^:;,)]*")
 _CONVERSATION_ID = re.compile(r"\bjp-c\d+|\b\d{10,12}\b")
@@ -279,7 +282,7 @@ _OMISSION = "…"
 
 
 class LogRedactor:
-    """Removes private text from the logs of one workspace, and keeps where the program failed."""
+    """Removes private text from the logs of a workspace, but keeps where the program failed."""
 
     def __init__(self, root: Path) -> None:
         self._root = str(root)
@@ -290,8 +293,8 @@ class LogRedactor:
         return list(self._redact_log_lines(lines))
 
     def _redact_log_lines(self, lines: Iterable[str]) -> Iterator[str]:
-        # `frames`: in a traceback, before its exception. `text`: in private text, which ends only at
-        # the next record. `between`: after the last kept line of either.
+        # The states: `frames` in a traceback before its exception; `text` in private text, which
+        # ends only at the next record; `between` in all other places.
         state, indented, is_traceback = "between", False, False
         for line in lines:
             if header := _RECORD_HEADER.match(line):
@@ -301,7 +304,7 @@ class LogRedactor:
                 yield header[0] + self._redact_log_message(message)
                 continue
             if indented and line and not line.startswith(_INDENT):
-                # Not part of a record: Python itself wrote this line.
+                # This line is not part of a record: Python itself wrote it.
                 indented = is_traceback = False
                 state = "between"
             if indented:
@@ -324,7 +327,7 @@ class LogRedactor:
                 yield _OMISSION
 
     def _redact_log_message(self, text: str) -> str:
-        """Return a message up to its first quotation, without names."""
+        """Return a message up to its first quotation mark, with names replaced by `…`."""
         quote = _QUOTATION_MARK.search(text)
         if quote:
             text = f"{text[: quote.start()]}'…'"
@@ -339,7 +342,7 @@ class LogRedactor:
 
 
 def _redact_traceback_line(line: str) -> str | None:
-    """Return a line of a traceback without the path of the program; None for source code."""
+    """Return a line of a traceback without the program's path; return None for source code."""
     if found := _FRAME_LINE.match(line):
         name = f", in {found['name']}" if found["name"] else ""
         return f'  File "…/{found["file"]}", line {found["line"]}{name}'
@@ -347,24 +350,26 @@ def _redact_traceback_line(line: str) -> str | None:
 
 
 def _redact_path(match: re.Match[str]) -> str:
-    """Return the base directory and the file extension of a path, without names."""
+    """Return the base directory and the extension of a matched path, with the names left out."""
     ending = Path(match[0]).suffix
     return f"{match[1] or ''}/…{ending if re.fullmatch(r'[.][a-z0-9]{1,6}', ending) else ''}"
 
 
 def configure_config(parser: ArgumentParser) -> None:
     """Declare the arguments of `kbtui config`."""
-    parser.add_argument("key", nargs="?", metavar="KEY", help="only this key's value")
-    parser.add_argument("--example", action="store_true", help="a commented file with every key")
+    parser.add_argument("key", nargs="?", metavar="KEY", help="print only the value of this key")
+    parser.add_argument(
+        "--example", action="store_true", help="print a commented file with every key"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run_config(args: Namespace) -> int:
     """Show the settings: each key, its value and its origin.
 
-    kbtui config                 every key
-    kbtui config theme           one value alone
-    kbtui config --example       a commented file to begin with
+    kbtui config                 show every key
+    kbtui config theme           print the value of one key
+    kbtui config --example       print a commented file to begin with
     """
     from kbtui.errors import UsageError
     from kbtui.workspace.settings import (

@@ -22,7 +22,7 @@ def configure_engine(parser: ArgumentParser) -> None:
         choices=["status", "stop"],
         nargs="?",
         default="status",
-        help="show its state, or stop it",
+        help="show the state of the engine, or stop it",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
@@ -62,7 +62,7 @@ def run_engine(args: Namespace) -> int:
 
 
 def _format_missing_vectors(state: dict[str, Any]) -> str:
-    """Describe how many passages are not embedded, and how long that will take."""
+    """Describe how many passages are not embedded yet, and how long embedding them will take."""
     if not state["left"]:
         return "ready"
     text = f"{state['left']:,} passages left"
@@ -99,7 +99,7 @@ def configure_index(parser: ArgumentParser) -> None:
 def run_index(args: Namespace) -> int:
     """Bring the index up to date with the files, and show the progress.
 
-    Also waits until all passages are embedded, unless --no-vectors is given.
+    Waits until all passages are embedded, unless --no-vectors is given.
     """
     from kbtui.library import open_workspace
 
@@ -111,7 +111,7 @@ def run_index(args: Namespace) -> int:
     state = engine.request("refresh", wait=0.5, **request)
     while not state["done"]:
         _show_index_progress(progress, engine)
-        # Waits for the same refresh; a new one each time would never end.
+        # Wait for the same refresh. Requesting a new one each time would never end.
         state = engine.request("refreshed", wait=0.5)
     keywords = time.monotonic() - began
     if state.get("mended"):
@@ -155,7 +155,7 @@ def run_index(args: Namespace) -> int:
 
 
 def _show_engine_events(engine: EngineClient) -> None:
-    note("watching; Ctrl+C ends")
+    note("watching for changes; press Ctrl+C to stop")
     for event in engine.iterate_events():
         if event.get("event") == "changed":
             names = [*event["subjects"], *(number for number in event["conversations"])]
@@ -164,7 +164,7 @@ def _show_engine_events(engine: EngineClient) -> None:
 
 
 def _show_index_progress(progress: ProgressLine, engine: EngineClient) -> None:
-    """Show what the engine is doing, with its estimate of the remaining time."""
+    """Show the engine's present work and its estimate of the remaining time."""
     if not sys.stderr.isatty():
         return
     found = engine.request("status").get("progress")

@@ -51,16 +51,16 @@ def configure_entries(parser: CommandParser) -> None:
     add("--hidden", action="store_true", help="include hidden subjects")
     add("--archived", action="store_true", help="include archived conversations")
     add("--limit", type=int, default=50, metavar="N", help="entries per page, 1 to 500 (50)")
-    add("--cursor", metavar="C", help="continue after the last page of the same filters")
+    add("--cursor", metavar="C", help="list the next page of a list with the same filters")
     add("--json", action="store_true", help="print one JSON document")
 
 
 def run_entries(args: Namespace) -> int:
     """List entries, newest first: subjects and conversations with type, status, size and citations.
 
-    QUERY keeps entries that have all its words in title or text; -word excludes a word, and
-    type:, topic:, is:, after: and before: filter as the options do. Totals count all entries
-    that pass the filters; --cursor continues a long list.
+    Lists only entries with all words of QUERY in title or text; -word excludes a word, and
+    type:, topic:, is:, after: and before: filter like the options. The totals count all
+    matching entries; --cursor lists the next page.
     """
     from kbtui.errors import UsageError
     from kbtui.index.entry_query import list_entries
@@ -142,7 +142,7 @@ def _print_entry_page(page: EntryPage) -> None:
     entries = "entry" if page.total == 1 else "entries"
     note(f"{len(page.entries)} of {page.total} {entries}: {', '.join(counts)}; {', '.join(kinds)}")
     if page.cursor:
-        note(f"--cursor {page.cursor} lists more")
+        note(f"--cursor {page.cursor} lists the next page")
 
 
 def _format_entry_cells(row: EntryRow) -> tuple[str, ...]:
@@ -189,23 +189,27 @@ def configure_entry(parser: ArgumentParser) -> None:
     """Declare the actions of `kbtui entry` and their arguments."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="new|edit|rm|show")
     new = actions.add_parser("new", help="create a subject file and edit it")
-    new.add_argument("--topic", metavar="ID", help="its topic; not needed if there is only one")
-    new.add_argument("--title", metavar="TEXT", help="its title")
-    new.add_argument("--type", default="note", metavar="T", help="note, rule, decision, … (note)")
-    new.add_argument("--tags", default="", metavar="T,…", help="its tags")
-    new.add_argument("--slug", metavar="S", help="its slug (default: made from the title)")
     new.add_argument(
-        "--text", metavar="TEXT", help="its text, or - for standard input; opens no editor"
+        "--topic", metavar="ID", help="the subject's topic; not needed if there is only one"
     )
-    edit = actions.add_parser("edit", help="open it in $EDITOR; id and citations stay")
-    remove = actions.add_parser("rm", help="move it to the trash, after asking")
+    new.add_argument("--title", metavar="TEXT", help="the title")
+    new.add_argument("--type", default="note", metavar="T", help="note, rule, decision, … (note)")
+    new.add_argument("--tags", default="", metavar="T,…", help="the tags")
+    new.add_argument("--slug", metavar="S", help="the slug (default: made from the title)")
+    new.add_argument(
+        "--text",
+        metavar="TEXT",
+        help="the text, or - to read it from standard input; no editor opens",
+    )
+    edit = actions.add_parser("edit", help="open a subject in $EDITOR; it keeps id and citations")
+    remove = actions.add_parser("rm", help="move a subject to the trash, after asking")
     remove.add_argument("--yes", action="store_true", help="do not ask for confirmation")
     remove.add_argument("--permanently", action="store_true", help="delete it if there is no trash")
-    show = actions.add_parser("show", help="its passages, status and citations")
+    show = actions.add_parser("show", help="print an entry's passages, status and citations")
     show.add_argument(
         "--full",
         action="store_true",
-        help=f"print whole passages, not {PREVIEW_CHARACTERS} characters of each",
+        help=f"print whole passages, not just {PREVIEW_CHARACTERS} characters of each",
     )
     for one in (edit, remove, show):
         one.add_argument("ref", metavar="REF", help="topic/slug" + (", jp-c…" * (one is show)))
@@ -216,7 +220,7 @@ def configure_entry(parser: ArgumentParser) -> None:
 def run_entry(args: Namespace) -> int:
     """Edit subject files: `new` creates one, `edit` opens one in $EDITOR, `rm` moves one to the trash.
 
-    `show` prints what the index knows about an entry: passages, status and citations.
+    `show` prints the passages, the status and the citations of an entry.
     """
     from kbtui.library import open_workspace
 
@@ -267,7 +271,7 @@ def _create_entry(library: Library, args: Namespace) -> int:
 def _decode_text(text: bytes) -> str:
     """Decode the text of an entry; raises `UsageError` if it is not UTF-8."""
     try:
-        # Line breaks become as in text that Python reads from a file.
+        # Convert line breaks as Python does when it reads a text file.
         return text.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:
         line = text.count(b"\n", 0, error.start) + 1
@@ -288,7 +292,9 @@ def _edit_entry(library: Library, args: Namespace) -> int:
     subject = _find_subject_by_reference(library, args.ref)
     source = split_front_matter(library.read_subject_text(subject)).source
     if source:
-        note(f"the source {source!r} fetched this subject; once edited, it is no longer updated")
+        note(
+            f"the source {source!r} fetched this subject; it will not update the subject after you edit it"
+        )
     changed = authoring.edit_subject(subject)
     if not changed:
         note("nothing changed")
@@ -303,7 +309,7 @@ def _edit_entry(library: Library, args: Namespace) -> int:
 def _find_subject_by_reference(library: Library, text: str) -> Subject:
     ref = library.resolve(text)
     if ref.kind != "subject":
-        raise UsageError("is not a subject", where=text, hint="write topic/slug")
+        raise UsageError("not a subject", where=text, hint="write topic/slug")
     return library.find_subject(ref)
 
 
@@ -321,12 +327,12 @@ def _remove_entry(library: Library, args: Namespace) -> int:
         authoring.trash_subject(subject)
     except authoring.TrashUnavailable as error:
         if not args.permanently and (
-            args.yes or not confirm(f"{error.message}; delete {subject.path} for good?")
+            args.yes or not confirm(f"{error.message}; delete {subject.path} permanently?")
         ):
             raise KbtuiError(
                 f"nothing was removed: {error.message}",
                 where=str(subject.path),
-                hint="--permanently deletes it for good",
+                hint="--permanently deletes it without the trash",
             ) from error
         authoring.delete_subject(subject)
     return 0
@@ -347,7 +353,7 @@ def _show_entry(library: Library, args: Namespace) -> int:
     elif ref.kind == "conversation":
         entry_id = ref.conversation or ""
     else:
-        raise UsageError("is not an entry", where=args.ref, hint="write topic/slug or jp-c…")
+        raise UsageError("not an entry", where=args.ref, hint="write topic/slug or jp-c…")
     with WaitingLine("bringing the index up to date"):
         library.update_index()
     if library.index_notices_phrase:
@@ -357,7 +363,9 @@ def _show_entry(library: Library, args: Namespace) -> int:
         library.workspace, reader, entry_id, vectors=library.settings.model != "off"
     )
     if row is None:
-        raise NothingFound("is not in the index", where=str(ref), hint="`kbtui index`")
+        raise NothingFound(
+            "not in the index", where=str(ref), hint="`kbtui index` brings the index up to date"
+        )
     cites = [
         cite
         for cite in library.find_citing_turns(ref)
@@ -391,7 +399,10 @@ def _show_entry(library: Library, args: Namespace) -> int:
 
 
 def _find_source_name(library: Library, topic: str | None, slug: str | None) -> str | None:
-    """Return the name of the source that fetched a subject; print a note if its front matter is invalid."""
+    """Return the name of the source that fetched a subject, or None.
+
+    Prints a note if the front matter of the subject is invalid.
+    """
     from kbtui.knowledge.front_matter import split_front_matter
 
     subject = library.load_knowledge().find(topic or "", slug or "")

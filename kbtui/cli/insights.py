@@ -40,7 +40,7 @@ def configure_insights(parser: ArgumentParser) -> None:
 def run_insights(args: Namespace) -> int:
     """Show what was searched, found, cited and missing: top queries, gaps, citations, activity by day.
 
-    `kbtui insights erase` deletes every logged search after asking.
+    `kbtui insights erase` asks for confirmation and deletes all logged searches.
     """
     from kbtui.errors import UsageError
     from kbtui.library import open_workspace
@@ -100,7 +100,7 @@ def _format_count(number: int, noun: str) -> str:
 
 
 def format_insights(found: Insights) -> str:
-    """Format the insights as text, one block for each list."""
+    """Format insights as text, with one block for each list."""
     from kbtui.userdata.insights import draw_day_chart
 
     blocks = [

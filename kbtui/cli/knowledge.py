@@ -24,7 +24,7 @@ def configure_topics(parser: ArgumentParser) -> None:
 def run_topics(args: Namespace) -> int:
     """List topics and their subjects, and JP's own prompt fragments.
 
-    Hidden subjects are only counted, unless --hidden is given.
+    Hidden subjects are counted but not listed, unless --hidden is given.
     """
     knowledge = _load_knowledge_with_options(args)
     if args.topic is None:
@@ -74,7 +74,7 @@ def _format_topic(topic: Topic, subjects: list[Subject], *, hidden: bool) -> str
 def _format_topic_flags(subject: Subject) -> str:
     flags = [flag for flag in ("hidden", "disabled", "learned") if getattr(subject, flag)]
     if subject.shadowed:
-        flags.append("its slug is another file's")
+        flags.append("another file has the same slug")
     return f"  ({', '.join(flags)})" if flags else ""
 
 
@@ -163,7 +163,7 @@ def configure_learn(parser: ArgumentParser) -> None:
         nargs="*",
         default=[],
         metavar="SUBJECT",
-        help="a slug, lines of one (SLUG:12-18), or a glob",
+        help="a slug, lines of a subject (SLUG:12-18), or a glob",
     )
     _add_knowledge_options(parser)
 
@@ -171,10 +171,10 @@ def configure_learn(parser: ArgumentParser) -> None:
 def run_learn(args: Namespace) -> int:
     """Print exactly what the `learn` tool returns for a topic or its subjects.
 
-    Without SUBJECT it prints the topic's listing, with one slug that subject's text,
-    and with several slugs or a glob (* one level, ** any depth) each text in <subject>
-    tags. SLUG:12-18 prints these lines. With -k, subjects that `kbtui prompt -k`
-    includes already are named and not printed again.
+    Without SUBJECT it prints the topic's listing. With one slug it prints the text of
+    the subject. With several slugs or a glob (* for one level, ** for any depth) it prints
+    each text in <subject> tags. SLUG:12-18 prints lines 12 to 18. With -k, subjects that are
+    already in the output of `kbtui prompt -k` are named but not printed.
     """
     knowledge = _load_knowledge_with_options(args)
     with WaitingLine("reading subjects"):
@@ -201,14 +201,14 @@ def run_prompt(args: Namespace) -> int:
 
 
 def _add_knowledge_options(parser: ArgumentParser) -> None:
-    """Declare the options that change the configuration for this call."""
+    """Declare the options that change the configuration for one call of a command."""
     parser.add_argument(
         "-k",
         "--knowledge",
         action="append",
         default=[],
         metavar="TOPIC/GLOB",
-        help="pre-load these subjects too (repeatable)",
+        help="pre-load these subjects, too (repeatable)",
     )
     parser.add_argument(
         "--cfg",
@@ -220,7 +220,7 @@ def _add_knowledge_options(parser: ArgumentParser) -> None:
 
 
 def _load_knowledge_with_options(args: Namespace) -> Knowledge:
-    """Load the knowledge with the options of a command; prints its problems on stderr."""
+    """Load the knowledge with the options of a command; print its problems on stderr."""
     from kbtui.library import open_workspace
 
     with WaitingLine("reading the topics"):

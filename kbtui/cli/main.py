@@ -1,8 +1,8 @@
 """The entry point of `kbtui`: finds the command and imports only its module.
 
 Short commands spend most of their time on imports, so the table below names modules instead of
-importing them. Each module has `run_NAME(args) -> int`, whose docstring `--help` prints, and
-`configure_NAME(parser)`, which declares the arguments.
+importing them. For each command, its module has two functions: `run_NAME(args) -> int`, whose
+docstring is the text of `--help`, and `configure_NAME(parser)`, which declares the arguments.
 """
 
 import atexit
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from kbtui.cli.parser import CommandParser
 
 
-# command -> (module and function under kbtui.cli, what it does); plain `kbtui` runs `tui`.
+# For each command, its module and function below kbtui.cli, and its description. `kbtui` without a
+# command runs `tui`.
 COMMANDS: dict[str, tuple[str, str]] = {
     "tui": ("tui.run_tui", "browse the workspace in the terminal (the default)"),
     "demo": ("tui.run_demo", "browse a fresh copy of the bundled demo workspace"),
@@ -65,7 +66,7 @@ def main(argv: "Sequence[str] | None" = None) -> int:
         return 3
     if argv is None:
         sys.excepthook = _print_crash_traceback
-        # Collecting garbage before the process ends would take a twentieth of a short command's time.
+        # A last garbage collection would take a twentieth of the time of a short command.
         atexit.register(gc.freeze)
     words = list(sys.argv[1:] if argv is None else argv)
     _repair_standard_streams()
@@ -103,7 +104,10 @@ def main(argv: "Sequence[str] | None" = None) -> int:
 
 
 def load_command(name: str) -> "tuple[CommandParser, Callable[[Namespace], int]]":
-    """Import a command, and return its parser and its `run_NAME`. Raises `KeyError` if it is unknown."""
+    """Import the module of a command; return the command's parser and its `run_NAME`.
+
+    Raises `KeyError` for an unknown command.
+    """
     from kbtui.cli.parser import CommandParser
 
     module_name, _, function = COMMANDS[name][0].partition(".")
@@ -118,7 +122,7 @@ def load_command(name: str) -> "tuple[CommandParser, Callable[[Namespace], int]]
 def _print_crash_traceback(
     kind: type[BaseException], error: BaseException, trace: "TracebackType | None"
 ) -> None:
-    """Print the traceback of a bug without control characters: it may quote text from files."""
+    """Print the traceback of a bug without control characters, because it may quote files."""
     from traceback import format_exception
 
     from kbtui.text import sanitize
@@ -127,17 +131,18 @@ def _print_crash_traceback(
 
 
 def _repair_standard_streams() -> None:
-    """Reopen standard streams that were closed (`>&-`), and keep characters from raising errors."""
+    """Reopen closed standard streams (`>&-`), and set how characters are encoded."""
     if sys.stdin is None:
         sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY), encoding="utf-8")
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
-            # Output is discarded.
+            # The stream was closed, so its output is discarded.
             null = os.open(os.devnull, os.O_WRONLY)
             setattr(sys, name, os.fdopen(null, "w", encoding="utf-8"))
         elif isinstance(stream, io.TextIOWrapper):
-            # A terminal gets what its encoding has; a pipe gets UTF-8, whatever the locale.
+            # On a terminal, characters that its encoding lacks are replaced. A pipe gets UTF-8,
+            # regardless of the locale.
             if stream.isatty():
                 stream.reconfigure(errors="replace")
             else:
@@ -145,7 +150,7 @@ def _repair_standard_streams() -> None:
 
 
 def _discard_buffered_output() -> None:
-    """Discard buffered output, so that flushing it at exit does not fail."""
+    """Discard the buffered output, so that Python's flush at exit does not fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -181,7 +186,7 @@ def _run_command(words: list[str]) -> int:
         if name.startswith("-"):
             raise UsageError(
                 f"unknown option {words[0]!r} before a command",
-                hint="only -w PATH may come before it; `kbtui --help` lists the commands",
+                hint="only -w PATH can precede a command; `kbtui --help` lists the commands",
             )
         near = get_close_matches(name, COMMANDS, n=1)
         raise UsageError(
@@ -195,7 +200,7 @@ def _run_command(words: list[str]) -> int:
     apply_terminal_text_setting()
     parser, run = load_command(name)
     parser.set_defaults(workspace=workspace)
-    # Options may come between the words of a query.
+    # In `kbtui search`, options can be between the words of the query.
     is_mixed = name == "search" and "--" not in words
     args = (parser.parse_intermixed_args if is_mixed else parser.parse_args)(words[1:])
     if args.workspace == "":
@@ -209,7 +214,7 @@ def _run_command(words: list[str]) -> int:
 
 
 def _split_off_workspace_option(words: list[str]) -> tuple[str | None, list[str]]:
-    """Split off `-w PATH` before the command."""
+    """Split a leading `-w PATH` off the words; return the path (or None) and the other words."""
     if len(words) >= 2 and words[0] in {"-w", "--workspace"}:
         return words[1], words[2:]
     if words and words[0].startswith("--workspace="):
@@ -218,7 +223,7 @@ def _split_off_workspace_option(words: list[str]) -> tuple[str | None, list[str]
 
 
 def _find_parser_to_complete(words: list[str]) -> "tuple[CommandParser, int]":
-    """Return the parser that completes a line, and the number of words before those that it reads."""
+    """Return the parser that completes a line, and how many leading words it does not read."""
     from kbtui.cli.parser import CommandParser
 
     workspace, rest = _split_off_workspace_option(words)
@@ -249,7 +254,7 @@ def _format_command_overview() -> str:
     lines += [f"  {name:<14}{what}" for name, (_, what) in COMMANDS.items()]
     lines += [
         "",
-        "`kbtui COMMAND --help` explains one. Exit codes: 0 done, 1 nothing found,",
+        "`kbtui COMMAND --help` explains a command. Exit codes: 0 done, 1 nothing found,",
         "2 usage or configuration, 3 workspace or index, 130 interrupted.",
     ]
     return "\n".join(lines) + "\n"

@@ -20,13 +20,13 @@ VARIABLES = {
     "XDG_CACHE_HOME, XDG_CONFIG_HOME, XDG_DATA_HOME, XDG_STATE_HOME, XDG_RUNTIME_DIR": "base directories; `kbtui paths` prints the directories in use",
     "JP_USER_DATA_DIR, JP_GLOBAL_CONFIG_DIR": "JP's own directories",
     "NO_COLOR": "no colours",
-    "PAGER": "the program that shows long text on a terminal; less if unset, none if empty",
+    "PAGER": "the program that shows long text on a terminal: less if it is unset, none if it is empty",
     "VISUAL, EDITOR": "the editor for subjects",
 }
 
 
 def configure_man(parser: ArgumentParser) -> None:
-    """Declare nothing: `kbtui man` has no arguments."""
+    """Do nothing, because `kbtui man` has no arguments."""
 
 
 def run_man(args: Namespace) -> int:
@@ -52,8 +52,8 @@ def format_man_page() -> str:
         r"[\fB\-w\fR \fIPATH\fR] [\fICOMMAND\fR] [\fIARGUMENTS\fR]",
         ".SH DESCRIPTION",
         *_format_man_paragraphs(
-            "Without a command, kbtui opens on the nearest workspace: the directory at or above "
-            "the current one that holds a directory named .jp. `kbtui demo` opens an example, "
+            "Without a command, kbtui opens the nearest workspace: the directory at or above "
+            "the current one that contains a directory named .jp. `kbtui demo` opens an example, "
             "which has the user guide as its first topic.\n\nResults go to standard output, "
             "everything else to standard error."
         ),
@@ -107,7 +107,7 @@ def _format_command_usage(parser: ArgumentParser, text: str = "") -> Iterator[st
 
 
 def _list_parser_arguments(parser: ArgumentParser) -> list[Action]:
-    """List the arguments of a parser, without those of every command and without subcommands."""
+    """Return a parser's own arguments: not `--help`, `--workspace` and subcommands."""
     return [
         one
         for one in parser._actions
@@ -128,15 +128,15 @@ def _format_command_arguments(parser: ArgumentParser) -> Iterator[str]:
             text += f" ({', '.join(one.choices)})"
         yield ".TP"
         yield names + value if names else value.strip()
-        yield _escape_man_line(text or "one of these")
+        yield _escape_man_line(text or "one of these values")
 
 
 def _format_settings() -> Iterator[str]:
     from kbtui.workspace.settings import SETTING_KEYS, format_toml_value
 
     yield from _format_man_paragraphs(
-        "`kbtui config` shows each key with its value, and where the file lies, usually "
-        "~/.config/kbtui/config.toml; `kbtui config --example` prints one to begin with."
+        "`kbtui config` shows each key with its value, and the path of the file, usually "
+        "~/.config/kbtui/config.toml. `kbtui config --example` prints a file to begin with."
     )
     for key in SETTING_KEYS:
         variable = f"; the environment variable {key.variable} overrides it" if key.variable else ""
@@ -154,7 +154,7 @@ def _format_man_rows(rows: dict[str, str]) -> Iterator[str]:
 
 
 def _format_man_paragraphs(text: str) -> Iterator[str]:
-    """Format paragraphs; lines with commands keep their line breaks."""
+    """Format paragraphs; a paragraph of example commands keeps its line breaks."""
     import inspect
 
     for paragraph in inspect.cleandoc(text).split("\n\n"):
@@ -168,7 +168,7 @@ def _format_man_paragraphs(text: str) -> Iterator[str]:
 
 
 def _escape_man_line(text: str) -> str:
-    """Escape a line of text, so that roff does not read it as a request."""
+    """Escape a line of text, so that roff does not interpret it as a command of its own."""
     text = _escape_roff(text)
     return rf"\&{text}" if text[:1] in {".", "'"} else text
 

@@ -1,4 +1,4 @@
-"""The output of commands: results on stdout, everything else on stderr; progress, questions, pager."""
+"""The output of commands: results on stdout, messages, progress and questions on stderr."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def is_plain_output(stream: Any = None) -> bool:
-    """Whether to print without colours: `NO_COLOR`, `TERM=dumb` or no terminal."""
+    """Return whether to print without colours: with `NO_COLOR`, `TERM=dumb` or no terminal."""
     stream = stream or sys.stdout
     return (
         bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb" or not stream.isatty()
@@ -24,7 +24,10 @@ def is_plain_output(stream: Any = None) -> bool:
 
 
 def get_terminal_width() -> int:
-    """Return the terminal's width, like `shutil.get_terminal_size`, whose imports take longer."""
+    """Return the number of columns of the terminal.
+
+    `shutil.get_terminal_size` does the same, but importing `shutil` takes too long.
+    """
     try:
         width = int(os.environ.get("COLUMNS", ""))
     except ValueError:
@@ -38,7 +41,7 @@ def get_terminal_width() -> int:
 
 
 def print_result(text: str) -> None:
-    """Print a result: on a terminal safe and with a final newline, to a pipe unchanged."""
+    """Print a result: sanitized and with a final newline on a terminal, unchanged to a pipe."""
     if sys.stdout.isatty():
         from kbtui.text import sanitize
 
@@ -49,9 +52,9 @@ def print_result(text: str) -> None:
 
 
 def apply_terminal_text_setting() -> None:
-    """Apply the setting `terminal_text`, which says how text is made safe for a terminal.
+    """Apply the setting `terminal_text`, the policy of `sanitize`.
 
-    Invalid settings mean the default here; commands that need the settings report them.
+    If the settings are invalid, keep the default; commands that need the settings report the error.
     """
     if not (sys.stdout.isatty() or sys.stderr.isatty()):
         return
@@ -69,22 +72,22 @@ def apply_terminal_text_setting() -> None:
 
 
 def decode_command_argument(text: str) -> str:
-    """Return an argument as valid Unicode: bytes that are not UTF-8 become U+FFFD."""
+    """Return an argument of the command line as valid Unicode; invalid bytes become U+FFFD."""
     return os.fsencode(text).decode("utf-8", "replace")
 
 
 def print_json_result(value: Any) -> None:
-    """Print a result as one JSON document; on a terminal with ASCII escapes, which are safe."""
+    """Print a result as one JSON document; for a terminal, escape all characters outside ASCII."""
     import json
 
     sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=sys.stdout.isatty()) + "\n")
 
 
 def write_output_file(workspace: Workspace, target: str, text: str) -> None:
-    """Write a result to the file of `-o`.
+    """Write a result to the file that the option `-o` names.
 
-    Raises `UsageError` for a path that is empty or belongs to JP, and `KbtuiError` if the file
-    cannot be written.
+    Raises `UsageError` if the path is empty or belongs to JP, and `KbtuiError` if the file cannot
+    be written.
     """
     from pathlib import Path
 
@@ -127,12 +130,12 @@ def confirm(question: str) -> bool:
 
 
 SILENT_SECONDS = 0.5
-"""How long an activity must take before its progress is shown."""
+"""How many seconds an activity must take before its progress is shown."""
 REFRESH_SECONDS = 0.1
 
 
 class ProgressLine:
-    """A progress line on stderr that is overwritten; leaving the `with` block clears it."""
+    """A line on stderr that shows progress and is overwritten; the end of `with` clears it."""
 
     def __init__(self) -> None:
         self._began = self._last = time.monotonic()
@@ -175,9 +178,9 @@ def format_time_left(seconds: float) -> str:
 
 
 class WaitingLine:
-    """Shows on stderr what a command waits for, and for how many seconds.
+    """Shows on stderr what a command is waiting for, and for how many seconds.
 
-    Shows nothing in the first half second, and nothing without a terminal.
+    Shows nothing during the first half second, or if stderr is not a terminal.
     """
 
     def __init__(self, what: str) -> None:
@@ -206,9 +209,9 @@ class WaitingLine:
 
 
 def print_through_pager(text: str) -> None:
-    """Write text that is already safe; on a terminal through `$PAGER`, else `less`.
+    """Print text that is already sanitized; on a terminal, in `$PAGER` or `less`.
 
-    If `PAGER` is empty or cannot be started, the text goes straight to the terminal.
+    If `PAGER` is empty or the pager cannot be started, write the text directly to the terminal.
     """
     command = _find_pager() if sys.stdout.isatty() and sys.stdin.isatty() else None
     if command is None or not _run_pager(command, text):
@@ -245,6 +248,6 @@ def _run_pager(command: list[str], text: str) -> bool:
     try:
         pager.communicate(text.encode("utf-8", "replace"))
     except KeyboardInterrupt:
-        # Ctrl+C was meant for the pager, which is still open.
+        # The user pressed Ctrl+C in the pager, which is still open.
         pager.wait()
     return pager.returncode != 127

@@ -1,4 +1,4 @@
-"""An argument parser with kbtui's errors, and the options of its filters."""
+"""An argument parser that raises kbtui's errors, and the options for search filters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class _CommandHelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """Formats help for the terminal's width. argparse makes one for every declared argument."""
+    """Formats help for the width of the terminal."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, width=get_terminal_width() - 2)
@@ -26,12 +26,12 @@ class _CommandHelpFormatter(argparse.RawDescriptionHelpFormatter):
 class CommandParser(argparse.ArgumentParser):
     """`ArgumentParser` that raises `UsageError` instead of printing and exiting.
 
-    Declares `-w`. The parser of a subcommand sets `workspace` only if the option is given, so that
-    a `-w` before the subcommand stays in effect.
+    It declares the option `-w`. A parser sets `workspace` only if the option is given, so that a
+    `-w` before the command stays in effect.
     """
 
     hint: str | None = None
-    """The hint of usage errors; None for the one about `--help`."""
+    """The hint of usage errors; if it is None, they refer to `--help`."""
 
     def __init__(self, *, prog: str, **keys: Any) -> None:
         super().__init__(
@@ -69,17 +69,20 @@ def add_filter_options(parser: CommandParser, surface: Surface) -> None:
 def iterate_given_filters(
     args: Namespace, surface: Surface
 ) -> Iterator[tuple[FilterDefinition, list[str]]]:
-    """Yield the filters set by options, with their values; raises `UsageError` for an empty value."""
+    """Yield the filters that are set by options, with their values.
+
+    Raises `UsageError` for an empty value.
+    """
     from kbtui.errors import UsageError
     from kbtui.search.filters import list_filters, split_filter_values
 
     for row in list_filters(surface):
         found: list[str] = []
         for given in getattr(args, f"filter_{row.key}", ()) if row.options else ():
-            # The title of a topic may have commas.
+            # Do not split a topic: its title may contain commas.
             values = (given,) if row.kind == "topic" else split_filter_values(given)
             if not any(value.strip() for value in values):
-                # An unset variable of a script must not mean everything.
+                # Refuse it, because a script's unset variable must not select everything.
                 raise UsageError("needs a value", where=row.option_names, hint=row.about)
             found += [value for value in values if value.strip()]
         if found:

@@ -28,7 +28,7 @@ def configure_show(parser: ArgumentParser) -> None:
 
 
 def run_show(args: Namespace) -> int:
-    """Print the text of a reference: a topic, subject, lines, conversation, turn, tool call or passage."""
+    """Print a topic, a subject, lines of it, a conversation, a turn, a tool call or a passage."""
     from kbtui.library import open_workspace
 
     library = open_workspace(args.workspace)

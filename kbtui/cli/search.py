@@ -1,4 +1,4 @@
-"""The command `search`: its options, the question to the engine, and the answer as lines of text."""
+"""The command `search`: declares options, sends the request to the engine, prints the answer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 def configure_search(parser: CommandParser) -> None:
     """Declare the arguments of `kbtui search`."""
-    parser.hint = "a word that begins with a dash goes after `--`; `kbtui search --help` explains"
+    parser.hint = (
+        "write words that begin with a dash after `--`; "
+        "`kbtui search --help` explains the arguments"
+    )
     add = parser.add_argument
     add("query", nargs="*", metavar="QUERY", help="what to look for")
     add("--mode", choices=["hybrid", "lexical", "semantic"], help="which rankings to use (hybrid)")
@@ -32,16 +35,16 @@ def configure_search(parser: CommandParser) -> None:
     add("--wait", type=float, metavar="S", help="seconds to wait for the model (10)")
     add("--explain", action="store_true", help="explain the rank of each hit")
     add("--why", metavar="REF", help="explain why a subject or a turn is not a hit")
-    add("--like", metavar="REF", help="find passages like a subject or a turn, instead of a query")
+    add("--like", metavar="REF", help="find passages that are similar to a subject or a turn")
     add("--json", action="store_true", help="print one JSON document")
 
 
 def run_search(args: Namespace) -> int:
     """Search subjects and conversations.
 
-    Passages with most of the words come first; "a phrase" is required, -word is excluded.
-    topic:, in:, type:, title:, role:, tool:, arg:, after: and before: filter: topic:guide after:2w.
-    Write a query that begins with a dash after `--`.
+    Passages with most of the words come first. They contain every "phrase in quotes" and no -word.
+    Filters are topic:, in:, type:, title:, role:, tool:, arg:, after: and before:, for example
+    topic:guide after:2w. Write a query that begins with a dash after `--`.
     """
     _check_search_arguments(args)
     question = _serialize_search_request(args)
@@ -80,7 +83,7 @@ def _send_search_request(start: str | None, request: dict[str, Any]) -> dict[str
 def _search_with_running_engine(
     start: str | None, request: dict[str, Any]
 ) -> dict[str, Any] | None:
-    """Ask the workspace's running engine; None if the library has to start one or find the error.
+    """Search with the running engine; return None if that fails, so that the library must search.
 
     Finds workspace and socket by their paths alone, because importing the library takes longer than
     the whole search.
@@ -102,7 +105,7 @@ def _search_with_running_engine(
     if folder.st_uid != os.getuid() or folder.st_mode & 0o077:
         return None
     try:
-        # If it does not answer soon, the library waits for it.
+        # Wait only briefly: if the engine does not answer, the library waits for it.
         client = EngineClient(place, timeout=0.5)
     except EngineUnavailable:
         return None
@@ -122,7 +125,7 @@ def _search_with_running_engine(
 
 
 def _search_with_library(start: str | None, request: dict[str, Any]) -> dict[str, Any]:
-    """Ask the library, which starts an engine or searches in this process."""
+    """Search with the library, which starts an engine or searches in this process."""
     from kbtui.engine import protocol
     from kbtui.library import open_workspace
     from kbtui.search.models import parse_search_request
@@ -147,7 +150,7 @@ def _check_search_arguments(args: Namespace) -> None:
 
 
 def _serialize_search_request(args: Namespace) -> dict[str, Any]:
-    """Return the question as JSON; `parse_search_request` adds the defaults."""
+    """Return the search request as JSON; `parse_search_request` adds the defaults."""
     values = parse_filter_options(args) | {
         "query": " ".join(args.query),
         "mode": args.mode,
@@ -164,7 +167,7 @@ def _serialize_search_request(args: Namespace) -> dict[str, Any]:
 
 
 def _raise_first_query_mistake(answer: dict[str, Any]) -> None:
-    """Raise `UsageError` for the first error in the query, with its position."""
+    """Raise `UsageError` with the position of the first mistake in the query, if it has one."""
     for start, end, message, hint in answer["details"]["mistakes"][:1]:
         where = None
         if start >= 0:
@@ -173,13 +176,13 @@ def _raise_first_query_mistake(answer: dict[str, Any]) -> None:
 
 
 CONTEXT_CHARACTERS, EXCERPT_CHARACTERS = 60, 240
-"""How many characters of a hit are shown before its first match, and in all."""
+"""How many characters of a hit are shown before its first match, and how many in all."""
 MAX_TERMS_SHOWN = 12
 LEG_NAMES = {"lexical": "keywords", "semantic": "meaning"}
 
 
 def format_answer(answer: dict[str, Any], *, plain: bool) -> str:
-    """Format the hits, two lines each, with their explanations."""
+    """Format the hits in two lines each, with their explanations."""
     parts: list[str] = []
     for hit in answer["hits"]:
         parts.append(format_hit(hit, plain=plain))
@@ -192,10 +195,10 @@ def format_answer(answer: dict[str, Any], *, plain: bool) -> str:
 
 
 def format_notices(answer: dict[str, Any], query: str) -> list[str]:
-    """Return the messages for stderr: notices, and why there are no hits."""
+    """Return the messages for stderr: the notices, and the reason if there are no hits."""
     lines = [answer["degraded"]] if answer["degraded"] else []
     for _, values in answer["details"]["notices"]:
-        # Whom it concerns and what to do are too long for the other front ends.
+        # Place and hint are only printed here; other front ends have too little space for them.
         if values.get("hint"):
             lines.append(": ".join(filter(None, [values.get("where"), values["hint"]])))
     if answer["hits"] or answer.get("why"):
@@ -274,7 +277,7 @@ def _format_leg_rank(leg: dict[str, Any]) -> str:
         found = leg["note"] or "not found"
     else:
         found = f"rank {leg['rank']}, {leg['score']:.4f}"
-    return f"{found}; gives {leg['gives']:.4f}" if leg["gives"] else found
+    return f"{found}; contributes {leg['gives']:.4f}" if leg["gives"] else found
 
 
 def _iterate_embedded_text_lines(embedded: dict[str, Any]) -> Iterator[str]:

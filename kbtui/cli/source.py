@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _KIND_LABELS = {"url": "url_crawl", "file": "file_upload", "url_crawl": "url_crawl",
           "file_upload": "file_upload", "mcp": "mcp"}  # fmt: skip
 MAX_SKIPS_SHOWN = 5
-"""How many skipped documents are named per reason; `--json` has all of them."""
+"""How many skipped documents are printed for each reason; `--json` has all of them."""
 _BLOCK_OPTIONS = ("topic", "depth", "prefixes", "pattern", "server", "allow_hosts", "env", "cron")
 
 
@@ -36,16 +36,18 @@ def configure_source(parser: ArgumentParser) -> None:
     add.add_argument(
         "what", nargs="?", metavar="WHAT", help="the address, the file or directory, the command"
     )
-    add.add_argument("--name", metavar="N", help="its name and directory (default: from WHAT)")
+    add.add_argument(
+        "--name", metavar="N", help="the name of the source and its directory (default: from WHAT)"
+    )
     edit = actions.add_parser("edit", help="change a source and approve the change")
     edit.add_argument("name", metavar="NAME", help="a source's name")
     edit.add_argument("--what", metavar="WHAT", help="the address, the file, the command")
-    edit.add_argument("--no-cron", action="store_true", help="run only on request")
+    edit.add_argument("--no-cron", action="store_true", help="run the source only on request")
     for one in (add, edit):
         _add_source_options(one, needs_topic=one is add)
-    approve = actions.add_parser("approve", help="show a source and approve it as it is")
+    approve = actions.add_parser("approve", help="show a source and approve it")
     run_ = actions.add_parser("run", help="fetch a source now")
-    run_.add_argument("--all", action="store_true", help="every approved source")
+    run_.add_argument("--all", action="store_true", help="fetch every approved source")
     remove = actions.add_parser("rm", help="remove a source, and keep or delete its documents")
     kept = remove.add_mutually_exclusive_group()
     kept.add_argument("--keep", action="store_true", help="keep its documents as your own")
@@ -61,16 +63,16 @@ def configure_source(parser: ArgumentParser) -> None:
 
 def _add_source_options(parser: ArgumentParser, *, needs_topic: bool) -> None:
     add = parser.add_argument
-    add("--topic", metavar="ID", required=needs_topic, help="the topic of its documents")
+    add("--topic", metavar="ID", required=needs_topic, help="the topic of the documents")
     add("--depth", type=int, metavar="N", help="how many links to follow from the first page (1)")
     add(
         "--prefix",
         dest="prefixes",
         action="append",
         metavar="P",
-        help="only addresses below this one (repeatable)",
+        help="fetch only addresses below this one (repeatable)",
     )
-    add("--pattern", metavar="P", help="only resources whose address matches this glob")
+    add("--pattern", metavar="P", help="fetch only resources whose address matches this glob")
     add("--server", metavar="CMD", help="the MCP server's command")
     add(
         "--allow-host",
@@ -89,10 +91,10 @@ def _add_source_options(parser: ArgumentParser, *, needs_topic: bool) -> None:
 
 
 def run_source(args: Namespace) -> int:
-    """Manage sources: web pages, files and MCP resources that are fetched into a topic.
+    """Manage sources: web pages, files and MCP resources that kbtui fetches into a topic.
 
-    `add` declares a source in .jp/kb-sources.toml and approves it. `approve` approves one
-    that somebody else declared or changed. Only approved sources run.
+    `add` declares a source in .jp/kb-sources.toml and approves it. `approve` approves a
+    source that somebody else declared or changed. Only approved sources run.
     """
     from kbtui.library import open_workspace
     from kbtui.userdata import UserData
@@ -160,7 +162,7 @@ def _edit_source(workspace: Workspace, userdata: UserData, args: Namespace) -> i
     if not changes:
         raise UsageError("nothing to change", where=f"source edit {args.name}")
     if find_approval_time(workspace, userdata, before) is None:
-        # The user who changes one key has not seen the others.
+        # Do not approve it: a user who changes one key may not have seen the other keys.
         note(
             "the source is still not approved; `kbtui source approve` shows it and asks for approval"
         )
@@ -175,8 +177,9 @@ def _edit_source(workspace: Workspace, userdata: UserData, args: Namespace) -> i
 def _explain_running_by_cron(source: Source) -> None:
     if source.cron is not None:
         note(
-            "it runs by itself only while the engine runs: a screen, an assistant over `kbtui mcp` "
-            "or `kbtui index --watch` keeps it running; a missed run is made up when it starts"
+            "the engine runs the source at these times; the TUI, `kbtui mcp` or "
+            "`kbtui index --watch` keeps the engine running; after a missed time, the source runs "
+            "when the engine starts"
         )
 
 
@@ -194,10 +197,10 @@ def _approve_source(workspace: Workspace, userdata: UserData, args: Namespace) -
         note("the source is already approved")
         return 0
     sys.stderr.write(sanitize(format_source_toml(source), "visualize"))
-    if not args.yes and not confirm("run this, now and whenever it asks to?"):
+    if not args.yes and not confirm("allow kbtui to run this source, now and at its times?"):
         note("the source was not approved")
         return 1
-    # Approve what was shown: the file may have changed in the meantime.
+    # Approve the block that was shown; the one in the file may have changed since.
     approve_source(workspace, userdata, source)
     return 0
 
@@ -329,14 +332,14 @@ def _remove_source(workspace: Workspace, userdata: UserData, args: Namespace) ->
     try:
         count = count_documents(workspace, source)
     except KbtuiError:
-        count = 0  # removing them below reports why
+        count = 0  # removing the source, below, reports the error
     if not args.yes and not confirm(f"remove the source {source.name}?"):
         note("nothing was removed")
         return 1
     keep = args.keep or not args.delete
     if count and not (args.keep or args.delete or args.yes):
         documents = "document" if count == 1 else f"{count} documents"
-        keep = not confirm(f"remove its {documents} too?")
+        keep = not confirm(f"remove its {documents}, too?")
     for problem in remove_source_and_documents(workspace, source.name, keep=keep):
         note(problem)
     return 0

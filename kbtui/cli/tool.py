@@ -1,4 +1,4 @@
-"""The commands `tools`, `tool` and `mcp`: kbtui as tools for assistants."""
+"""The commands `tools`, `tool` and `mcp`, which provide tools for assistants."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def configure_tools(parser: ArgumentParser) -> None:
 def run_tools(args: Namespace) -> int:
     """Print the definitions of the tools for assistants, and install or uninstall them for JP.
 
-    `install` shows what it will write and asks for confirmation. It never touches a file
-    that it did not write or that was edited since. The MCP server needs no installation.
+    `install` shows what it will write and asks for confirmation. It never changes a file
+    that kbtui did not write or that you have edited. The MCP server needs no installation.
     """
     from kbtui.library import open_workspace
 
@@ -58,7 +58,7 @@ def _print_tool_schemas(tools: list[Tool], *, as_json: bool) -> int:
         return 0
     print_result("\n\n".join(map(_format_tool_definition, tools)) + "\n")
     if not any(tool.name == "learn" for tool in tools):
-        note("`learn` is not offered: no topic has anything to learn")
+        note("`learn` is not offered: no topic has a subject to learn")
     return 0
 
 
@@ -139,7 +139,7 @@ def _format_file_change_headline(change: PlannedFileChange) -> str:
 
 
 def _format_file_change(change: PlannedFileChange) -> str:
-    """Format a change: the text of a new file, or the difference to an existing one."""
+    """Format a change with the text of a new file, or the difference to an existing file."""
     lines: list[str] = []
     if change.action == "write":
         lines = change.text.splitlines()
@@ -166,7 +166,7 @@ def _serialize_file_changes(changes: list[PlannedFileChange]) -> list[dict[str, 
 
 
 def _explain_tool_activation(workspace: Workspace, changes: list[PlannedFileChange]) -> None:
-    """Print what is still missing before JP offers the tools; kbtui edits no JP configuration."""
+    """Print what the user must still do before JP offers the tools."""
     import shutil
 
     from kbtui.workspace.jp_config import read_config_layers
@@ -179,11 +179,11 @@ def _explain_tool_activation(workspace: Workspace, changes: list[PlannedFileChan
         for change in ours
         if change.action in ("write", "update", "keep", "edited")
     ):
-        note('JP reads them once .jp/config.toml has extends = ["mcp/tools/**/*.toml"]')
+        note('for JP to read these files, add extends = ["mcp/tools/**/*.toml"] to .jp/config.toml')
     if ".jp/config" in [path.rstrip("/") for path in found.load_paths]:
-        note("enable them with `jp query --cfg skill/kbtui`, or in a persona's `extends`")
+        note("enable the tools with `jp query --cfg skill/kbtui`, or in a persona's `extends`")
     else:
-        note('a persona enables them with extends = ["../skill/kbtui.toml"]')
+        note('to enable the tools in a persona, add extends = ["../skill/kbtui.toml"] to it')
     if shutil.which("kbtui") is None:
         note("`kbtui` is not on the PATH, so JP cannot run it")
 
@@ -195,9 +195,9 @@ def configure_tool(parser: ArgumentParser) -> None:
 
 
 def run_tool(args: Namespace) -> int:
-    """Answer one call of a JP local tool: JP runs this, with its two JSON arguments.
+    """Answer one call of a JP local tool. JP runs this command with two JSON arguments.
 
-    The outcome goes to stdout as JSON; exit code 0 when the tool succeeded, 1 when not.
+    The answer goes to stdout as JSON. The exit code is 0 if the tool succeeded, 1 if not.
     """
     from kbtui.assistant.jp_local_tool import answer_jp_call
 
@@ -211,14 +211,14 @@ def configure_mcp(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--current",
         metavar="ID",
-        help="the calling conversation, which searches leave out",
+        help="the id of the calling conversation, which is not searched",
     )
 
 
 def run_mcp(args: Namespace) -> int:
     """Serve the tools over MCP on standard input and output, until the input ends.
 
-    Nothing but the protocol goes to stdout. A client's configuration says
+    Only messages of the protocol go to stdout. In the configuration of an MCP client, write
     {"command": "kbtui", "args": ["mcp", "-w", "/path/to/workspace"]}.
     """
     from kbtui.library import open_workspace
@@ -231,7 +231,8 @@ def run_mcp(args: Namespace) -> int:
         parse_conversation_id(args.current, library.workspace.id)
     if sys.stdin.isatty():
         note(
-            "serving MCP on standard input; usually an MCP client starts this command. Ctrl+D ends it"
+            "serving MCP on standard input; usually an MCP client starts this command. "
+            "Press Ctrl+D to stop"
         )
     from kbtui.assistant.mcp_server import serve
 

@@ -1,4 +1,4 @@
-"""The commands `tui`, `demo` and `serve`: the terminal interface in a terminal or a browser."""
+"""The commands `tui`, `demo` and `serve`, which show the TUI in a terminal or a browser."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ def open_tui(
     fresh: bool = False,
     plain: bool = False,
 ) -> int:
-    """Open the TUI, at a reference if one is given; returns the exit code.
+    """Open the TUI, at `reference` if it is given; return the exit code.
 
     `first` is the reference to open if there is no session to restore. Raises `WorkspaceError`
-    without a workspace, `UsageError` without a terminal or for an invalid reference, and
-    `NothingFound` for a missing target.
+    if there is no workspace, `UsageError` if there is no terminal or a reference is invalid, and
+    `NothingFound` if the target of a reference does not exist.
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError(
             "the TUI needs a terminal, but input or output is a pipe or a file",
             hint="`kbtui search WORDS` prints hits; `kbtui --help` lists the commands",
         )
-    # Collecting garbage during the imports takes a seventh of the time to the first paint; the main
-    # screen enables the collector.
+    # Garbage collections during the imports would take a seventh of the time to the first paint.
+    # The main screen enables them again.
     gc.disable()
     if os.environ.get("TERM", "").lower() in {"dumb", "unknown"}:
         raise UsageError(
@@ -78,7 +78,7 @@ def configure_demo(parser: ArgumentParser) -> None:
 
 
 def run_demo(args: Namespace) -> int:
-    """Browse a fresh copy of the bundled demo workspace; your own files stay untouched."""
+    """Browse a fresh copy of the bundled demo workspace; your own files are not changed."""
     root = copy_demo_workspace()
     if args.path:
         from kbtui.cli.output import print_result
@@ -91,8 +91,8 @@ def run_demo(args: Namespace) -> int:
 def copy_demo_workspace() -> Path:
     """Copy the bundled demo workspace into the cache directory, and return its path.
 
-    The path is always the same, so that its index can be reused;
-    unchanged files stay, others are replaced or removed.
+    The path is always the same, so that the index of the demo can be reused. Unchanged files stay,
+    all others are replaced or removed.
     """
     import filecmp
     import shutil
@@ -153,7 +153,7 @@ def configure_serve(parser: ArgumentParser) -> None:
         type=int,
         default=DEFAULT_PORT,
         metavar="N",
-        help=f"the port ({DEFAULT_PORT}); 0 picks a free one",
+        help=f"the port ({DEFAULT_PORT}); with 0, any free port",
     )
     add(
         "--host",
@@ -172,8 +172,9 @@ def configure_serve(parser: ArgumentParser) -> None:
 def run_serve(args: Namespace) -> int:
     """Show the TUI in a browser on this machine.
 
-    Prints the address to open. It contains a token: anyone who has it can read the workspace.
-    Other machines cannot connect unless --host names another address and --allow-network is given.
+    Prints the address to open. The address contains a token: anyone who has it can read the
+    workspace. Other machines cannot connect, unless --host names another address and
+    --allow-network is given.
     """
     import asyncio
     import secrets
@@ -218,8 +219,8 @@ def _open_server_socket(host: str, port: int) -> socket.socket:
         listening.close()
         reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(
-            f"cannot listen there: {reason.lower()}",
+            f"cannot listen on this address: {reason.lower()}",
             where=f"{host}:{port}",
-            hint="--port 0 takes a free port",
+            hint="--port 0 uses any free port",
         ) from error
     return listening

@@ -274,7 +274,7 @@ def test_hints_name_options_and_no_tool(root: Path, capsys: pytest.CaptureFixtur
         ),
         (["read", str(ID), "--include", "chats"], "kbtui: --include: must be one of"),
         (["read", str(ID), "--max-chars", "5"], "kbtui: --max-chars: "),
-        (["ls", "--offset", "40"], "there are only 2 conversations: give a smaller --offset"),
+        (["ls", "--offset", "40"], "there are only 2 conversations: use a smaller --offset"),
     ):
         kbtui(*words)
         err = capsys.readouterr().err

@@ -80,7 +80,7 @@ def test_who_waits_for_the_engine_says_so_and_can_be_interrupted(stopped: Builde
     assert found is not None
     psutil.Process(found["pid"]).resume()
     child = started(stopped, "index", "--watch", model="off")
-    child.expect_exact("watching; Ctrl+C ends")
+    child.expect_exact("watching for changes; press Ctrl+C to stop")
     child.sendintr()
     child.expect(pexpect.EOF)
     child.close()
