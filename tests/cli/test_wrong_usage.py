@@ -38,7 +38,7 @@ def run(builder: Builder, *words: str | bytes) -> tuple[int, str, str]:
         (["-w"], "kbtui: -w: a path is missing"),
         (["--json", "topics"], "kbtui: unknown option '--json' before a command"),
         (["learn"], "kbtui: the following arguments are required: TOPIC\n"),
-        (["search", "-cache"], "a word that begins with a dash goes after `--`"),
+        (["search", "-cache"], "write words that begin with a dash after `--`"),
         (["search", "x", "--limit", "0"], "kbtui: --limit: must be from 1 to 100, not 0"),
         (["search", "x", "--limit", "101"], "kbtui: --limit: must be from 1 to 100, not 101"),
         (["search", "x", "--wait", "-1"], "kbtui: --wait: must be from 0 to 86400 seconds, not -1"),

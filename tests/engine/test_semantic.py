@@ -401,7 +401,7 @@ def test_the_first_engine_makes_the_export_and_works_on_with_it(
 
 
 def test_without_an_export_the_quick_embedder_says_so() -> None:
-    with pytest.raises(EmbeddingModelUnavailable, match="no export"):
+    with pytest.raises(EmbeddingModelUnavailable, match="not exported"):
         OnnxEmbedder(find_embedding_model(""))
 
 
