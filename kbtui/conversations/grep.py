@@ -198,7 +198,7 @@ def resolve_grep_scopes(names: Iterable[str] | None) -> frozenset[str]:
 
 
 def get_searchable_text(event: Event) -> str:
-    """Return the text of an event for searching: of a tool call, its name and arguments."""
+    """Return the searchable text of an event; for a tool call, its name and arguments."""
     if event.kind == "tool_call_request":
         arguments = event.text or format_json(event.arguments or {})
         return f"{event.name}\n{arguments}" if event.name else arguments

@@ -429,12 +429,12 @@ def _decode_page_cursor(cursor: str, wanted: EntryFilter) -> tuple[float, str]:
         place = float(created), str(entry_id)
     except (ValueError, TypeError, RecursionError):
         raise UsageError(
-            "invalid cursor", where=cursor[:40], hint="leave it out to start at the first page"
+            "invalid cursor", where=cursor[:40], hint="omit the cursor to start at the first page"
         ) from None
     if key != wanted.key:
         raise UsageError(
             "the cursor belongs to another filter",
             where=cursor[:40],
-            hint="leave it out to start at the first page",
+            hint="omit the cursor to start at the first page",
         )
     return place

@@ -71,7 +71,7 @@ def read_subject_entry(subject: Subject) -> tuple[Entry, list[Chunk]]:
     try:
         entry.stat = format_file_state(os.stat(subject.file))  # noqa: PTH116  (thousands)
         if subject.size > SUBJECT_BYTES_MAX:
-            raise KbtuiError(f"larger than {SUBJECT_BYTES_MAX // 1_000_000} MB: not indexed")
+            raise KbtuiError(f"not indexed: larger than {SUBJECT_BYTES_MAX // 1_000_000} MB")
         text = read_subject_text(subject)
     except KbtuiError as error:
         entry.error = error.message

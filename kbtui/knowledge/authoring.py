@@ -170,7 +170,7 @@ def check_new_slug(knowledge: Knowledge, topic: Topic, slug: str) -> str:
     slug = check_slug(slug.removesuffix(".md"))
     if knowledge.find(topic.id, slug) is not None:
         raise UsageError(
-            "the subject exists already",
+            "the subject already exists",
             where=f"{topic.id}/{slug}",
             hint=f"change it with `kbtui entry edit {topic.id}/{slug}`, or choose another --slug",
         )
@@ -207,7 +207,7 @@ def edit_subject(subject: Subject) -> bool:
         return path.read_bytes() != before
     except OSError as error:
         reason = error.strerror or str(error)
-        raise KbtuiError(f"cannot be read: {reason}", where=str(path)) from error
+        raise KbtuiError(f"the file cannot be read: {reason}", where=str(path)) from error
 
 
 def run_editor(command: list[str], environment: Mapping[str, str] | None = None) -> None:
@@ -284,7 +284,7 @@ def trash_subject(subject: Subject) -> None:
         # The exceptions differ between platforms.
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise TrashUnavailable(
-            f"cannot move it to the trash: {reason}", where=str(subject.path)
+            f"the file cannot be moved to the trash: {reason}", where=str(subject.path)
         ) from error
 
 
@@ -293,4 +293,6 @@ def delete_subject(subject: Subject) -> None:
     try:
         subject.path.unlink()
     except OSError as error:
-        raise KbtuiError(f"cannot be deleted: {error.strerror}", where=str(subject.path)) from error
+        raise KbtuiError(
+            f"the file cannot be deleted: {error.strerror}", where=str(subject.path)
+        ) from error

@@ -32,11 +32,13 @@ def set_toml_values(old: str | None, edits: dict[str, dict[str, Any]], path: Pat
         expected = parse_toml(old)
     except (ValueError, RecursionError) as error:
         raise ConfigError(
-            f"is not valid TOML: {error}", where=str(path), hint="fix it first"
+            f"not valid TOML: {error}", where=str(path), hint="fix it first"
         ) from error
     import tomlkit
 
-    unsafe = ConfigError("cannot be edited safely", where=str(path), hint="edit it by hand")
+    unsafe = ConfigError(
+        "the file cannot be edited safely", where=str(path), hint="edit it by hand"
+    )
     try:
         topics = expected.setdefault("kb", {}).setdefault("topic", {})
         for name, values in edits.items():
@@ -230,7 +232,7 @@ def propose_new_topic(knowledge: Knowledge, topic: Topic) -> TomlChange:
     Raises `UsageError` if the id is taken, and `ConfigError` if the file is not valid TOML.
     """
     if topic.id in load_knowledge(knowledge.workspace).topics:
-        raise UsageError("the topic exists already", where=topic.id)
+        raise UsageError("the topic already exists", where=topic.id)
     default = type(topic)(topic.id, "")
     values = {field: getattr(topic, field) for field in _TOPIC_FIELDS}
     written = {
@@ -258,7 +260,7 @@ def apply_toml_change(change: TomlChange) -> None:
     """
     if read_toml_text(change.path) != change.old:
         raise KbtuiError(
-            "was changed by another program; nothing was written",
+            "the file was changed by another program; nothing was written",
             where=str(change.path),
             hint="review the change and try again",
         )
@@ -271,7 +273,7 @@ def apply_toml_change(change: TomlChange) -> None:
             write_file(change.path, change.new.encode("utf-8"))
     except OSError as error:
         reason = error.strerror or str(error)
-        raise KbtuiError(f"cannot be written: {reason}", where=str(change.path)) from error
+        raise KbtuiError(f"the file cannot be written: {reason}", where=str(change.path)) from error
 
 
 def undo_toml_change(change: TomlChange) -> None:
@@ -282,12 +284,16 @@ def undo_toml_change(change: TomlChange) -> None:
 def read_toml_text(path: Path) -> str | None:
     """Return the text of a TOML file with its line endings, None if there is no file."""
     if path.is_symlink():
-        raise ConfigError("is a symbolic link; kbtui writes only regular files", where=str(path))
+        raise ConfigError(
+            "the file is a symbolic link; kbtui writes only regular files", where=str(path)
+        )
     try:
         return read_regular_file(path).decode("utf-8-sig")
     except FileNotFoundError:
         return None
     except UnicodeDecodeError as error:
-        raise ConfigError("is not UTF-8", where=str(path)) from error
+        raise ConfigError("not UTF-8", where=str(path)) from error
     except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror or error}", where=str(path)) from error
+        raise ConfigError(
+            f"the file cannot be read: {error.strerror or error}", where=str(path)
+        ) from error

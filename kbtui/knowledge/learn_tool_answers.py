@@ -203,7 +203,7 @@ def _format_subject_blocks(
 
 
 def _parse_exact_pattern(resolved: TopicSlugs, pattern: str) -> SubjectLineRange | None:
-    """Return the subject, or range of its lines, that a pattern names exactly; None if none.
+    """Return the subject, or the range of its lines, that a pattern names exactly, or None.
 
     Raises `UsageError` for an invalid range of lines.
     """

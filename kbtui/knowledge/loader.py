@@ -225,11 +225,11 @@ def _find_topic_directory_problem(subjects: str | None) -> tuple[str | None, str
             'add subjects = "DIRECTORY", relative to the root',
         )
     if "\0" in subjects:
-        return "contains a NUL character", None
+        return "must not contain a NUL character", None
     if subjects.startswith("/"):
         return "must be relative to the workspace", "a path such as .jp/kb/project"
     if os.path.normpath(subjects).split("/")[0] == "..":
-        return "is outside the workspace", "a path such as .jp/kb/project"
+        return "must be inside the workspace", "a path such as .jp/kb/project"
     return None, None
 
 

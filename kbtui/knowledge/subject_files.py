@@ -184,13 +184,13 @@ def make_folder_inside(root: Path, folder: Path) -> Path:
         # The part of the path that exists determines where the rest would be created.
         real = Path(os.path.realpath(folder))
         if not real.is_relative_to(root):
-            raise KbtuiError("is outside the workspace", where=str(folder))
+            raise KbtuiError("the directory is outside the workspace", where=str(folder))
         real.mkdir(parents=True, exist_ok=True)
         if Path(os.path.realpath(folder)) != real or not real.is_dir():
-            raise KbtuiError("is not a directory", where=str(folder))
+            raise KbtuiError("not a directory", where=str(folder))
     except OSError as error:
         reason = error.strerror or str(error)
-        raise KbtuiError(f"cannot be created: {reason}", where=str(folder)) from error
+        raise KbtuiError(f"the directory cannot be created: {reason}", where=str(folder)) from error
     return real
 
 
@@ -211,7 +211,7 @@ def write_new_file(path: Path, text: str) -> None:
     try:
         write_file(path, text.encode("utf-8", "replace"), is_new=True)
     except FileExistsError as error:
-        raise KbtuiError("the file exists already", where=str(path)) from error
+        raise KbtuiError("the file already exists", where=str(path)) from error
     except OSError as error:
         raise _make_write_error(path, error) from error
 
@@ -225,4 +225,4 @@ def replace_file(path: Path, text: str) -> None:
 
 
 def _make_write_error(path: Path, error: OSError) -> KbtuiError:
-    return KbtuiError(f"cannot be written: {error.strerror or error}", where=str(path))
+    return KbtuiError(f"the file cannot be written: {error.strerror or error}", where=str(path))

@@ -90,7 +90,7 @@ def check_cron_expression(expression: str) -> None:
     raise ConfigError(
         f"{expression!r} is not a cron expression: {reason}",
         where="cron",
-        hint='minute hour day month weekday, such as "0 4 * * 1"',
+        hint='write minute, hour, day, month and weekday, such as "0 4 * * 1"',
     )
 
 
@@ -206,7 +206,7 @@ def parse_source(name: str, block: Any) -> Source:
             raise ConfigError(f"must be {known[key]}", where=key)
     for key in ("topic", MAIN_KEY[kind]):
         if not block.get(key):
-            raise ConfigError("is missing", where=key)
+            raise ConfigError("the key is missing", where=key)
     values: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list) else value for key, value in block.items()
     }
@@ -231,9 +231,9 @@ def _parse_command_line(text: str) -> tuple[str, ...]:
     try:
         words = tuple(shlex.split(text))
     except ValueError as error:
-        raise ConfigError(f"is not a command line: {error}", where="server") from error
+        raise ConfigError(f"not a valid command line: {error}", where="server") from error
     if not words:
-        raise ConfigError("is missing", where="server")
+        raise ConfigError("the key is missing", where="server")
     return words
 
 
@@ -315,7 +315,7 @@ def add_source(workspace: Workspace, name: str, block: dict[str, Any]) -> Source
     """Write a new source; raises `UsageError` if the name is taken, `ConfigError` for a mistake."""
     if name in load_sources(workspace).sources:
         raise UsageError(
-            "the source exists already", where=name, hint="choose another name with --name"
+            "the source already exists", where=name, hint="choose another name with --name"
         )
     source = _parse_named_source(name, block)
     _write_source_table(workspace, name, block)
@@ -373,9 +373,11 @@ def _write_source_table(workspace: Workspace, name: str, block: dict[str, Any] |
         document = tomlkit.parse(old or "")
     except (ValueError, RecursionError, tomlkit.exceptions.TOMLKitError) as error:
         raise ConfigError(
-            f"is not valid TOML: {error}", where=str(path), hint="fix it first"
+            f"not valid TOML: {error}", where=str(path), hint="fix it first"
         ) from error
-    unsafe = ConfigError("cannot be edited safely", where=str(path), hint="edit it by hand")
+    unsafe = ConfigError(
+        "the file cannot be edited safely", where=str(path), hint="edit it by hand"
+    )
     try:
         _set_source_table(expected, name, block, {})
         _set_source_table(document, name, block, tomlkit.table(is_super_table=True))

@@ -95,7 +95,7 @@ class Crawler:
                 continue
             if named := _UNREADABLE_EXTENSION.search(urlsplit(url).path):
                 self._run.record_skipped_document(
-                    url, f"is a {named[0].lower()} file, which is not supported"
+                    url, f"{named[0].lower()} files are not supported"
                 )
                 continue
             self._known.add(url)
@@ -157,7 +157,7 @@ class Crawler:
         ]
         self._enqueue_links(links, depth)
         if facts.get("noindex"):
-            self._run.record_skipped_document(url, "asks not to be indexed (noindex)")
+            self._run.record_skipped_document(url, "the page asks not to be indexed (noindex)")
         else:
             self._run.store_document(
                 self._make_document(url, facts), _make_crawl_memory(found, links)

@@ -53,7 +53,7 @@ async def import_files(
     if not base.exists():
         raise KbtuiError("the file does not exist", where=str(base))
     if not base.is_file() and not base.is_dir():
-        raise KbtuiError("is neither a file nor a directory", where=str(base))
+        raise KbtuiError("neither a file nor a directory", where=str(base))
     named = _make_document_url(run.source.file or "", base, root)
     found = [(base, "")] if base.is_file() else list(_list_document_files(run, base, named))
     if len(found) > limits.files:
@@ -90,11 +90,9 @@ def _list_document_files(
             path = Path(folder, name)
             relative = path.relative_to(base).as_posix()
             if name.startswith("."):
-                run.record_skipped_document(f"{named}/{relative}", "is hidden")
+                run.record_skipped_document(f"{named}/{relative}", "the file is hidden")
             elif path.is_symlink():
-                run.record_skipped_document(
-                    f"{named}/{relative}", "is a link, which is not followed"
-                )
+                run.record_skipped_document(f"{named}/{relative}", "links are not followed")
             elif name in names:
                 yield path, relative
         folders[:] = sorted(name for name in folders if not name.startswith("."))
@@ -120,7 +118,7 @@ async def _import_file(
         run.record_skipped_document(url, str(error))
     except OSError as error:
         reason = error.strerror or str(error)
-        run.record_failed_document(url, f"cannot be read: {reason}", permanent=False)
+        run.record_failed_document(url, f"the file cannot be read: {reason}", permanent=False)
     except ExtractionError as error:
         run.record_failed_document(url, str(error))
     else:
@@ -131,7 +129,7 @@ def _open_document_file(path: Path, most: int) -> tuple[Any, str]:
     """Return a function that reads a file, and the file's state; raises `OSError`, `_SkippedFile`."""
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
-        raise _SkippedFile("is not a regular file")
+        raise _SkippedFile("not a regular file")
     if status.st_size > most:
         raise _SkippedFile(explain_too_large_document(most, status.st_size))
     return path.read_bytes, f"{status.st_size}:{status.st_mtime_ns}"
@@ -144,10 +142,10 @@ def _detect_content_type(path: Path) -> str:
     """
     kind = guess_type(path.name)[0] or ""
     if kind.partition("/")[0] in ("image", "audio", "font"):
-        raise _SkippedFile(f"is {kind}, which is not supported")
+        raise _SkippedFile(f"content type {kind} is not supported")
     with path.open("rb") as file:
         if b"\0" in file.read(BINARY_BYTES):
-            raise _SkippedFile("is a binary file")
+            raise _SkippedFile("the file is binary")
     return CODE[0]
 
 

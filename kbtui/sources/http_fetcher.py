@@ -317,7 +317,7 @@ def _make_status_error(response: httpx.Response) -> FetchError:
 def _check_response_headers(found: FetchedResponse, accept: Collection[str], most: int) -> None:
     if accept and found.type not in accept:
         raise FetchError(
-            f"is {found.type or 'of unknown type'}, which is not supported", permanent=True
+            f"content type {found.type or '(unknown)'} is not supported", permanent=True
         )
     length = found.headers.get("content-length", "")
     if length.isdigit() and int(length) > most:
@@ -331,7 +331,9 @@ async def _read_response_body(response: httpx.Response, most: int) -> bytes:
     """
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", "gzip", "x-gzip", ""):
-        raise FetchError(f"is compressed as {encoding}, which was not requested", permanent=True)
+        raise FetchError(
+            f"the answer is compressed as {encoding}, which was not requested", permanent=True
+        )
     unpack = zlib.decompressobj(wbits=31) if "gzip" in encoding else None
     parts, size = [], 0
     async for raw in response.aiter_raw():

@@ -188,7 +188,7 @@ async def _read_resource_text(
         elif isinstance(content, types.TextResourceContents):
             parts.append(_fence_resource(content.text, kind))
         else:
-            raise SkippedResource(f"is {kind or 'of unknown type'}, which is not supported")
+            raise SkippedResource(f"content type {kind or '(unknown)'} is not supported")
     return "\n\n".join(part.strip("\n") for part in parts)
 
 

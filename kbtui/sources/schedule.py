@@ -119,7 +119,9 @@ class SourceScheduler:
         code = self._process.poll()
         if code is None:
             if time.monotonic() - self._began > MAX_RUN_SECONDS:
-                self._log(f"source {self._name}: not done after {MAX_RUN_SECONDS:g} s, ended")
+                self._log(
+                    f"source {self._name}: stopped, because it was not done after {MAX_RUN_SECONDS:g} s"
+                )
                 self.stop()
             return
         self._log(f"source {self._name}: ended with {code}")

@@ -99,7 +99,9 @@ class SourceDirectory:
         self._names_in_use: set[str] = set()
         self._seen: set[str] = set()
         if os.path.realpath(self.folder) != str(self.folder):
-            raise KbtuiError("is a link; a source needs a directory", where=str(self.folder))
+            raise KbtuiError(
+                "the source's directory is a link, which is not supported", where=str(self.folder)
+            )
         for path in _list_files(self.folder):
             self._names_in_use.add(self._get_relative_name(path))
             if path.suffix != ".md" or path.is_symlink():
@@ -142,7 +144,7 @@ class SourceDirectory:
         text = sanitize(document.text, "strip").strip("\n")
         if len(text) > MAX_TEXT_CHARACTERS:
             raise KbtuiError(
-                f"has {len(text):,} characters of text, more than {MAX_TEXT_CHARACTERS:,}"
+                f"the text has {len(text):,} characters, more than {MAX_TEXT_CHARACTERS:,}"
             )
         facts: dict[str, Any] = {
             "title": one_line(document.title, "strip")[:MAX_TITLE_CHARACTERS] or document.url,

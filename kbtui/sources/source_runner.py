@@ -108,7 +108,9 @@ def lock_source(workspace: Workspace, name: str) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise SourceAlreadyRunning("is already running", where=f"source {name}") from error
+            raise SourceAlreadyRunning(
+                "the source is already running", where=f"source {name}"
+            ) from error
         yield
 
 
@@ -194,8 +196,9 @@ def _open_all_directories(workspace: Workspace, source: Source) -> list[SourceDi
 def remove_source_and_documents(workspace: Workspace, name: str, *, keep: bool) -> list[str]:
     """Remove a source. With `keep`, its documents become ordinary subjects, else they are deleted.
 
-    Returns a message for each document or directory that could not be changed. Raises `SourceAlreadyRunning`, `NothingFound` or `ConfigError`,
-    and `UsageError` if documents to delete cannot be found.
+    Returns a message for each document or directory that could not be changed. Raises
+    `SourceAlreadyRunning`, `NothingFound` or `ConfigError`, and `UsageError` if documents to delete
+    cannot be found.
     """
     source = load_sources(workspace).find(name)
     with lock_source(workspace, name):

@@ -91,11 +91,11 @@ def check_url_is_allowed(url: str, allow_hosts: Collection[str]) -> None:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
     except ValueError as error:
-        raise ConfigError(f"is not a URL: {error}", where=url) from error
+        raise ConfigError(f"not a valid URL: {error}", where=url) from error
     if parts.scheme not in ("http", "https") or not host:
-        raise ConfigError("is not an http or https URL", where=url)
+        raise ConfigError("not an http or https URL", where=url)
     if parts.username is not None or parts.password is not None:
-        raise ConfigError("contains a user name or password", where=url, hint="remove it")
+        raise ConfigError("the URL contains a user name or password", where=url, hint="remove it")
     check_host_is_allowed(host, allow_hosts)
 
 
@@ -117,8 +117,8 @@ def make_private_host_error(host: str, address: str | None = None) -> ConfigErro
     leads = f" resolves to {address}, which" if address else ""
     return ConfigError(
         f"the host {host}{leads} is in a private or loopback network",
-        hint=f"if that is intended, allow it with --allow-host {normalize_host(host)} of `kbtui source` "
-        "(allow_hosts in .jp/kb-sources.toml)",
+        hint=f"if this is intended, allow the host with --allow-host {normalize_host(host)} of "
+        "`kbtui source`, or with allow_hosts in .jp/kb-sources.toml",
     )
 
 

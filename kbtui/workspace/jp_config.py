@@ -33,7 +33,7 @@ MAX_LAYERS = 1_000
 MAX_DEPTH = 50
 """The maximum length of a chain of files that extend one another."""
 
-_TOO_MANY = "extends too many files"
+_TOO_MANY = "`extends` loads too many files"
 
 
 @dataclass(frozen=True)
@@ -127,25 +127,26 @@ def parse_config(path: Path) -> dict[str, Any]:
     try:
         text = read_regular_file(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ConfigError(f"is not UTF-8 (byte {error.start})", where=str(path)) from error
+        raise ConfigError(f"not UTF-8 (byte {error.start})", where=str(path)) from error
     except OSError as error:
         reason = error.strerror or str(error)
-        raise ConfigError(f"cannot be read: {reason}", where=str(path)) from error
+        raise ConfigError(f"the file cannot be read: {reason}", where=str(path)) from error
     kind = path.suffix[1:].lower()
     if kind in _SLOW_FORMATS and len(text) > MAX_SLOW_CHARACTERS:
         raise ConfigError(
-            f"has {len(text):,} characters; {_FORMAT_NAMES[kind]} is read up to {MAX_SLOW_CHARACTERS:,}",
+            f"the file has {len(text):,} characters; kbtui reads {_FORMAT_NAMES[kind]} "
+            f"only up to {MAX_SLOW_CHARACTERS:,}",
             where=str(path),
             hint="write it as TOML",
         )
     try:
         data = _parse_config_text(kind, text) if kind in EXTENSIONS else None
     except RecursionError as error:
-        raise ConfigError("is nested too deeply", where=str(path)) from error
+        raise ConfigError("the file is nested too deeply", where=str(path)) from error
     except Exception as error:
         # yaml and json5 have exceptions of their own; they are imported only when needed.
         raise ConfigError(
-            f"is not valid {_FORMAT_NAMES[kind]}: {_format_parse_error(error)}", where=str(path)
+            f"not valid {_FORMAT_NAMES[kind]}: {_format_parse_error(error)}", where=str(path)
         ) from error
     if data is None and kind in ("yaml", "yml"):
         return {}
@@ -256,7 +257,7 @@ def _load_extended_file(
     other: Path, path: Path, found: ConfigLayers, stack: tuple[Path, ...]
 ) -> None:
     if Path(os.path.realpath(other)) in stack:
-        message = f"extends {os.path.normpath(other)} in a cycle"
+        message = f"`extends` forms a cycle with {os.path.normpath(other)}"
         found.errors.append(ConfigError(message, where=str(path), hint="remove one `extends`"))
         return
     _load_config_layer(other, found, stack)
@@ -295,7 +296,7 @@ def _expand_extends_item(path: Path, item: str, found: ConfigLayers) -> Iterable
         target = path.parent / item
         found.files.append(target)
         if not _does_path_exist(target):
-            raise ConfigError(f"extends {item}, which does not exist", where=str(path))
+            raise ConfigError(f"`extends` names {item}, which does not exist", where=str(path))
         return [target]
     try:
         matches = sorted(path.parent.glob(item))

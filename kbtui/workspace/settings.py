@@ -237,11 +237,13 @@ def _read_settings_file(path: Path) -> tuple[str, dict[str, Any]]:
     except FileNotFoundError:
         return "", {}
     except UnicodeDecodeError as error:
-        raise ConfigError(f"is not UTF-8 (byte {error.start})", where=str(path)) from error
+        raise ConfigError(f"not UTF-8 (byte {error.start})", where=str(path)) from error
     except ValueError as error:
         raise ConfigError(f"not valid TOML: {error}", where=str(path)) from error
     except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror or error}", where=str(path)) from error
+        raise ConfigError(
+            f"the file cannot be read: {error.strerror or error}", where=str(path)
+        ) from error
 
 
 def _locate_setting_line(path: Path, text: str, name: str) -> str:

@@ -114,17 +114,17 @@ def write_export_file(workspace: Workspace, path: Path, text: str) -> None:
             write_file(real, data)
     except OSError as error:
         reason = error.strerror or error
-        raise KbtuiError(f"cannot be written: {reason}", where=str(path)) from error
+        raise KbtuiError(f"the file cannot be written: {reason}", where=str(path)) from error
 
 
 def check_export_path(workspace: Workspace, path: Path) -> None:
-    """Raise `UsageError` for a path that `write_export_file` refuses."""
+    """Raise `UsageError` for a path to which `write_export_file` must not write."""
     kept = [workspace.jp, Path(paths.get_jp_data_home())]
     real = Path(os.path.realpath(path))
     for folder in (real, *real.parents):
         if folder.name.casefold() == ".jp" or any(_is_same_file(folder, place) for place in kept):
             raise UsageError(
-                "cannot export into a directory of JP",
+                "cannot export into one of JP's directories",
                 where=str(path),
                 hint=f"choose a file outside {folder}",
             )

@@ -194,12 +194,12 @@ def test_index_and_search_say_that_kb_toml_is_invalid(built: Builder) -> None:
     (built.root / ".jp" / "kb.toml").write_text("x = [")
     done = run(built, "index", "--json")
     assert done.returncode == 2
-    assert "kbtui: .jp/kb.toml: is not valid TOML" in done.stderr
+    assert "kbtui: .jp/kb.toml: not valid TOML" in done.stderr
     (problem,) = json.loads(done.stdout)["problems"]
     assert problem in done.stderr
     done = run(built, "search", "--mode", "lexical", "aardvark")
     assert (done.returncode, "jp-c17800000001" in done.stdout) == (0, True)
-    assert "topics may be missing: .jp/kb.toml: is not valid TOML" in done.stderr
+    assert "topics may be missing: .jp/kb.toml: not valid TOML" in done.stderr
     built.topics(guide={})
     assert run(built, "index").returncode == 0
     assert "kb.toml" not in run(built, "search", "--mode", "lexical", "aardvark").stderr

@@ -531,7 +531,7 @@ def test_an_output_file_that_cannot_be_written_ends_with_3(
 ) -> None:
     for target in (Path("/dev/full"), tmp_path / "missing/talk.md", tmp_path):
         assert main([*command, "-o", str(target)]) == 3, target
-        assert f"kbtui: {target}: cannot be written: " in capsys.readouterr().err
+        assert f"kbtui: {target}: the file cannot be written: " in capsys.readouterr().err
     assert main([*command, "-o", ""]) == 2
     assert "kbtui: -o: the path is empty" in capsys.readouterr().err
 
@@ -562,7 +562,7 @@ def test_no_export_is_written_under_the_jp_directory(
             folder_link / str(ID) / "events.json", local / "events.json", other, Path(".jp/new.md"),
         ):  # fmt: skip
             assert main([*command, "-o", str(target)]) == 2, target
-            assert "cannot export into a directory of JP" in capsys.readouterr().err
+            assert "cannot export into one of JP's directories" in capsys.readouterr().err
     # A file with another name outside is replaced, and the one that JP has stays.
     os.link(events, hard)
     assert kbtui("export", str(ID), "-o", str(hard)) == 0

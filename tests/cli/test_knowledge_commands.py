@@ -176,7 +176,7 @@ def test_a_directory_in_the_place_of_a_configuration_is_an_error(
     (root / ".jp/kb.toml").unlink()
     (root / ".jp" / name).mkdir()
     ran = run("topics")
-    assert f".jp/{name}: cannot be read: Is a directory" in ran.err
+    assert f".jp/{name}: the file cannot be read: Is a directory" in ran.err
     assert ".jp/" + name in run("doctor").out
 
 

@@ -227,7 +227,7 @@ def test_a_name_that_is_taken_is_refused_before_text_is_asked_for(built: Builder
     try:
         assert child.wait(60) == 2, "it waits for text"
         assert child.stderr is not None
-        assert b"the subject exists already" in child.stderr.read()
+        assert b"the subject already exists" in child.stderr.read()
     finally:
         child.kill()
         child.communicate()
@@ -364,9 +364,9 @@ def test_a_broken_file_of_sources_is_said_once_and_is_not_ok(built: Builder) -> 
     (built.root / ".jp/kb-sources.toml").write_text("x = [")
     done = run(built, "source", "run", "web")
     assert done.returncode == 2
-    assert done.stderr.startswith("kbtui: .jp/kb-sources.toml: is not valid TOML")
+    assert done.stderr.startswith("kbtui: .jp/kb-sources.toml: not valid TOML")
     doctor = run(built, "doctor").stdout
-    assert "wrong  sources        .jp/kb-sources.toml: is not valid TOML" in doctor
+    assert "wrong  sources        .jp/kb-sources.toml: not valid TOML" in doctor
     assert "ok     sources" not in doctor
 
 
@@ -388,7 +388,7 @@ def test_a_source_of_somebody_else_runs_after_it_was_looked_at(built: Builder, p
     assert "not approved, skipped" in done.stderr
     shown = run(built, "source", "ls")
     assert "NOT APPROVED" in shown.stdout
-    assert "source.broken.topic: is missing" in shown.stderr
+    assert "source.broken.topic: the key is missing" in shown.stderr
     assert run(built, "source", "approve", "theirs").returncode == 2, "there was nobody to ask"
     # Changing one key is not looking at the others.
     assert run(built, "source", "edit", "theirs", "--depth", "1").returncode == 0

@@ -146,7 +146,7 @@ def test_a_first_topic_can_be_declared(build: Build, workspace: Workspace) -> No
     assert build().topics["docs"] == Topic(
         "docs", "docs", title='The "docs"', learned=("a",), origin=workspace.jp / "kb.toml"
     )
-    with pytest.raises(UsageError, match="the topic exists already"):
+    with pytest.raises(UsageError, match="the topic already exists"):
         propose_new_topic(knowledge, Topic("docs", "docs"))
 
 

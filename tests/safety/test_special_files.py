@@ -104,7 +104,7 @@ def test_a_persons_own_file_that_is_none_is_said(
 ) -> None:
     replace(home / "config/kbtui/config.toml", put)
     said_ = run(built, "topics")
-    assert "config.toml: cannot be read: " in said_
+    assert "config.toml: the file cannot be read: " in said_
     assert "None" not in said_
 
 

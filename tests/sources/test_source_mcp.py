@@ -83,7 +83,7 @@ def test_one_resource_that_fails_leaves_the_others(project: SourceWorkspace) -> 
     run = project.run()
     assert run.status == "partial"
     assert run.problems == ("a://bad: not today",)
-    assert run.skips == (("a://image", "is image/png, which is not supported"),)
+    assert run.skips == (("a://image", "content type image/png is not supported"),)
     assert list(project.documents()) == ["good.md"]
 
 

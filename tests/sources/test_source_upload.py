@@ -51,8 +51,8 @@ def test_every_kind_becomes_a_subject(project: SourceWorkspace) -> None:
     run = project.run()
     assert (run.status, run.entries) == ("ok", 4)
     assert run.skips == (
-        ("inbox/.hidden.md", "is hidden"),
-        ("inbox/photo.jpg", "is image/jpeg, which is not supported"),
+        ("inbox/.hidden.md", "the file is hidden"),
+        ("inbox/photo.jpg", "content type image/jpeg is not supported"),
     )
     found = project.documents()
     assert set(found) == {"notes.md", "plain.md", "page.md", "sub/paper.md"}
@@ -99,7 +99,7 @@ def test_links_in_a_directory_are_not_followed(project: SourceWorkspace, tmp_pat
     (folder / "real.md").write_text("# Real\n\ntext\n")
     project.add(kind="file_upload", file="inbox")
     run = project.run()
-    assert run.skips == (("inbox/link.md", "is a link, which is not followed"),)
+    assert run.skips == (("inbox/link.md", "links are not followed"),)
     assert list(project.documents()) == ["real.md"]
 
 
@@ -167,7 +167,7 @@ def test_a_fifo_does_not_hang_a_run(project: SourceWorkspace) -> None:
     (folder / "good.md").write_text("# Good\n\ntext\n")
     project.add(kind="file_upload", file="inbox")
     run = project.run()
-    assert run.skips == (("inbox/pipe.md", "is not a regular file"),)
+    assert run.skips == (("inbox/pipe.md", "not a regular file"),)
     assert list(project.documents()) == ["good.md"]
 
 

@@ -281,5 +281,5 @@ async def test_what_a_run_skipped_and_left_alone_is_on_its_page(papers: Builder)
             return " ".join(" ".join(line.plain for _, line in screen.reader.viewport.rows).split())
 
         await tui.until(lambda: "left alone" in drawn())
-        assert "skipped, is image/png, which is not supported: papers/photo.png" in drawn()
+        assert "skipped, content type image/png is not supported: papers/photo.png" in drawn()
         assert "one.md: deleted at its source; left alone because you edited it" in drawn()
