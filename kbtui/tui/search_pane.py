@@ -136,6 +136,8 @@ class ResultsPane(BorderOnlyPane, Vertical):
         self._summary = TextLine(id="answer")
         self._notice = WrappedParagraphs(self.list)
         self.answer: SearchAnswer | None = None
+        self._is_refining = False
+        """Whether hits by meaning will still be added to the answer."""
         self._clock = clock
 
     def on_mount(self) -> None:
@@ -162,7 +164,7 @@ class ResultsPane(BorderOnlyPane, Vertical):
         The first hit is selected without the user. Keeping it would scroll better hits of the
         semantic search out of sight.
         """
-        self.answer = answer
+        self.answer, self._is_refining = answer, refining
         self.border_title = "Results"
         rows = [self._make_hit_row(hit) for hit in answer.hits]
         is_untouched = self.list.is_at_start and not self.list.has_focus
@@ -193,7 +195,7 @@ class ResultsPane(BorderOnlyPane, Vertical):
 
     def show_similar(self, reference: str, answer: SearchAnswer) -> None:
         """Show what is similar to the item with this reference."""
-        self.answer = answer
+        self.answer, self._is_refining = answer, False
         self.border_title = make_plain_content(f"More like {reference}")
         self.list.set_rows(
             [self._make_hit_row(hit) for hit in answer.hits], [("Nothing similar.", "dim")]
@@ -247,9 +249,10 @@ class ResultsPane(BorderOnlyPane, Vertical):
         return ListRow(hit.chunk_id, title, [(where, "dim")], below, data=hit)
 
     def on_resize(self) -> None:
-        """Make the excerpts again for the new width."""
+        """Make excerpts and summary again for the new width."""
         if self.answer:
             self.list.set_rows([self._make_hit_row(hit) for hit in self.answer.hits])
+            self._summary.set_text(*self._summarize_answer(self.answer, self._is_refining))
             self._request_more_hits_at_end()
 
     @on(RowList.RowClicked)

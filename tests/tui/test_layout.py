@@ -235,3 +235,26 @@ async def test_a_wide_terminal_is_filled(book: Builder) -> None:
         await tui.until(lambda: tui.main.query_one("#citations").region.right == 200)
         assert fills(tui)
         assert tui.main.query_one("#reader").region.width == 110
+
+
+async def test_the_headers_use_the_room_there_is(book: Builder) -> None:
+    book.subject("project/style.md", "# Style\n\n" + "Short sentences. No tabs.\n" * 300)
+    async with running(book.root, size=(80, 24)) as tui:
+        await tui.open("project/style")
+        for size, header in (
+            ((80, 24), "read source learn ● pre-loaded  ≈ 1,952 tokens"),
+            ((76, 24), "read source learn             ● pre-loaded"),
+            ((160, 40), "● pre-loaded  7,809 characters ≈ 1,952 tokens"),
+        ):
+            await tui.pilot.resize_terminal(*size)
+            await tui.until(header)
+        # The summary of the results is made for the width of the list, too.
+        await tui.press("slash")
+        await tui.type("sentences")
+        await tui.until("a temporary index; keywords only: not in this test")
+        for size, summary in (
+            ((110, 24), "3 hits   a temporary index; keywords only: not in"),
+            ((160, 40), "a temporary index; keywords only: not in this test"),
+        ):
+            await tui.pilot.resize_terminal(*size)
+            await tui.until(summary)

@@ -56,13 +56,22 @@ class ReaderHeader(TextLine):
             self.text = text
 
     def render_line(self, y: int) -> Strip:
-        """Render the line; if space is short, shorten the size to its tokens."""
-        width, right = self.content_size.width, self.right
-        if cell_width(self.left) + cell_width(right) >= width:
-            right = [
-                (text[text.find("≈") :] if "≈" in text else text, role) for text, role in right
-            ]
+        """Render the line with the longest form of the right that leaves room for the left."""
+        width = self.content_size.width
+        forms, used = self._list_right_forms(), cell_width(self.left)
+        right = next((form for form in forms if used + cell_width(form) < width), forms[-1])
         return self.render_spans(align_to_edges(self.left, right, width) if y == 0 else [], width)
+
+    def _list_right_forms(self) -> list[Spans]:
+        """Return the right side with the whole size, with its tokens only, and without it."""
+        size = next((n for n, (text, _) in enumerate(self.right) if "≈" in text), None)
+        if size is None:
+            return [self.right]
+        text, role = self.right[size]
+        tokens = (text[text.find("≈") :], role)
+        # A space separates the size from the badges before it.
+        badges = self.right[: max(0, size - 1)]
+        return [self.right, [*self.right[:size], tokens, *self.right[size + 1 :]], badges]
 
     def on_click(self, event: events.Click) -> None:
         """Post the part that was clicked."""
@@ -273,7 +282,8 @@ class ReaderPane(BorderOnlyPane, Vertical):
             left = [(format_count(document.turns_total, "turn"), "dim")]
         elif len(document.views) > 1:
             for view in document.views:
-                left += [(view, "key" if view == document.view else "dim"), (" ", "")]
+                left += [(" ", "")] if left else []
+                left.append((view, "key" if view == document.view else "dim"))
         elif document.view in ("learn", "prompt"):
             left = [("as the assistant gets it", "dim")]
         right: Spans = [("● as the model sees it", "accent")] if viewport.is_model_view else []
