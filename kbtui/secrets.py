@@ -195,7 +195,7 @@ class Secret(NamedTuple):
     what: str
 
 
-def mask(text: str) -> str:
+def mask_secrets(text: str) -> str:
     """Replace each secret of a text by `[masked: what it is]`."""
     return mask_text_part(text, 0, len(text), find_secrets(text))
 
@@ -222,7 +222,7 @@ def mask_excerpt(excerpt: str, source: str) -> str:
     dense = "".join(excerpt.split())
     at = "".join(source.split()).find(dense)
     if at < 0 or not dense:
-        return mask(_PEM_LINES.sub("[masked: private key]", excerpt))
+        return mask_secrets(_PEM_LINES.sub("[masked: private key]", excerpt))
     begin = _find_offset_ignoring_spaces(source, at)
     start, end = max(0, begin - _AROUND), begin + len(excerpt) + _AROUND
     window = source[start:end]
@@ -265,7 +265,7 @@ def _mask_json_value(value: Any, name: str) -> Any:
     if isinstance(value, dict):
         is_secret = value.get("kind") == "Secret"
         return {
-            mask(key) if isinstance(key, str) else key: _mask_manifest_part(item)
+            mask_secrets(key) if isinstance(key, str) else key: _mask_manifest_part(item)
             if is_secret and key in _MANIFEST_PARTS
             else _mask_json_value(item, str(key))
             for key, item in value.items()
@@ -291,18 +291,18 @@ def _mask_named_string(value: str, name: str) -> str:
         and is_random_looking(value)
     ):
         # With a space it is a sentence, not a key.
-        return mask(value) if re.search(r"\s", value) else "[masked: secret]"
+        return mask_secrets(value) if re.search(r"\s", value) else "[masked: secret]"
     if value[:1] in ("{", "["):
         # A tool's result is often JSON itself.
         try:
             inner = json.loads(value)
         except (ValueError, RecursionError):
-            return mask(value)
+            return mask_secrets(value)
         masked = mask_json_values(inner)
         if masked != inner:
             indent = 2 if "\n" in value else None
-            return mask(json.dumps(masked, indent=indent, ensure_ascii=False))
-    return mask(value)
+            return mask_secrets(json.dumps(masked, indent=indent, ensure_ascii=False))
+    return mask_secrets(value)
 
 
 @lru_cache(maxsize=1024)

@@ -71,7 +71,7 @@ from kbtui.conversations.repository import (
 from kbtui.dates import format_timestamp
 from kbtui.errors import NothingFound, UsageError
 from kbtui.refs import parse_conversation_id, parse_conversation_ref
-from kbtui.secrets import mask, mask_json_values
+from kbtui.secrets import mask_json_values, mask_secrets
 from kbtui.text import format_json
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def _get_sort_time(info: ConversationInfo, sort: str) -> datetime:
 
 
 def _get_conversation_title(info: ConversationInfo, *, masked: bool) -> str | None:
-    return mask(info.title) if masked and info.title else info.title
+    return mask_secrets(info.title) if masked and info.title else info.title
 
 
 def _make_conversation_entry(
@@ -346,7 +346,7 @@ def _search_conversations(
 def _find_title_match(title: str | None, pattern: LinePattern, *, masked: bool) -> list[GrepLine]:
     if not title or not pattern.count_lines(title):
         return []
-    title = mask(title) if masked else title
+    title = mask_secrets(title) if masked else title
     return [
         GrepLine("title", None, None, cut_line_around_match(title[start:end], match - start), True)
         for start, end, match in pattern.find_lines(title)
@@ -361,7 +361,8 @@ def _make_conversations_not_searched_notices(
     if not broken:
         return []
     shown = tuple(
-        (ref, mask(problem) if masked else problem) for ref, problem in broken[:_PROBLEMS_NAMED]
+        (ref, mask_secrets(problem) if masked else problem)
+        for ref, problem in broken[:_PROBLEMS_NAMED]
     )
     return [ConversationsNotSearchedNotice(shown, len(broken) - len(shown))]
 
@@ -500,13 +501,15 @@ def _list_conversation_notices(
     """Return the notices about damage, missing turns and unknown events of a conversation."""
     remarks: list[ConversationNotice] = []
     if problems := conversation.problems:
-        problem = mask(problems[0]) if masked else problems[0]
+        problem = mask_secrets(problems[0]) if masked else problems[0]
         remarks.append(DamagedConversationNotice(problem, len(problems) - 1))
     elif not conversation.turns:
         remarks.append(ConversationWithoutTurnsNotice())
     if extras := conversation.describe_unknown_content():
         remarks.append(
-            UnknownContentNotice(tuple(mask(extra) if masked else extra for extra in extras))
+            UnknownContentNotice(
+                tuple(mask_secrets(extra) if masked else extra for extra in extras)
+            )
         )
     return remarks
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Literal
 
-    from kbtui.assistant.tools import Parameter, Tool
+    from kbtui.assistant.tools import ToolDefinition, ToolParameter
     from kbtui.knowledge import Knowledge
     from kbtui.workspace import Workspace
 
@@ -31,7 +31,7 @@ _COMMAND = "kbtui tool {{context}} {{tool}}"
 _STYLE = {"inline_results": "off", "results_file_link": "off", "parameters": "function_call"}
 
 
-def format_tool_toml(tool: Tool) -> str:
+def format_tool_toml(tool: ToolDefinition) -> str:
     """Format the file that defines a tool for JP."""
     table: dict[str, Any] = {
         "enable": _ENABLE,
@@ -48,7 +48,7 @@ def format_tool_toml(tool: Tool) -> str:
     return _dump_toml({"conversation": {"tools": {tool.name: table}}})
 
 
-def _make_parameter_table(one: Parameter) -> dict[str, Any]:
+def _make_parameter_table(one: ToolParameter) -> dict[str, Any]:
     """Return a parameter as a table with the keys of JSON Schema that JP knows."""
     table: dict[str, Any] = {
         "type": one.types[0] if len(one.types) == 1 else list(one.types),
@@ -67,7 +67,7 @@ def _make_parameter_table(one: Parameter) -> dict[str, Any]:
     return table
 
 
-def format_skill_toml(tools: Iterable[Tool]) -> str:
+def format_skill_toml(tools: Iterable[ToolDefinition]) -> str:
     """Format JP's skill file, which adds a section to the prompt and enables the tools."""
     from kbtui.assistant.tools import DATA_WARNING
 
@@ -93,7 +93,7 @@ def format_skill_toml(tools: Iterable[Tool]) -> str:
     )
 
 
-def _get_first_sentence(tool: Tool) -> str:
+def _get_first_sentence(tool: ToolDefinition) -> str:
     return tool.summary.split(". ")[0].rstrip(".") + "."
 
 
@@ -269,7 +269,7 @@ def _parse_created_folders(data: bytes) -> set[str]:
     return set(folders[1].decode("utf-8", "replace").split(", ")) if folders else set()
 
 
-def _get_tool_file_path(tool: Tool) -> str:
+def _get_tool_file_path(tool: ToolDefinition) -> str:
     return f"{TOOLS_DIRECTORY}/{tool.name}.toml"
 
 

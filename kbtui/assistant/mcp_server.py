@@ -30,7 +30,7 @@ from kbtui.assistant.tools import (
     list_offered_tools,
     should_mask_secrets,
 )
-from kbtui.secrets import mask, mask_json_values
+from kbtui.secrets import mask_json_values, mask_secrets
 from kbtui.version import __version__
 
 if TYPE_CHECKING:
@@ -111,9 +111,9 @@ class CheckedMcpInput:
 
     async def receive(self) -> Item:
         """Return the next message; raises `anyio.EndOfStream`."""
-        return await self._check(self._inner.receive)
+        return await self._check_received_item(self._inner.receive)
 
-    async def _check(self, receive: Callable[[], Awaitable[Item]]) -> Item:
+    async def _check_received_item(self, receive: Callable[[], Awaitable[Item]]) -> Item:
         while True:
             item = repair_surrogates(await receive())
             refusal = make_invalid_line_response(item)
@@ -134,7 +134,7 @@ class CheckedMcpInput:
         return self
 
     async def __anext__(self) -> Item:
-        return await self._check(self._inner.__anext__)
+        return await self._check_received_item(self._inner.__anext__)
 
     async def __aenter__(self) -> Self:
         await self._inner.__aenter__()
@@ -155,7 +155,7 @@ class SecretMaskingMcpOutput:
         message = item.message
         if isinstance(message, types.JSONRPCError):
             error = message.error
-            changes = {"message": mask(error.message)}
+            changes = {"message": mask_secrets(error.message)}
             if "data" in error.model_fields_set:
                 changes["data"] = mask_json_values(error.data)
             masked = message.model_copy(update={"error": error.model_copy(update=changes)})
@@ -190,7 +190,7 @@ INSTRUCTIONS = (
 )
 
 
-def serve(library: Library, current: str | None = None) -> int:
+def serve_mcp(library: Library, current: str | None = None) -> int:
     """Serve until the input ends; return the exit code.
 
     `current` is the id of the calling conversation, None if it is unknown. Raises `ConfigError` if
@@ -281,7 +281,7 @@ class _McpRequestHandler:
     ) -> types.CallToolResult:
         """Answer a call; only an unknown tool is a protocol error."""
 
-        def run() -> ToolReply:
+        def answer_call() -> ToolReply:
             return answer_tool_call(
                 params.name,
                 params.arguments or {},
@@ -291,7 +291,7 @@ class _McpRequestHandler:
             )
 
         try:
-            reply = await self._run_in_thread(run, self._call_slots)
+            reply = await self._run_in_thread(answer_call, self._call_slots)
         except UnknownTool as error:
             raise MCPError(types.INVALID_PARAMS, str(error)) from error
         task = asyncio.ensure_future(self._announce_tool_changes(context))
@@ -323,7 +323,7 @@ class _McpRequestHandler:
         return [
             types.Tool(
                 name=tool.name,
-                description=mask(tool.description) if self._masked else tool.description,
+                description=mask_secrets(tool.description) if self._masked else tool.description,
                 input_schema=tool.schema(),
                 annotations=types.ToolAnnotations(
                     read_only_hint=True, idempotent_hint=True, open_world_hint=False
@@ -341,7 +341,7 @@ class _McpRequestHandler:
             self._idle_timer.cancel()
         done: asyncio.Future[T] = loop.create_future()
 
-        def finish(set_outcome: Callable[[], None]) -> None:
+        def deliver_outcome(set_outcome: Callable[[], None]) -> None:
             self.running -= 1
             slots.release()
             if not self.running:
@@ -349,7 +349,7 @@ class _McpRequestHandler:
             if not done.cancelled():
                 set_outcome()
 
-        def run() -> None:
+        def run_work() -> None:
             set_outcome: Callable[[], None]
             try:
                 set_outcome = partial(done.set_result, work())
@@ -357,7 +357,7 @@ class _McpRequestHandler:
                 set_outcome = partial(done.set_exception, error)
             with contextlib.suppress(RuntimeError):
                 # If the event loop is closed, nobody waits for the result.
-                loop.call_soon_threadsafe(finish, set_outcome)
+                loop.call_soon_threadsafe(deliver_outcome, set_outcome)
 
-        threading.Thread(target=run, name="call", daemon=True).start()
+        threading.Thread(target=run_work, name="call", daemon=True).start()
         return await done

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kbtui.conversations import event_kinds
 from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError
 from kbtui.notices import format_notice
-from kbtui.secrets import mask, mask_excerpt
+from kbtui.secrets import mask_excerpt, mask_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -39,7 +39,7 @@ SCOPES = ("all", *event_kinds.group_grep_scopes(), *event_kinds.list_grep_scopes
 
 
 @dataclass(frozen=True)
-class Parameter:
+class ToolParameter:
     """One parameter of a tool.
 
     `types` are names of JSON types. `items` is the type of an array's elements. `enum` lists the
@@ -79,13 +79,13 @@ class Parameter:
 
 
 @dataclass(frozen=True)
-class Tool:
+class ToolDefinition:
     """The definition of a tool, described by a short `summary` and by `details`."""
 
     name: str
     summary: str
     details: str
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[ToolParameter, ...]
 
     @property
     def description(self) -> str:
@@ -102,33 +102,33 @@ class Tool:
         }
 
 
-def _define_text_parameter(name: str, description: str, **more: Any) -> Parameter:
-    return Parameter(name, ("string",), description, **more)
+def _define_text_parameter(name: str, description: str, **more: Any) -> ToolParameter:
+    return ToolParameter(name, ("string",), description, **more)
 
 
-def _define_texts_parameter(name: str, description: str, **more: Any) -> Parameter:
-    return Parameter(name, ("array",), description, items="string", **more)
+def _define_texts_parameter(name: str, description: str, **more: Any) -> ToolParameter:
+    return ToolParameter(name, ("array",), description, items="string", **more)
 
 
-def _define_number_parameter(name: str, description: str, **more: Any) -> Parameter:
-    return Parameter(name, ("integer",), description, **more)
+def _define_number_parameter(name: str, description: str, **more: Any) -> ToolParameter:
+    return ToolParameter(name, ("integer",), description, **more)
 
 
-def _define_flag_parameter(name: str, description: str, default: bool = False) -> Parameter:
-    return Parameter(name, ("boolean",), description, default=default)
+def _define_flag_parameter(name: str, description: str, default: bool = False) -> ToolParameter:
+    return ToolParameter(name, ("boolean",), description, default=default)
 
 
 _CURRENT = _define_flag_parameter("include_current", "Include the current conversation.")
 _ARCHIVED = _define_flag_parameter("archived", "Use archived conversations instead of live ones.")
 
-LEARN = Tool(
+LEARN = ToolDefinition(
     "learn",
     # `list_offered_tools` replaces this summary by one that names the topics.
     f"Learn about knowledge base topics and subjects. {DATA_WARNING}",
     "",
     (
         _define_text_parameter("topic", "The topic ID or title to learn about.", required=True),
-        Parameter(
+        ToolParameter(
             "subjects",
             ("string", "array", "null"),
             "Glob pattern(s) for subjects to load. Use * for current level, ** for recursive. "
@@ -137,7 +137,7 @@ LEARN = Tool(
         ),
     ),
 )
-KNOWLEDGE_SEARCH = Tool(
+KNOWLEDGE_SEARCH = ToolDefinition(
     "knowledge_search",
     f"Search subjects and past conversations by words and by meaning, best passages first. {DATA_WARNING}",
     "A line `[entry ID · chunk ID · score S] TITLE` precedes each passage. The lines above the "
@@ -163,7 +163,7 @@ KNOWLEDGE_SEARCH = Tool(
         _CURRENT,
     ),
 )
-CONVERSATION_LIST = Tool(
+CONVERSATION_LIST = ToolDefinition(
     "conversation_list",
     f"List conversations of this workspace with title, size and dates. {DATA_WARNING}",
     "The newest activity comes first. `total` counts all conversations, not just this page. Use "
@@ -189,7 +189,7 @@ CONVERSATION_LIST = Tool(
         ),
     ),
 )
-CONVERSATION_GREP = Tool(
+CONVERSATION_GREP = ToolDefinition(
     "conversation_grep",
     f"Find the lines of past conversations that contain a text. {DATA_WARNING}",
     "The text is literal, not a regular expression, and must be within one line. A long answer is "
@@ -214,7 +214,7 @@ CONVERSATION_GREP = Tool(
         _CURRENT,
     ),
 )
-CONVERSATION_READ = Tool(
+CONVERSATION_READ = ToolDefinition(
     "conversation_read",
     f"Read one past conversation, or some of its turns. {DATA_WARNING}",
     "If the answer would be too long, an error gives the number of turns, and how many of the last "
@@ -237,7 +237,7 @@ CONVERSATION_READ = Tool(
     ),
 )
 
-TOOLS: dict[str, Tool] = {
+TOOLS: dict[str, ToolDefinition] = {
     tool.name: tool
     for tool in (
         LEARN,
@@ -249,7 +249,7 @@ TOOLS: dict[str, Tool] = {
 }
 
 
-def list_offered_tools(knowledge: Knowledge) -> list[Tool]:
+def list_offered_tools(knowledge: Knowledge) -> list[ToolDefinition]:
     """Return the tools that are available now.
 
     The description of `learn` names the topics with subjects to learn. If there are none, `learn`
@@ -266,7 +266,7 @@ def list_offered_tools(knowledge: Knowledge) -> list[Tool]:
     return found
 
 
-def check_tool_arguments(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def check_tool_arguments(tool: ToolDefinition, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Check the arguments of a call; return them with the defaults of missing and null ones.
 
     Values whose meaning is clear are converted: 5.0 to 5, a text to a list with this text, a number
@@ -292,7 +292,7 @@ def check_tool_arguments(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, 
     return found
 
 
-def _describe_unknown_argument(name: str, known: Mapping[str, Parameter]) -> str:
+def _describe_unknown_argument(name: str, known: Mapping[str, ToolParameter]) -> str:
     from difflib import get_close_matches
 
     near = get_close_matches(name[:100], known, n=1)
@@ -301,7 +301,7 @@ def _describe_unknown_argument(name: str, known: Mapping[str, Parameter]) -> str
     )
 
 
-def _convert_argument(one: Parameter, value: Any) -> Any:
+def _convert_argument(one: ToolParameter, value: Any) -> Any:
     if one.types == ("integer",) and isinstance(value, float) and value.is_integer():
         return int(value)
     if one.types == ("string",) and type(value) is int and abs(value) < 10**18:
@@ -319,7 +319,7 @@ _PYTHON_TYPES: dict[str, tuple[type, str]] = {
 }
 
 
-def _find_argument_mistake(one: Parameter, value: Any) -> str | None:
+def _find_argument_mistake(one: ToolParameter, value: Any) -> str | None:
     """Describe the mistake in a value; return None if the value is valid."""
     kinds = [_PYTHON_TYPES[name] for name in one.types if name in _PYTHON_TYPES]
     fits = any(
@@ -369,7 +369,8 @@ def mask_secrets_in_hits(library: Library, hits: Iterable[Hit]) -> list[Hit]:
     The whole source is checked, because a passage may contain only a part of a key.
     """
     return [
-        replace(hit, title=mask(hit.title), text=_mask_hit_passage(library, hit)) for hit in hits
+        replace(hit, title=mask_secrets(hit.title), text=_mask_hit_passage(library, hit))
+        for hit in hits
     ]
 
 
@@ -433,7 +434,7 @@ def answer_tool_call(
     has no unpaired surrogates, so that it can be encoded.
     """
     if name not in TOOLS:
-        shown = (mask(name) if masked else name)[:100]
+        shown = (mask_secrets(name) if masked else name)[:100]
         raise UnknownTool(f"there is no tool {shown!r}", hint=f"tools: {', '.join(TOOLS)}")
     try:
         call = ToolCall(
@@ -449,12 +450,12 @@ def answer_tool_call(
         from kbtui.text import sanitize
 
         # The last line of a traceback may quote an argument.
-        trace = mask(format_exc()) if masked else format_exc()
+        trace = mask_secrets(format_exc()) if masked else format_exc()
         sys.stderr.write(sanitize(trace, "strip"))
         reply = ToolReply(f"kbtui failed: {type(error).__name__}", is_error=True)
     text = SURROGATES.sub("\ufffd", reply.text)
     if masked:
-        text = mask(text)
+        text = mask_secrets(text)
     if len(text) > ANSWER_LIMIT:
         # The tools limit their answers, so only very long arguments or names lead here.
         kept = ANSWER_LIMIT - 100
@@ -472,7 +473,7 @@ class ToolCall(NamedTuple):
     masked: bool
 
 
-def _format_error_for_assistant(error: KbtuiError, tool: Tool) -> str:
+def _format_error_for_assistant(error: KbtuiError, tool: ToolDefinition) -> str:
     """Word an error for an assistant, with the argument that caused it and what to do.
 
     An error's place that is not an argument is a path on this machine, and is left out.

@@ -11,9 +11,9 @@ from kbtui.cli.output import (
     WaitingLine,
     get_terminal_width,
     is_plain_output,
-    note,
     print_json_result,
     print_result,
+    print_to_stderr,
     write_output_file,
 )
 from kbtui.conversations.event_kinds import EVENT_KINDS
@@ -154,12 +154,12 @@ def _list_conversations(library: Library, args: Namespace) -> int:
             title_contains=args.title,
         )
     for stray in find_unusable_conversation_directories(library.workspace):
-        note(f"{stray.path}: skipped: {stray.reason}")
+        print_to_stderr(f"{stray.path}: skipped: {stray.reason}")
     _print_tool_answer(
         "list", answer, args.format, lambda writer: writer.format_conversation_list(answer)
     )
     if args.format == "text" and not (answer.conversations or answer.notices):
-        note("no conversation matches")
+        print_to_stderr("no conversation matches")
     return 0 if answer.conversations else 1
 
 
@@ -191,7 +191,7 @@ def _grep_conversations(library: Library, args: Namespace) -> int:
     )
     is_empty = not (answer.count or answer.notices)
     if args.format == "text" and is_empty and sys.stdout.isatty():
-        note(
+        print_to_stderr(
             "no matches"
             if args.archived
             else "no matches; --archived searches archived conversations"
@@ -243,7 +243,7 @@ def _export_conversation(library: Library, args: Namespace) -> int:
     else:
         write_output_file(library.workspace, args.output, text)
     for problem in conversation.problems:
-        note(f"{conversation.info.ref}: {problem}")
+        print_to_stderr(f"{conversation.info.ref}: {problem}")
     return 0 if turns else 1
 
 
@@ -306,7 +306,7 @@ def _print_tool_answer(
     else:
         print_result(shown)
     if hint:
-        note(hint)
+        print_to_stderr(hint)
 
 
 BOLD, DIM, RED, GREEN, YELLOW, BLUE, CYAN = "1", "2", "31", "32", "33", "34", "36"
@@ -324,11 +324,11 @@ class ConversationFormatter:
         self.width = width
         self.now = now
 
-    def paint(self, text: str, *codes: str) -> str:
+    def colour_text(self, text: str, *codes: str) -> str:
         """Return a text in a colour or style, or unchanged if colours are off."""
         return f"\x1b[{';'.join(codes)}m{text}\x1b[0m" if self.colours and text else text
 
-    def clean(self, text: str) -> str:
+    def make_safe_for_terminal(self, text: str) -> str:
         """Make text from files safe for a terminal; for a pipe, return it unchanged."""
         return sanitize(text) if self.terminal else text
 
@@ -350,7 +350,7 @@ class ConversationFormatter:
         if self.terminal and entries:
             late = max(late, len("Activity"))
             names = f"{'ID':<{len(entries[0]['id'])}}  {'#':>{wide}}  {'Activity':<{late}}  Title"
-            yield self.paint(names, DIM)
+            yield self.colour_text(names, DIM)
         for entry, count, time in zip(entries, counts, times, strict=True):
             head = f"{entry['id']}  {count:>{wide}}  {time:<{late}}  "
             marks = " ".join(_list_conversation_flags(entry))
@@ -359,16 +359,16 @@ class ConversationFormatter:
                 room = self.width - len(head) - (count_columns(marks) + 2 if marks else 0)
                 title = cut_to_width(title, max(20, room))
             line = (
-                f"{self.paint(entry['id'], CYAN)}  {count:>{wide}}  "
-                f"{self.paint(f'{time:<{late}}', DIM)}  {title}"
+                f"{self.colour_text(entry['id'], CYAN)}  {count:>{wide}}  "
+                f"{self.colour_text(f'{time:<{late}}', DIM)}  {title}"
             )
             yield (
-                f"{line}  {self.paint(self.make_single_safe_line(marks), YELLOW)}"
+                f"{line}  {self.colour_text(self.make_single_safe_line(marks), YELLOW)}"
                 if marks
                 else line
             )
             if entry["problem"]:
-                yield "    " + self.paint(self.make_single_safe_line(entry["problem"]), RED)
+                yield "    " + self.colour_text(self.make_single_safe_line(entry["problem"]), RED)
 
     def _format_time(self, text: str) -> str:
         return format_age(datetime.fromisoformat(text), self.now) if self.terminal else text
@@ -377,7 +377,7 @@ class ConversationFormatter:
         title = self.make_single_safe_line(title or "Untitled")
         if self.terminal:
             title = cut_to_width(title, max(20, self.width - len(ref) - 2))
-        return f"{self.paint(ref, CYAN)}  {self.paint(title, BOLD)}"
+        return f"{self.colour_text(ref, CYAN)}  {self.colour_text(title, BOLD)}"
 
     # matches
 
@@ -402,7 +402,7 @@ class ConversationFormatter:
                 and hit.block != previous
                 and not (opens and self.terminal)
             ):
-                yield self.paint("--", DIM)
+                yield self.colour_text("--", DIM)
             if self.terminal and opens:
                 if conversation is not None:
                     yield ""
@@ -432,13 +432,13 @@ class ConversationFormatter:
         if line.is_match:
             text = self._highlight_matches(text, [span for span in found if span[1] <= len(text)])
         else:
-            text = self.paint(text, DIM)
-        return self.paint(head, DIM) + text
+            text = self.colour_text(text, DIM)
+        return self.colour_text(head, DIM) + text
 
     def _highlight_matches(self, text: str, spans: list[tuple[int, int]]) -> str:
         parts, place = [], 0
         for start, end in spans:
-            parts += [text[place:start], self.paint(text[start:end], BOLD, RED)]
+            parts += [text[place:start], self.colour_text(text[start:end], BOLD, RED)]
             place = end
         return "".join([*parts, text[place:]])
 
@@ -449,17 +449,21 @@ class ConversationFormatter:
         yield self._format_heading(answer.id, answer.title)
         for turn in answer.turns:
             yield ""
-            yield self.paint(f"── {answer.id}:{turn['turn']} ──", BOLD)
+            yield self.colour_text(f"── {answer.id}:{turn['turn']} ──", BOLD)
             for event in turn["events"]:
                 yield ""
                 yield self._format_event_heading(event)
                 if event.get("problem"):
-                    yield self.paint(self.make_single_safe_line(event["problem"]), RED)
+                    yield self.colour_text(self.make_single_safe_line(event["problem"]), RED)
                 if event.get("arguments"):
-                    yield self.clean(json.dumps(event["arguments"], indent=2, ensure_ascii=False))
+                    yield self.make_safe_for_terminal(
+                        json.dumps(event["arguments"], indent=2, ensure_ascii=False)
+                    )
                 if event["content"]:
-                    text = self.clean(event["content"]).rstrip("\n")
-                    yield self.paint(text, DIM) if event["event_kind"] == "reasoning" else text
+                    text = self.make_safe_for_terminal(event["content"]).rstrip("\n")
+                    yield (
+                        self.colour_text(text, DIM) if event["event_kind"] == "reasoning" else text
+                    )
 
     def _format_event_heading(self, event: EventJson) -> str:
         kind = EVENT_KINDS[event["event_kind"]]
@@ -475,8 +479,8 @@ class ConversationFormatter:
             parts.append("error")
             colour = RED
         time = event["timestamp"]
-        shown = f"  {self.paint(self._format_time(time), DIM)}" if time else ""
-        return self.paint(" ".join(parts), BOLD, colour) + shown
+        shown = f"  {self.colour_text(self._format_time(time), DIM)}" if time else ""
+        return self.colour_text(" ".join(parts), BOLD, colour) + shown
 
 
 def _list_conversation_flags(entry: ConversationEntry) -> Iterator[str]:

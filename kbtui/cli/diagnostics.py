@@ -37,7 +37,7 @@ def run_doctor(args: Namespace) -> int:
     with ProgressLine() as progress:
         for finding in _run_doctor_checks(args.workspace):
             findings.append(finding)
-            progress.show(f"checking {finding.area}")
+            progress.show_progress(f"checking {finding.area}")
     if args.json:
         print_json_result(
             [{"area": f.area, "state": f.state, "message": f.message} for f in findings]

@@ -169,9 +169,9 @@ def _show_index_progress(progress: ProgressLine, engine: EngineClient) -> None:
         return
     found = engine.request("status").get("progress")
     if not found:
-        progress.show("comparing the files with the index")
+        progress.show_progress("comparing the files with the index")
         return
     text = f"{_PHASES.get(found['phase'], found['phase'])} {found['done']:,} of {found['total']:,}"
     if found.get("seconds_left"):
         text += f", {format_time_left(found['seconds_left'])}"
-    progress.show(text + (f"; waiting, {found['waits']}" if found.get("waits") else ""))
+    progress.show_progress(text + (f"; waiting, {found['waits']}" if found.get("waits") else ""))

@@ -307,7 +307,7 @@ def _edit_entry(library: Library, args: Namespace) -> int:
 
 
 def _find_subject_by_reference(library: Library, text: str) -> Subject:
-    ref = library.resolve(text)
+    ref = library.parse_typed_reference(text)
     if ref.kind != "subject":
         raise UsageError("not a subject", where=text, hint="write topic/slug")
     return library.find_subject(ref)
@@ -346,7 +346,7 @@ def _show_entry(library: Library, args: Namespace) -> int:
     from kbtui.index.entry_query import CITATION_DAYS, DAY_SECONDS, get_entry_row, serialize_chunks
     from kbtui.index.models import make_subject_id
 
-    ref = library.resolve(args.ref)
+    ref = library.parse_typed_reference(args.ref)
     if ref.kind == "subject":
         subject = library.find_subject(ref)
         entry_id = make_subject_id(subject.topic, subject.slug)

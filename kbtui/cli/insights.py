@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kbtui.cli.output import WaitingLine, confirm, note, print_json_result, print_result
+from kbtui.cli.output import WaitingLine, confirm, print_json_result, print_result, print_to_stderr
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -71,20 +71,20 @@ def run_insights(args: Namespace) -> int:
             hidden=args.hidden,
         )
     if library.index_notices_phrase:
-        note(library.index_notices_phrase)
+        print_to_stderr(library.index_notices_phrase)
     library.close()
     if args.json:
         print_json_result({**found.as_json(), "logging": library.settings.query_log})
     else:
         print_result(format_insights(found))
         if not library.settings.query_log:
-            note("searches are not logged (query_log = false)")
+            print_to_stderr("searches are not logged (query_log = false)")
     return 0
 
 
 def _erase_query_log(userdata: UserData, args: Namespace) -> int:
     if not args.yes and not confirm("erase every logged search of this workspace?"):
-        note("nothing was erased")
+        print_to_stderr("nothing was erased")
         return 1
     count = userdata.query_log.erase_all_searches()
     if args.json:

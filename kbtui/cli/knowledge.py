@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kbtui.cli.output import WaitingLine, note, print_json_result, print_result
+from kbtui.cli.output import WaitingLine, print_json_result, print_result, print_to_stderr
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def run_topics(args: Namespace) -> int:
     if topics or fragments:
         return 0
     if not args.json:
-        note("no topics are configured; declare one in .jp/kb.toml as [kb.topic.ID]")
+        print_to_stderr("no topics are configured; declare one in .jp/kb.toml as [kb.topic.ID]")
     return 2 if knowledge.problems else 1
 
 
@@ -192,9 +192,9 @@ def run_prompt(args: Namespace) -> int:
     """Print exactly the <knowledge> section of the system prompt."""
     knowledge = _load_knowledge_with_options(args)
     with WaitingLine("reading subjects"):
-        text = knowledge.prompt()
+        text = knowledge.format_prompt_section()
     if text is None:
-        note("no <knowledge> section: there is nothing to list or pre-load")
+        print_to_stderr("no <knowledge> section: there is nothing to list or pre-load")
         return 1
     print_result(text)
     return 0
@@ -228,7 +228,7 @@ def _load_knowledge_with_options(args: Namespace) -> Knowledge:
             cfg=args.cfg, knowledge=args.knowledge
         )
     for problem in knowledge.problems:
-        note(str(problem))
+        print_to_stderr(str(problem))
     for value in args.knowledge:
         topic, _, pattern = value.partition("/")
         resolved = knowledge.resolve(topic)
@@ -236,5 +236,5 @@ def _load_knowledge_with_options(args: Namespace) -> Knowledge:
             from kbtui.knowledge.lint import explain_dead_pattern
 
             why = explain_dead_pattern(resolved, pattern)
-            note(f"-k {value}: nothing matches" + (f" ({why})" if why else ""))
+            print_to_stderr(f"-k {value}: nothing matches" + (f" ({why})" if why else ""))
     return knowledge

@@ -95,10 +95,10 @@ def main(argv: "Sequence[str] | None" = None) -> int:
     except OSError as error:
         if error.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG}:
             raise
-        from kbtui.cli.output import note
+        from kbtui.cli.output import print_to_stderr
 
         where = f"{os.fsdecode(error.filename)}: " if error.filename else "the output "
-        note(f"{where}cannot be written: {(error.strerror or str(error)).lower()}")
+        print_to_stderr(f"{where}cannot be written: {(error.strerror or str(error)).lower()}")
         _discard_buffered_output()
         return 3
 

@@ -99,7 +99,7 @@ def write_output_file(workspace: Workspace, target: str, text: str) -> None:
     write_export_file(workspace, Path(target), text)
 
 
-def note(text: str) -> None:
+def print_to_stderr(text: str) -> None:
     """Print a message on stderr."""
     from kbtui.text import sanitize
 
@@ -108,7 +108,7 @@ def note(text: str) -> None:
 
 def print_error(error: KbtuiError) -> None:
     """Print an error with its place and hint on stderr."""
-    note(f"{error.where}: {error.message}" if error.where else error.message)
+    print_to_stderr(f"{error.where}: {error.message}" if error.where else error.message)
     if error.hint:
         from kbtui.text import sanitize
 
@@ -147,7 +147,7 @@ class ProgressLine:
     def __exit__(self, *_: object) -> None:
         self.clear()
 
-    def show(self, text: str) -> None:
+    def show_progress(self, text: str) -> None:
         """Show a text, at most every `REFRESH_SECONDS`."""
         now = time.monotonic()
         if now - self._began < SILENT_SECONDS or now - self._last < REFRESH_SECONDS * self._shown:
@@ -205,7 +205,7 @@ class WaitingLine:
         began = time.monotonic()
         with ProgressLine() as progress:
             while not self._ended.wait(SILENT_SECONDS):
-                progress.show(f"{self._what} … {time.monotonic() - began:.0f} s")
+                progress.show_progress(f"{self._what} … {time.monotonic() - began:.0f} s")
 
 
 def print_through_pager(text: str) -> None:

@@ -7,10 +7,10 @@ import sys
 from kbtui.cli.output import (
     WaitingLine,
     decode_command_argument,
-    note,
     print_json_result,
     print_result,
     print_through_pager,
+    print_to_stderr,
 )
 
 TYPE_CHECKING = False
@@ -75,9 +75,9 @@ def run_cites(args: Namespace) -> int:
             library.index_notices_phrase,
         )
     if remark:
-        note(remark)
+        print_to_stderr(remark)
     if found.gone:
-        note(f"it no longer exists: {found.gone}")
+        print_to_stderr(f"it no longer exists: {found.gone}")
     if args.json:
         print_json_result(citations_to_dict(found.ref, found.uses, found.used_by))
     else:
@@ -85,7 +85,7 @@ def run_cites(args: Namespace) -> int:
         lines += [f"used by {format_citing_turn(cite)}\n" for cite in found.used_by]
         print_result("".join(lines))
     if not found.uses and not found.used_by:
-        note(f"no citations of or by {found.ref}")
+        print_to_stderr(f"no citations of or by {found.ref}")
         return 1
     return 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from kbtui.cli.output import is_plain_output, note, print_json_result
+from kbtui.cli.output import is_plain_output, print_json_result, print_to_stderr
 from kbtui.cli.parser import add_filter_options, parse_filter_options
 from kbtui.errors import UsageError
 from kbtui.text import cut_to_width, one_line, sanitize, sanitize_and_move_ranges
@@ -68,7 +68,7 @@ def run_search(args: Namespace) -> int:
         return 0 if found else 1
 
     for text in format_notices(answer, args.like or answer["query"]):
-        note(text)
+        print_to_stderr(text)
     if args.why and not args.explain:
         answer["hits"] = []
     sys.stdout.write(format_answer(answer, plain=is_plain_output()))

@@ -151,7 +151,7 @@ def _edit_source(workspace: Workspace, userdata: UserData, args: Namespace) -> i
         load_sources,
     )
 
-    before = load_sources(workspace).find(args.name)
+    before = load_sources(workspace).find_source(args.name)
     changes = _make_source_block(args)
     if args.topic is not None:
         changes["topic"] = load_knowledge(workspace).resolve_topic(args.topic).id
@@ -192,7 +192,7 @@ def _approve_source(workspace: Workspace, userdata: UserData, args: Namespace) -
     )
     from kbtui.text import sanitize
 
-    source = load_sources(workspace).find(args.name)
+    source = load_sources(workspace).find_source(args.name)
     if find_approval_time(workspace, userdata, source) is not None:
         note("the source is already approved")
         return 0
@@ -223,14 +223,16 @@ def _run_sources(workspace: Workspace, userdata: UserData, args: Namespace) -> i
             names.append(source.name)
     progress = ProgressLine()
 
-    def show(now: SourceProgress) -> None:
-        progress.show(f"{now.source} {now.done}/{now.total} {now.now}")
+    def show_source_progress(now: SourceProgress) -> None:
+        progress.show_progress(f"{now.source} {now.done}/{now.total} {now.now}")
 
     runs = []
     for name in names:
         try:
             with progress:
-                runs.append(source_runner.run_source(workspace, name, on_progress=show))
+                runs.append(
+                    source_runner.run_source(workspace, name, on_progress=show_source_progress)
+                )
         except KeyboardInterrupt:
             if (run := userdata.load_last_source_runs().get(name)) is not None:
                 _print_source_run(run)
@@ -328,7 +330,7 @@ def _remove_source(workspace: Workspace, userdata: UserData, args: Namespace) ->
     from kbtui.sources.config import load_sources
     from kbtui.sources.source_runner import count_documents, remove_source_and_documents
 
-    source = load_sources(workspace).find(args.name)
+    source = load_sources(workspace).find_source(args.name)
     try:
         count = count_documents(workspace, source)
     except KbtuiError:

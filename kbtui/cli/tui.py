@@ -6,7 +6,7 @@ import gc
 import os
 import sys
 
-from kbtui.cli.output import note
+from kbtui.cli.output import print_to_stderr
 from kbtui.errors import UsageError
 
 TYPE_CHECKING = False
@@ -60,8 +60,8 @@ def open_tui(
 
     library = open_workspace(workspace)
     try:
-        ref = library.locate(reference) if reference else None
-        begin = library.locate(first) if first else None
+        ref = library.find_reference(reference) if reference else None
+        begin = library.find_reference(first) if first else None
         from kbtui.tui.app import TuiStartOptions, run_tui
 
         return run_tui(library, ref, TuiStartOptions(first=begin, fresh=fresh, plain=plain))
@@ -196,13 +196,17 @@ def run_serve(args: Namespace) -> int:
     server = BrowserServer(library.workspace.root, host, port, token, args.font_size)
     shown = f"[{host}]" if ":" in host else host
 
-    def ready() -> None:
+    def announce_address() -> None:
         print(f"http://{shown}:{port}/?token={token}", flush=True)
-        note(
+        print_to_stderr(
             "open this address in a browser; anyone who has it can read the workspace. Ctrl+C stops the server"
         )
 
-    return 130 if asyncio.run(run_browser_server(server, listening, ready)) == signal.SIGINT else 0
+    return (
+        130
+        if asyncio.run(run_browser_server(server, listening, announce_address)) == signal.SIGINT
+        else 0
+    )
 
 
 def _open_server_socket(host: str, port: int) -> socket.socket:

@@ -261,11 +261,11 @@ def _search_event(
 
 def _mask_event_text(event: Event, text: str) -> str:
     """Mask the secrets in an event's text; in a tool call, before JSON escapes its values."""
-    from kbtui.secrets import mask, mask_json_values
+    from kbtui.secrets import mask_json_values, mask_secrets
 
     if event.kind == "tool_call_request" and event.arguments and not event.text:
         arguments = format_json(mask_json_values(event.arguments))
-        return mask(f"{event.name}\n{arguments}" if event.name else arguments)
+        return mask_secrets(f"{event.name}\n{arguments}" if event.name else arguments)
     return str(mask_json_values(text))
 
 

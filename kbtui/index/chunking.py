@@ -54,7 +54,7 @@ def _compile_wide_character_pattern() -> re.Pattern[str]:
     return re.compile("[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef\U00020000-\U0002ffff]")
 
 
-def measure_text(text: str) -> int:
+def measure_chunk_size(text: str) -> int:
     """Return a text's size in characters; a character of a script without spaces counts as three."""
     if text.isascii():
         return len(text)
@@ -72,20 +72,20 @@ class TextSpan:
     last: int
 
 
-def split_text(text: str, most: int = MAX_CHUNK_SIZE) -> list[TextSpan]:
+def split_text_into_chunks(text: str, most: int = MAX_CHUNK_SIZE) -> list[TextSpan]:
     """Split a text into chunks of at most the size `most`; only white space is dropped."""
     lines = list(map(str.rstrip, text.split("\n")))
     if all(lines) and not any(sign in text for sign in _BLOCK_SIGNS):
         # A single paragraph, like most messages, needs no splitting into blocks.
         text = "\n".join(lines)
-        if measure_text(text) <= most:
+        if measure_chunk_size(text) <= most:
             return [TextSpan(text, 1, len(lines))]
     found: list[TextSpan] = []
     held: list[TextSpan] = []
     size = 0
     for block in _split_into_blocks(lines, most):
         heading = _HEADING.match(block.text) is not None
-        worth = measure_text(block.text)
+        worth = measure_chunk_size(block.text)
         full = size + worth + 2 > most
         chosen = (
             size >= MIN_CHUNK_SIZE and zlib.crc32(block.text.encode("utf-8", "replace")) % 3 == 0
@@ -154,13 +154,13 @@ def _split_block(lines: list[str], first: int, most: int) -> Iterator[TextSpan]:
     if not lines:
         return
     text = "\n".join(lines)
-    if measure_text(text) <= most:
+    if measure_chunk_size(text) <= most:
         yield TextSpan(text, first, first + len(lines) - 1)
         return
     held: list[str] = []
     size, start = 0, first
     for number, line in enumerate(lines, first):
-        worth = measure_text(line)
+        worth = measure_chunk_size(line)
         if held and size + worth + 1 > most:
             yield TextSpan("\n".join(held).rstrip(), start, start + len(held) - 1)
             held, size = [], 0
@@ -181,11 +181,11 @@ def _split_block(lines: list[str], first: int, most: int) -> Iterator[TextSpan]:
 def _split_line(line: str, most: int) -> Iterator[str]:
     """Yield the parts of one long line, split at ends of sentences or words if there are any."""
     at = 0
-    while measure_text(line[at : at + most]) > most or len(line) - at > most:
+    while measure_chunk_size(line[at : at + most]) > most or len(line) - at > most:
         reach = at + most
-        if (over := measure_text(line[at:reach])) > most:
+        if (over := measure_chunk_size(line[at:reach])) > most:
             reach = at + max(1, most * most // over)
-            while measure_text(line[at:reach]) > most:
+            while measure_chunk_size(line[at:reach]) > most:
                 reach -= 1
         middle = (at + reach) // 2
         ends = [match.start() for match in _SENTENCE_END.finditer(line, middle, reach)]
@@ -224,7 +224,7 @@ def split_subject_into_chunks(entry: str, text: SubjectText) -> list[Chunk]:
         entry,
         (
             Chunk("", piece.text, 0, lines=(piece.first + above, piece.last + above))
-            for piece in split_text(text.body)
+            for piece in split_text_into_chunks(text.body)
         ),
     )
 
@@ -257,7 +257,9 @@ def iterate_conversation_chunks(
             if event.kind in ("tool_call_request", "tool_call_response"):
                 call = event.call or (request.call if request else None)
                 args = format_short_tool_arguments(request)
-            for piece in split_text(strip_escape_sequences(format_event_text(event)), most):
+            for piece in split_text_into_chunks(
+                strip_escape_sequences(format_event_text(event)), most
+            ):
                 yield Chunk(
                     "",
                     piece.text,

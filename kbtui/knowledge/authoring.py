@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.knowledge.front_matter import join_front_matter, split_front_matter
 from kbtui.knowledge.subject_files import (
-    check_slug,
     make_file_name,
     make_folder_inside,
     make_topic_folder,
+    validate_slug,
     write_new_file,
 )
 
@@ -167,7 +167,7 @@ def _choose_draft_title(text: str, otherwise: str) -> str:
 
 def check_new_slug(knowledge: Knowledge, topic: Topic, slug: str) -> str:
     """Return the slug of a new file; raises `UsageError` if it is taken or invalid."""
-    slug = check_slug(slug.removesuffix(".md"))
+    slug = validate_slug(slug.removesuffix(".md"))
     if knowledge.find(topic.id, slug) is not None:
         raise UsageError(
             "the subject already exists",

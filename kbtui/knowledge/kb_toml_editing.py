@@ -216,7 +216,7 @@ def propose_preload_or_disable_marks(
     `UsageError` for a mark that cannot be applied, and `ConfigError` if the file is not valid TOML.
     """
     base = load_knowledge(knowledge.workspace)
-    wanted = base.with_marks(marks).topics
+    wanted = base.copy_with_marks(marks).topics
     edits: dict[str, dict[str, Any]] = {}
     for name, topic in wanted.items():
         for field in _MARKED_FIELDS:

@@ -62,7 +62,7 @@ class LearnCaller(NamedTuple):
             return text
         from kbtui import secrets
 
-        return secrets.mask(text)
+        return secrets.mask_secrets(text)
 
 
 class SubjectLineRange(NamedTuple):
@@ -75,7 +75,7 @@ class SubjectLineRange(NamedTuple):
         return str(make_subject_ref("", self.slug, self.lines))[1:]
 
 
-def find_topic(topics: Iterable[Topic], name: str) -> Topic:
+def find_enabled_topic(topics: Iterable[Topic], name: str) -> Topic:
     """Return the enabled topic with this id or, if there is none, with this title in any case.
 
     If two topics have the same title, the one declared first wins. Raises `NothingFound` with a

@@ -380,7 +380,7 @@ class Knowledge:
 
     def resolve_topic(self, name: str) -> Topic:
         """Return the enabled topic with this id or title; raises `NothingFound`."""
-        return learn_tool_answers.find_topic(self.topics.values(), name)
+        return learn_tool_answers.find_enabled_topic(self.topics.values(), name)
 
     def learn(
         self,
@@ -429,7 +429,7 @@ class Knowledge:
                 pass
             raise
 
-    def prompt(self) -> str | None:
+    def format_prompt_section(self) -> str | None:
         """Return the `<knowledge>` section; None if there is nothing to list or pre-load."""
         return prompt.format_knowledge_section(
             self._resolve_enabled_topics(), self._get_subject_record
@@ -455,7 +455,7 @@ class Knowledge:
 
         return read_prompt_fragments(self.workspace)
 
-    def with_marks(self, marks: Iterable[PreloadOrDisableMark]) -> Knowledge:
+    def copy_with_marks(self, marks: Iterable[PreloadOrDisableMark]) -> Knowledge:
         """Return a copy with marks applied, without walking the directories again.
 
         Raises `NothingFound` or `UsageError` for a mark that cannot be applied.
@@ -471,7 +471,7 @@ class Knowledge:
             )
         return other
 
-    def with_preloaded(self, values: Iterable[str]) -> Knowledge:
+    def copy_with_preload_options(self, values: Iterable[str]) -> Knowledge:
         """Return a copy with `-k` values applied, without walking the directories again.
 
         Raises `UsageError`.

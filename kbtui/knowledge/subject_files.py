@@ -194,7 +194,7 @@ def make_folder_inside(root: Path, folder: Path) -> Path:
     return real
 
 
-def check_slug(slug: str) -> str:
+def validate_slug(slug: str) -> str:
     """Return the slug unchanged; raises `UsageError` if it cannot be the path of a file."""
     parts = slug.split("/")
     if any(not part.strip(". ") or not part.isprintable() for part in parts) or "\\" in slug:

@@ -63,7 +63,7 @@ class CallCancellation:
     def __exit__(self, *error: object) -> None:
         CallCancellation._of_thread.value = self._before
 
-    def check(self) -> None:
+    def raise_if_cancelled(self) -> None:
         """Raise `Cancelled` if the call was cancelled."""
         if self.cancelled:
             raise Cancelled("cancelled")
@@ -74,7 +74,7 @@ class CallCancellation:
         with self._lock:
             self.client = client
         try:
-            self.check()
+            self.raise_if_cancelled()
             yield
         finally:
             with self._lock:
@@ -151,7 +151,7 @@ class IndexAccess:
                 with cancellation.close_client_on_cancel(client):
                     found = client.request(op, timeout=timeout, **arguments)
             except EngineUnavailable as error:
-                cancellation.check()
+                cancellation.raise_if_cancelled()
                 if client is None:
                     self._remember_unresponsive_engine(error)
                 # Retry only after a lost connection. If the engine did not start, refused the
@@ -350,7 +350,7 @@ class PrivateIndex:
         with self._turn:
             while self._reached < self._wanted and time.monotonic() < end:
                 self._turn.wait(STEP_SECONDS)
-                cancellation.check()
+                cancellation.raise_if_cancelled()
 
     def close(self) -> None:
         """Stop the thread and remove the index."""

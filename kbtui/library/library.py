@@ -339,12 +339,12 @@ class Library(ReferenceReader):
         """Search by keywords in this process; `explain` returns why there is no semantic leg."""
         from kbtui.engine.search_service import answer_search_request, make_empty_semantic_leg
 
-        def answer(reader: IndexReader) -> SearchAnswer:
+        def answer_from_index(reader: IndexReader) -> SearchAnswer:
             # Call `explain` only after the index is open: it depends on whether it is private.
             leg = make_empty_semantic_leg(explain())
             return answer_search_request(self.workspace, reader, request, leg)
 
-        answered = self._query_index_with_repair(answer)
+        answered = self._query_index_with_repair(answer_from_index)
         answered.notices = [*self._access.notices, *answered.notices]
         return self._add_repair_notice(answered)
 
@@ -410,12 +410,14 @@ class Library(ReferenceReader):
         """Open a new connection to the engine; raises `EngineUnavailable`."""
         from kbtui.engine.find_or_start import connect_or_start
 
-        return connect_or_start(self.workspace, start=start, check=get_current_cancellation().check)
+        return connect_or_start(
+            self.workspace, start=start, check=get_current_cancellation().raise_if_cancelled
+        )
 
     def _request(self, op: str, *, timeout: float, **arguments: Any) -> dict[str, Any]:
         return self._access.request(op, timeout=timeout, **arguments)
 
-    def listen(self, on_event: Callable[[EngineEvent], object]) -> Callable[[], None]:
+    def listen_to_engine(self, on_event: Callable[[EngineEvent], object]) -> Callable[[], None]:
         """Call `on_event` from a new thread with each event of the engine.
 
         Returns a function that stops the thread. Starts the engine, and starts it again after it

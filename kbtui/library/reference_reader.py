@@ -55,7 +55,7 @@ class ReferenceReader:
 
     # references
 
-    def resolve(self, text: str) -> Ref:
+    def parse_typed_reference(self, text: str) -> Ref:
         """Parse a reference that a user typed; its topic can be an id or a title.
 
         Raises `UsageError`, and `NothingFound` for a conversation of another workspace.
@@ -64,13 +64,13 @@ class ReferenceReader:
 
         return resolve_ref(self.workspace, text)
 
-    def locate(self, text: str) -> Ref:
+    def find_reference(self, text: str) -> Ref:
         """Parse a reference, check that its target exists, and return it with the topic's id.
 
         For a passage, return the reference of its lines, turn or call. Raises `UsageError`,
         `NothingFound` and, for a passage if there is no index, `IndexUnavailable`.
         """
-        ref = self.resolve(text)
+        ref = self.parse_typed_reference(text)
         if ref.kind == "conversation":
             from kbtui.conversations.repository import find_conversation
 
@@ -139,7 +139,7 @@ class ReferenceReader:
         Raises `UsageError` for an invalid reference, `NothingFound` for a missing target and, for a
         passage if there is no index, `IndexUnavailable`.
         """
-        target = self.resolve(ref) if isinstance(ref, str) else ref
+        target = self.parse_typed_reference(ref) if isinstance(ref, str) else ref
         if target.kind == "topic":
             return self.learn(target.topic or "")
         if target.kind == "subject":
@@ -296,7 +296,7 @@ class ReferenceReader:
             self.find_subject(target)
             return []
         if target.kind == "chunk":
-            target = self.locate(str(target))
+            target = self.find_reference(str(target))
             if target.kind == "subject":
                 return []
         conversation = self.load_conversation(target.conversation or "")
@@ -313,7 +313,7 @@ class ReferenceReader:
         If the target of a reference does not exist, the text is tried as a path first.
         """
         try:
-            ref = self.resolve(text)
+            ref = self.parse_typed_reference(text)
         except UsageError as error:
             if (path := self._find_cited_file(text)) is not None:
                 return path

@@ -298,7 +298,7 @@ def list_reasons_for_exclusion(
         for text in run.query.excluded
         if says(text)
     ]
-    if not found and HitFreshnessChecker(workspace, reader).check(entry, chunk) is None:
+    if not found and HitFreshnessChecker(workspace, reader).check_hit(entry, chunk) is None:
         found.append("its file no longer has this text, or its subject was disabled")
     return found
 

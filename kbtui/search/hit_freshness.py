@@ -39,7 +39,7 @@ class HitFreshnessChecker:
         self._knowledge: Knowledge | None = None
         self._is_configuration_changed = self._has_configuration_changed()
 
-    def check(self, entry: Entry, chunk: Chunk) -> tuple[str, tuple[int, int] | None] | None:
+    def check_hit(self, entry: Entry, chunk: Chunk) -> tuple[str, tuple[int, int] | None] | None:
         """Return "fresh" or "changed" and the present lines of a chunk.
 
         Returns None if the chunk's file no longer contains it, or the chunk's subject is disabled.

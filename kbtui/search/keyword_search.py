@@ -254,7 +254,7 @@ class KeywordSearch:
         """
         stems, code = self.language.stem_text(text), set(extract_code_words(normalize_text(text)))
 
-        def contains(wanted: str) -> bool:
+        def text_contains(wanted: str) -> bool:
             phrase = [
                 stem for stem in self.language.stem_text(wanted) if not has_unspaced_script(stem)
             ]
@@ -266,7 +266,7 @@ class KeywordSearch:
                 and any(stems[at : at + len(phrase)] == phrase for at in range(last + 1))
             )
 
-        return contains
+        return text_contains
 
     def rank(self, limit: int, per_entry: int | None = None) -> Ranked:
         """Return the `limit` best chunks by keywords.

@@ -232,12 +232,12 @@ def _fill_answer_with_hits(result: SearchAnswer, run: SearchRun) -> None:
             if number not in chunks:
                 chunks |= run.reader.get_chunks(order[at : at + limit])
             chunk = chunks[number][0] if number in chunks else None
-            state = freshness.check(entries[entry_id], chunk) if chunk else None
+            state = freshness.check_hit(entries[entry_id], chunk) if chunk else None
             if chunk is None or state is None:
                 result.omitted += 1
                 continue
             hit = _make_hit(entries[entry_id], chunk, run.scores[number], state)
-            hit.matches = marker.find(chunk.text)
+            hit.matches = marker.find_matches(chunk.text)
             hit.legs = {name: ranks.get(name, {}).get(number) for name in ("lexical", "semantic")}
             result.hits.append(hit)
         per_entry[entry_id] += 1
@@ -361,7 +361,7 @@ def fuse_rankings(
         name: {number: at for at, number in enumerate(ranked, 1)} for name, ranked in legs.items()
     }
 
-    def part(name: str, number: int) -> float:
+    def score_in_leg(name: str, number: int) -> float:
         share = coverage if name == "semantic" else 1.0
         if name == "semantic" and number in pending:
             name, share = "lexical", 1.0
@@ -371,7 +371,7 @@ def fuse_rankings(
         )
 
     return {
-        number: sum(part(name, number) for name in held)
+        number: sum(score_in_leg(name, number) for name in held)
         for number in {number for ranked in legs.values() for number in ranked}
     }
 
@@ -419,7 +419,9 @@ def is_knowledge_gap(
     if best is None:
         return True
     rare = _find_rare_words(query, lexical)
-    if not rare or MatchFinder(rare, (), lexical.language).find(f"{best.title}\n{best.text}"):
+    if not rare or MatchFinder(rare, (), lexical.language).find_matches(
+        f"{best.title}\n{best.text}"
+    ):
         return False
     return similarity < MIN_SIMILARITY
 

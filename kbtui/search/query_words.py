@@ -279,7 +279,7 @@ class MatchFinder:
         self._humps = _compile_any_word_pattern(humps, "(?<=[a-z0-9])(?:{})(?![a-z])")
         self._language = language
 
-    def find(self, text: str) -> list[Span]:
+    def find_matches(self, text: str) -> list[Span]:
         """Return the character offsets of all matches, in order and without overlaps."""
         tokens = self._language.locate_stems(text)
         spans = [(first, last) for stem, first, last in tokens if stem in self._stems]

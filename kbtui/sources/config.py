@@ -128,7 +128,7 @@ class Sources:
     sources: dict[str, Source] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
-    def find(self, name: str) -> Source:
+    def find_source(self, name: str) -> Source:
         """Return a source; raises `NothingFound`, or `ConfigError` if it is invalid."""
         if name in self.sources:
             return self.sources[name]
@@ -324,7 +324,7 @@ def add_source(workspace: Workspace, name: str, block: dict[str, Any]) -> Source
 
 def edit_source(workspace: Workspace, name: str, changes: dict[str, Any]) -> Source:
     """Change keys of a source; None removes a key. Raises `ConfigError` or `NothingFound`."""
-    block = {**load_sources(workspace).find(name).block, **changes}
+    block = {**load_sources(workspace).find_source(name).block, **changes}
     block = {key: value for key, value in block.items() if value is not None}
     source = _parse_named_source(name, block)
     _write_source_table(workspace, name, block)
@@ -333,7 +333,7 @@ def edit_source(workspace: Workspace, name: str, changes: dict[str, Any]) -> Sou
 
 def remove_source(workspace: Workspace, name: str) -> None:
     """Remove a source from the file; raises `NothingFound` or `ConfigError`."""
-    load_sources(workspace).find(name)
+    load_sources(workspace).find_source(name)
     _write_source_table(workspace, name, None)
 
 

@@ -65,7 +65,7 @@ class ExtractionError(Exception):
     """A document cannot be converted; the message says why."""
 
 
-def extract_page(text: str, url: str) -> dict[str, Any]:
+def convert_html_page(text: str, url: str) -> dict[str, Any]:
     """Return a page as `title`, `text`, `tags`, `links`, `noindex` and `nofollow`.
 
     Without `url`, the links stay relative. Raises `ExtractionError`.
@@ -398,7 +398,7 @@ def extract_document(content: bytes, kind: str, url: str, charset: str | None) -
         return _extract_docx(content)
     text = decode_document_text(content, charset)
     if kind in HTML:
-        return extract_page(text, url)
+        return convert_html_page(text, url)
     if "\0" in text[:8192]:
         raise ExtractionError("it is a binary file")
     if kind in CODE:

@@ -62,7 +62,7 @@ def run_source(
     `NothingFound`, `ConfigError` for an invalid source, `SourceNotApproved` or
     `SourceAlreadyRunning`.
     """
-    source = load_sources(workspace).find(name)
+    source = load_sources(workspace).find_source(name)
     userdata = UserData(workspace)
     if find_approval_time(workspace, userdata, source) is None:
         raise SourceNotApproved(
@@ -200,7 +200,7 @@ def remove_source_and_documents(workspace: Workspace, name: str, *, keep: bool) 
     `SourceAlreadyRunning`, `NothingFound` or `ConfigError`, and `UsageError` if documents to delete
     cannot be found.
     """
-    source = load_sources(workspace).find(name)
+    source = load_sources(workspace).find_source(name)
     with lock_source(workspace, name):
         problems = []
         try:

@@ -18,7 +18,7 @@ from kbtui.tui.framework.dialogs import TextInputDialog
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_widget import StyledScreen
 from kbtui.tui.framework.text_widgets import TextLine
-from kbtui.tui.navigation_target import make_target
+from kbtui.tui.navigation_target import make_navigation_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,7 +93,7 @@ class BookmarksScreen(StyledScreen):
         """Open the selected bookmark."""
         if row := self.list.selected_row:
             try:
-                self.dismiss(make_target(parse_ref(row.data.ref)))
+                self.dismiss(make_navigation_target(parse_ref(row.data.ref)))
             except KbtuiError as error:
                 self._show_error(error)
 

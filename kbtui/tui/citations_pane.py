@@ -18,7 +18,7 @@ from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_text import wrap_spans
 from kbtui.tui.framework.styled_widget import BorderOnlyPane
-from kbtui.tui.navigation_target import NavigationTarget, make_target
+from kbtui.tui.navigation_target import NavigationTarget, make_navigation_target
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -141,7 +141,9 @@ class CitationsPane(BorderOnlyPane, Vertical):
         # Other files than subjects are shown in the tool call that read them, even if deleted.
         place = _get_citation_target(cite)
         if cite.kind == "file" or (place is None and not cite.gone):
-            place = make_target(make_conversation_ref(cite.conversation, cite.turn, cite.call))
+            place = make_navigation_target(
+                make_conversation_ref(cite.conversation, cite.turn, cite.call)
+            )
         if place is not None and cite.quote:
             # Go to the passage itself, because its chunk may no longer exist.
             place = place._replace(text=cite.quote, words=_find_quoted_phrase(cite.quote))
@@ -167,7 +169,10 @@ class CitationsPane(BorderOnlyPane, Vertical):
         below: Spans = [("  ", ""), (" · ".join(parts), "dim")]
         name = one_line(cite.source_title or cite.source)
         return ListRow(
-            f"using:{number}:{cite.source}", [(name, "")], below=[below], data=make_target(ref)
+            f"using:{number}:{cite.source}",
+            [(name, "")],
+            below=[below],
+            data=make_navigation_target(ref),
         )
 
     @on(RowList.RowClicked)
@@ -214,7 +219,7 @@ def _get_citation_target(cite: Citation) -> NavigationTarget | None:
         ref = parse_ref(cite.target)
     except UsageError:
         return None
-    return None if ref.kind == "chunk" else make_target(ref)
+    return None if ref.kind == "chunk" else make_navigation_target(ref)
 
 
 def _make_citations_heading(key: str, text: str, right: str = "") -> ListRow:

@@ -18,7 +18,7 @@ from kbtui.tui.framework.command import Command, apply_keymap
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_widget import StyledScreen
 from kbtui.tui.framework.text_widgets import SafeInput
-from kbtui.tui.navigation_target import make_target
+from kbtui.tui.navigation_target import make_navigation_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -246,7 +246,7 @@ class CommandPaletteScreen(StyledScreen):
             value = row.data.value
             if row.data.kind == "subject":
                 value = make_subject_ref(value.topic, value.slug)
-            self.dismiss(make_target(value) if isinstance(value, Ref) else value)
+            self.dismiss(make_navigation_target(value) if isinstance(value, Ref) else value)
 
 
 def _make_item_rows(items: list[CommandPaletteItem]) -> Iterator[ListRow]:

@@ -46,7 +46,7 @@ HOME = NavigationTarget("home")
 PROMPT = NavigationTarget("prompt", "prompt")
 
 
-def make_target(ref: Ref) -> NavigationTarget:
+def make_navigation_target(ref: Ref) -> NavigationTarget:
     """Return the target for a reference; a chunk must be resolved to its entry first."""
     if ref.kind == "topic":
         return NavigationTarget(f"topic:{ref.topic}", ref=ref)
@@ -58,4 +58,4 @@ def make_target(ref: Ref) -> NavigationTarget:
 def make_hit_target(hit: Hit) -> NavigationTarget:
     """Return the target for a search hit, with its matches as the words to highlight."""
     words = tuple(dict.fromkeys(hit.text[start:end] for start, end in hit.matches))
-    return make_target(hit.target)._replace(words=words, text=hit.text)
+    return make_navigation_target(hit.target)._replace(words=words, text=hit.text)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kbtui.assistant.tools import should_mask_secrets
 from kbtui.errors import ConfigError
-from kbtui.secrets import find_secrets, mask, mask_excerpt, mask_json_values, mask_text_part
+from kbtui.secrets import find_secrets, mask_excerpt, mask_json_values, mask_secrets, mask_text_part
 from kbtui.workspace import Settings
 
 
@@ -27,24 +27,24 @@ def test_a_key_of_a_known_format_is_masked_wherever_it_stands(secret: str, what:
         ("<content>", "</content>"),
         ("K=", "\n"),
     ]:
-        assert mask(f"{before}{secret}{after}") == f"{before}[masked: {what}]{after}"
+        assert mask_secrets(f"{before}{secret}{after}") == f"{before}[masked: {what}]{after}"
 
 
 def test_a_private_key_is_masked_whole_and_also_when_it_is_cut_off() -> None:
     lines = "\n".join([MIXED[:64]] * 20)
     begin, end = "-----BEGIN RSA PRIVATE" + " KEY-----", "-----END RSA PRIVATE" + " KEY-----"
-    assert mask(f"a\n{begin}\n{lines}\n{end}\nb") == "a\n[masked: private key]\nb"
-    assert MIXED[:40] not in mask(f"a\n{begin}\n{lines}")
-    rest = mask(f"{lines[-300:]}\n{end}\nb")
+    assert mask_secrets(f"a\n{begin}\n{lines}\n{end}\nb") == "a\n[masked: private key]\nb"
+    assert MIXED[:40] not in mask_secrets(f"a\n{begin}\n{lines}")
+    rest = mask_secrets(f"{lines[-300:]}\n{end}\nb")
     assert rest.endswith("[masked: private key]\nb")
     assert MIXED[:40] not in rest
     for part in (f"{lines[-300:]}\n{end}", f"{begin}\n{lines}"):
-        assert MIXED[:40] not in mask(json.dumps(json.dumps({"key": part})))
+        assert MIXED[:40] not in mask_secrets(json.dumps(json.dumps({"key": part})))
     # In a JSON string.
     escaped = f"{begin}\n{lines}\n{end}".replace("\n", "\\n")
-    assert mask(f'{{"key": "{escaped}"}}') == '{"key": "[masked: private key]"}'
+    assert mask_secrets(f'{{"key": "{escaped}"}}') == '{"key": "[masked: private key]"}'
     mention = f"A file that starts with {begin} is a key. Never commit one, please."
-    assert mask(mention) == mention
+    assert mask_secrets(mention) == mention
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_a_private_key_is_masked_whole_and_also_when_it_is_cut_off() -> None:
     ],
 )
 def test_a_value_given_to_a_secret_name_is_masked(text: str, masked: str) -> None:
-    assert mask(text) == masked
+    assert mask_secrets(text) == masked
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_a_value_given_to_a_secret_name_is_masked(text: str, masked: str) -> Non
     ],
 )
 def test_what_is_no_secret_is_left_alone(text: str) -> None:
-    assert mask(text) == text
+    assert mask_secrets(text) == text
 
 
 @pytest.mark.parametrize("depth", range(4))
@@ -121,7 +121,7 @@ def test_json_within_json_is_masked_and_stays_json(depth: int) -> None:
     )
     for _ in range(depth):
         text = json.dumps({"content": text})
-    masked = mask(text)
+    masked = mask_secrets(text)
     assert RANDOM not in masked
     for _ in range(depth):
         masked = json.loads(masked)["content"]
@@ -133,8 +133,8 @@ def test_json_within_json_is_masked_and_stays_json(depth: int) -> None:
 
 @given(st.text(max_size=300))
 def test_masking_twice_is_masking_once_and_plain_text_stays(text: str) -> None:
-    once = mask(text)
-    assert mask(once) == once
+    once = mask_secrets(text)
+    assert mask_secrets(once) == once
 
 
 @given(
@@ -143,7 +143,7 @@ def test_masking_twice_is_masking_once_and_plain_text_stays(text: str) -> None:
 )
 def test_no_text_around_a_key_lets_it_through(before: str, after: str) -> None:
     secret = "gh" + "p_" + MIXED[:36]
-    assert secret not in mask(f"{before} {secret} {after}")
+    assert secret not in mask_secrets(f"{before} {secret} {after}")
 
 
 @pytest.mark.timeout(30)
@@ -154,7 +154,7 @@ def test_no_text_around_a_key_lets_it_through(before: str, after: str) -> None:
     ids=lambda text: text[:12],
 )  # fmt: skip
 def test_a_long_hostile_text_is_masked_in_no_time(text: str) -> None:
-    mask(text)
+    mask_secrets(text)
 
 
 def test_the_setting_says_on_which_face() -> None:
@@ -171,7 +171,7 @@ def test_the_setting_says_on_which_face() -> None:
     "before", ["\\n", "\\t", "\\\\n", "\\u0009", "%3D", "\x1b[31m", "\x1b[0;1m", "x=", "\n"]
 )
 def test_an_escape_before_a_key_does_not_hide_it(secret: str, what: str, before: str) -> None:
-    assert mask(f"a{before}{secret} b") == f"a{before}[masked: {what}] b"
+    assert mask_secrets(f"a{before}{secret} b") == f"a{before}[masked: {what}] b"
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_an_escape_before_a_key_does_not_hide_it(secret: str, what: str, before:
      f"a\\nAuthorization: Basic {RANDOM}"],
 )  # fmt: skip
 def test_an_escape_before_a_secret_name_does_not_hide_its_value(text: str) -> None:
-    assert RANDOM not in mask(text)
+    assert RANDOM not in mask_secrets(text)
 
 
 @pytest.mark.parametrize("secret", [secret for secret, _ in KEYS] + [PRIVATE_KEY, PHRASE])
@@ -196,7 +196,7 @@ def test_a_secret_within_json_at_any_depth_is_masked(
     value: Any = f"{before}\n{secret}\n{after}"
     for level in range(depth):
         value = {"rows": [value]} if level % 2 else json.dumps({"text": value})
-    for text in (json.dumps(mask_json_values(value)), mask(json.dumps(value))):
+    for text in (json.dumps(mask_json_values(value)), mask_secrets(json.dumps(value))):
         assert secret not in text
         assert secret[-30:] not in text
         for line in secret.splitlines()[1:-1]:
@@ -269,7 +269,7 @@ kind: ConfigMap
 data:
   colour: aGVsbG8=
 """
-    masked = mask(manifest)
+    masked = mask_secrets(manifest)
     assert masked.count("aGVsbG8=") == 2
     for hidden in ("d29ybGQ", "open sesame"):
         assert hidden not in masked
@@ -280,24 +280,28 @@ data:
     expected = {**value, "data": {"a": "[masked: Kubernetes secret]"}}
     assert mask_json_values(value) == expected
     for indent in (None, 2):
-        assert '"a": "b"' not in mask(json.dumps(value, indent=indent))
-    assert mask("kubeadm join --token abcdef.0123456789abcdef x") == (
+        assert '"a": "b"' not in mask_secrets(json.dumps(value, indent=indent))
+    assert mask_secrets("kubeadm join --token abcdef.0123456789abcdef x") == (
         "kubeadm join --token [masked: Kubernetes token] x"
     )
-    assert mask("bundle.0123456789abcdef.js") == "bundle.0123456789abcdef.js"
+    assert mask_secrets("bundle.0123456789abcdef.js") == "bundle.0123456789abcdef.js"
     encoded = base64.b64encode(PRIVATE_KEY.encode()).decode()
-    assert mask(f"client-key-data: {encoded}\n") == "client-key-data: [masked: private key]\n"
+    assert (
+        mask_secrets(f"client-key-data: {encoded}\n") == "client-key-data: [masked: private key]\n"
+    )
     public = base64.b64encode(CERTIFICATE.encode()).decode()
-    assert mask(f"client-certificate-data: {public}") == f"client-certificate-data: {public}"
+    assert (
+        mask_secrets(f"client-certificate-data: {public}") == f"client-certificate-data: {public}"
+    )
 
 
 @pytest.mark.parametrize("between", [" ", "\n", "  ", ", ", "\\n", '", "'])
 def test_the_phrase_of_a_wallet_is_masked(between: str) -> None:
     words = between.join(PHRASE.split())
-    assert mask(f'The phrase: "{words}".') == 'The phrase: "[masked: mnemonic]".'
+    assert mask_secrets(f'The phrase: "{words}".') == 'The phrase: "[masked: mnemonic]".'
     numbered = "\n".join(f"{at}. {word}" for at, word in enumerate(PHRASE.split(), 1))
-    assert "legal winner" not in mask(numbered)
-    assert "winner" not in mask(numbered)
+    assert "legal winner" not in mask_secrets(numbered)
+    assert "winner" not in mask_secrets(numbered)
     few = " ".join(PHRASE.split()[:11])
-    assert mask(few) == few
+    assert mask_secrets(few) == few
     assert mask_json_values(PHRASE.split()) == ["[masked: mnemonic]"]

@@ -170,7 +170,7 @@ async def main():
         await asyncio.sleep(2)
         said["before"] = memory()
         peak[0] = 0
-        from kbtui.tui.navigation_target import make_target
+        from kbtui.tui.navigation_target import make_navigation_target as make_target
         from kbtui.refs import make_conversation_ref as conversation_ref
         place = make_target(conversation_ref(f"jp-c{identity}"))
         document = lambda: screen.reader_pane.document_view.document

@@ -54,7 +54,7 @@ def test_every_subject_is_found_and_can_be_read(knowledge: Knowledge) -> None:
 
 
 def test_the_prompt_holds_what_is_learned_and_offers_every_topic(knowledge: Knowledge) -> None:
-    prompt = knowledge.prompt()
+    prompt = knowledge.format_prompt_section()
     assert prompt is not None
     assert '<subject "conventions/words">' in prompt
     for topic, table in TOPICS.items():
@@ -126,6 +126,6 @@ def test_reading_changes_nothing(workspace: Workspace) -> None:
     before = _hashes(workspace.root)
     for info in list_conversations(workspace):
         load_conversation(info)
-    load_knowledge(workspace).prompt()
+    load_knowledge(workspace).format_prompt_section()
     assert _hashes(workspace.root) == before
     assert not list(workspace.root.rglob("*.tmp"))

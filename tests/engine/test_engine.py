@@ -90,7 +90,7 @@ def test_without_a_model_hybrid_answers_with_keywords_and_says_so(built: Builder
 def test_what_changes_is_told_and_found(built: Builder) -> None:
     lib = library(built)
     heard: list[dict[str, Any]] = []
-    stop = lib.listen(heard.append)
+    stop = lib.listen_to_engine(heard.append)
     until(lambda: any(event.get("lexical") for event in heard))
 
     def changed(reference: str) -> bool:

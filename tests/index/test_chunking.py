@@ -11,10 +11,10 @@ from kbtui.conversations.models import Event
 from kbtui.index.chunking import (
     MAX_CHUNK_SIZE,
     format_event_text,
-    measure_text,
+    measure_chunk_size,
     set_chunk_ids,
     split_subject_into_chunks,
-    split_text,
+    split_text_into_chunks,
 )
 from kbtui.index.models import Chunk
 from kbtui.knowledge.front_matter import split_front_matter
@@ -42,15 +42,18 @@ def bare(text: str) -> str:
 @settings(max_examples=300, deadline=None)
 def test_one_paragraph_is_cut_as_it_is_after_an_empty_line(text: str, most: int) -> None:
     below = [
-        (piece.text, piece.first - 1, piece.last - 1) for piece in split_text("\n" + text, most)
+        (piece.text, piece.first - 1, piece.last - 1)
+        for piece in split_text_into_chunks("\n" + text, most)
     ]
-    assert [(piece.text, piece.first, piece.last) for piece in split_text(text, most)] == below
+    assert [
+        (piece.text, piece.first, piece.last) for piece in split_text_into_chunks(text, most)
+    ] == below
 
 
 @given(TEXTS, st.sampled_from([120, 400, MAX_CHUNK_SIZE]))
 @settings(max_examples=300, deadline=None)
 def test_nothing_but_white_space_is_lost(text: str, most: int) -> None:
-    assert "".join(bare(piece.text) for piece in split_text(text, most)) == bare(text)
+    assert "".join(bare(piece.text) for piece in split_text_into_chunks(text, most)) == bare(text)
 
 
 @given(TEXTS, st.sampled_from([120, 400, MAX_CHUNK_SIZE]))
@@ -58,9 +61,9 @@ def test_nothing_but_white_space_is_lost(text: str, most: int) -> None:
 def test_every_piece_fits_and_stands_in_its_lines(text: str, most: int) -> None:
     lines = text.split("\n")
     before = 1
-    for piece in split_text(text, most):
+    for piece in split_text_into_chunks(text, most):
         assert piece.text.strip()
-        assert measure_text(piece.text) <= most
+        assert measure_chunk_size(piece.text) <= most
         assert before <= piece.first <= piece.last <= len(lines)
         before = piece.first
         assert bare(piece.text) in bare("\n".join(lines[piece.first - 1 : piece.last]))
@@ -76,8 +79,8 @@ PLAIN = st.lists(
 @settings(max_examples=100, deadline=None)
 def test_sections_are_cut_independently_of_each_other(bodies: list[str]) -> None:
     sections = [f"# Section\n\nwords\n\n{body}" for body in bodies]
-    alone = [piece.text for section in sections for piece in split_text(section)]
-    assert [piece.text for piece in split_text("\n\n".join(sections))] == alone
+    alone = [piece.text for section in sections for piece in split_text_into_chunks(section)]
+    assert [piece.text for piece in split_text_into_chunks("\n\n".join(sections))] == alone
 
 
 def paragraphs(count: int, seed: int) -> list[str]:
@@ -93,14 +96,14 @@ def test_an_edit_in_a_text_without_headings_moves_few_boundaries() -> None:
     for seed in range(5):
         before = paragraphs(80, seed)
         after = [*before[:3], "A new paragraph in the first part.", *before[3:]]
-        old = Counter(piece.text for piece in split_text("\n\n".join(before)))
-        new = Counter(piece.text for piece in split_text("\n\n".join(after)))
+        old = Counter(piece.text for piece in split_text_into_chunks("\n\n".join(before)))
+        new = Counter(piece.text for piece in split_text_into_chunks("\n\n".join(after)))
         assert (old & new).total() >= old.total() * 0.8
 
 
 def test_a_heading_begins_a_piece_and_headings_stay_with_their_text() -> None:
     text = "# Title\n\n## First\n\nOne.\n\n## Second\n\nTwo."
-    assert [piece.text for piece in split_text(text)] == [
+    assert [piece.text for piece in split_text_into_chunks(text)] == [
         "# Title\n\n## First\n\nOne.",
         "## Second\n\nTwo.",
     ]
@@ -108,18 +111,20 @@ def test_a_heading_begins_a_piece_and_headings_stay_with_their_text() -> None:
 
 def test_a_fenced_block_is_not_cut_at_its_empty_lines_or_hashes() -> None:
     fence = "```sh\n# not a heading\n\nmake test\n```"
-    assert [piece.text for piece in split_text(f"Before.\n\n{fence}")] == [f"Before.\n\n{fence}"]
+    assert [piece.text for piece in split_text_into_chunks(f"Before.\n\n{fence}")] == [
+        f"Before.\n\n{fence}"
+    ]
 
 
 def test_a_long_line_is_cut_between_sentences() -> None:
     line = "One sentence stands here. " * 60
-    cut = split_text(line)
+    cut = split_text_into_chunks(line)
     assert len(cut) > 1
     assert all(piece.text.endswith(".") and piece.text.startswith("One") for piece in cut)
 
 
 def test_text_without_spaces_is_cut_after_its_full_stops_and_counts_for_more() -> None:
-    cut = split_text("索引は一つの過程だけが書きます。" * 40)
+    cut = split_text_into_chunks("索引は一つの過程だけが書きます。" * 40)
     assert len(cut) > 1
     assert all(piece.text.endswith("。") for piece in cut)
     assert max(len(piece.text) for piece in cut) <= MAX_CHUNK_SIZE / 3 + 1

@@ -300,7 +300,7 @@ def test_nothing_is_written_by_reading(two_topics: Build, workspace: Workspace) 
     for topic in knowledge.topics:
         knowledge.list_subjects(topic)
         knowledge.learn(topic, "**")
-    knowledge.prompt()
+    knowledge.format_prompt_section()
     knowledge.read_prompt_fragments()
     assert state() == before
 

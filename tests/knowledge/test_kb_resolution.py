@@ -193,7 +193,10 @@ def test_a_disabled_subject_never_comes(
     knowledge = write_tree(folder, tree, disabled=disabled, learned=learned)
     gone = {subject.slug for subject in knowledge.list_subjects("t") if subject.disabled}
     assert not gone & set(knowledge.list_slugs("t", [*asked, *sorted(gone)]))
-    for text in (knowledge.prompt() or "", knowledge.learn("t", [*asked, *sorted(gone)]).text):
+    for text in (
+        knowledge.format_prompt_section() or "",
+        knowledge.learn("t", [*asked, *sorted(gone)]).text,
+    ):
         assert not any(f'<subject "{slug}">' in text for slug in gone)
 
 
@@ -217,7 +220,7 @@ def test_what_is_learned_is_in_the_prompt_and_never_comes_again(
     assert sorted(knowledge.list_slugs("t", learned)) == slugs
     listing = knowledge.learn("t", has_prompt=True).text.partition("## Already learned")[0]
     for slug in slugs:
-        assert f'<subject "{slug}">' in (knowledge.prompt() or "")
+        assert f'<subject "{slug}">' in (knowledge.format_prompt_section() or "")
         assert "already in the system prompt" in knowledge.learn("t", slug, has_prompt=True).text
         assert f"- {slug}\n" not in listing
 

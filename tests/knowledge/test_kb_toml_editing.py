@@ -116,7 +116,7 @@ def test_applying_writes_only_what_was_marked_and_undoing_takes_it_back(
         "kept = 2026-01-01\n"
     )
     again = load_knowledge(knowledge.workspace)
-    assert again.topics == knowledge.with_marks(marks).topics
+    assert again.topics == knowledge.copy_with_marks(marks).topics
     assert not again.topics["skills"].enable
     undo_toml_change(change)
     assert text(knowledge) == WRITTEN
@@ -170,17 +170,19 @@ def test_the_preview_shows_the_prompt_as_it_would_be(knowledge: Knowledge) -> No
         PreloadOrDisableMark("skills", "ast-grep", "learned"),
         PreloadOrDisableMark("project", "code-quality", "plain"),
     ]
-    preview = knowledge.with_marks(marks)
-    prompt = preview.prompt() or ""
+    preview = knowledge.copy_with_marks(marks)
+    prompt = preview.format_prompt_section() or ""
     assert '<subject "ast-grep">' in prompt
     assert '<subject "code-quality">' not in prompt
     assert (
         "## Already learned (in system prompt):\n\n- ast-grep"
         in preview.learn("skills", has_prompt=True).text
     )
-    assert '<subject "ast-grep">' not in (knowledge.prompt() or ""), "the original is as it was"
+    assert '<subject "ast-grep">' not in (knowledge.format_prompt_section() or ""), (
+        "the original is as it was"
+    )
     apply_toml_change(propose_preload_or_disable_marks(knowledge, marks))
-    assert load_knowledge(knowledge.workspace).prompt() == prompt
+    assert load_knowledge(knowledge.workspace).format_prompt_section() == prompt
 
 
 def test_a_glob_that_says_otherwise_is_the_persons_to_change(knowledge: Knowledge) -> None:
@@ -365,7 +367,7 @@ def test_no_comment_and_no_value_is_ever_lost(
         return  # a glob says otherwise
     apply_toml_change(change)
     after = load_knowledge(knowledge.workspace)
-    assert after.topics == base.with_marks(wanted).topics
+    assert after.topics == base.copy_with_marks(wanted).topics
     for number in range(1, 6):
         assert (f"# c{number}" in path.read_text()) == (f"# c{number}" in shape)
     old, new = tomllib.loads(shape), tomllib.loads(path.read_text())

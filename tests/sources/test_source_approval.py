@@ -71,10 +71,13 @@ def test_an_approval_of_one_clone_is_none_of_another(tmp_path: Path, site: Site)
     first = hostile(tmp_path / "first", site, tmp_path / "ran").workspace
     shutil.copytree(first.root, tmp_path / "second")
     second = open_workspace_root(tmp_path / "second")
-    source = load_sources(first).find("beacon")
+    source = load_sources(first).find_source("beacon")
     approve_source(first, UserData(first), source)
     assert find_approval_time(first, UserData(first), source)
-    assert find_approval_time(second, UserData(second), load_sources(second).find("beacon")) is None
+    assert (
+        find_approval_time(second, UserData(second), load_sources(second).find_source("beacon"))
+        is None
+    )
 
 
 @pytest.mark.parametrize(

@@ -142,4 +142,4 @@ class SourceWorkspace:
         }
 
     def source(self, name: str = "docs") -> Any:
-        return load_sources(self.builder.workspace).find(name)
+        return load_sources(self.builder.workspace).find_source(name)

@@ -99,9 +99,9 @@ async def test_a_closed_document_is_freed_without_the_collector(big: Path) -> No
 
 
 def place(tui: Tui, ref: str):  # type: ignore[no-untyped-def]
-    from kbtui.tui.navigation_target import make_target
+    from kbtui.tui.navigation_target import make_navigation_target
 
-    return make_target(tui.app.library.resolve(ref))
+    return make_navigation_target(tui.app.library.parse_typed_reference(ref))
 
 
 @pytest.mark.slow

@@ -13,8 +13,13 @@ from tui_support import Tui, WithoutEngine, running
 from kbtui.refs import parse_ref
 from kbtui.tui.app import TuiStartOptions
 from kbtui.tui.main.document_navigator import NavigationHistory
-from kbtui.tui.main.saved_session import TARGETS_MOST, SavedSession, load_session, save_session
-from kbtui.tui.navigation_target import NavigationTarget, make_target
+from kbtui.tui.main.saved_session import (
+    TARGETS_MOST,
+    SavedSession,
+    load_saved_session,
+    save_session,
+)
+from kbtui.tui.navigation_target import NavigationTarget, make_navigation_target
 from kbtui.userdata import UserData
 from kbtui.workspace import load_settings
 
@@ -104,13 +109,13 @@ async def test_the_setting_forbids_it(book: Builder) -> None:
     library = WithoutEngine(book.workspace, replace(load_settings(), session=False))
     async with running(book.root, library=library, start=AGAIN) as tui:
         await read_something(tui)
-    assert load_session(library) is None
+    assert load_saved_session(library) is None
 
 
 async def test_who_only_looked_at_the_home_page_leaves_nothing(book: Builder) -> None:
     async with running(book.root, start=AGAIN) as tui:
         await tui.press("j")
-    assert load_session(tui.app.library) is None
+    assert load_saved_session(tui.app.library) is None
 
 
 async def test_the_home_page_replaces_what_is_gone_since(book: Builder) -> None:
@@ -172,7 +177,7 @@ def test_a_state_that_cannot_be_read_is_no_session_or_an_empty_one(
 ) -> None:
     library = WithoutEngine(book.workspace, load_settings())
     UserData(book.workspace).save_front_end_state("tui", state)
-    found = load_session(library)
+    found = load_saved_session(library)
     assert found is None or found.history.current_target is None
 
 
@@ -191,12 +196,12 @@ def test_the_way_back_comes_back_around_where_one_was(
 
     library = WithoutEngine(open_workspace_root(root), load_settings())
     places = [
-        NavigationTarget("home") if name == "home" else make_target(parse_ref(name))
+        NavigationTarget("home") if name == "home" else make_navigation_target(parse_ref(name))
         for name in names
     ]
     trail = NavigationHistory(places, at % len(places))
     save_session(library, SavedSession(history=trail))
-    found = load_session(library)
+    found = load_saved_session(library)
     assert found is not None
     assert found.history.current_target == trail.current_target
     assert len(found.history.targets) == min(len(places), TARGETS_MOST)

@@ -75,7 +75,7 @@ async def test_what_somebody_else_declared_is_looked_at_before_it_runs(papers: B
             assert words in shown
         matches_snapshot("sources_approve", tui.text)
         await tui.press("escape")
-        source = load_sources(papers.workspace).find("papers")
+        source = load_sources(papers.workspace).find_source("papers")
         assert find_approval_time(papers.workspace, UserData(papers.workspace), source) is None
         await tui.press("a", "y")
         await tui.until("approved papers")
@@ -93,7 +93,7 @@ async def test_what_changed_while_it_was_looked_at_is_not_approved(papers: Build
         (papers.root / ".jp/kb-sources.toml").write_text(PAPERS.replace('"papers"', '"/etc"'))
         await tui.press("y")
         await tui.until("approved papers")
-        now = load_sources(papers.workspace).find("papers")
+        now = load_sources(papers.workspace).find_source("papers")
         assert find_approval_time(papers.workspace, UserData(papers.workspace), now) is None
         await tui.until("not approved – a to review")
 
@@ -122,7 +122,7 @@ async def test_adding_changing_and_removing(papers: Builder) -> None:
         await fill(tui, cron="")
         await tui.until("changed papers")
         await tui.until("by hand only")
-        assert load_sources(papers.workspace).find("papers").cron is None
+        assert load_sources(papers.workspace).find_source("papers").cron is None
         await tui.press("d")
         await tui.until("remove it, keep its 2 documents")
         await tui.press("escape")
@@ -142,7 +142,7 @@ async def test_changing_what_was_not_approved_approves_nothing(papers: Builder) 
         await tui.press("e")
         await fill(tui, cron="0 4 * * 1")
         await tui.until("changed papers; it is not approved yet")
-        source = load_sources(papers.workspace).find("papers")
+        source = load_sources(papers.workspace).find_source("papers")
         assert find_approval_time(papers.workspace, UserData(papers.workspace), source) is None
 
 
@@ -266,7 +266,7 @@ def test_what_an_approval_agrees_to_is_spelt_out(tmp_path: Path) -> None:
 
 async def test_what_a_run_skipped_and_left_alone_is_on_its_page(papers: Builder) -> None:
     (papers.root / "papers/photo.png").write_bytes(b"\x89PNG\0")
-    approve_source(papers.workspace, UserData(papers.workspace), load_sources(papers.workspace).find("papers"))  # fmt: skip
+    approve_source(papers.workspace, UserData(papers.workspace), load_sources(papers.workspace).find_source("papers"))  # fmt: skip
     async with paged(papers, "S", SourcesScreen) as (tui, screen, _):
         await read(tui, screen)
         await tui.press("r")

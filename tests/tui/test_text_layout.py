@@ -28,7 +28,7 @@ from kbtui.tui.reader.markdown import (
     highlight_source,
     layout_markdown,
     split_markdown,
-    split_source,
+    split_source_text,
 )
 
 # Nothing here is about time, and the machine may be busy.
@@ -248,7 +248,7 @@ def test_code_keeps_its_indentation_and_gets_roles() -> None:
 )
 def test_sections_contain_the_whole_text_in_order(lines: list[str], most: int) -> None:
     text = "\n".join(lines)
-    for pieces in (list(split_markdown(text, most)), list(split_source(text, most))):
+    for pieces in (list(split_markdown(text, most)), list(split_source_text(text, most))):
         position = 0
         for piece in pieces:
             assert piece.start >= position

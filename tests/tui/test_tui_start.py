@@ -258,9 +258,9 @@ def test_open_resolves_chunks_to_where_they_are_from(book: Builder) -> None:
     try:
         for query in ("program", "three times"):
             hit = library.search_keywords(SearchRequest(query)).hits[0]
-            assert str(library.locate(f"chunk:{hit.chunk_id}")) == hit.ref
+            assert str(library.find_reference(f"chunk:{hit.chunk_id}")) == hit.ref
         with pytest.raises(NothingFound):
-            library.locate("chunk:nosuchchunk")
+            library.find_reference("chunk:nosuchchunk")
     finally:
         library.close()
 

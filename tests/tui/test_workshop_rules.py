@@ -26,7 +26,7 @@ from kbtui.tui.prompt_workshop.subject_tree import (
     SubjectTreeOptions,
     VisibleSubjectSlugs,
     make_folder_key,
-    make_rows,
+    make_subject_tree_rows,
 )
 from kbtui.workspace import open_workspace_root
 
@@ -110,7 +110,7 @@ def test_every_subject_is_listed_once_when_all_is_open(
         for depth in range(1, len(part))
     }
     slugs = VisibleSubjectSlugs(prompt_state.written, hidden=True)
-    rows = make_rows(prompt_state, slugs, SubjectTreeOptions(opened))
+    rows = make_subject_tree_rows(prompt_state, slugs, SubjectTreeOptions(opened))
     listed = [row.key for row in rows if row.data.kind == "subject"]
     assert sorted(listed) == sorted(f"t/{slug}" for slug in found)
     folders = [row.key for row in rows if row.data.kind == "folder"]
@@ -157,7 +157,7 @@ def test_any_keys_end_in_what_the_marks_alone_would_give(
         # Pressed once it is so; pressed again it is not.
         after = find_subject_or_topic_state(prompt_state.knowledge, "project", slug)
         assert (after == state) == (now != state)
-    assert prompt_state.prompt == knowledge.with_marks(marks.all_marks).prompt()
+    assert prompt_state.prompt == knowledge.copy_with_marks(marks.all_marks).format_prompt_section()
     assert prompt_state.cost == measure_prompt_cost(prompt_state.prompt)
     for topic in knowledge.topics:
         assert prompt_state.preloads[topic] == measure_prompt_cost(
@@ -186,7 +186,7 @@ def test_whatever_one_types_is_understood_or_pointed_at(book: Builder, typed: st
         assert 0 <= trial.remark.at <= max(0, len(typed) - 1)
     if trial.preloads:
         before = {(t, s) for t in knowledge.topics for s in knowledge.resolve(t).learned}
-        tried = knowledge.with_preloaded(trial.preloads)
+        tried = knowledge.copy_with_preload_options(trial.preloads)
         after = {(t, s) for t in tried.topics for s in tried.resolve(t).learned}
         assert set(trial.matches) == after - before
     elif trial.topic is not None:

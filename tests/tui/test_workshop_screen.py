@@ -77,7 +77,7 @@ async def test_topics_folders_and_subjects_show_their_cost_and_their_sign(book: 
 
 
 async def test_the_whole_section_is_the_commands_and_v_changes_between_both(book: Builder) -> None:
-    prompt = knowledge_of(book.root).prompt()
+    prompt = knowledge_of(book.root).format_prompt_section()
     async with workshop(book.root) as shop:
         await shop.select("whole")
         await shop.tui.until(lambda: shop.given == prompt)
@@ -122,8 +122,10 @@ async def test_marks_are_previewed_counted_and_change_no_file(book: Builder, kb:
         PreloadOrDisableMark("project", "start", "learned"),
         PreloadOrDisableMark("project", "people/ada", "disabled"),
     ]
-    wanted = knowledge_of(book.root).with_marks(marks)
-    grown = len(wanted.prompt() or "") - len(knowledge_of(book.root).prompt() or "")
+    wanted = knowledge_of(book.root).copy_with_marks(marks)
+    grown = len(wanted.format_prompt_section() or "") - len(
+        knowledge_of(book.root).format_prompt_section() or ""
+    )
     async with workshop(book.root) as shop:
         await shop.select("project/start")
         await shop.marked("space")
@@ -138,10 +140,10 @@ async def test_marks_are_previewed_counted_and_change_no_file(book: Builder, kb:
             lambda: shop.given == wanted.learn("project", "people/ada", has_prompt=True).text
         )
         assert "Nothing in topic" in shop.given
-        await shop.tui.until(f"{cost(wanted.prompt())}, +{grown:,} characters ≈ ")
+        await shop.tui.until(f"{cost(wanted.format_prompt_section())}, +{grown:,} characters ≈ ")
         assert "2 to write" in shop.tui.text
         await shop.press("v")
-        await shop.tui.until(lambda: shop.given == wanted.prompt())
+        await shop.tui.until(lambda: shop.given == wanted.format_prompt_section())
         # The same keys take the marks back.
         await shop.marked("x")
         await shop.select("project/start")
@@ -443,8 +445,13 @@ async def test_a_glob_lists_what_it_matches_and_what_learn_would_cost(book: Buil
 
 async def test_a_k_shows_how_the_prompt_would_grow_and_keeps_nothing(book: Builder) -> None:
     before = tree_hash(book.root)
-    plain = knowledge_of(book.root).prompt() or ""
-    tried = knowledge_of(book.root, knowledge=["project/p*/*", "snippets/retry"]).prompt() or ""
+    plain = knowledge_of(book.root).format_prompt_section() or ""
+    tried = (
+        knowledge_of(
+            book.root, knowledge=["project/p*/*", "snippets/retry"]
+        ).format_prompt_section()
+        or ""
+    )
     async with workshop(book.root) as shop:
         await shop.tried("-k 'project/p*/*' -k snippets/retry")
         assert shop.given == tried

@@ -80,9 +80,9 @@ class Tui:
 
     async def open(self, ref: str) -> None:
         """Open a reference as the palette does, and wait until it is shown."""
-        from kbtui.tui.navigation_target import make_target
+        from kbtui.tui.navigation_target import make_navigation_target
 
-        place = make_target(self.app.library.resolve(ref))
+        place = make_navigation_target(self.app.library.parse_typed_reference(ref))
         self.main.open_target(place)
         await self.until(lambda: self.main.navigator.shown == place)
         await self.until(lambda: self.main.reader_pane.document_view.document.key == place.key)

@@ -162,7 +162,7 @@ def _make_citation_blocks(library: Library, row: EntryRow, now: datetime) -> lis
     since = now - timedelta(days=CITATION_DAYS)
     citations = [
         citation
-        for citation in library.find_citing_turns(library.resolve(row.ref))
+        for citation in library.find_citing_turns(library.parse_typed_reference(row.ref))
         if citation.timestamp is None or citation.timestamp >= since
     ]
     heading, count = f"Cited in the last {CITATION_DAYS} days", f"{len(citations):,}"

@@ -15,7 +15,7 @@ from kbtui.tui.home_and_help_pages import (
     build_topic_document,
 )
 from kbtui.tui.library_snapshot import TopicWithSubjects
-from kbtui.tui.navigation_target import HOME, make_target
+from kbtui.tui.navigation_target import HOME, make_navigation_target
 from kbtui.tui.reader.document_blocks import TextBlock
 
 if TYPE_CHECKING:
@@ -345,7 +345,7 @@ def _lay_out_beginning(document: Document) -> Document:
 def _make_prompt_document(library: Library) -> Document:
     from kbtui.tui.reader.subject_document import build_text_document
 
-    text = library.load_knowledge().prompt()
+    text = library.load_knowledge().format_prompt_section()
     if text is None:
         reason = "There is no <knowledge> section: no topic has anything to list or pre-load."
         return build_problem_document("prompt", "<knowledge>", reason)
@@ -430,7 +430,7 @@ class TypedReferenceOpener:
 
     def _find_target(self, text: str) -> NavigationTarget:
         """Return the target of a reference; raises `KbtuiError` if it does not exist."""
-        return make_target(self._library.locate(text))
+        return make_navigation_target(self._library.find_reference(text))
 
 
 class MainScreenContext(NamedTuple):

@@ -9,7 +9,13 @@ from kbtui.errors import KbtuiError
 from kbtui.refs import parse_ref
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.main.document_navigator import NavigationHistory
-from kbtui.tui.navigation_target import HOME, PROMPT, NavigationTarget, ScrollAnchor, make_target
+from kbtui.tui.navigation_target import (
+    HOME,
+    PROMPT,
+    NavigationTarget,
+    ScrollAnchor,
+    make_navigation_target,
+)
 from kbtui.tui.search_pane import MODES
 
 if TYPE_CHECKING:
@@ -45,7 +51,7 @@ class SavedSession:
     mode: str = "hybrid"
 
 
-def load_session(library: Library) -> SavedSession | None:
+def load_saved_session(library: Library) -> SavedSession | None:
     """Return the saved session, None if there is none or it cannot be read."""
     from kbtui.userdata import UserData
 
@@ -116,7 +122,7 @@ def _parse_target(state: dict[str, Any]) -> NavigationTarget | None:
         if not state.get("ref"):
             return None
         try:
-            target = make_target(parse_ref(str(state["ref"])))
+            target = make_navigation_target(parse_ref(str(state["ref"])))
         except KbtuiError:
             return None
     anchor = ScrollAnchor(str(mark[0]), int(mark[1]), int(mark[2]), int(mark[3])) if mark else None
@@ -143,7 +149,7 @@ class SessionManager:
             self._open_session(None, first)
             return
         self._worker.submit(
-            lambda: load_session(self._main.library),
+            lambda: load_saved_session(self._main.library),
             lambda session: self._open_session(session, first),
             lambda error: self._open_session(None, first),
         )

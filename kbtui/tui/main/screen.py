@@ -24,7 +24,7 @@ from kbtui.tui.main.search_controller import QueryCompleter, SearchController
 from kbtui.tui.main.selected_item_actions import SelectedItemActions
 from kbtui.tui.main.status_bar import KeyHintLine, StatusBar
 from kbtui.tui.main.workspace_sync import WorkspaceSync
-from kbtui.tui.navigation_target import HOME, PROMPT, make_target
+from kbtui.tui.navigation_target import HOME, PROMPT, make_navigation_target
 from kbtui.tui.reader.reader_pane import ReaderPane
 from kbtui.tui.search_pane import ResultsPane, SearchBar, SearchInput
 
@@ -92,7 +92,7 @@ class MainScreen(StyledScreen):
         self._clock = clock
         self._plain = plain
         wanted = open_ref or first
-        self._first = make_target(wanted) if wanted else HOME
+        self._first = make_navigation_target(wanted) if wanted else HOME
         if open_ref:
             # However narrow the terminal is, show what was asked for.
             self.set_classes("at-reader")
@@ -304,7 +304,7 @@ class MainScreen(StyledScreen):
     def open_returned_reference(self, ref: Ref | None) -> None:
         """Open the reference that another screen returned, if any."""
         if ref is not None:
-            self.open_target(make_target(ref))
+            self.open_target(make_navigation_target(ref))
 
     def _update_after_opening(
         self, document: Document, target: NavigationTarget, is_reload: bool

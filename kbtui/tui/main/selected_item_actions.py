@@ -11,7 +11,7 @@ from kbtui.refs import parse_ref
 from kbtui.text import one_line
 from kbtui.tui.commands import find_key_label
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
-from kbtui.tui.navigation_target import make_target
+from kbtui.tui.navigation_target import make_navigation_target
 from kbtui.tui.reader.document import Document, format_count
 from kbtui.tui.reader.document_blocks import (
     DocumentBlock,
@@ -236,7 +236,7 @@ class SelectedItemActions:
             ref = resolve_subject_link(link.href, here.topic or "", here.slug or "")
         contents = main.navigator.contents
         if ref and contents and contents.find_subject(ref.topic or "", ref.slug or ""):
-            main.open_target(make_target(ref))
+            main.open_target(make_navigation_target(ref))
             return
         main.status.flash_message(
             f"cannot open {link.href}: not a subject, a web page, or an image or PDF in the workspace",

@@ -55,7 +55,7 @@ class WorkspaceSync:
             self._stop_listening = stop
 
         self._listen_worker.submit(
-            lambda: self._main.library.listen(receive_event),
+            lambda: self._main.library.listen_to_engine(receive_event),
             keep_stop_function,
             lambda error: self._main.status.show_engine_event(
                 {"event": "gone", "reason": str(error)}

@@ -9,7 +9,7 @@ from kbtui.knowledge import kb_toml_editing
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.garbage_collection import freeze_objects_if_grown
 from kbtui.tui.prompt_workshop.pattern_bar import PatternMatchResult, try_pattern
-from kbtui.tui.prompt_workshop.preview_documents import make_preview
+from kbtui.tui.prompt_workshop.preview_documents import make_preview_page
 from kbtui.tui.prompt_workshop.prompt_state import (
     PendingMarks,
     SubjectCosts,
@@ -22,7 +22,7 @@ from kbtui.tui.prompt_workshop.subject_tree import (
     SubjectTreeOptions,
     VisibleSubjectSlugs,
     make_match_rows,
-    make_rows,
+    make_subject_tree_rows,
 )
 
 if TYPE_CHECKING:
@@ -235,7 +235,7 @@ class PromptWorkshopController:
             return
         options = replace(self.options, opened=set(self.options.opened))
         self._row_worker.submit(
-            lambda: make_rows(prompt_state, slugs, options),
+            lambda: make_subject_tree_rows(prompt_state, slugs, options),
             self._view.show_rows,
             self._view.show_error,
         )
@@ -282,7 +282,7 @@ class PromptWorkshopController:
             return
         result = self.pattern_result if self.pattern_result.text.strip() else None
         self._page_worker.submit(
-            lambda: make_preview(prompt_state, node, view, result),
+            lambda: make_preview_page(prompt_state, node, view, result),
             self._view.show_preview,
             self._view.show_error,
         )

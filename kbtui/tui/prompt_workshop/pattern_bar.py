@@ -192,7 +192,7 @@ def _match_preload_patterns(
     remark, cost = None, NO_COST
     for value in values:
         try:
-            knowledge.with_preloaded([value.text])
+            knowledge.copy_with_preload_options([value.text])
         except UsageError as error:
             raise _PatternError(error.message, value.at, error.hint) from error
         name, _, pattern = value.text.partition("/")

@@ -45,26 +45,26 @@ class DocumentWithCost:
     line: int | None = None
 
 
-def make_preview(
+def make_preview_page(
     prompt_state: PromptState, node: SubjectTreeNode, view: str, result: PatternMatchResult | None
 ) -> DocumentWithCost:
     """Make the page for the selected row or the tried pattern; called in a thread, never raises."""
     try:
-        return _make_preview(prompt_state, node, view, result)
+        return _make_page_of_node(prompt_state, node, view, result)
     except KbtuiError as error:
         return make_message_preview("problem", error.message, error.where, error.hint)
     except (OSError, ValueError, RecursionError, MemoryError) as error:
         return make_message_preview("problem", f"{type(error).__name__}: {error}")
 
 
-def _make_preview(
+def _make_page_of_node(
     prompt_state: PromptState, node: SubjectTreeNode, view: str, result: PatternMatchResult | None
 ) -> DocumentWithCost:
     knowledge = prompt_state.knowledge
     if result is not None and result.is_usable:
         if result.preloads:
-            tried = knowledge.with_preloaded(result.preloads)
-            return _make_prompt_preview(result.command, tried.prompt())
+            tried = knowledge.copy_with_preload_options(result.preloads)
+            return _make_prompt_preview(result.command, tried.format_prompt_section())
         if view == "learn":
             return _make_learn_preview(knowledge, result.topic or "", result.patterns)
     if node.kind == "problem":
@@ -105,7 +105,7 @@ def _make_prompt_preview(title: str, text: str | None) -> DocumentWithCost:
 def _make_text_preview(key: str, title: str, text: str) -> DocumentWithCost:
     document = build_text_document(key, one_line(title), text, view="prompt")
     cost = measure_prompt_cost(text)
-    document.size = cost.format_long()
+    document.size = cost.format_long_cost()
     return DocumentWithCost(document, cost)
 
 
@@ -137,7 +137,7 @@ def _make_fragment_preview(prompt_state: PromptState, number: int) -> DocumentWi
     blocks: list[DocumentBlock] = [FactTableBlock("facts", facts)]
     blocks += make_source_blocks("text", fragment.content, above=1)
     cost = measure_prompt_cost(fragment.content)
-    key, size = f"fragment:{number}:{fragment.path}", cost.format_long()
+    key, size = f"fragment:{number}:{fragment.path}", cost.format_long_cost()
     return DocumentWithCost(Document(key, one_line(fragment.name), blocks, size=size), cost)
 
 

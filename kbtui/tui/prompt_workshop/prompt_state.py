@@ -43,14 +43,14 @@ class PromptCost(NamedTuple):
             self.is_estimate or other.is_estimate,
         )
 
-    def format_short(self, *, exact: bool = True) -> str:
+    def format_short_cost(self, *, exact: bool = True) -> str:
         """Format as `1,204 ≈ 301`, or aligned as `1.2k ≈ 301`; `~` marks an estimate."""
         sign = "~" if self.is_estimate else ""
         if exact:
             return f"{sign}{self.characters:,} ≈ {self.tokens:,}"
         return f"{sign + format_size(self.characters):>5} ≈ {format_size(self.tokens):<5}"
 
-    def format_long(self) -> str:
+    def format_long_cost(self) -> str:
         """Format as `1,204 characters ≈ 301 tokens`."""
         about = "about " if self.is_estimate else ""
         return f"{about}{self.characters:,} characters ≈ {self.tokens:,} tokens"
@@ -120,7 +120,9 @@ class SubjectCosts:
         as before are not read again. Ends early when `is_wanted` returns False.
         """
         todo: list[Subject] = []
-        copied = knowledge.with_marks(())  # a copy, so that the original does not keep all subjects
+        copied = knowledge.copy_with_marks(
+            ()
+        )  # a copy, so that the original does not keep all subjects
         for topic in copied.topics:
             for subject in copied.list_subjects(topic):
                 key = (topic, subject.slug)
@@ -204,7 +206,7 @@ class PendingMarks:
 
     @property
     def all_marks(self) -> tuple[PreloadOrDisableMark, ...]:
-        """The marks, as `Knowledge.with_marks` takes them."""
+        """The marks, as `Knowledge.copy_with_marks` takes them."""
         return tuple(self._marks.values())
 
     def get_mark(self, topic: str, slug: str | None) -> PreloadOrDisableMark | None:
@@ -301,7 +303,7 @@ def apply_marks(prompt_state: PromptState, marks: tuple[PreloadOrDisableMark, ..
     refusals = []
     for mark in marks[len(applied) :]:
         try:
-            knowledge = knowledge.with_marks([mark])
+            knowledge = knowledge.copy_with_marks([mark])
             applied.append(mark)
         except (NothingFound, UsageError) as error:
             refusals.append(RefusedMark(mark, error))
@@ -324,7 +326,7 @@ def _measure_prompt(
         preloads[name] = measure_prompt_cost(knowledge.format_preloaded(name))
         listing = knowledge.learn(name, has_prompt=True).text if topic.enable else None
         listings[name] = measure_prompt_cost(listing)
-    prompt = knowledge.prompt()
+    prompt = knowledge.format_prompt_section()
     return replace(
         before,
         knowledge=knowledge,

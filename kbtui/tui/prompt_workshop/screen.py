@@ -203,7 +203,7 @@ class PromptWorkshopScreen(ListDetailScreen):
     def show_pattern_result(self, result: PatternMatchResult) -> None:
         """Show the result of a tried pattern."""
         self.query_one("#remark").display = bool(result.text.strip())
-        self.pattern_bar.show_result(result, result.cost.format_long())
+        self.pattern_bar.show_result(result, result.cost.format_long_cost())
         self._show_selected(PAGE_DELAY)
 
     def show_uncounted_subjects(self, left: int) -> None:
@@ -219,7 +219,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self._show_preview_now(page)
         result, prompt_state = self.controller.pattern_result, self.controller.prompt_state
         if result.is_usable and page.cost is not None:
-            outcome = page.cost.format_long()
+            outcome = page.cost.format_long_cost()
             if result.preloads and prompt_state is not None:
                 outcome = (
                     format_cost_growth(prompt_state.cost, page.cost) or "prompt size unchanged"
@@ -237,7 +237,7 @@ class PromptWorkshopScreen(ListDetailScreen):
                 self._go_to_line(page.line)
         pane = self.query_one("#detail", Vertical)
         pane.border_title = make_plain_content(page.document.title)
-        size = page.cost.format_long() if page.cost else page.document.size
+        size = page.cost.format_long_cost() if page.cost else page.document.size
         pane.border_subtitle = make_plain_content(size)
 
     def _go_to_line(self, line: int) -> None:

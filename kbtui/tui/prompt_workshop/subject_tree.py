@@ -98,7 +98,7 @@ def _get_tree_sort_key(slug: str) -> list[tuple[bool, str]]:
     return [*((True, folder) for folder in folders), (False, name)]
 
 
-def make_rows(
+def make_subject_tree_rows(
     prompt_state: PromptState, slugs: VisibleSubjectSlugs, options: SubjectTreeOptions
 ) -> list[ListRow]:
     """Make all rows in order; their text is made when they are drawn."""
@@ -308,7 +308,7 @@ class SubjectRowFormatter:
         return left, [*right, *self._format_cost(cost)]
 
     def _format_cost(self, cost: PromptCost, role: str = "dim") -> Spans:
-        return [(cost.format_short(exact=self._shows_exact_costs), role)]
+        return [(cost.format_short_cost(exact=self._shows_exact_costs), role)]
 
 
 def format_prompt_totals(
@@ -322,7 +322,7 @@ def format_prompt_totals(
     role = "warning" if after.characters >= before.characters else "inserted"
     left: Spans = []
     for units in (True, False):
-        left = [(after.format_long() if units else after.format_short(), "strong")]
+        left = [(after.format_long_cost() if units else after.format_short_cost(), "strong")]
         if growth := format_cost_growth(before, after, units=units):
             left += [(", ", "dim"), (growth, role)]
         if cell_width(left) + cell_width(right) < width:
@@ -337,10 +337,12 @@ def describe_selected_row(prompt_state: PromptState, node: SubjectTreeNode) -> s
         learned = sum(len(prompt_state.knowledge.resolve(topic.id).learned) for topic in topics)
         return f"{format_count(len(topics), 'topic')} on, {format_count(learned, 'subject')} pre-loaded"
     if node.kind == "topic" and node.topic in prompt_state.preloads:
-        listing = f"listing {prompt_state.listings[node.topic].format_short()}"
+        listing = f"listing {prompt_state.listings[node.topic].format_short_cost()}"
         loaded = prompt_state.preloads[node.topic]
         return (
-            f"in the prompt {loaded.format_short()} · {listing}" if loaded.characters else listing
+            f"in the prompt {loaded.format_short_cost()} · {listing}"
+            if loaded.characters
+            else listing
         )
     if node.kind == "subject" and node.topic in prompt_state.written.topics:
         resolved = prompt_state.written.resolve(node.topic)

@@ -264,7 +264,7 @@ def make_source_blocks(
     `above` is set on the first block, `fields` on all. With `has_line_numbers` the reader can refer to lines by
     number.
     """
-    from kbtui.tui.reader.markdown import split_source
+    from kbtui.tui.reader.markdown import split_source_text
 
     blocks: list[DocumentBlock] = [
         SourceTextBlock(
@@ -275,7 +275,7 @@ def make_source_blocks(
             section.first_line if has_line_numbers else 0,
             **fields,
         )
-        for number, section in enumerate(split_source(text))
+        for number, section in enumerate(split_source_text(text))
     ]
     if blocks:
         blocks[0].above = above

@@ -50,7 +50,7 @@ class TextSection:
     continued: bool = False
 
 
-def split_source(text: str, max_characters: int = SECTION_CHARACTERS) -> Iterator[TextSection]:
+def split_source_text(text: str, max_characters: int = SECTION_CHARACTERS) -> Iterator[TextSection]:
     """Split a text without structure between lines; a line longer than `max_characters` at a space."""
     start, line = 0, 1
     while start < len(text):
@@ -83,7 +83,7 @@ def split_markdown(text: str, max_characters: int = SECTION_CHARACTERS) -> Itera
         elif section.code:
             yield from _split_fence(text, section, max_characters)
         else:
-            for part in split_source(text[section.start : section.end], max_characters):
+            for part in split_source_text(text[section.start : section.end], max_characters):
                 yield TextSection(
                     section.start + part.start,
                     section.start + part.end,
@@ -151,7 +151,7 @@ def _split_fence(text: str, section: TextSection, max_characters: int) -> Iterat
     end = text.rfind("\n", start, section.end - 1) + 1
     if end <= start or not _FENCE_LINE.match(text[end : section.end]):
         end = section.end
-    for part in split_source(text[start:end], max_characters):
+    for part in split_source_text(text[start:end], max_characters):
         yield TextSection(
             start + part.start,
             start + part.end,

@@ -20,7 +20,7 @@ from kbtui.tui.framework.garbage_collection import free_document_in_background
 from kbtui.tui.framework.styled_text import align_to_edges, cell_width
 from kbtui.tui.framework.styled_widget import BorderOnlyPane, make_plain_content
 from kbtui.tui.framework.text_widgets import LabeledInput, PaneInput, TextLine, WrappedParagraphs
-from kbtui.tui.navigation_target import make_target
+from kbtui.tui.navigation_target import make_navigation_target
 from kbtui.tui.reader.document import (
     compile_search_pattern,
     describe_missing_line,
@@ -329,7 +329,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         if viewport.document.blocks and (
             link := viewport.document.blocks[viewport.cursor.block].link
         ):
-            self.post_message(self.OpenRequested(make_target(parse_ref(link))))
+            self.post_message(self.OpenRequested(make_navigation_target(parse_ref(link))))
         if fold := viewport.find_fold_at_cursor():
             viewport.toggle_fold(fold)
             self.document_view.update_view()
@@ -412,7 +412,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         document, viewport = self.viewport.document, self.viewport
         if -document.turns_total <= turn < 0:
             turn += document.turns_total + 1
-        place = make_target(make_conversation_ref(document.key, turn, call))
+        place = make_navigation_target(make_conversation_ref(document.key, turn, call))
         start = find_start_block(document, place)
         if start is None:
             return

@@ -126,7 +126,7 @@ def change_source_from_form(
     from kbtui.userdata import UserData
 
     workspace, userdata = library.workspace, UserData(library.workspace)
-    current = load_sources(workspace).find(before.name)
+    current = load_sources(workspace).find_source(before.name)
     if current.block != before.block:
         raise UsageError(
             "the source was changed in the file while the form was open",

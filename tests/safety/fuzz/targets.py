@@ -124,7 +124,7 @@ def toml(data: bytes) -> None:
         (root / ".jp/kb.toml").write_bytes(data)
         (root / ".jp/kb-sources.toml").write_bytes(data)
         knowledge = load_knowledge(workspace())
-        knowledge.prompt()
+        knowledge.format_prompt_section()
         knowledge.tool_definition()
         for topic in knowledge.topics:
             knowledge.list_subjects(topic)
@@ -220,7 +220,7 @@ def arguments(data: bytes) -> None:
 
 def shown(data: bytes) -> None:
     """Text made safe for a terminal, and masked."""
-    from kbtui.secrets import mask
+    from kbtui.secrets import mask_secrets
     from kbtui.text import cut_to_width, one_line, sanitize
 
     text = _text(data)
@@ -231,7 +231,7 @@ def shown(data: bytes) -> None:
         if policy != "off":
             assert not any(ord(c) < 32 and c not in "\n\t" for c in clean)
         cut_to_width(one_line(text, policy), 20)  # type: ignore[arg-type]
-    mask(text)
+    mask_secrets(text)
 
 
 def _text(data: bytes) -> str:
