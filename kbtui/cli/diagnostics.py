@@ -8,9 +8,9 @@ from pathlib import Path
 from kbtui.cli.output import (
     ProgressLine,
     WaitingLine,
-    note,
     print_json_result,
     print_result,
+    print_to_stderr,
     write_output_file,
 )
 from kbtui.workspace import paths
@@ -201,7 +201,7 @@ def run_log(args: Namespace) -> int:
         print_result(text)
     else:
         write_output_file(workspace, args.output, text)
-        note(f"wrote {args.output}; check it for private text before you send it")
+        print_to_stderr(f"wrote {args.output}; check it for private text before you send it")
     return 0
 
 
@@ -242,7 +242,7 @@ def _read_last_log_lines(path: Path) -> list[str]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        note(f"{path}: {(error.strerror or str(error)).lower()}")
+        print_to_stderr(f"{path}: {(error.strerror or str(error)).lower()}")
         return []
     from kbtui.text import sanitize
 

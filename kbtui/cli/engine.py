@@ -5,7 +5,13 @@ from __future__ import annotations
 import sys
 import time
 
-from kbtui.cli.output import ProgressLine, format_time_left, note, print_json_result, print_result
+from kbtui.cli.output import (
+    ProgressLine,
+    format_time_left,
+    print_json_result,
+    print_result,
+    print_to_stderr,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,7 +45,7 @@ def run_engine(args: Namespace) -> int:
         if args.json:
             print_json_result({"running": False})
         else:
-            note("no engine is running for this workspace")
+            print_to_stderr("no engine is running for this workspace")
         return 1
     if args.action == "stop":
         pid = engine.pid
@@ -115,7 +121,7 @@ def run_index(args: Namespace) -> int:
         state = engine.request("refreshed", wait=0.5)
     keywords = time.monotonic() - began
     if state.get("mended"):
-        note(f"{state['mended']}; the index was rebuilt")
+        print_to_stderr(f"{state['mended']}; the index was rebuilt")
     state = engine.request("status")
     if not args.no_vectors:
         while True:
@@ -134,7 +140,7 @@ def run_index(args: Namespace) -> int:
         "problems": [str(problem) for problem in library.load_knowledge().problems],
     }
     for problem in facts["problems"]:
-        note(problem)
+        print_to_stderr(problem)
     if args.json:
         print_json_result(facts)
     else:
@@ -143,9 +149,9 @@ def run_index(args: Namespace) -> int:
             f"{facts['chunks']} passages, {facts['citations']} citations in {facts['seconds']:.1f} s"
         )
         if state["reason"] and not args.no_vectors:
-            note(f"keywords only: {state['reason']}")
+            print_to_stderr(f"keywords only: {state['reason']}")
     if state.get("error"):
-        note(f"the last refresh failed: {state['error']}")
+        print_to_stderr(f"the last refresh failed: {state['error']}")
         return 3
     if args.watch:
         _show_engine_events(engine)
@@ -155,7 +161,7 @@ def run_index(args: Namespace) -> int:
 
 
 def _show_engine_events(engine: EngineClient) -> None:
-    note("watching for changes; press Ctrl+C to stop")
+    print_to_stderr("watching for changes; press Ctrl+C to stop")
     for event in engine.iterate_events():
         if event.get("event") == "changed":
             names = [*event["subjects"], *(number for number in event["conversations"])]

@@ -10,9 +10,9 @@ from kbtui.cli.output import (
     WaitingLine,
     confirm,
     decode_command_argument,
-    note,
     print_json_result,
     print_result,
+    print_to_stderr,
 )
 from kbtui.cli.parser import add_filter_options, iterate_given_filters
 from kbtui.errors import KbtuiError, UsageError
@@ -81,7 +81,7 @@ def run_entries(args: Namespace) -> int:
         vectors=library.settings.model != "off",
     )
     if library.index_notices_phrase:
-        note(library.index_notices_phrase)
+        print_to_stderr(library.index_notices_phrase)
     library.close()
     if args.json:
         print_json_result(
@@ -134,15 +134,17 @@ def _serialize_entry(row: EntryRow) -> dict[str, Any]:
 
 def _print_entry_page(page: EntryPage) -> None:
     if not page.total:
-        note("no entry matches")
+        print_to_stderr("no entry matches")
         return
     print_result(_format_entry_table([_COLUMN_HEADINGS, *map(_format_entry_cells, page.entries)]))
     counts = [f"{count} {status}" for status, count in page.by_status.items() if count]
     kinds = [f"{count} {kind}" for kind, count in page.by_type.items()]
     entries = "entry" if page.total == 1 else "entries"
-    note(f"{len(page.entries)} of {page.total} {entries}: {', '.join(counts)}; {', '.join(kinds)}")
+    print_to_stderr(
+        f"{len(page.entries)} of {page.total} {entries}: {', '.join(counts)}; {', '.join(kinds)}"
+    )
     if page.cursor:
-        note(f"--cursor {page.cursor} lists the next page")
+        print_to_stderr(f"--cursor {page.cursor} lists the next page")
 
 
 def _format_entry_cells(row: EntryRow) -> tuple[str, ...]:
@@ -252,7 +254,7 @@ def _create_entry(library: Library, args: Namespace) -> int:
     if args.text is None:
         found = authoring.edit_draft(knowledge, topic, draft)
         if found is None:
-            note("nothing was written")
+            print_to_stderr("nothing was written")
             return 1
     else:
         authoring.check_draft(knowledge, topic, draft)
@@ -292,16 +294,16 @@ def _edit_entry(library: Library, args: Namespace) -> int:
     subject = _find_subject_by_reference(library, args.ref)
     source = split_front_matter(library.read_subject_text(subject)).source
     if source:
-        note(
+        print_to_stderr(
             f"the source {source!r} fetched this subject; it will not update the subject after you edit it"
         )
     changed = authoring.edit_subject(subject)
     if not changed:
-        note("nothing changed")
+        print_to_stderr("nothing changed")
         return 0
     problem = split_front_matter(library.read_subject_text(subject)).problem
     if problem:
-        note(f"{subject.path}: the front matter is ignored: {problem}")
+        print_to_stderr(f"{subject.path}: the front matter is ignored: {problem}")
     print_result(f"{subject.topic}/{subject.slug}\n")
     return 0
 
@@ -321,7 +323,7 @@ def _remove_entry(library: Library, args: Namespace) -> int:
 
     subject = _find_subject_by_reference(library, args.ref)
     if not args.yes and not confirm(f"move {subject.path} to the trash?"):
-        note("nothing was removed")
+        print_to_stderr("nothing was removed")
         return 1
     try:
         authoring.trash_subject(subject)
@@ -357,7 +359,7 @@ def _show_entry(library: Library, args: Namespace) -> int:
     with WaitingLine("bringing the index up to date"):
         library.update_index()
     if library.index_notices_phrase:
-        note(library.index_notices_phrase)
+        print_to_stderr(library.index_notices_phrase)
     reader = library.open_reader()
     row = get_entry_row(
         library.workspace, reader, entry_id, vectors=library.settings.model != "off"
@@ -413,7 +415,7 @@ def _find_source_name(library: Library, topic: str | None, slug: str | None) -> 
     except KbtuiError:
         return None
     if text.problem:
-        note(f"{subject.path}: the front matter is ignored: {text.problem}")
+        print_to_stderr(f"{subject.path}: the front matter is ignored: {text.problem}")
     return text.source
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from kbtui.cli.output import ProgressLine, confirm, note, print_json_result, print_result
+from kbtui.cli.output import ProgressLine, confirm, print_json_result, print_result, print_to_stderr
 from kbtui.errors import KbtuiError, UsageError
 
 TYPE_CHECKING = False
@@ -136,7 +136,7 @@ def _add_source(workspace: Workspace, userdata: UserData, args: Namespace) -> in
         print_json_result(_serialize_source(workspace, userdata, source, None))
     else:
         print_result(f"{name}\n")
-        note(f"`kbtui source run {name}` fetches it")
+        print_to_stderr(f"`kbtui source run {name}` fetches it")
         _explain_running_by_cron(source)
     return 0
 
@@ -163,7 +163,7 @@ def _edit_source(workspace: Workspace, userdata: UserData, args: Namespace) -> i
         raise UsageError("nothing to change", where=f"source edit {args.name}")
     if find_approval_time(workspace, userdata, before) is None:
         # Do not approve it: a user who changes one key may not have seen the other keys.
-        note(
+        print_to_stderr(
             "the source is still not approved; `kbtui source approve` shows it and asks for approval"
         )
         edit_source(workspace, args.name, changes)
@@ -176,7 +176,7 @@ def _edit_source(workspace: Workspace, userdata: UserData, args: Namespace) -> i
 
 def _explain_running_by_cron(source: Source) -> None:
     if source.cron is not None:
-        note(
+        print_to_stderr(
             "the engine runs the source at these times; the TUI, `kbtui mcp` or "
             "`kbtui index --watch` keeps the engine running; after a missed time, the source runs "
             "when the engine starts"
@@ -194,11 +194,11 @@ def _approve_source(workspace: Workspace, userdata: UserData, args: Namespace) -
 
     source = load_sources(workspace).find_source(args.name)
     if find_approval_time(workspace, userdata, source) is not None:
-        note("the source is already approved")
+        print_to_stderr("the source is already approved")
         return 0
     sys.stderr.write(sanitize(format_source_toml(source), "visualize"))
     if not args.yes and not confirm("allow kbtui to run this source, now and at its times?"):
-        note("the source was not approved")
+        print_to_stderr("the source was not approved")
         return 1
     # Approve the block that was shown; the one in the file may have changed since.
     approve_source(workspace, userdata, source)
@@ -218,7 +218,7 @@ def _run_sources(workspace: Workspace, userdata: UserData, args: Namespace) -> i
     names = [args.name] if args.name else []
     for source in found.sources.values() if args.all else ():
         if find_approval_time(workspace, userdata, source) is None:
-            note(f"{source.name}: not approved, skipped")
+            print_to_stderr(f"{source.name}: not approved, skipped")
         else:
             names.append(source.name)
     progress = ProgressLine()
@@ -250,14 +250,14 @@ def _print_source_run(run: SourceRunRecord) -> None:
         f"in {run.ended - run.began:.1f} s\n"
     )
     for problem in (*run.problems, *run.edited):
-        note(problem)
+        print_to_stderr(problem)
     for reason, skipped in run.skipped_documents_by_reason.items():
         further = (
             f" and {len(skipped) - MAX_SKIPS_SHOWN:,} more"
             if len(skipped) > MAX_SKIPS_SHOWN
             else ""
         )
-        note(f"skipped, {reason}: {', '.join(skipped[:MAX_SKIPS_SHOWN])}{further}")
+        print_to_stderr(f"skipped, {reason}: {', '.join(skipped[:MAX_SKIPS_SHOWN])}{further}")
 
 
 def _format_document_counts(count: int) -> str:
@@ -277,13 +277,13 @@ def _list_sources(workspace: Workspace, userdata: UserData, args: Namespace) -> 
         for name, source in found.sources.items()
     ]
     for problem in found.problems:
-        note(str(problem))
+        print_to_stderr(str(problem))
     if args.json:
         print_json_result(shown)
     else:
         print_result("".join(map(_format_source, shown)))
     if not shown and not found.problems:
-        note("no sources; `kbtui source add` declares one")
+        print_to_stderr("no sources; `kbtui source add` declares one")
     return 0 if shown else 2 if found.problems else 1
 
 
@@ -336,12 +336,12 @@ def _remove_source(workspace: Workspace, userdata: UserData, args: Namespace) ->
     except KbtuiError:
         count = 0  # removing the source, below, reports the error
     if not args.yes and not confirm(f"remove the source {source.name}?"):
-        note("nothing was removed")
+        print_to_stderr("nothing was removed")
         return 1
     keep = args.keep or not args.delete
     if count and not (args.keep or args.delete or args.yes):
         documents = "document" if count == 1 else f"{count} documents"
         keep = not confirm(f"remove its {documents}, too?")
     for problem in remove_source_and_documents(workspace, source.name, keep=keep):
-        note(problem)
+        print_to_stderr(problem)
     return 0

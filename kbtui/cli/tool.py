@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import sys
 
-from kbtui.cli.output import confirm, note, print_json_result, print_result
+from kbtui.cli.output import confirm, print_json_result, print_result, print_to_stderr
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
     from kbtui.assistant.jp_tool_installer import PlannedFileChange
-    from kbtui.assistant.tools import Tool
+    from kbtui.assistant.tools import ToolDefinition
     from kbtui.workspace import Workspace
 
 
@@ -48,7 +48,7 @@ def run_tools(args: Namespace) -> int:
     return _uninstall_tools(library.workspace, as_json=args.json)
 
 
-def _print_tool_schemas(tools: list[Tool], *, as_json: bool) -> int:
+def _print_tool_schemas(tools: list[ToolDefinition], *, as_json: bool) -> int:
     if as_json:
         shapes = [
             {"name": tool.name, "description": tool.description, "parameters": tool.schema()}
@@ -58,11 +58,11 @@ def _print_tool_schemas(tools: list[Tool], *, as_json: bool) -> int:
         return 0
     print_result("\n\n".join(map(_format_tool_definition, tools)) + "\n")
     if not any(tool.name == "learn" for tool in tools):
-        note("`learn` is not offered: no topic has a subject to learn")
+        print_to_stderr("`learn` is not offered: no topic has a subject to learn")
     return 0
 
 
-def _format_tool_definition(tool: Tool) -> str:
+def _format_tool_definition(tool: ToolDefinition) -> str:
     import textwrap
 
     paragraphs = [
@@ -107,13 +107,13 @@ def _install_tools(
         print_result("".join(_format_file_change(change) for change in changes))
     if todo:
         if not yes and not confirm(f"Write these {len(todo)} files?"):
-            note("nothing was written")
+            print_to_stderr("nothing was written")
             return 0
         apply_file_changes(workspace, todo)
     if as_json:
         print_json_result(_serialize_file_changes(changes))
     else:
-        note(f"{len(todo)} files changed" if todo else "nothing to change")
+        print_to_stderr(f"{len(todo)} files changed" if todo else "nothing to change")
     _explain_tool_activation(workspace, changes)
     return 3 if any(change.action == "taken" for change in changes) else 0
 
@@ -129,7 +129,7 @@ def _uninstall_tools(workspace: Workspace, *, as_json: bool) -> int:
         print_result("".join(_format_file_change_headline(change) for change in changes))
     removed = [change for change in changes if change.action == "remove"]
     if not removed:
-        note("nothing to remove")
+        print_to_stderr("nothing to remove")
     return 0 if removed else 1
 
 
@@ -179,13 +179,19 @@ def _explain_tool_activation(workspace: Workspace, changes: list[PlannedFileChan
         for change in ours
         if change.action in ("write", "update", "keep", "edited")
     ):
-        note('for JP to read these files, add extends = ["mcp/tools/**/*.toml"] to .jp/config.toml')
+        print_to_stderr(
+            'for JP to read these files, add extends = ["mcp/tools/**/*.toml"] to .jp/config.toml'
+        )
     if ".jp/config" in [path.rstrip("/") for path in found.load_paths]:
-        note("enable the tools with `jp query --cfg skill/kbtui`, or in a persona's `extends`")
+        print_to_stderr(
+            "enable the tools with `jp query --cfg skill/kbtui`, or in a persona's `extends`"
+        )
     else:
-        note('to enable the tools in a persona, add extends = ["../skill/kbtui.toml"] to it')
+        print_to_stderr(
+            'to enable the tools in a persona, add extends = ["../skill/kbtui.toml"] to it'
+        )
     if shutil.which("kbtui") is None:
-        note("`kbtui` is not on the PATH, so JP cannot run it")
+        print_to_stderr("`kbtui` is not on the PATH, so JP cannot run it")
 
 
 def configure_tool(parser: ArgumentParser) -> None:
@@ -230,10 +236,10 @@ def run_mcp(args: Namespace) -> int:
         # Refuse a conversation of another workspace.
         parse_conversation_id(args.current, library.workspace.id)
     if sys.stdin.isatty():
-        note(
+        print_to_stderr(
             "serving MCP on standard input; usually an MCP client starts this command. "
             "Press Ctrl+D to stop"
         )
-    from kbtui.assistant.mcp_server import serve
+    from kbtui.assistant.mcp_server import serve_mcp
 
-    return serve(library, current)
+    return serve_mcp(library, current)
