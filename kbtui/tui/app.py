@@ -1,4 +1,4 @@
-"""The application: themes, keys, the terminal, and the first screen."""
+"""The application class of the TUI, and the function that runs it."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ if TYPE_CHECKING:
 
 
 DOUBLE_PRESS_SECONDS = 2.0
-"""Seconds within which a second ctrl+c quits."""
+"""The time in seconds within which a second ctrl+c quits."""
 
 
 class TuiStartOptions(NamedTuple):
-    """How the TUI starts.
+    """Options for starting the TUI.
 
-    `first` is opened if there is no saved session; `fresh` ignores a saved session; `plain` is
-    for screen readers. `dark` says whether the terminal's background is dark, None if unknown;
-    `typed` is what the user typed while the terminal was asked for it.
+    `first` is opened if there is no saved session; `fresh` ignores a saved session; `plain` is a
+    layout for screen readers. `dark` says whether the terminal's background is dark (None if
+    unknown). `typed` is the text that the user typed while the TUI queried the background.
     """
 
     first: Ref | None = None
@@ -59,7 +59,7 @@ class TuiStartOptions(NamedTuple):
 
 
 class KbtuiApp(App[None]):
-    """kbtui in the terminal."""
+    """The Textual application."""
 
     CSS_PATH = "kbtui.tcss"
     TITLE = "kbtui"
@@ -78,12 +78,12 @@ class KbtuiApp(App[None]):
         self.start = start or TuiStartOptions()
         self.plain = self.start.plain or library.settings.plain
         self.problems: list[str] = []
-        """What is wrong with the user's keys and themes, for the home page."""
+        """Error messages about the user's keys and themes, shown on the home page."""
         self._own_themes = {theme.name: theme for theme in THEMES}
         self._variables: dict[str, dict[str, str]] = {}
         self._has_ansi_colors: dict[str, bool] = {}
-        """Theme -> whether it uses any colour of the terminal's palette."""
-        # Before `super().__init__`, so that nothing is styled twice.
+        """Theme name -> whether the theme uses a colour of the terminal's palette."""
+        # Set the theme before `super().__init__`, so that Textual computes styles only once.
         self.set_reactive(App.theme, self._choose_theme())
         super().__init__()
         for theme in self._own_themes.values():
@@ -99,7 +99,7 @@ class KbtuiApp(App[None]):
             self.animation_level = "none"
 
     def _apply_user_keymap(self) -> None:
-        """Use the keys of the settings, except those with mistakes."""
+        """Apply the keys from the settings, except invalid ones."""
         if table := self.library.settings.keys:
             from kbtui.tui.commands import read_keymap
 
@@ -129,11 +129,14 @@ class KbtuiApp(App[None]):
         return wanted or (LIGHT if self.start.dark is False else DARK)
 
     def get_theme(self, theme_name: str) -> Theme | None:
-        """Return a theme by name; called for every line drawn, so it copies no dictionary."""
+        """Return a theme by name.
+
+        Textual calls this for every line that it draws, and its own method copies a dictionary each time.
+        """
         return self._own_themes.get(theme_name) or super().get_theme(theme_name)
 
     def get_css_variables(self) -> dict[str, str]:
-        """Return the theme's colours and those that kbtui derives from them."""
+        """Return the theme's colours, and the `kb-…` colours derived from them."""
         found = self._variables.get(self.theme)
         if found is None:
             variables = super().get_css_variables()
@@ -142,7 +145,7 @@ class KbtuiApp(App[None]):
         return found
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Return the filters of every line; without the one for ANSI colours if the theme has none."""
+        """Return the line filters; omit the filter for ANSI colours if the theme has no such colours."""
         filters = super().get_line_filters()
         has_ansi = self._has_ansi_colors.get(self.theme)
         if has_ansi is None:
@@ -162,7 +165,7 @@ class KbtuiApp(App[None]):
         return screen
 
     async def on_event(self, event: events.Event) -> None:
-        """Handle an event, or hold it back: keys are delivered one after another (`KeyQueue`)."""
+        """Handle an event; queue a key while the previous key is still being handled (`KeyQueue`)."""
         if isinstance(event, InputEvent):
             self._idle_collector.record_user_activity()
             event = self._convert_line_feed_to_enter(event)
@@ -174,9 +177,9 @@ class KbtuiApp(App[None]):
         await super().on_event(event)
 
     def _convert_line_feed_to_enter(self, event: InputEvent) -> InputEvent:
-        """Return Enter for a line feed, which is what Enter gave before the TUI took the terminal.
+        """Return Enter in place of a line feed (`ctrl+j`), unless the settings assign `ctrl+j` to a command.
 
-        So `ctrl+j` is Enter, as in a shell, unless the settings assign it to a command.
+        If the user presses Enter before the TUI switches the terminal to raw mode, a line feed arrives.
         """
         if not isinstance(event, Key) or event.key != "ctrl+j":
             return event
@@ -184,17 +187,17 @@ class KbtuiApp(App[None]):
         return event if own else Key("enter", "\r")
 
     def on_key_handled(self, event: KeyHandled) -> None:
-        """Deliver the next key, because what the last one started has happened."""
+        """Deliver the next queued key, because the previous key has been handled."""
         self._key_queue.resume_after_handled_key(event)
 
     def pop_screen(self) -> AwaitComplete:
-        """Close the top screen; the keys that are still queued go to the screen below."""
+        """Close the top screen; keys that are still queued go to the screen below it."""
         closed = super().pop_screen()
         self._key_queue.resume_after_closed_screen()
         return closed
 
     def on_ready(self) -> None:
-        """Deliver what was typed before the TUI took the terminal."""
+        """Configure the process, and handle the keys that the user typed before the TUI started."""
         configure_garbage_collector()
         exit_on_sigterm(lambda: self.exit(return_code=128 + signal.SIGTERM))
         if self.start.typed:
@@ -204,7 +207,7 @@ class KbtuiApp(App[None]):
                 self.post_message(message)
 
     async def action_quit(self) -> None:
-        """Quit, unless a screen wants to ask first; screens above that one are closed."""
+        """Quit, unless a screen has to ask about unsaved changes first; then close all screens above it."""
         for screen in reversed(self.screen_stack):
             if isinstance(screen, StyledScreen) and not screen.can_leave():
                 while self.screen is not screen:
@@ -213,34 +216,34 @@ class KbtuiApp(App[None]):
         await super().action_quit()
 
     def action_help_quit(self) -> None:
-        """Quit if ctrl+c was pressed twice; with a selection, ctrl+c copies and does not get here."""
+        """Handle ctrl+c without a selection (with one, it copies): quit if it was pressed twice."""
         if monotonic() - self._last_quit < DOUBLE_PRESS_SECONDS:
             self.call_later(self.action_quit)
             return
         self._last_quit = monotonic()
         main = next((one for one in self.screen_stack if isinstance(one, MainScreen)), None)
         if main is not None:
-            main.status.flash_message("Nothing selected. Ctrl+C again quits (or q).")
+            main.status.flash_message("Nothing selected. Press Ctrl+C again to quit.")
 
     def action_theme(self) -> None:
         """Switch between the dark and the light theme."""
         self.theme = get_counterpart_theme(self.theme, self.current_theme.dark)
 
     def _fatal_error(self) -> None:
-        """End after a bug; the log gets the stack without local variables, which contain texts."""
+        """End after a bug, and log the stack without local variables, which may contain the user's texts."""
         from traceback import format_exc
 
-        # Not `print` or `sys.stderr`: Textual draws on those. Descriptor 2 is the log.
+        # `print` and `sys.stderr` would write to the screen; descriptor 2 is the log file.
         with suppress(OSError):
             os.write(2, sanitize(format_exc(), "strip").encode("utf-8", "replace"))
         self._close_messages_no_wait()
 
     @contextmanager
     def suspend(self) -> Iterator[None]:
-        """Lend the terminal, with its standard error, to another program."""
+        """Suspend the TUI, and give the terminal and standard error to another program."""
         redirect, failure = self._stderr_redirect, None
         with super().suspend():
-            # Textual takes the terminal back only if its block ends without an exception.
+            # Textual resumes only if its block ends without an exception, so raise the exception afterwards.
             try:
                 with redirect.suspend() if redirect else nullcontext():
                     yield
@@ -258,7 +261,7 @@ def run_tui(
     Raises `KbtuiError` if a bug ended it.
     """
     if library.settings.terminal_text != "strip":
-        # "off" is for the output of commands; here, escape sequences in a file would break the screen.
+        # "off" only makes sense for the output of commands: escape sequences would garble the screen.
         set_sanitize_policy("visualize")
     start = start or TuiStartOptions()
     if not library.settings.theme:
@@ -267,7 +270,7 @@ def run_tui(
         found = detect_background()
         start = start._replace(dark=found.dark, typed=found.typed)
     if sys.stdout.isatty():
-        # Exported sizes would be used in place of the terminal's, also after a resize.
+        # If these are exported, Textual uses them instead of the real size, even after a resize.
         for name in ("COLUMNS", "LINES"):
             os.environ.pop(name, None)
     redirect = StderrRedirect(library.workspace.log_file.with_name("tui.log"))

@@ -1,4 +1,4 @@
-"""The list of bookmarks: open one, change its note, remove it."""
+"""The screen that lists bookmarks, to open them, change their notes, or remove them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class BookmarksScreen(StyledScreen):
-    """Returns the target of the bookmark that the user opens."""
+    """A list of bookmarks; its result is the target of the bookmark that the user opens."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,apostrophe", "dismiss", show=False),
@@ -72,7 +72,7 @@ class BookmarksScreen(StyledScreen):
         self._hints.set_text(format_key_hints(pairs))
 
     def should_key_wait(self, key: str) -> bool:
-        """Return whether the bookmarks are still being read or changed."""
+        """Return whether a key must wait because the bookmarks are still being read or changed."""
         return self._worker.has_pending_result and key != "escape"
 
     def _show_bookmarks(self, bookmarks: list[Bookmark]) -> None:

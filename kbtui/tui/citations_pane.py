@@ -1,4 +1,4 @@
-"""The citations pane: what a turn used, and which turns used what is being read."""
+"""The citations pane: the entries that a turn used, and the turns that used the open document."""
 
 from __future__ import annotations
 
@@ -45,10 +45,11 @@ USE_NAMES = {
 
 
 class CitationsPaneContent(NamedTuple):
-    """What the pane shows: what a turn used, and which turns used what is being read.
+    """The content of the pane: `used` are the citations of turn `turn`, `using` cite the open document.
 
-    A list that is None is left out; `why_not_using` and `why_not_used` explain empty lists.
-    `reason` is shown if both are left out. `ref` is the reference of what is being read.
+    If a list is None, its section is omitted. `why_not_using` is shown if `used` is empty,
+    `why_not_used` if `using` is empty, and `reason` if both sections are omitted. `ref` is the
+    reference of the open document, with the turn in a conversation.
     """
 
     used: list[Citation] | None = None
@@ -61,7 +62,7 @@ class CitationsPaneContent(NamedTuple):
 
 
 class CitationsPane(BorderOnlyPane, Vertical):
-    """Lists citations in both directions; posts what the user opens."""
+    """A list of citations in both directions; posts `OpenRequested` when the user opens one."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*make_scope_bindings("citations")]
 
@@ -73,7 +74,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
             self.place = place
 
     class CopyRequested(Message):
-        """A text is to be copied; `name` describes it in the status line."""
+        """The user asks to copy a text; the status line calls it `name`."""
 
         def __init__(self, text: str, name: str) -> None:
             super().__init__()
@@ -101,7 +102,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         self._update_rows()
 
     def on_resize(self) -> None:
-        """Wrap texts for the new width."""
+        """Rebuild the rows for the new width."""
         self._update_rows()
 
     def _update_rows(self) -> None:
@@ -138,14 +139,14 @@ class CitationsPane(BorderOnlyPane, Vertical):
         ]
 
     def _make_cited_passage_row(self, number: int, cite: Citation) -> ListRow:
-        # Other files than subjects are shown in the tool call that read them, even if deleted.
+        # A file that is not a subject cannot be opened by itself, so open the tool call that read it.
         place = _get_citation_target(cite)
         if cite.kind == "file" or (place is None and not cite.gone):
             place = make_navigation_target(
                 make_conversation_ref(cite.conversation, cite.turn, cite.call)
             )
         if place is not None and cite.quote:
-            # Go to the passage itself, because its chunk may no longer exist.
+            # Find the passage by its text, because its chunk may have been deleted from the index.
             place = place._replace(text=cite.quote, words=_find_quoted_phrase(cite.quote))
         name: Spans = [(one_line(cite.title or cite.target), "dim struck" if cite.gone else "")]
         how = USE_NAMES.get(cite.how, cite.how)
@@ -159,12 +160,12 @@ class CitationsPane(BorderOnlyPane, Vertical):
         return ListRow(key, [(f"[{number}] ", "note"), *name], below=[below], data=place)
 
     def _make_citing_turn_row(self, number: int, cites: list[Citation]) -> ListRow:
-        """Return the row of a turn that used what is being read, possibly in several ways."""
+        """Return the row of a turn that used the open document, possibly in several ways."""
         cite = cites[0]
         ref = parse_ref(cite.source)
         when = format_time_or_date(cite.timestamp, self._clock()) if cite.timestamp else ""
         how = ", ".join(dict.fromkeys(USE_NAMES.get(one.how, one.how) for one in cites))
-        # The date is below, so that the title has the whole width.
+        # Show the date on the second line, so that the title has the whole width.
         parts = [f"turn {cite.turn}", *([when] if when else []), how]
         below: Spans = [("  ", ""), (" · ".join(parts), "dim")]
         name = one_line(cite.source_title or cite.source)
@@ -202,17 +203,17 @@ class CitationsPane(BorderOnlyPane, Vertical):
 
 
 def _find_quoted_phrase(quote: str) -> tuple[str, ...]:
-    """Return a phrase of a passage without Markdown, to find and highlight it in the document."""
+    """Return a phrase of the quote that contains no Markdown, so that the reader can find it in the document."""
     for pattern in (r"\w+(?: \w+){2,7}", r"\w{5,20}"):
         for line in quote.split("\n"):
-            # Not headings, because they are often repeated.
+            # Skip headings, because the same heading often occurs several times.
             if not line.startswith("#") and (found := re.search(pattern, line)):
                 return (found[0],)
     return ()
 
 
 def _get_citation_target(cite: Citation) -> NavigationTarget | None:
-    """Return the target of a citation, None if it was deleted or cannot be opened by itself."""
+    """Return the target of a citation; None if it was deleted or cannot be opened by itself."""
     if cite.gone or cite.kind == "file":
         return None
     try:
@@ -233,14 +234,17 @@ LOOKUP_TOOLS = {
     "conversation_grep",
     "conversation_read",
 }
-WAITING = "looking it up in the index …"
+WAITING = "looking up citations …"
 NOTHING_TO_CITE = "Open a conversation or a subject to see its citations."
 TURN_DELAY_SECONDS = 0.06
-"""Seconds from reaching a turn until its citations are shown, so that a held key skips turns."""
+"""How many seconds the cursor stays on a turn before its citations are shown.
+
+While the user holds a key, the turns on the way are skipped.
+"""
 
 
 class CitationsController:
-    """Looks up the citations of what is being read, in threads, and shows them."""
+    """Looks up the citations of the open document in threads, and shows them in the pane."""
 
     def __init__(
         self,
@@ -263,14 +267,14 @@ class CitationsController:
 
     @property
     def is_loading(self) -> bool:
-        """Whether citations are being looked up, or those of another turn are still shown."""
+        """Whether the pane does not show the citations of the current turn and document yet."""
         if self._turn_timer is not None:
             return True
         unknown = self._used is None and self._conversation is not None
         return self._target is not None and (unknown or self._why_not_used == WAITING)
 
     def show_document(self, document: Document, place: NavigationTarget) -> None:
-        """Show the citations of a document; on a reload, keep the old ones until new ones are known."""
+        """Show the citations of a document; after a reload, keep the old list until the new list is loaded."""
         before, known = self._target, self._conversation
         ref, record = place.ref, document.record
         self._target = self._conversation = None
@@ -296,7 +300,7 @@ class CitationsController:
         self._update_pane()
 
     def load_citing_turns(self) -> None:
-        """Look up in the index which turns used what is being read."""
+        """Look up in the index which turns used the open document."""
         target = self._target
         if target is not None:
             self._using_worker.submit(
@@ -329,7 +333,7 @@ class CitationsController:
         self._update_pane()
 
     def _report_citing_failure(self, error: Exception) -> None:
-        self._why_not_used = f"Could not look this up: {error}"
+        self._why_not_used = f"Cannot look up the turns: {error}"
         self._update_pane()
 
     def _update_pane(self) -> None:
@@ -368,9 +372,9 @@ class CitationsController:
         )
         looked_up = sum(name in LOOKUP_TOOLS for name in calls)
         if looked_up:
-            return "Looked things up; found nothing."
+            return "The lookups in this turn found nothing."
         if calls:
             if len(calls) == 1:
                 return "The tool call read no subject, file or conversation."
-            return f"{len(calls):,} tool calls, none read a subject, file or conversation."
+            return f"None of the {len(calls):,} tool calls read a subject, file or conversation."
         return "No searches or tool calls in this turn."

@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from kbtui.tui.library_snapshot import LibrarySnapshot
 
 ITEMS_MOST = 100
-"""How many items are listed."""
+"""The maximum number of items in the list."""
 
 
 class CommandPaletteItem(NamedTuple):
-    """Something to choose: a command, what can be opened, or a theme by its name.
+    """An item of the palette: a command, something to open, or the name of a theme.
 
-    `penalty` is added to the score of a match, so that other matches come first.
+    `penalty` is added to the score of a match, which moves the item down the list.
     """
 
     name: str
@@ -50,7 +50,7 @@ class CommandPaletteItem(NamedTuple):
 def list_command_items(
     scopes: Iterable[str], keymap: Mapping[str, str] | None = None
 ) -> list[CommandPaletteItem]:
-    """Return the commands of some scopes, then those that work everywhere."""
+    """Return the commands of the given scopes, followed by those that work everywhere."""
     here = [scope for scope in SCOPES if scope in scopes or scope == "everywhere"]
     return [
         CommandPaletteItem(
@@ -63,7 +63,7 @@ def list_command_items(
 
 
 def _describe_command(command: Command) -> str:
-    """Return the help text, after the label unless its words are in the text anyway."""
+    """Return the help text; put the label before it unless the text contains the label's words."""
     text, label = command.help.rstrip("."), command.label
     if all(word in text.casefold() for word in label.casefold().split()):
         return text
@@ -71,7 +71,7 @@ def _describe_command(command: Command) -> str:
 
 
 def list_theme_items(themes: Iterable[str]) -> list[CommandPaletteItem]:
-    """Return the themes; those of kbtui and of the user come before Textual's."""
+    """Return the themes: first those of kbtui and of the user, then Textual's."""
     items = [
         CommandPaletteItem(f"Theme: {name}", "theme", name, penalty=0.5 * (name in BUILTIN_THEMES))
         for name in themes
@@ -80,7 +80,7 @@ def list_theme_items(themes: Iterable[str]) -> list[CommandPaletteItem]:
 
 
 def list_openable_items(contents: LibrarySnapshot | None, hidden: bool) -> list[CommandPaletteItem]:
-    """Return everything that can be opened; slow for large libraries."""
+    """Return an item for each topic, subject and conversation; slow for large libraries."""
     items: list[CommandPaletteItem] = []
     if contents is None:
         return items
@@ -88,7 +88,7 @@ def list_openable_items(contents: LibrarySnapshot | None, hidden: bool) -> list[
         ref = Ref("topic", topic=listing.topic.id)
         items.append(CommandPaletteItem(one_line(listing.topic.name), "topic", ref, str(ref)))
     for listing in contents.listings:
-        # There may be tens of thousands: make their references only when one is chosen.
+        # There may be tens of thousands of subjects, so make a reference only for the chosen one.
         topic = listing.topic.id
         items += [
             CommandPaletteItem(f"{topic}/{subject.slug}", "subject", subject)
@@ -102,7 +102,7 @@ def list_openable_items(contents: LibrarySnapshot | None, hidden: bool) -> list[
 
 
 def list_command_id_items(keymap: Mapping[str, str] | None = None) -> list[CommandPaletteItem]:
-    """Return the commands of all screens by the ids that the settings use for them."""
+    """Return an item for each command of every screen, named by its id in the settings."""
     return [
         CommandPaletteItem(f"id: {command.id}", "command", command, " ".join(command.key_labels))
         for command in apply_keymap(ALL_COMMANDS, keymap)
@@ -110,10 +110,10 @@ def list_command_id_items(keymap: Mapping[str, str] | None = None) -> list[Comma
 
 
 def score_command_palette_match(text: str, words: list[str]) -> float | None:
-    """Return how well a name matches (less is better), None if it does not.
+    """Return the score of a match (lower is better), or None if the name does not match.
 
-    Each word must be in the name, as a whole or letter by letter. Matches at the beginning of a
-    word score best.
+    The name must contain each word, or at least its letters in the same order. Matches at the
+    beginning of a word score best.
     """
     folded = text.casefold()
     total = 0.0
@@ -158,10 +158,10 @@ def find_command_palette_items(
 
 
 class CommandPaletteScreen(StyledScreen):
-    """An input with a list; returns what was chosen.
+    """A screen with an input and a list of matching items; its result is the chosen item.
 
-    `find_targets` is called in a thread. A command is returned as such, a theme as its name, and
-    everything else as a `NavigationTarget`.
+    The result is a `Command`, the name of a theme, or a `NavigationTarget` for everything else.
+    `find_targets` is called in a thread.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -192,14 +192,14 @@ class CommandPaletteScreen(StyledScreen):
     def compose(self) -> ComposeResult:
         """Yield the input and the list."""
         with Vertical(id="palette", classes="pane") as pane:
-            pane.border_title = "Commands and places"
+            pane.border_title = "Command palette"
             yield SafeInput(
                 id="palette-input", placeholder="Type a command or a name", compact=True
             )
             yield self.list
 
     def on_mount(self) -> None:
-        """Show the commands, and look for what can be opened."""
+        """Show the commands, and load topics, subjects and conversations in a thread."""
         self.query_one("#palette-input").focus()
         self._show_items(find_command_palette_items(self._items, ""))
         self._targets_worker.submit(self._find_targets, self._add_targets, lambda error: None)
@@ -227,7 +227,7 @@ class CommandPaletteScreen(StyledScreen):
         self.list.set_rows(rows, [("No match.", "dim")], rows[0].key if rows else None)
 
     def should_key_wait(self, key: str) -> bool:
-        """Return whether a key must wait until the list matches what was typed."""
+        """Return whether the key acts on the list and the list does not match the input yet."""
         needs_list = key in {"enter", "down", "up", "pagedown", "pageup", "ctrl+n"}
         is_searching = self._search_worker.has_pending_result or bool(
             self._search_typed_text and self._targets_worker.has_pending_result

@@ -1,4 +1,4 @@
-"""Every command, declared once: its key, hint, palette entry, help text and id."""
+"""The table of all commands: key, hint, palette entry, help text and id of each."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ SCOPES: dict[Scope, str] = {
     "moving": "Moving inside a pane",
     "everywhere": "Everywhere",
 }
-"""The scopes of the main screen, with their headings in the help, in its order."""
+"""The scopes of the main screen and their headings, in the order of the help page."""
 
 
 def add_scope_to_commands(scope: Scope, *commands: Command) -> list[Command]:
-    """Return commands with a scope, which is also the first part of their ids."""
+    """Return the commands with a scope; the scope is also the first part of their ids."""
     prefix = "" if scope == "everywhere" else f"{scope}."
     is_in_palette = scope in SCOPES
     return [
@@ -56,7 +56,7 @@ MAIN_SCREEN_COMMANDS: tuple[Command, ...] = (
         define_command("expand", "l,right", "unfold", "Unfold the topic or folder."),
         define_command("collapse", "h,left", "fold", "Fold the topic or folder, or go to the parent."),
         define_command("toggle", "space", "fold or unfold", "Fold or unfold the topic or folder.", action="toggle_fold", palette=False),
-        define_command("filter", "f", "filter", "Filter by title words or label:, tool:, model:, after:, before:, is:.", 7),
+        define_command("filter", "f", "filter", "Filter by words of the title, or by label:, tool:, model:, after:, before: and is:.", 7),
         define_command("sort", "o", "sort", "Sort conversations by activity, creation, update, title or turns."),
         define_command("clear", "escape", "clear filter", "Clear the filter.", palette=False),
     ),
@@ -65,34 +65,34 @@ MAIN_SCREEN_COMMANDS: tuple[Command, ...] = (
         define_command("fold", "enter", "unfold", "Fold or unfold this line, or open its link.", 8, needs="folds"),
         define_command("next", "n", "next turn", "Go to the next turn; after a find, to the next match.", 6, needs="turns"),
         define_command("previous", "N", "previous turn", "Go to the previous turn; after a find, to the previous match.", needs="turns"),
-        define_command("next_request", "u", "next request", "Next user message.", needs="turns", action="landmark('request',1)"),
-        define_command("previous_request", "U", "previous request", "Previous user message.", needs="turns", action="landmark('request',-1)"),
-        define_command("next_error", "w", "next error", "Next failed tool call.", needs="turns", action="landmark('error',1)"),
-        define_command("previous_error", "W", "previous error", "Previous failed tool call.", needs="turns", action="landmark('error',-1)"),
-        define_command("follow", "F", "follow", "Jump to the end and follow new text as it is written.", needs="turns"),
+        define_command("next_request", "u", "next request", "Go to the next user message.", needs="turns", action="landmark('request',1)"),
+        define_command("previous_request", "U", "previous request", "Go to the previous user message.", needs="turns", action="landmark('request',-1)"),
+        define_command("next_error", "w", "next error", "Go to the next failed tool call.", needs="turns", action="landmark('error',1)"),
+        define_command("previous_error", "W", "previous error", "Go to the previous failed tool call.", needs="turns", action="landmark('error',-1)"),
+        define_command("follow", "F", "follow", "Go to the end, and follow new text as it is written.", needs="turns"),
         define_command("find", "f,ctrl+f", "find", "Find in this page.", 7),
         define_command("tools", "t", "tool calls", "Fold or unfold all tool calls and results.", 4, needs="turns"),
         define_command("reasoning", "r", "reasoning", "Fold or unfold all reasoning.", 3, needs="turns"),
-        define_command("compacted", "c", "what the model sees", "Switch between what the model sees after compaction and everything.", needs="turns"),
-        define_command("facts", "a", "details", "Details of the conversation: model, labels, attachments, turns, location, size.", 2, needs="turns"),
+        define_command("compacted", "c", "what the model sees", "Switch between the whole conversation and what the model sees after compaction.", needs="turns"),
+        define_command("facts", "a", "details", "Show the details of the conversation: model, labels, attachments, turns, location, size.", 2, needs="turns"),
         define_command("view", "v", "view", "Switch the view: rendered, source, `learn` output.", 5, needs="views"),
         define_command("link", "o", "open link", "Open the link or image on this line; asks before starting another program.", action="screen.link"),
-        define_command("wrap", "x", "wrap code", "Toggle wrapping of wide code."),
-        define_command("code_right", "l,right", "code to the right", "Scroll wide code right.", action="sideways(1)", palette=False),
-        define_command("code_left", "h,left", "code to the left", "Scroll wide code left.", action="sideways(-1)", palette=False),
-        define_command("clear", "escape", "clear find", "Clear the find.", palette=False),
+        define_command("wrap", "x", "wrap code", "Wrap wide code, or stop wrapping it."),
+        define_command("code_right", "l,right", "code to the right", "Scroll wide code to the right.", action="sideways(1)", palette=False),
+        define_command("code_left", "h,left", "code to the left", "Scroll wide code to the left.", action="sideways(-1)", palette=False),
+        define_command("clear", "escape", "clear find", "Remove the highlighted matches of a find.", palette=False),
     ),
     *add_scope_to_commands(
         "citations",
-        define_command("open", "enter", "open", "Open what was used, or the turn that used it.", 9),
+        define_command("open", "enter", "open", "Open the cited entry, or the turn that cites it.", 9),
         define_command("markdown", "c", "copy as Markdown", "Copy the citations as Markdown.", 6, action="copy_as('markdown')"),
         define_command("json", "J", "copy as JSON", "Copy the citations as JSON.", 5, action="copy_as('json')"),
     ),
     *add_scope_to_commands(
         "results",
         define_command("open", "enter", "open", "Open the result where it matches.", 9),
-        define_command("explain", "x", "explain", "Explain this result's rank.", 7, action="screen.explain_hit"),
-        define_command("why", "w", "why isn't X here?", "Explain why something is not in the results; asks for its reference.", 3, action="screen.explain_missing"),
+        define_command("explain", "x", "explain", "Explain the rank of the result.", 7, action="screen.explain_hit"),
+        define_command("why", "w", "why isn't X here?", "Explain why an entry or a passage is not in the results; asks for its reference.", 3, action="screen.explain_missing"),
         define_command("mode", "m", "mode", "Switch the search mode: both, keywords, meaning.", 6, action="screen.change_search_mode"),
         define_command("close", "escape", "close", "Close the results.", 8, action="screen.close_results"),
     ),
@@ -105,22 +105,22 @@ MAIN_SCREEN_COMMANDS: tuple[Command, ...] = (
         define_command("jump", "semicolon", "jump", "Jump to a pane, row or link by the letter shown on it.", about="item"),
         define_command("back", "left_square_bracket", "back", "Go back to what was open before."),
         define_command("forward", "right_square_bracket", "forward", "Go forward in the history."),
-        define_command("similar", "s", "more like this", "Show more like what is selected or open.", about="item"),
-        define_command("bookmark", "B", "bookmark", "Bookmark what is selected or open, with a note.", about="item"),
+        define_command("similar", "s", "more like this", "Show passages similar to the selected or open item.", about="item"),
+        define_command("bookmark", "B", "bookmark", "Bookmark the selected or open item, with a note.", about="item"),
         define_command("bookmarks", "apostrophe", "bookmarks", "Show the bookmarks: open, change, remove."),
-        define_command("copy", "y", "copy reference", "Copy the reference of what is selected or open.", 1, about="item"),
+        define_command("copy", "y", "copy reference", "Copy the reference of the selected or open item.", 1, about="item"),
         define_command("copy_more", "Y", "copy text", "Copy the line, block, turn or document, or the command that shows it.", about="item"),
         define_command("edit", "e", "edit", "Open the subject in $EDITOR at the line being read.", about="item"),
         define_command("prompt", "p", "prompt", "Show the whole <knowledge> prompt and its size."),
-        define_command("workshop", "P", "prompt workshop", "Shape the prompt: choose subjects, try patterns, see the size."),
+        define_command("workshop", "P", "prompt workshop", "Choose which subjects the prompt contains, try patterns, and see its size."),
         define_command("doctor", "D", "doctor", "Check topics, conversations, index, engine and model."),
         define_command("hidden", "full_stop", "hidden subjects", "Show or hide hidden subjects."),
         define_command("entries", "E", "entries", "Show all entries as a table: filter, create, edit, delete."),
-        define_command("sources", "S", "sources", "Show what fetches documents: run, approve, add, change, remove."),
-        define_command("insights", "I", "insights", "Show what was searched, found, used and missing."),
+        define_command("sources", "S", "sources", "Show the sources that documents are fetched from: run, approve, add, change, remove."),
+        define_command("insights", "I", "insights", "Show which queries were run, what they did not find, and which entries are cited."),
         define_command("new", "plus", "new entry", "Create an entry."),
         define_command("export", "X", "export", "Export the conversation with its sources to a Markdown file.", about="item"),
-        define_command("first", "i", "first topic", "Create a first topic; shows the file and asks before writing it."),
+        define_command("first", "i", "first topic", "Create the first topic; shows the file and asks before writing it."),
         define_command("home", "H", "home", "Show the home page."),
         define_command("pane.library", "1", "library", "Go to the library; press again to fold it.", action="pane('library')"),
         define_command("pane.reader", "2", "reader", "Go to the reader.", action="pane('reader')"),
@@ -133,12 +133,12 @@ MAIN_SCREEN_COMMANDS: tuple[Command, ...] = (
         define_command("pane.usual", "equals_sign", "reset panes", "Reset the widths of the panes, and unfold them.", action="reset_panes"),
         define_command("pane.zoom", "z", "zoom", "Zoom this pane, or show all panes again.", action="zoom"),
         define_command("theme", "T", "light or dark", "Switch between the dark and the light theme.", action="app.theme"),
-        define_command("reload", "ctrl+r", "reload", "Read lists and document again from the files."),
-        define_command("help", "question_mark", "help", "Help for the keys that work here.", 11),
+        define_command("reload", "ctrl+r", "reload", "Read the lists and the document from disk again."),
+        define_command("help", "question_mark", "help", "Show the keys that work here.", 11),
         define_command("quit", "q", "quit", "Quit kbtui.", 12, action="app.quit"),
     ),
 )  # fmt: skip
-"""All commands of the main screen: name, keys, label, help and the priority of the hint."""
+"""All commands of the main screen: name, keys, label, help, and the priority of the hint."""
 
 SCREENS: dict[Scope, str] = {
     "workshop": "In the prompt workshop",
@@ -147,44 +147,44 @@ SCREENS: dict[Scope, str] = {
     "sources": "In the sources",
     "insights": "In the insights",
 }
-"""The scopes of the other screens, with their headings in the help.
+"""The scopes of the secondary screens, with their headings in the help.
 
-Besides its own commands, such a screen has those of "moving", but none of "everywhere".
+Such a screen has its own commands and those of "moving", but not those of "everywhere".
 """
 
 _THEME = define_command("theme", "T", "light or dark", "Switch between the dark and the light theme.", action="app.theme")  # fmt: skip
-_HELP = define_command("help", "question_mark", "help", "Help for this screen.", 11)
-_RELOAD = define_command("reload", "ctrl+r", "reload", "Read everything again from the files.")
+_HELP = define_command("help", "question_mark", "help", "Show the keys of this screen.", 11)
+_RELOAD = define_command("reload", "ctrl+r", "reload", "Read everything from disk again.")
 _HIDDEN = define_command("hidden", "full_stop", "hidden", "Show or hide hidden subjects.")
 
 SCREEN_COMMANDS: tuple[Command, ...] = (
     *add_scope_to_commands(
         "workshop",
-        define_command("learn", "space,l", "pre-load", "Toggle pre-loading of the subject.", 9, action="mark('learned')"),
-        define_command("disable", "x", "disable", "Toggle disabling of the subject.", 8, action="mark('disabled')"),
+        define_command("learn", "space,l", "pre-load", "Pre-load the subject, or stop pre-loading it.", 9, action="mark('learned')"),
+        define_command("disable", "x", "disable", "Disable the subject, or enable it again.", 8, action="mark('disabled')"),
         define_command("switch", "e", "topic on/off", "Switch the topic on or off.", 5),
         define_command("write", "w", "write", "Review the changes; press again to write them to .jp/kb.toml.", 10),
         define_command("undo", "u", "undo", "Undo the last write.", 4, needs="written"),
-        define_command("drop", "U", "discard", "Discard all changes that are not written.", 3, needs="marks"),
+        define_command("drop", "U", "discard", "Discard all changes that are not written yet.", 3, needs="marks"),
         define_command("try", "slash", "try pattern", "Try a pattern: TOPIC/GLOB, such as rfd/03*.", 7),
         define_command("view", "v", "view", "Switch between `learn` output and the whole prompt.", 6),
-        define_command("open", "enter", "open", "Unfold a topic or folder; go to a subject's text; write what is shown."),
+        define_command("open", "enter", "open", "Unfold a topic or folder, or go to the text of a subject; in the review, write the changes."),
         define_command("expand", "right", "unfold", "Unfold the topic or folder."),
         define_command("collapse", "left,h", "fold", "Fold the topic or folder, or go to the parent."),
         define_command("filter", "f", "filter", "Filter by words of the slug."),
         _HIDDEN,
-        define_command("next", "tab,shift+tab", "other pane", "Switch between list and text.", action="other_side"),
-        _RELOAD._replace(help="Read everything again from the files; changes stay."),
+        define_command("next", "tab,shift+tab", "other pane", "Switch between the list and the text.", action="other_side"),
+        _RELOAD._replace(help="Read everything from disk again; unwritten changes stay."),
         _THEME,
         _HELP,
-        define_command("back", "escape", "back", "One step back: pattern, filter, review, then leave."),
+        define_command("back", "escape", "back", "Close the pattern, the filter or the review; if none is open, leave."),
         define_command("leave", "q", "leave", "Leave; asks if there are unsaved changes.", 12),
     ),
     *add_scope_to_commands(
         "doctor",
-        define_command("open", "enter", "open", "Open what the finding is about.", 10),
-        define_command("next", "n", "next", "Next error or note.", 9, action="next(1)"),
-        define_command("previous", "N", "previous", "Previous error or note.", action="next(-1)"),
+        define_command("open", "enter", "open", "Open the entry that the finding is about.", 10),
+        define_command("next", "n", "next", "Go to the next error or note.", 9, action="next(1)"),
+        define_command("previous", "N", "previous", "Go to the previous error or note.", action="next(-1)"),
         define_command("look", "r,ctrl+r", "re-check", "Check everything again.", 8, action="check"),
         _THEME,
         _HELP,
@@ -195,12 +195,12 @@ SCREEN_COMMANDS: tuple[Command, ...] = (
         define_command("enter", "enter", "details", "Go to the details; in the details, unfold a passage or open a turn.", 9),
         define_command("read", "r", "read", "Open the entry in the reader.", 8),
         define_command("filter", "f,slash", "filter", "Filter by words, type:, is:, topic:, after: and before:.", 10, is_immediate=True),
-        define_command("type", "t", "type", "Cycle type.", 5, action="turn('type')"),
-        define_command("status", "s", "status", "Cycle status.", 4, action="turn('is')"),
+        define_command("type", "t", "type", "Filter by the next type.", 5, action="turn('type')"),
+        define_command("status", "s", "status", "Filter by the next status.", 4, action="turn('is')"),
         define_command("new", "n", "new", "Create an entry.", 7),
-        define_command("edit", "e", "edit", "Edit the entry in $EDITOR; id and citations stay.", 6),
+        define_command("edit", "e", "edit", "Edit the entry in $EDITOR; its id and citations stay the same.", 6),
         define_command("remove", "d,delete", "delete", "Move the entry to the trash, after asking.", 3),
-        define_command("address", "o", "open address", "Open the address that the entry was fetched from.", 2, needs="address"),
+        define_command("address", "o", "open address", "Open the web address that the entry was fetched from.", 2, needs="address"),
         define_command("retry", "R", "retry", "Retry failed entries.", 9, needs="errors"),
         define_command("copy", "y", "copy reference", "Copy the reference of the entry."),
         _HIDDEN._replace(action="flag('hidden')"),
@@ -208,14 +208,14 @@ SCREEN_COMMANDS: tuple[Command, ...] = (
         _RELOAD,
         _THEME,
         _HELP,
-        define_command("back", "escape", "back", "One step back: details, filter, then leave."),
+        define_command("back", "escape", "back", "Close the details or the filter; if neither is open, leave."),
         define_command("leave", "q,E", "leave", "Leave the entries.", 12),
     ),
     *add_scope_to_commands(
         "sources",
         define_command("agree", "y", "approve", "Approve exactly what is shown.", 13, needs="approving"),
         define_command("run", "r", "run", "Run the source now.", 10, needs="source"),
-        define_command("stop", "x", "stop", "Stop the run; what was fetched until then stays.", 11, needs="running"),
+        define_command("stop", "x", "stop", "Stop the run; the documents fetched so far stay.", 11, needs="running"),
         define_command("approve", "a", "review, approve", "Show exactly what the source would do, and approve it.", 10, needs="unapproved"),
         define_command("new", "n", "add", "Add a source.", 8),
         define_command("edit", "e", "change", "Change the source.", 6, needs="source"),
@@ -224,16 +224,16 @@ SCREEN_COMMANDS: tuple[Command, ...] = (
         _RELOAD,
         _THEME,
         _HELP,
-        define_command("back", "escape", "back", "One step back."),
+        define_command("back", "escape", "back", "Go back to the list; from the list, leave."),
         define_command("leave", "q,S", "leave", "Leave; asks if a source is running.", 12),
     ),
     *add_scope_to_commands(
         "insights",
         define_command("open", "enter", "open / create", "Open the entry, or create one for a query without results.", 10),
-        define_command("next", "n", "next section", "Next section.", 7, action="next(1)"),
-        define_command("previous", "N", "previous section", "Previous section.", action="next(-1)"),
+        define_command("next", "n", "next section", "Go to the next section.", 7, action="next(1)"),
+        define_command("previous", "N", "previous section", "Go to the previous section.", action="next(-1)"),
         define_command("days", "d", "period", "Change the period: 30, 90 or 7 days.", 8),
-        _HIDDEN._replace(help="Count or leave out hidden subjects."),
+        _HIDDEN._replace(help="Include hidden subjects, or leave them out."),
         define_command("erase", "x", "clear history", "Delete all logged searches, after asking.", 5),
         _RELOAD._replace(keys="ctrl+r,r"),
         _THEME,
@@ -241,48 +241,48 @@ SCREEN_COMMANDS: tuple[Command, ...] = (
         define_command("leave", "escape,q,I", "back", "Leave the insights.", 12),
     ),
 )  # fmt: skip
-"""All commands of the other screens: name, keys, label, help and the priority of the hint."""
+"""All commands of the secondary screens: name, keys, label, help, and the priority of the hint."""
 
 ALL_COMMANDS: tuple[Command, ...] = (*MAIN_SCREEN_COMMANDS, *SCREEN_COMMANDS)
-"""Every command."""
+"""All commands of all screens."""
 _BY_ID = {command.id: command for command in ALL_COMMANDS}
 
 
 def find_command(command_id: str) -> Command | None:
-    """Return the command with this id, None if there is none."""
+    """Return the command with this id, or None."""
     return _BY_ID.get(command_id)
 
 
 def list_commands(*scopes: Scope, keymap: Mapping[str, str] | None = None) -> list[Command]:
-    """Return the commands of some scopes, in the order of declaration, with a keymap's keys."""
+    """Return the commands of the given scopes in table order, with the keys of a keymap."""
     return apply_keymap((command for command in ALL_COMMANDS if command.scope in scopes), keymap)
 
 
 def make_scope_bindings(*scopes: Scope) -> list[Binding]:
-    """Return the key bindings of some scopes, for a class's `BINDINGS`."""
+    """Return the key bindings of the given scopes, for the `BINDINGS` of a class."""
     return make_bindings(list_commands(*scopes))
 
 
 def find_key_label(name: str, keymap: Mapping[str, str]) -> str:
-    """Return the first key of a command as it is shown to the user, "" if it has none."""
+    """Return the label of a command's first key, or "" if the command has no key."""
     (command,) = apply_keymap((one for one in ALL_COMMANDS if one.id == name), keymap)
     return next(iter(command.key_labels), "")
 
 
 NO_KEY = "no-key"
-"""A key that does not exist: what Textual gets for a command without a key."""
-RESERVED_KEYS = {"ctrl+q": "leaves kbtui from everywhere", "ctrl+c": "copies what is selected"}
+"""The name of a key that does not exist, which stands for "no key" in a Textual keymap."""
+RESERVED_KEYS = {"ctrl+q": "quits kbtui on every screen", "ctrl+c": "copies the selected text"}
 
 _KEY_NAMES = {shown.casefold(): key for key, shown in KEY_LABELS.items()}
 _KEY_NAMES |= {key: key for key in KEY_LABELS}
 _KEY_NAMES |= {shown: key for key, shown in PUNCTUATION_KEYS.items()}
 _KEY_NAMES |= {"escape": "escape", "return": "enter", "insert": "insert", "delete": "delete"}
 _KEY_NAMES |= {"backspace": "backspace"} | {f"f{number}": f"f{number}" for number in range(1, 25)}
-"""What users may write -> Textual's name of the key."""
+"""The name that a user may write for a key -> Textual's name of it."""
 
 
 class Keymap:
-    """Keys that the user chose: command id -> Textual's key names, separated by commas."""
+    """The keys that the user chose: command id -> Textual's key names, separated by commas."""
 
     def __init__(self) -> None:
         self.keys: dict[str, str] = {}
@@ -295,7 +295,7 @@ class Keymap:
 
 
 def read_keymap(table: Mapping[str, Any]) -> Keymap:
-    """Read the `keys` table of the settings; mistakes are listed as problems, never raised."""
+    """Read the `keys` table of the settings; list mistakes as problems instead of raising."""
     from difflib import get_close_matches
 
     keymap = Keymap()
@@ -318,7 +318,7 @@ def read_keymap(table: Mapping[str, Any]) -> Keymap:
 
 
 def _flatten_keymap_table(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield names and values; TOML reads `reader.find = "x"` without quotes as nested tables."""
+    """Yield command ids and values; TOML parses an unquoted `reader.find = "x"` as nested tables."""
     for name, value in table.items():
         if isinstance(value, dict):
             yield from _flatten_keymap_table(value, f"{prefix}{name}.")
@@ -328,7 +328,7 @@ def _flatten_keymap_table(table: Mapping[str, Any], prefix: str = "") -> Iterato
 
 def _parse_keys(value: Any) -> list[str]:
     if isinstance(value, str):
-        # A lone comma is the key itself; otherwise commas separate keys.
+        # A single comma means the comma key; in longer texts, commas separate keys.
         names = [value] if value.strip() == "," else value.split(",") if value.strip() else []
     elif isinstance(value, list) and all(isinstance(one, str) for one in value):
         names = value
@@ -338,7 +338,7 @@ def _parse_keys(value: Any) -> list[str]:
 
 
 def _parse_key(text: str) -> str:
-    """Return Textual's name of a key; raises `ValueError` if it is unknown or reserved."""
+    """Return Textual's name of a key; raise `ValueError` if the key is unknown or reserved."""
     name = text.strip()
     if name.startswith("^") and len(name) > 1:
         name = f"ctrl+{name[1:]}"
@@ -360,7 +360,7 @@ def _parse_key(text: str) -> str:
 
 
 def _map_keys_to_commands(keymap: Keymap) -> dict[tuple[str, str], list[Command]]:
-    """Return the commands of each scope and key."""
+    """Map each scope and key to the commands that have this key in this scope."""
     commands: dict[tuple[str, str], list[Command]] = {}
     for command in ALL_COMMANDS:
         for key in keymap.keys.get(command.id, command.keys).split(","):
@@ -370,7 +370,7 @@ def _map_keys_to_commands(keymap: Keymap) -> dict[tuple[str, str], list[Command]
 
 
 def _drop_conflicting_keys(keymap: Keymap) -> None:
-    """Where two commands of a scope have the same key, reset the one that the user changed to its default."""
+    """Drop user-defined keys that another command of the same scope already has, and report them."""
     while True:
         conflict = next(
             (
@@ -386,13 +386,13 @@ def _drop_conflicting_keys(keymap: Keymap) -> None:
         other = next(command for command in commands if command is not loser)
         default = " ".join(loser.key_labels) or "no key"
         keymap.problems.append(
-            f"{loser.id}: {format_key(key)} is already {other.id} ({other.label}); it keeps {default}"
+            f"{loser.id}: {format_key(key)} is already the key of {other.id} ({other.label}), so {loser.id} keeps {default}"
         )
         del keymap.keys[loser.id]
 
 
 def _find_shadowed_keys(keymap: Keymap) -> list[str]:
-    """Describe keys that do something else in some pane, where its own commands come first."""
+    """Describe user-defined keys that do not work in some pane because another command comes first there."""
     by_key = _map_keys_to_commands(keymap)
     problems = []
     for (scope, key), commands in by_key.items():
@@ -404,14 +404,14 @@ def _find_shadowed_keys(keymap: Keymap) -> list[str]:
                     # A command with `is_immediate` comes before all others.
                     first, second = (outer, inner) if outer.is_immediate else (inner, outer)
                     problems.append(
-                        f"{second.id}: {format_key(key)} is {first.id} ({first.label}) "
-                        f"{_describe_overlapping_scopes(first, second)}, and comes first"
+                        f"{second.id}: {format_key(key)} runs {first.id} ({first.label}) "
+                        f"{_describe_overlapping_scopes(first, second)} instead"
                     )
     return problems
 
 
 def _get_outer_scopes(scope: str) -> tuple[str, ...]:
-    """Return the scopes whose keys those of `scope` override."""
+    """Return the scopes whose commands are overridden by commands of `scope` with the same key."""
     if scope == "moving":
         return (*(one for one in SCOPES if one != scope), *SCREENS)
     return () if scope in SCREENS or scope == "everywhere" else ("everywhere",)

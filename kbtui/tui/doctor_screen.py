@@ -28,12 +28,12 @@ STATE_NOUNS = {"wrong": "error", "note": "note"}
 
 @dataclass(slots=True, eq=False)
 class DoctorFindingBlock(ParagraphBlock):
-    """A finding: the sign of its state, and its text."""
+    """A finding: a sign for its state, and its text."""
 
     state: FindingState
 
     def layout(self, width: int, found: MatchHighlight | None, opened: bool) -> list[StyledLine]:
-        """Wrap the text, with the sign on the first line and the others indented."""
+        """Wrap the text, with the sign on the first line and an indent on all further lines."""
         sign = STATE_SIGNS[self.state]
         lines = ParagraphBlock.layout(self, max(8, width - len(sign[0])), found, opened)
         for number, line in enumerate(lines):
@@ -42,7 +42,7 @@ class DoctorFindingBlock(ParagraphBlock):
 
 
 def build_doctor_document(findings: list[DiagnosticFinding], checking: str | None) -> Document:
-    """Return the findings by area, errors first; `checking` is the area being checked now."""
+    """Return the page: the findings of each area; `checking` is the area being checked, None at the end."""
     blocks: list[DocumentBlock] = []
     for area in AREAS:
         own = [finding for finding in findings if finding.area == area]
@@ -81,7 +81,7 @@ class DoctorScreen(SecondaryScreen):
         self.checking: str | None = AREAS[0]
         """The area being checked, None when all checks are done."""
         self._run = 0
-        # Whatever fails is a finding, so messages are rare.
+        # The message line is hidden until needed, because a failed check becomes a finding.
         self.message_line.display = False
 
     def on_mount(self) -> None:
@@ -104,7 +104,7 @@ class DoctorScreen(SecondaryScreen):
         ).start()
 
     def _run_checks(self, run: int) -> None:
-        """Collect findings in a thread, and show them in growing batches."""
+        """Run the checks in a thread, and show the findings in growing batches."""
         findings: list[DiagnosticFinding] = []
         area, next_count = AREAS[0], 1
 
@@ -119,8 +119,8 @@ class DoctorScreen(SecondaryScreen):
                 if finding.area != area:
                     area, next_count = finding.area, 0
                 findings.append(finding)
-                # The first of each area at once, because the next may take seconds; later ones in
-                # batches that double, because each batch lays out the page again.
+                # Show the first finding of an area at once, because the next check may take seconds. Show
+                # later findings in batches of doubling size, because each batch lays out the page again.
                 if len(findings) >= next_count:
                     next_count = 2 * len(findings)
                     show_findings_so_far(area)
@@ -148,7 +148,7 @@ class DoctorScreen(SecondaryScreen):
         self.show_totals(left, right)
 
     def show_message(self, text: str = "", role: str = "strong") -> None:
-        """Show a message; without one, its line is hidden."""
+        """Show a message; an empty text hides the message line."""
         self.message_line.display = bool(text)
         super().show_message(text, role)
 
@@ -159,11 +159,11 @@ class DoctorScreen(SecondaryScreen):
         )
 
     def action_open(self) -> None:
-        """Open what the finding is about, if that is a subject or a conversation."""
+        """Open the entry that the finding is about."""
         port = self.reader.viewport
         blocks = port.document.blocks
         if blocks and (link := blocks[port.cursor.block].link):
-            # It existed when it was found; if it is gone by now, opening it reports that.
+            # The subject existed during the check; if it is deleted by now, opening it shows an error.
             self.dismiss(parse_ref(link, lambda topic, slug: True))
         elif blocks and isinstance(blocks[port.cursor.block], DoctorFindingBlock):
             self.show_message("This finding has nothing to open.", "dim")

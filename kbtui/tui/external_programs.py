@@ -1,4 +1,4 @@
-"""Starts other programs: the user's editor, the browser, a viewer for images and PDFs."""
+"""Start other programs: the user's editor, the web browser, a viewer for images and PDFs."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from kbtui.errors import KbtuiError
 if TYPE_CHECKING:
     from textual.app import App
 
-# Editors by the way they take a line number: `+12 FILE`, `FILE:12` or `--goto FILE:12`.
+# Editors, grouped by how their command line takes a line number: `+12 FILE`, `FILE:12`, `--goto FILE:12`.
 _PLUS = {"vi", "vim", "nvim", "view", "nano", "pico", "micro", "emacs", "emacsclient", "kak", "joe", "jed", "mg", "ne", "gedit"}  # fmt: skip
 _COLON = {"hx", "helix", "subl", "sublime_text", "zed"}
 _GOTO = {"code", "code-insiders", "codium", "cursor"}
 
 
 def build_editor_command(editor: list[str], path: Path, line: int) -> list[str]:
-    """Return the command that opens `path` at `line` (1-based), or at the top if unsupported."""
+    """Return the command that opens `path` at `line` (1-based), or at the top if the editor is unknown."""
     name = Path(editor[0]).name.partition(".")[0]
     if line >= 2:
         if name in _PLUS:
@@ -34,7 +34,7 @@ def build_editor_command(editor: list[str], path: Path, line: int) -> list[str]:
 
 
 def edit_file(app: App[None], path: Path, line: int) -> None:
-    """Lend the terminal to the user's editor and wait until it ends.
+    """Suspend the TUI, run the user's editor in the terminal, and wait until it ends.
 
     Raises `KbtuiError` if there is no editor or no terminal, or if the editor fails.
     """
@@ -49,14 +49,14 @@ def edit_file(app: App[None], path: Path, line: int) -> None:
         with app.suspend():
             run_editor(command, environment)
     except SuspendNotSupported as error:
-        raise KbtuiError("no terminal for an editor here") from error
+        raise KbtuiError("cannot start an editor: this session has no terminal") from error
 
 
 def open_web_address(app: App[None], url: str) -> bool:
-    """Open a web address in the user's browser; return False if there is none to start.
+    """Open a web address in the user's browser; return False if there is no browser to start.
 
-    Textual's `App.open_url` is used only where the TUI itself runs in a browser: elsewhere it
-    may start a text browser in the terminal that the TUI is drawing on.
+    Use Textual's `App.open_url` only if the TUI itself runs in a browser: in a terminal, that
+    method may start a text browser, which would draw over the TUI.
     """
     if not url.startswith(("https://", "http://")) or any(map(str.isspace, url)):
         return False
@@ -68,7 +68,7 @@ def open_web_address(app: App[None], url: str) -> bool:
 
 
 def open_file(path: Path) -> bool:
-    """Show a file in the system's program for it; return False if that cannot be started."""
+    """Open a file with the system's default program; return False if there is none."""
     return _start_default_program(str(path))
 
 

@@ -1,4 +1,4 @@
-"""Pages that kbtui makes itself: home, topic, error, help, explanation."""
+"""Build the pages that are not read from a file: home, topic, error, help, rank explanation."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ HOME_KEYS = (
     ("library.open", "open what is selected"),
     ("help", "help for the current pane"),
 )
-"""The commands that the home page shows, and what they do."""
+"""The ids of the commands that the home page shows, with what they do."""
 RECENT_CONVERSATIONS = 5
 TERMS_MOST = 20
-"""How many matching terms an explanation lists."""
+"""The maximum number of matching terms that an explanation lists."""
 LEG_NAMES = {"lexical": "keywords", "semantic": "meaning"}
 
 
@@ -63,7 +63,7 @@ def build_home_document(
     keymap: Mapping[str, str] | None = None,
     note: str = "",
 ) -> Document:
-    """Return the home page: topics, recent conversations, problems and the most important keys.
+    """Return the home page: the most important keys, topics, recent conversations and problems.
 
     `contents` is None while the lists are being read. `notices` are problems with the settings.
     `note` says why this page is shown in place of another.
@@ -114,7 +114,12 @@ def _add_first_topic(blocks: list[DocumentBlock], contents: LibrarySnapshot, key
         blocks.append(
             ParagraphBlock(
                 "why",
-                [("The reasons are below; kbtui reloads the topics once they are fixed.", "dim")],
+                [
+                    (
+                        "The problems are listed below. kbtui reloads the topics after you fix them.",
+                        "dim",
+                    )
+                ],
             )
         )
         return
@@ -157,7 +162,7 @@ def _add_problems(blocks: list[DocumentBlock], problems: Sequence[object]) -> No
 
 
 def build_topic_document(listing: TopicWithSubjects, learn_text: str) -> Document:
-    """Return the page of a topic: its facts, then what `learn` returns for it."""
+    """Return the page of a topic: a table of facts, then what `learn` returns for the topic."""
     topic, subjects = listing.topic, listing.subjects
     counts = [format_count(listing.visible_subject_count, "subject")]
     for number, word in (
@@ -192,7 +197,7 @@ def build_topic_document(listing: TopicWithSubjects, learn_text: str) -> Documen
 def build_problem_document(
     key: str, title: str, message: str, where: str | None = None, hint: str | None = None
 ) -> Document:
-    """Return the page that is shown in place of something that cannot be read."""
+    """Return the page that replaces a document that cannot be read."""
     spans: Spans = [(f"! {sanitize(message)}", "error")]
     return Document(key, one_line(title), make_message_blocks(spans, where, hint))
 
@@ -214,7 +219,7 @@ def build_help_document(
             FactTableBlock(f"keys:{scope}", _list_key_facts(scope, keymap), name_role="key")
         )
     marks: Facts = [(sign, [(name, "")]) for name, (sign, _) in ENTRY_MARKS.items()]
-    text = "While typing, letters are text. Esc returns to single-key commands."
+    text = "In an input, keys type text. Press Esc to leave it and use single-key commands."
     blocks += [
         HeadingBlock("head:marks", [("Marks in the library", "h2")], above=1),
         FactTableBlock("marks", marks),
@@ -229,7 +234,7 @@ def build_screen_help_document(
     keymap: Mapping[str, str],
     more: Sequence[DocumentBlock] = (),
 ) -> Document:
-    """Return the help of another screen: its keys, more blocks, and notes."""
+    """Return the help of a secondary screen: its keys, then the blocks in `more`, then the notes."""
     blocks: list[DocumentBlock] = [
         HeadingBlock("head", [(SCREENS[scope], "h2")]),
         FactTableBlock("keys", _list_key_facts(scope, keymap), name_role="key"),
@@ -251,7 +256,7 @@ def _list_key_facts(scope: Scope, keymap: Mapping[str, str] | None) -> Facts:
 
 
 def build_explanation_document(explanation: RankExplanation, query: str) -> Document:
-    """Return the page that explains the rank of a passage, or why it was not found."""
+    """Return the page that explains the rank of a passage, or why the search did not find it."""
     what: Facts = [("Passage", [(explanation.ref, "")]), ("Query", [(one_line(query), "")])]
     blocks: list[DocumentBlock] = [
         ParagraphBlock("title", [(one_line(explanation.title) or explanation.ref, "h1")]),
@@ -282,7 +287,7 @@ def _add_search_rankings(blocks: list[DocumentBlock], explanation: RankExplanati
         if result.gives:
             spans.append((f", contributes {result.gives:.4f}", "dim"))
         facts.append((name, spans))
-    blocks.append(HeadingBlock("head:legs", [("In each ranking", "h2")], above=1))
+    blocks.append(HeadingBlock("head:legs", [("Ranks by keywords and by meaning", "h2")], above=1))
     blocks.append(FactTableBlock("legs", facts))
 
 
@@ -314,6 +319,6 @@ def _add_embedded_text(blocks: list[DocumentBlock], explanation: RankExplanation
         (f"+ {parts.neighbour_weight:g} ×", [("neighbour: ", "dim"), (one_line(text)[:200], "")])
         for text in parts.neighbours
     ]
-    blocks.append(HeadingBlock("head:made", [("Text behind the embedding", "h2")], above=1))
+    blocks.append(HeadingBlock("head:made", [("Embedded text", "h2")], above=1))
     blocks.append(ParagraphBlock("text", [(one_line(parts.text), "")]))
     blocks.append(FactTableBlock("made", facts, above=1))

@@ -1,4 +1,4 @@
-"""The insights screen: top queries, gaps, what is cited and what never is, and a chart by day."""
+"""The insights screen: top queries, queries without a good match, cited and uncited entries, a daily chart."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 
 PERIODS = (30, 90, 7)
-"""The periods in days, in the order in which the key cycles through them."""
+"""The lengths of the periods in days, in the order in which the `days` command cycles through them."""
 LIST_LIMIT = 15
-"""Rows of each list."""
+"""The maximum number of rows in each list."""
 ORIGIN_LABELS = {
     "dashboard": "from the TUI", "cli": "from the command line", "mcp": "from assistants",
     "sdk": "from programs",
@@ -43,7 +43,7 @@ ORIGIN_LABELS = {
 
 @dataclass(slots=True, eq=False)
 class UnansweredQueryBlock(HeadingBlock):
-    """A query without a good match; the query becomes the title of a new entry."""
+    """A query without a good match; opening it creates an entry with the query as its title."""
 
     query: str = ""
 
@@ -58,17 +58,20 @@ class DailyActivityChartBlock(ParagraphBlock):
         """Lay out one line for each day."""
         if self.insights is None:
             return []
-        # Two bars share what dates and numbers leave.
+        # The two bars of a line share the width that the date and the numbers leave.
         bar_width = max(4, min(36, (width - 28) // 2))
         return [StyledLine([(line, "")]) for line in draw_day_chart(self.insights, bar_width)]
 
     def estimate_height(self, width: int) -> int:
-        """Return the number of lines: one for each day and the heading."""
+        """Return the number of lines: one for each day, and one for the heading."""
         return self.above + 1 + (self.insights.days if self.insights else 0)
 
 
 def build_insights_document(found: Insights, create_key: str = "Enter") -> Document:
-    """Make the page: a section for each list, then the chart; `create_key` creates an entry."""
+    """Return the page: a section for each list, then the chart.
+
+    `create_key` is the label of the key that creates an entry for a query.
+    """
     searches, stale_days = found.searches, format_count(found.stale_days, "day")
     create_hint = f"{create_key} creates the entry" if create_key else ""
     days = format_count(found.days, "day")
@@ -91,7 +94,7 @@ def build_insights_document(found: Insights, create_key: str = "Enter") -> Docum
 def _make_list_section(
     name: str, heading: str, lines: Iterable[tuple[str, DocumentBlock]], count: int, hint: str = ""
 ) -> list[DocumentBlock]:
-    """Make a heading, with a count or a hint on its right, and the lines of a list."""
+    """Return the blocks of a list: a heading with a count or a hint at its right, then the lines."""
     right: Spans = [(hint or f"{count:,}", "key" if hint else "dim")] if count else []
     above = int(name != "top")
     blocks: list[DocumentBlock] = [
@@ -147,7 +150,7 @@ class InsightsScreen(SecondaryScreen):
     HEADING = "Insights"
     SCOPE = "insights"
     NOTES = (
-        "A query has no good match when its last search without filters found nothing, or only "
+        "A query has no good match if its last search without filters found nothing, or only "
         "texts that seem to be about something else.",
     )
     BINDINGS: ClassVar[list[BindingType]] = [*make_scope_bindings("insights", "moving")]
@@ -162,14 +165,14 @@ class InsightsScreen(SecondaryScreen):
         self._erase_worker = LatestOnlyWorker(self)
 
     def on_mount(self) -> None:
-        """Read after the first paint."""
+        """Start loading after the first paint."""
         self.reader.focus()
         self.show_totals([("reading …", "dim")])
         self.call_after_refresh(self.action_reload)
 
     @property
     def is_loaded(self) -> bool:
-        """Whether the page was read."""
+        """Whether the insights have been loaded."""
         return self.insights is not None
 
     # reading
@@ -179,7 +182,7 @@ class InsightsScreen(SecondaryScreen):
         self.worker.submit(self._read_insights, self._show_insights, self.show_error)
 
     def _read_insights(self) -> tuple[Insights, Document]:
-        """Read insights and make their page; called in a thread."""
+        """Collect the insights and build their page; called in a thread."""
         from kbtui.userdata.insights import collect_insights
 
         library = self.library
@@ -225,7 +228,7 @@ class InsightsScreen(SecondaryScreen):
     # the current line
 
     def action_open(self) -> None:
-        """Open the entry of the current line, or create the missing one."""
+        """Open the entry on the current line; on a query without a good match, create an entry."""
         port = self.reader.viewport
         if not port.document.blocks:
             return
@@ -233,7 +236,7 @@ class InsightsScreen(SecondaryScreen):
         if isinstance(block, UnansweredQueryBlock):
             self.writer.create_entry(" ".join(block.query.split()))
         elif block.link:
-            # The entry exists, so a colon in its name does not start a line number.
+            # The link is the reference of an existing entry, so a colon in it cannot start a line number.
             self.dismiss(parse_ref(block.link, lambda topic, slug: f"{topic}/{slug}" == block.link))
         else:
             self.show_message("This line has nothing to open.", "dim")
@@ -257,7 +260,7 @@ class InsightsScreen(SecondaryScreen):
                 erase = UserData(self.library.workspace).query_log.erase_all_searches
                 self._erase_worker.submit(erase, self._show_erased_count, self.show_error)
 
-        question = "Delete all logged searches of this workspace? Citations stay: they are in the conversations."
+        question = "Delete all logged searches of this workspace? Citations stay, because they are stored in the conversations."
         self.ask_question(question, {"y": "delete"}, erase_if_confirmed)
 
     def _show_erased_count(self, count: int) -> None:

@@ -53,7 +53,7 @@ class FilterCondition(NamedTuple):
     def matches_conversation(
         self, info: ConversationInfo, summary: ConversationToolsAndModels | None
     ) -> bool:
-        """Return whether a conversation matches; without a summary, no condition on tools or models does."""
+        """Return whether a conversation matches; a condition that needs a missing summary never matches."""
         condition = self.filter.library
         if condition is None or (summary is None and self.filter.needs_summary):
             return False
@@ -63,9 +63,10 @@ class FilterCondition(NamedTuple):
 
 
 class LibraryFilter(NamedTuple):
-    """A parsed filter: `words` must be in a title or slug, `without` must not.
+    """A parsed filter: a title or slug must contain all `words` and none of `without`.
 
-    `errors` are mistakes in the text with their positions; the rest of the filter works anyway.
+    `parts` are conditions on conversations. `errors` are mistakes in the text with their positions; the
+    valid rest of the filter still applies.
     """
 
     words: tuple[str, ...] = ()
@@ -78,11 +79,11 @@ class LibraryFilter(NamedTuple):
 
     @property
     def needs_summaries(self) -> bool:
-        """Whether a condition needs summaries, for which conversations must be read."""
+        """Whether a condition depends on summaries; to make them, all conversations must be read."""
         return any(part.filter.needs_summary for part in self.parts)
 
     def matches_title(self, text: str) -> bool:
-        """Return whether a title or slug matches the words."""
+        """Return whether a title or slug contains all words and no excluded word."""
         folded = text.casefold()
         return all(word in folded for word in self.words) and not any(
             word in folded for word in self.without
@@ -91,16 +92,16 @@ class LibraryFilter(NamedTuple):
     def matches_conversation(
         self, info: ConversationInfo, summary: ConversationToolsAndModels | None
     ) -> bool:
-        """Return whether a conversation matches; without its summary, not by tool or model."""
+        """Return whether a conversation matches the words and all conditions."""
         return self.matches_title(info.name) and all(
             part.matches_conversation(info, summary) for part in self.parts
         )
 
 
 def parse_library_filter(text: str, now: datetime, *, partial: bool = False) -> LibraryFilter:
-    """Parse the text of the filter line; never raises.
+    """Parse the text of the filter line; mistakes are listed in `errors`, not raised.
 
-    With `partial`, the text is still being typed, and its last part may be unfinished.
+    `partial` means that the user is still typing, so an incomplete last word is no mistake.
     """
     query = parse_query(text, partial=partial, surface="library")
     parts: list[FilterCondition] = []
@@ -152,16 +153,16 @@ ENTRY_MARKS = {
     "local only": ("⌂ ", "dim"),
     "workspace only": ("⇣ ", "dim"),
 }
-"""The sign of each mark and its role; the names are those of the help page."""
+"""Mark -> its sign and style role; the help page lists the marks by these names."""
 
 
 SORTS = ("activity", "created", "updated", "title", "turns")
-"""Sort orders of conversations: titles from a to z, all others from the newest or largest."""
+"""The sort orders of conversations: titles ascending, times and turns descending."""
 
 
 @dataclass
 class LibraryPaneState:
-    """How the user set the library: unfolded rows (by key), hidden subjects, filter, sort order."""
+    """What the user chose: unfolded rows (by key), whether hidden subjects are shown, filter, sort order."""
 
     expanded: set[str] = field(default_factory=set)
     hidden: bool = False
@@ -172,10 +173,10 @@ class LibraryPaneState:
 def make_library_rows(
     contents: LibrarySnapshot, state: LibraryPaneState, present: datetime
 ) -> list[ListRow]:
-    """Return all rows, in order."""
+    """Return all rows of the pane, from top to bottom."""
     rows: list[ListRow] = []
     if not state.filter.parts:
-        # Conditions are about labels, tools and models, which subjects do not have.
+        # Conditions such as `tool:` apply to conversations only, so no subject can match.
         rows += make_topic_rows(contents, state)
     return rows + make_conversation_rows(contents, state, present)
 
@@ -203,7 +204,7 @@ def _make_topic_section(contents: LibrarySnapshot, state: LibraryPaneState) -> I
     for number, line in enumerate(failures):
         yield _make_problem_row(f"kb:{number}", one_line(line))
     for number, problem in enumerate(contents.problems, len(failures)):
-        # The message before the key, because a narrow pane cuts the rest.
+        # Put the message before the key, because a narrow pane cuts the end of the line.
         said = problem.message if problem.key else str(problem)
         row = _make_problem_row(f"kb:{number}", one_line(said), whole=str(problem))
         if problem.key:
@@ -222,7 +223,7 @@ def _make_topic_section(contents: LibrarySnapshot, state: LibraryPaneState) -> I
 
 
 def _make_problem_row(key: str, text: str, indent: str = "", whole: str = "") -> ListRow:
-    """Return a row for a problem; opening it shows `whole`, which also has location and hint."""
+    """Return a row for a problem; opening it shows `whole`, the message with its location and hint."""
     place = NavigationTarget(f"problem:{key}", text=whole or text)
     return ListRow(f"problem:{key}", [(f"{indent}! ", "error"), (text, "error")], data=place)
 
@@ -258,7 +259,7 @@ def _make_folder_rows(
     state: LibraryPaneState,
     unreadable: Mapping[tuple[str, str], str],
 ) -> Iterator[ListRow]:
-    """Yield the rows of subjects and of the directories that they are in."""
+    """Yield the rows of subjects and of the directories that contain them."""
     shown: list[str] = []
     for subject in sorted(subjects, key=_get_tree_sort_key):
         parts = subject.slug.split("/")[:-1]
@@ -284,13 +285,13 @@ def _make_folder_rows(
 
 
 def _get_tree_sort_key(subject: Subject) -> list[tuple[bool, str]]:
-    """Return a sort key: files of a directory before its directories, both by name."""
+    """Return a sort key: the files of a directory before its subdirectories, both by name."""
     parts = subject.slug.split("/")
     return [(depth < len(parts) - 1, part) for depth, part in enumerate(parts)]
 
 
 def _make_subject_row(subject: Subject, depth: int, reason: str | None) -> ListRow:
-    """Return the row of a subject; `reason` says why it cannot be read."""
+    """Return the row of a subject; `reason` says why it cannot be read, None if it can."""
     mark, role = "  ", ""
     for name, is_so in (
         ("pre-loaded", subject.learned),
@@ -336,7 +337,7 @@ def _make_conversation_section(
     if not contents.conversations:
         yield _make_note_row("no-talks", "none yet")
     if (state.filter.needs_summaries or state.sort == "turns") and (left := contents.unread):
-        yield _make_note_row("unread", f"{left:,} conversations still to be read …")
+        yield _make_note_row("unread", f"reading {left:,} more conversations …")
     elif contents.conversations and not infos:
         yield _make_note_row("no-talk", "nothing matches")
     if all(info.presence == "external" for info in contents.conversations):
@@ -360,7 +361,7 @@ def _make_conversation_section(
 def _get_conversation_sort_key(
     sort: str, contents: LibrarySnapshot
 ) -> Callable[[ConversationInfo], Any]:
-    """Return the sort key of conversations; of equal ones the newest is first."""
+    """Return the sort key for a sort order; ties put the newest conversation first."""
     if sort == "title":
         return lambda info: (
             info.title is None,
@@ -380,7 +381,7 @@ def _get_conversation_sort_key(
 
 
 def _get_sort_time(info: ConversationInfo, sort: str) -> datetime:
-    """Return the time by which a conversation is sorted and dated."""
+    """Return the time that the conversation is sorted by and that its row shows."""
     if sort == "created":
         return info.created_at
     if sort == "updated":
@@ -397,7 +398,7 @@ def has_recent_times(contents: LibrarySnapshot, sort: str, present: datetime) ->
 
 
 class _ConversationRowMaker(NamedTuple):
-    """Makes rows with their age (`5 min`, `31 Jul`); equal ones are on the first row only."""
+    """Makes rows with an age (`5 min`, `31 Jul`); of adjacent rows with the same age, only the first shows it."""
 
     contents: LibrarySnapshot
     sort: str
@@ -437,13 +438,13 @@ def _make_conversation_row(info: ConversationInfo, day: str) -> ListRow:
 
 
 ROWS_AT_ONCE = 1_000
-"""With at most this many subjects and conversations, rows are made without a thread."""
+"""The number of subjects and conversations above which the rows are made in a thread."""
 UPDATE_SECONDS = 10.0
-"""Seconds between updates of times such as `5 min`."""
+"""How many seconds pass between updates of ages such as `5 min`."""
 
 
 class LibraryPane(BorderOnlyPane, Vertical):
-    """Lists topics, subjects and conversations; posts what the user opens."""
+    """A list of topics, subjects and conversations; posts `OpenRequested` for the row that the user opens."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*make_scope_bindings("library")]
 
@@ -475,11 +476,11 @@ class LibraryPane(BorderOnlyPane, Vertical):
         yield self.list
 
     def on_mount(self) -> None:
-        """Start updating the times."""
+        """Start the timer that updates the ages."""
         self.set_interval(UPDATE_SECONDS, self.update_age_labels)
 
     def show_snapshot(self, contents: LibrarySnapshot) -> None:
-        """Show a snapshot, keeping what is selected and unfolded."""
+        """Show a snapshot; the selected row and the unfolded rows stay."""
         first = self.contents is None
         self.contents = contents
         if first and not self._is_restored:
@@ -493,7 +494,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
         self.update_rows()
 
     def set_summaries(self, contents: LibrarySnapshot) -> None:
-        """Use a snapshot with more summaries of the same conversations."""
+        """Replace the snapshot by one with more summaries of the same conversations."""
         self.contents = contents
         if self.needs_summaries:
             self.update_rows()
@@ -509,7 +510,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
         return self.state.filter.needs_summaries or self.state.sort == "turns"
 
     def _expand_topics_that_fit(self) -> None:
-        """Unfold topics while everything still fits into the pane."""
+        """Unfold each topic whose subjects still fit into the pane without scrolling."""
         contents = self.contents
         assert contents is not None
         room = self.list.scrollable_content_region.height
@@ -527,7 +528,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
                 self.state.expanded.discard(key)
 
     def update_rows(self, select: str | None = None) -> None:
-        """Make the rows again, in a thread if there are many."""
+        """Rebuild the rows, in a thread if there are many."""
         contents = self.contents
         if contents is None:
             return
@@ -548,7 +549,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
         )
 
     def update_age_labels(self) -> None:
-        """Update the times if they would read differently now."""
+        """Rebuild the rows if an age such as `5 min` may be different now."""
         before, present = self._shown_at, self._clock()
         if self.contents is None or before is None or present <= before:
             return
@@ -559,7 +560,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
             self.update_rows()
 
     def select_target(self, place: NavigationTarget) -> None:
-        """Select the row of a target, and unfold what it is in."""
+        """Select the row of a target, and unfold the topic and directories that contain it."""
         if place.ref and place.ref.kind == "subject" and place.ref.slug:
             topic = place.ref.topic
             parts = place.ref.slug.split("/")
@@ -600,7 +601,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
             self._set_row_expanded(row.key, True)
 
     def action_collapse(self) -> None:
-        """Fold the selected topic or folder, or select the parent."""
+        """Fold the selected topic or folder; if it is folded already, select its parent."""
         row = self.list.selected_row
         if row is None:
             return
@@ -624,7 +625,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
         return self.state.hidden
 
     def action_sort(self) -> None:
-        """Sort conversations by the next criterion."""
+        """Switch to the next sort order."""
         self.state.sort = SORTS[(SORTS.index(self.state.sort) + 1) % len(SORTS)]
         self.update_rows()
 

@@ -1,4 +1,4 @@
-"""A snapshot of the library: its topics, subjects and conversations, read in a thread."""
+"""A snapshot of the library: its topics, subjects and conversations at one moment."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 
 
 READ_SECONDS = 0.5
-"""Seconds of reading summaries after which the lists show those that are known."""
+"""How many seconds summaries are read before the lists are updated."""
 
 
 def get_last_activity(info: ConversationInfo) -> datetime:
-    """Return when something last happened in a conversation."""
+    """Return the time of the last event in a conversation, or of its creation if it has no events."""
     return info.last_event_at or info.created_at
 
 
 def get_activity_sort_key(info: ConversationInfo) -> tuple[float, float, str]:
-    """Return a sort key: latest activity first, and of equal ones the newest first."""
+    """Return a sort key: the latest activity first; among equal times, the newest conversation first."""
     return (-get_last_activity(info).timestamp(), -info.created_at.timestamp(), info.id)
 
 
 class TopicWithSubjects(NamedTuple):
-    """A topic with its subjects and its problems."""
+    """A topic with its subjects and with the problems found in its files."""
 
     topic: Topic
     subjects: list[Subject]
@@ -47,10 +47,10 @@ class TopicWithSubjects(NamedTuple):
 
 @dataclass(frozen=True)
 class LibrarySnapshot:
-    """Topics and conversations, and what could not be read.
+    """All topics and conversations, and what could not be read.
 
-    `problems` are those that belong to no topic. `failures` are lines that begin with `topics` or
-    `conversations`, and say why these could not be read at all.
+    `problems` are problems that belong to no topic. `failures` are messages that begin with `topics`
+    or `conversations` and say why the topics or the conversations could not be read at all.
     """
 
     listings: list[TopicWithSubjects] = field(default_factory=list)
@@ -59,36 +59,36 @@ class LibrarySnapshot:
     failures: list[str] = field(default_factory=list)
     knowledge: Knowledge | None = None
     summaries: Mapping[str, ConversationToolsAndModels] = field(default_factory=dict)
-    """Conversation id -> what it used, for those that were read."""
+    """Conversation id -> summary (turns, models, tools), for the conversations read so far."""
     unread: int = 0
-    """How many conversations have no summary yet."""
+    """How many conversations have not been summarized yet."""
     unreadable: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """(topic, slug) of each subject that cannot be read -> the reason."""
+    """(Topic, slug) -> why the subject cannot be read, for the unreadable subjects found so far."""
     unchecked: int = 0
-    """How many subjects were not read yet to find that out."""
+    """How many subjects have not been read yet to find the unreadable ones."""
 
     def count_turns(self, info: ConversationInfo) -> int:
-        """Return how many turns a conversation has, -1 while that is unknown."""
+        """Return the number of turns of a conversation, or -1 while it is unknown."""
         summary = self.summaries.get(info.id)
         return summary.turns if summary else -1
 
     def find_subject(self, topic: str, slug: str) -> Subject | None:
-        """Return the subject with this slug, None if there is none."""
+        """Return the subject of a topic with this slug, or None."""
         for listing in self.listings:
             if listing.topic.id == topic:
                 return next((found for found in listing.subjects if found.slug == slug), None)
         return None
 
     def find_conversation(self, conversation: str) -> ConversationInfo | None:
-        """Return the conversation with this id, None if there is none."""
+        """Return the conversation with this id, or None."""
         return next((info for info in self.conversations if info.id == conversation), None)
 
 
 class LibrarySnapshotReader:
-    """Reads snapshots: the lists first, and bit by bit afterwards what needs the contents of files.
+    """Reads snapshots: first the lists, then in small steps the details that need the contents of files.
 
-    These are summaries of conversations, and which subjects cannot be read. They are kept until a
-    file changes. Call it in threads, one call at a time.
+    Details are the summaries of conversations, and which subjects cannot be read. The reader keeps them
+    until the file changes. Call the methods in a thread, one call at a time.
     """
 
     def __init__(self, library: Library) -> None:
@@ -96,12 +96,12 @@ class LibrarySnapshotReader:
         self._known: dict[str, tuple[str, ConversationToolsAndModels]] = {}
         self._infos: dict[str, ConversationInfo] = {}
         self._checked: dict[str, int] = {}
-        """File of a subject -> its stamp when it was read."""
+        """The file of a subject -> its stamp when it was read."""
         self._reasons: dict[str, str] = {}
-        """File of a subject -> why it cannot be read, for those that cannot."""
+        """The file of an unreadable subject -> why it cannot be read."""
 
     def read_snapshot(self) -> LibrarySnapshot:
-        """Read everything but summaries; errors become lines in `failures`."""
+        """Read everything except new summaries; errors become messages in `failures`."""
         failures: list[str] = []
         listings: list[TopicWithSubjects] = []
         problems: list[Problem] = []
@@ -131,7 +131,7 @@ class LibrarySnapshotReader:
     def read_summaries(
         self, contents: LibrarySnapshot, seconds: float = READ_SECONDS
     ) -> LibrarySnapshot:
-        """Return the snapshot with more details: as many as can be read in `seconds`."""
+        """Return the snapshot with more details, as many as can be read in `seconds`."""
         end = monotonic() + seconds
         self._check_subjects(contents, end)
         for info in contents.conversations:
@@ -146,7 +146,7 @@ class LibrarySnapshotReader:
         return self._add_known_summaries(contents)
 
     def _check_subjects(self, contents: LibrarySnapshot, end: float) -> None:
-        """Read the subjects that are new or changed, until `end`, to find those that cannot be read."""
+        """Until the time `end`, read new and changed subjects to find those that cannot be read."""
         for listing in contents.listings:
             for subject in listing.subjects:
                 stamp = _make_stamp(subject)
@@ -162,7 +162,7 @@ class LibrarySnapshotReader:
                     return
 
     def _add_known_summaries(self, contents: LibrarySnapshot) -> LibrarySnapshot:
-        """Return the snapshot with the summaries that are known."""
+        """Return the snapshot with all details read so far that are still current."""
         unreadable: dict[tuple[str, str], str] = {}
         unchecked = 0
         for listing in contents.listings:
@@ -192,5 +192,8 @@ class LibrarySnapshotReader:
 
 
 def _make_stamp(subject: Subject) -> int:
-    """Return a number that changes with a subject's file; one for each subject takes little memory."""
+    """Return a number that is different after the file of a subject has changed.
+
+    Storing one number for each subject takes little memory.
+    """
     return hash((subject.mtime_ns, subject.size, subject.inode))

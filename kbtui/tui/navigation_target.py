@@ -1,4 +1,4 @@
-"""`NavigationTarget`: what can be opened in the reader, and where in it."""
+"""Navigation targets: a document that the reader can open, and a position in it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ if TYPE_CHECKING:
 
 
 class ScrollAnchor(NamedTuple):
-    """A position in a document that survives a resize or a reload.
+    """A position in a document that stays valid after a resize or a reload.
 
-    `key` and `block` identify a block by its key and its index, `line` is the line within it, and
-    `letters` counts the letters and digits before that line.
+    `key` and `block` are the key and the index of a block, `line` is a line of that block, and
+    `letters` is the number of letters and digits in the block before that line.
     """
 
     key: str
@@ -23,11 +23,11 @@ class ScrollAnchor(NamedTuple):
 
 
 class NavigationTarget(NamedTuple):
-    """Something to open, and where in it.
+    """A document to open in the reader, and a position in it.
 
     `key` identifies the document: `home`, `prompt`, `topic:ID`, `topic/slug` or `jp-c…`. `ref`
-    names the thing and possibly lines, a turn or a call in it. `text` is a passage to go to,
-    `words` are highlighted in it. `mark` is the position where the user stopped reading.
+    is its reference, which may also name lines, a turn or a call. `text` is a passage to go to,
+    and `words` are highlighted in it. `mark` is the position where the user stopped reading.
     """
 
     key: str
@@ -38,7 +38,7 @@ class NavigationTarget(NamedTuple):
     mark: ScrollAnchor | None = None
 
     def is_same_document(self, other: NavigationTarget | None) -> bool:
-        """Return whether both targets are in one document and show the same view of it."""
+        """Return whether both targets name the same view of the same document."""
         return other is not None and (self.key, self.view) == (other.key, other.view)
 
 
@@ -47,7 +47,7 @@ PROMPT = NavigationTarget("prompt", "prompt")
 
 
 def make_navigation_target(ref: Ref) -> NavigationTarget:
-    """Return the target for a reference; a chunk must be resolved to its entry first."""
+    """Return the target for a reference; resolve a chunk reference to its entry first."""
     if ref.kind == "topic":
         return NavigationTarget(f"topic:{ref.topic}", ref=ref)
     if ref.kind == "subject":

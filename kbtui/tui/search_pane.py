@@ -48,7 +48,7 @@ PLACEHOLDER = 'Search topics and conversations: words, "phrase", tool:, after:'
 
 
 class SearchInput(PaneInput):
-    """The search input; arrow keys move in the results without leaving it."""
+    """The search input; arrow keys move in the results while the input keeps the focus."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("down,ctrl+n", "results('down')", show=False),
@@ -59,14 +59,14 @@ class SearchInput(PaneInput):
     ]
 
     class PreviousQueryRequested(Message):
-        """The user wants an earlier query (`step` 1) or a later one (-1)."""
+        """The user asks for an earlier query (`step` 1) or a later query (-1)."""
 
         def __init__(self, step: int) -> None:
             super().__init__()
             self.step = step
 
     recalled = ""
-    """The earlier query in the input, "" if the user typed something else."""
+    """The earlier query that was put into the input, or ""."""
 
     def show_recalled_query(self, text: str) -> None:
         """Put an earlier query into the input."""
@@ -77,7 +77,8 @@ class SearchInput(PaneInput):
     def action_results(self, move: str, *pages: float) -> None:
         """Move in the results.
 
-        Up from the first one recalls an earlier query, if the input is empty or contains one.
+        On the first result, "up" recalls an earlier query if the input is empty or already shows a
+        recalled query.
         """
         results = self.screen.query_one("#results", ResultsPane).list
         if move == "up" and self.value == self.recalled and results.index <= 0:
@@ -120,14 +121,14 @@ class ResultsPane(BorderOnlyPane, Vertical):
     BINDINGS: ClassVar[list[BindingType]] = [*make_scope_bindings("results")]
 
     class HitOpened(Message):
-        """A hit was opened, or only selected (`preview`)."""
+        """The user opened a hit, or only selected it (`preview`)."""
 
         def __init__(self, hit: Hit, preview: bool) -> None:
             super().__init__()
             self.hit, self.preview = hit, preview
 
     class MoreHitsRequested(Message):
-        """The end of the hits came into sight; there are more."""
+        """The user scrolled close to the end of the list, and the search has more hits."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(id="results", classes="pane")
@@ -141,11 +142,11 @@ class ResultsPane(BorderOnlyPane, Vertical):
         self._clock = clock
 
     def on_mount(self) -> None:
-        """Fill the pane after the first paint, because it starts hidden."""
+        """Mount the list after the first paint, because the pane is hidden at first."""
         self.call_after_refresh(self.mount_results_list)
 
     def mount_results_list(self) -> None:
-        """Mount the summary and the list, if that was not done yet."""
+        """Mount the summary and the list, unless they are mounted already."""
         if self.is_attached and not self.list.is_attached:
             self.mount(self._summary, self.list)
             self.watch(self.list, "scroll_y", self._request_more_hits_at_end, init=False)
@@ -159,10 +160,10 @@ class ResultsPane(BorderOnlyPane, Vertical):
         self._notice.set_paragraphs([])
 
     def show_answer(self, answer: SearchAnswer, refining: bool, same_query: bool) -> None:
-        """Show hits; for the same query, the hit that the user selected stays selected.
+        """Show hits; for the same query, a hit that the user selected stays selected.
 
-        The first hit is selected without the user. Keeping it would scroll better hits of the
-        semantic search out of sight.
+        If the user did not move, the new first hit is selected instead: keeping the old first hit would
+        scroll better hits, which the semantic search adds above it, out of sight.
         """
         self.answer, self._is_refining = answer, refining
         self.border_title = "Results"
@@ -184,17 +185,17 @@ class ResultsPane(BorderOnlyPane, Vertical):
         self._request_more_hits_at_end()
 
     def _request_more_hits_at_end(self) -> None:
-        """Tell the screen that the end of the hits is in sight and there are more."""
+        """Ask the screen for more hits if the user is close to the end of the list."""
         if self.answer and len(self.answer.hits) < self.answer.total and self.list.is_near_end:
             self.post_message(self.MoreHitsRequested())
 
     def show_wait_reason(self, reason: str) -> None:
-        """If there are no hits, show what the search is waiting for."""
+        """If the list has no hits, show why: `reason` is what the search is waiting for."""
         if reason and not self.list.rows:
             self.list.set_rows([], [("No results yet. ", ""), (reason, "dim")])
 
     def show_similar(self, reference: str, answer: SearchAnswer) -> None:
-        """Show what is similar to the item with this reference."""
+        """Show passages similar to the item with this reference."""
         self.answer, self._is_refining = answer, False
         self.border_title = make_plain_content(f"More like {reference}")
         self.list.set_rows(
@@ -206,7 +207,7 @@ class ResultsPane(BorderOnlyPane, Vertical):
 
     def _explain_empty_results(self, answer: SearchAnswer) -> Spans:
         if answer.mistakes:
-            # Nothing was searched: show where the query is wrong.
+            # The search did not run: show which part of the query is invalid.
             mistake = answer.mistakes[0]
             wrong = answer.query[max(0, mistake.start) : mistake.end] if mistake.end > 0 else ""
             shown: Spans = [(f"{one_line(wrong)}  ", "found")] if wrong else []
@@ -218,7 +219,7 @@ class ResultsPane(BorderOnlyPane, Vertical):
         text = "No results. Try fewer words or ask a question."
         if answer.omitted:
             hits = format_count(answer.omitted, "result")
-            text = f"{hits} hidden: the text was deleted. {text}"
+            text = f"{hits} hidden, because the text was deleted. {text}"
         spans: Spans = [(text, "dim")]
         if key := find_key_label("results.why", get_configured_keys(self)):
             spans += [(" Esc, then ", "dim"), (key, "key"), (": why is X missing?", "dim")]
@@ -241,7 +242,9 @@ class ResultsPane(BorderOnlyPane, Vertical):
 
     def _make_hit_row(self, hit: Hit) -> ListRow:
         sign, role = ("◆ ", "accent") if hit.kind == "subject" else ("▌ ", "user")
-        changed: Spans = [(" edited since", "warning")] if hit.freshness == "changed" else []
+        changed: Spans = (
+            [(" changed after indexing", "warning")] if hit.freshness == "changed" else []
+        )
         title: Spans = [(sign, role), (one_line(hit.title), "strong"), *changed]
         width = max(20, self.list.scrollable_content_region.width - 4)
         where = truncate_text_start(one_line(hit.ref), max(18, width * 2 // 5))
@@ -249,7 +252,7 @@ class ResultsPane(BorderOnlyPane, Vertical):
         return ListRow(hit.chunk_id, title, [(where, "dim")], below, data=hit)
 
     def on_resize(self) -> None:
-        """Make excerpts and summary again for the new width."""
+        """Rebuild the excerpts for the new width."""
         if self.answer:
             self.list.set_rows([self._make_hit_row(hit) for hit in self.answer.hits])
             self._summary.set_text(*self._summarize_answer(self.answer, self._is_refining))
@@ -273,10 +276,10 @@ class ResultsPane(BorderOnlyPane, Vertical):
 
 
 def make_hit_excerpt(hit: Hit, width: int, lines: int) -> list[Spans]:
-    """Return the text around the first match: up to `lines` lines without Markdown, matches marked."""
+    """Return up to `lines` lines of text around the first match, without Markdown; matches are highlighted."""
     text, matches = sanitize_and_move_ranges(hit.text, sorted(hit.matches))
     if hit.role not in ("tool-call", "tool-result"):
-        # Converting a long text is slow, and only its beginning is shown.
+        # Removing Markdown from a long text is slow, so stop soon after the part that is shown.
         reach = min((end for _, end in matches), default=0) + width * (lines + 4) + 300
         from kbtui.tui.reader.markdown import strip_markdown
 

@@ -1,4 +1,4 @@
-"""Base classes of the screens other than the main one: panes, totals, a message and key hints."""
+"""Base classes of all screens except the main screen."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ INPUT_HINTS = [("Enter", "accept"), ("Esc", "leave the input")]
 
 
 class SecondaryScreen(StyledScreen):
-    """A screen with one page. Its result is a reference to open, or None."""
+    """A screen with panes, and lines for totals, a message and key hints.
+
+    Its result is the reference of an entry to open, or None.
+    """
 
     HEADING: ClassVar[str]
     SCOPE: ClassVar[Scope]
@@ -60,10 +63,10 @@ class SecondaryScreen(StyledScreen):
         self.message_line = MessageLine("said")
         self.worker = LatestOnlyWorker(self)
         self._is_refusal = False
-        """Whether the message says why the last key did nothing."""
+        """Whether the shown message says why the last key did nothing."""
 
     def compose_panes(self) -> ComposeResult:
-        """Yield the panes: one with the page, unless a subclass has others."""
+        """Yield the panes: by default, one pane with a document."""
         with Vertical(id="page-pane", classes="pane") as pane:
             pane.border_title = self.HEADING
             yield self.reader
@@ -87,37 +90,37 @@ class SecondaryScreen(StyledScreen):
 
     @property
     def is_loaded(self) -> bool:
-        """Whether the screen's data was read, so that keys can act on it."""
+        """Whether the screen has loaded its data, which most keys need."""
         return True
 
     def should_key_wait(self, key: str) -> bool:
-        """Whether a key has to wait until the screen's data was read."""
+        """Return whether a key must wait until the screen has loaded its data."""
         return not self.is_loaded and self._find_action(key)[1] not in ALWAYS_AVAILABLE_ACTIONS
 
     def action_reload(self) -> None:
         """Read everything again."""
 
     def handle_files_changed(self, event: Mapping[str, Any]) -> None:
-        """Reload when files change."""
+        """Reload after files have changed."""
         self.action_reload()
 
     # keys
 
     @property
     def met_command_needs(self) -> frozenset[str]:
-        """The needs of commands (`Command.needs`) that are met now."""
+        """The features that commands can need (`Command.needs`) and that the screen has now."""
         return frozenset()
 
     def get_key_hint(self, name: str) -> str:
-        """Return the first key of a command of this screen, as people write it."""
+        """Return the label of a command's first key, for hints and messages; `name` is without the scope."""
         return find_key_label(f"{self.SCOPE}.{name}", self.configured_keys) or "no key"
 
     def list_hinted_commands(self) -> list[Command]:
-        """Return the commands that the key hints choose from."""
+        """Return the commands that may get a key hint."""
         return list_commands(self.SCOPE, keymap=self.configured_keys)
 
     def show_key_hints(self) -> None:
-        """Show hints for the keys that can be used now; in an input, letters are text."""
+        """Show hints for the keys that work now, or for the keys of the focused input."""
         bar = self.query_one("#keys", TextLine)
         if isinstance(self.focused, Input):
             bar.set_text(format_key_hints(INPUT_HINTS))
@@ -126,11 +129,11 @@ class SecondaryScreen(StyledScreen):
         bar.set_text(format_command_hints(commands, bar.content_size.width, self.met_command_needs))
 
     def on_descendant_focus(self) -> None:
-        """Show the keys of what has the focus now, also if Tab or the mouse moved it."""
+        """Update the key hints after the focus has moved."""
         self.show_key_hints()
 
     def make_help_blocks(self) -> Sequence[DocumentBlock]:
-        """Return blocks of the help page between keys and notes."""
+        """Return extra blocks for the help page, which follow the keys."""
         return ()
 
     def make_help_notes(self) -> Sequence[str]:
@@ -146,22 +149,22 @@ class SecondaryScreen(StyledScreen):
     # messages
 
     def show_message(self, text: str = "", role: str = "strong") -> None:
-        """Show a message until the next one."""
+        """Show a message until the next message replaces it."""
         self.message_line.set_message(text, role)
         self._is_refusal = False
 
     def refuse_key(self, text: str) -> None:
-        """Say why a key does nothing here, until the next key."""
+        """Show why a key does nothing here, until the next key."""
         self.show_message(text, "warning")
         self._is_refusal = True
 
     def clear_refusal(self) -> None:
-        """Remove a message of `refuse_key`."""
+        """Remove a message that `refuse_key` shows."""
         if self._is_refusal:
             self.show_message()
 
     def show_totals(self, left: Spans, right: Spans | None = None) -> None:
-        """Show the line with the page's totals."""
+        """Show the totals below the panes."""
         self.query_one("#totals", TextLine).set_text(left, right)
 
     def describe_error(self, error: Exception) -> str:
@@ -175,13 +178,13 @@ class SecondaryScreen(StyledScreen):
     def ask_question(
         self, question: str, answers: Mapping[str, str], on_answer: Callable[[str | None], Any]
     ) -> None:
-        """Ask a question; `on_answer` is called with the key of the answer, None for Esc."""
+        """Ask a question, then call `on_answer` with the key that the user pressed, or None for Esc."""
         self.app.push_screen(ConfirmDialog(question, answers), on_answer)
 
     # the page
 
     def show_document(self, document: Document) -> None:
-        """Show a page; the page that is already shown keeps its position."""
+        """Show a document; if it replaces an older version of itself, the position stays."""
         if self.reader.document.key == document.key:
             self.reader.reload_document(document)
         else:
@@ -190,7 +193,7 @@ class SecondaryScreen(StyledScreen):
     def go_to_block(
         self, step: int, is_wanted: Callable[[DocumentBlock], bool], lead: int | None = None
     ) -> None:
-        """Go to the next wanted block of the page, or to the previous one if `step` is negative."""
+        """Go to the next block for which `is_wanted` is true; if `step` is negative, to the previous one."""
         port = self.reader.viewport
         here = port.cursor.block
         numbers = [n for n, block in enumerate(port.document.blocks) if is_wanted(block)]
@@ -209,7 +212,7 @@ class SecondaryScreen(StyledScreen):
 class ListDetailScreen(SecondaryScreen):
     """A screen with a list on the left and the selected item on the right.
 
-    A narrow terminal shows one of them at a time.
+    In a narrow terminal, only one of the two panes is visible.
     """
 
     HORIZONTAL_BREAKPOINTS = [(0, "-slim"), (110, "-broad")]  # noqa: RUF012
@@ -236,7 +239,7 @@ class ListDetailScreen(SecondaryScreen):
             yield self.reader
 
     def show_document(self, document: Document) -> None:
-        """Show a page in the right pane."""
+        """Show a document in the right pane."""
         super().show_document(document)
         self.query_one("#detail", Vertical).border_title = make_plain_content(document.title)
 

@@ -1,4 +1,4 @@
-"""The terminal: its background colour, standard error while the TUI runs, signals."""
+"""Terminal handling: detect the background colour, redirect standard error, and react to signals."""
 
 from __future__ import annotations
 
@@ -19,25 +19,28 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LOG_BYTES_MOST = 1_000_000
-"""A longer log is emptied at start; a shorter one may say why the last run ended."""
-ANSWER_SECONDS = 0.3
-"""How long to wait for a terminal's answer; terminals that answer do so at once."""
-REMOTE_ANSWER_SECONDS = 1.0
-"""The same over ssh."""
-SILENT_TERMINALS = {"", "dumb", "linux", "unknown"}
-"""Values of TERM whose terminals print the query or never answer."""
+"""The size in bytes above which the log is emptied at start.
 
-# OSC 11 asks for the background colour. Every terminal answers the device attributes query after
-# it, so that answer means that there will be no other one.
+A smaller log is kept, because it may say why the last run ended.
+"""
+ANSWER_SECONDS = 0.3
+"""How many seconds to wait for a local terminal's answer; most terminals answer at once."""
+REMOTE_ANSWER_SECONDS = 1.0
+"""How many seconds to wait for a terminal's answer over ssh."""
+SILENT_TERMINALS = {"", "dumb", "linux", "unknown"}
+"""The values of TERM of terminals that would print the query as text or never answer it."""
+
+# The query is OSC 11 (background colour), then a request for device attributes. Every terminal answers
+# the second request, so reading can stop once that answer arrives, even if the terminal ignored OSC 11.
 _QUERY = b"\x1b]11;?\x1b\\\x1b[c"
 _COLOR_ANSWER = re.compile(rb"\x1b\]11;rgba?:([0-9a-fA-F/]+)(?:\x07|\x1b\\)")
 _ATTRIBUTES_ANSWER = re.compile(rb"\x1b\[\?[0-9;]*c")
 
 
 class StderrRedirect:
-    """Sends standard error to a log file while Textual draws on a copy of it.
+    """Sends standard error to a log file, and lets Textual draw on a copy of the original descriptor.
 
-    Native libraries write to file descriptor 2, past Python, which would break the screen.
+    Native libraries write to file descriptor 2 directly, without Python, which would garble the screen.
     """
 
     def __init__(self, log: Path) -> None:
@@ -45,7 +48,7 @@ class StderrRedirect:
         self._terminal: int | None = None
 
     def start(self) -> None:
-        """Let Textual draw on a copy of the terminal's descriptor, and make 2 the log file."""
+        """Point descriptor 2 at the log file, and let Textual draw on a copy of the terminal's descriptor."""
         if self._terminal is not None:
             return
         # With `kbtui 2>log`, leave standard error as it is, and draw on standard output.
@@ -70,7 +73,7 @@ class StderrRedirect:
         )
 
     def stop(self) -> None:
-        """Make descriptor 2 the terminal again."""
+        """Point descriptor 2 at the terminal again."""
         if self._terminal is not None:
             os.dup2(self._terminal, 2)
             os.close(self._terminal)
@@ -89,7 +92,7 @@ class StderrRedirect:
 
 
 def exit_on_sigterm(leave: Callable[[], object]) -> None:
-    """Call `leave` in the running loop on SIGTERM, so that the terminal is restored."""
+    """Call `leave` in the running event loop when SIGTERM arrives, so that the app restores the terminal."""
     import asyncio
 
     with suppress(ValueError, RuntimeError, NotImplementedError):  # not in the main thread
@@ -97,10 +100,10 @@ def exit_on_sigterm(leave: Callable[[], object]) -> None:
 
 
 def exit_on_hangup() -> None:
-    """End the process when the terminal is closed, even if nobody sends SIGHUP.
+    """End the process when the terminal is closed, even if the process gets no SIGHUP.
 
-    Without a terminal, Textual would never end: one of its threads cannot write, and another
-    keeps reading the end of the input.
+    Textual itself would run forever: one of its threads can no longer write, and another keeps reading
+    end-of-file.
     """
     if sys.__stdin__ is None or not sys.__stdin__.isatty():
         return
@@ -114,18 +117,21 @@ def _wait_for_hangup(terminal: int) -> None:
         time.sleep(1.0)
     os.kill(os.getpid(), signal.SIGHUP)
     time.sleep(1.0)
-    os._exit(128 + signal.SIGHUP)  # under `nohup`, where SIGHUP is ignored
+    os._exit(128 + signal.SIGHUP)  # `nohup` makes the process ignore SIGHUP
 
 
 class TerminalBackground(NamedTuple):
-    """Whether the terminal's background is dark (None if unknown), and what the user typed before it answered."""
+    """The answer of the terminal: `dark` is None if the brightness of the background is unknown.
+
+    `typed` is what the user typed before the terminal answered.
+    """
 
     dark: bool | None
     typed: str = ""
 
 
 def detect_background() -> TerminalBackground:
-    """Ask the terminal for its background colour (OSC 11), else look at `COLORFGBG`."""
+    """Ask the terminal for its background colour (OSC 11); if it does not answer, read `COLORFGBG`."""
     if os.environ.get("TERM", "") in SILENT_TERMINALS:
         return TerminalBackground(_read_colorfgbg())
     try:
@@ -163,7 +169,7 @@ def _query_background_color() -> bytes:
 
 
 def is_dark_color(color: str) -> bool | None:
-    """Return whether `RRRR/GGGG/BBBB` (one to four hex digits each) is dark, None if invalid."""
+    """Return whether the colour `RRRR/GGGG/BBBB` (one to four hex digits each) is dark; None if it is invalid."""
     parts = color.split("/")[:3]
     try:
         red, green, blue = (int(part, 16) / (16 ** len(part) - 1) for part in parts)
@@ -173,6 +179,6 @@ def is_dark_color(color: str) -> bool | None:
 
 
 def _read_colorfgbg() -> bool | None:
-    """Return whether `COLORFGBG` (`15;0` or `0;default;15`) names a dark background, None if unset."""
+    """Return whether `COLORFGBG` (`15;0` or `0;default;15`) names a dark background; None if it is unset."""
     last = os.environ.get("COLORFGBG", "").split(";")[-1]
     return None if not last.isdigit() else int(last) in {0, 1, 2, 3, 4, 5, 6, 8}

@@ -1,4 +1,4 @@
-"""Themes: the built-in ones, those of the user, and the colours that kbtui derives."""
+"""Themes: built-in themes, the user's own themes, and the colours that kbtui derives from a theme."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ COLORS = (
     "primary", "secondary", "accent", "warning", "error", "success",
     "foreground", "background", "surface", "panel",
 )  # fmt: skip
-"""The colours that a theme sets."""
+"""The names of the colours that a theme file may set."""
 
 DARK, LIGHT = "kbtui-dark", "kbtui-light"
 READABLE_CONTRAST = 4.5
-"""The least contrast of text (WCAG 2, level AA)."""
+"""The minimum contrast between text and its background (WCAG 2, level AA)."""
 
 # One line per theme, with the colours in the order of COLORS.
 _BUILTIN = {
@@ -30,7 +30,7 @@ _BUILTIN = {
     LIGHT: "1f5fa8 2f6b3a 8a5200 855800 b02a2a 2f6b3a 22262e fbfaf7 f3f1ec e6e3db",
     "kbtui-contrast-dark": "8cd3ff 9dff9d ffd75f ffd75f ff9a9a 9dff9d ffffff 000000 141414 262626",
     "kbtui-contrast-light": "003a80 00471b 5c2f00 5c3a00 8a0000 00471b 000000 ffffff f2f2f2 dedede",
-    # Blue against orange and yellow: distinct for every kind of colour vision.
+    # Blue, orange and yellow, which people with any kind of colour blindness can tell apart.
     "kbtui-safe-dark": "56b4e9 f0e442 e69f00 f0e442 ff8f5a 56b4e9 dcdcdc 14171c 1b1f26 272c35",
     "kbtui-safe-light": "00558c 6b5000 8f4a00 6b5000 a33c00 00558c 1e2228 fbfbf9 f1f1ee e2e2dd",
 }
@@ -45,7 +45,7 @@ THEMES = tuple(_make_theme(name, colors) for name, colors in _BUILTIN.items())
 
 
 def load_user_themes(directory: Path) -> tuple[list[Theme], list[str]]:
-    """Return the themes in the `.toml` files of a directory, and what is wrong with the others."""
+    """Return the themes in the `.toml` files of a directory, and an error message for each invalid file."""
     themes: list[Theme] = []
     problems: list[str] = []
     try:
@@ -61,7 +61,7 @@ def load_user_themes(directory: Path) -> tuple[list[Theme], list[str]]:
 
 
 def _load_theme(path: Path) -> Theme:
-    """Read a theme; raises `OSError`, or `ValueError` (as TOML's errors are) with the reason."""
+    """Read a theme file; raise `OSError`, or `ValueError` with the reason if the content is invalid."""
     import tomllib
 
     values: dict[str, Any] = tomllib.loads(read_regular_file(path).decode("utf-8-sig"))
@@ -80,12 +80,12 @@ def _load_theme(path: Path) -> Theme:
         except ColorParseError as error:
             raise ValueError(f"{key}: invalid colour {value!r}; write '#7aa2d6'") from error
     if "primary" not in values:
-        raise ValueError("primary is missing")
+        raise ValueError("the colour 'primary' is missing")
     return Theme(name=path.stem, dark=dark, **values)
 
 
 def get_counterpart_theme(name: str, dark: bool) -> str:
-    """Return the light theme that belongs to a dark one, or the other way round."""
+    """Return the light variant of a dark theme, or the dark variant of a light theme."""
     if name.startswith("kbtui-") and name.endswith(("-dark", "-light")):
         stem, _, brightness = name.rpartition("-")
         other = f"{stem}-{'light' if brightness == 'dark' else 'dark'}"
@@ -95,14 +95,14 @@ def get_counterpart_theme(name: str, dark: bool) -> str:
 
 
 def derive_colors(variables: dict[str, str]) -> dict[str, str]:
-    """Return the `kb-…` colours, derived from a theme's own so that all text is readable.
+    """Return the `kb-…` colours: a theme's colours, adjusted so that all text is readable.
 
     Backgrounds: `kb-surface`; `kb-cursor` and `kb-cursor-off` for the current line of a focused
-    and an unfocused pane; `kb-found` for matches. Text, moved towards black or white until it is
-    readable on each of these: `kb-primary`, `kb-secondary`, `kb-accent`, `kb-warning`,
-    `kb-error`, `kb-success`, `kb-text`, and `kb-dim` for less important text. `kb-line` is for
-    rules and inactive borders. `kb-found-text` is for text on `kb-found`, `kb-here-text` for
-    text on `kb-accent`.
+    and an unfocused pane; `kb-found` for matches. Text colours, moved towards black or white until
+    they are readable on the normal, the surface and both cursor backgrounds: `kb-primary`,
+    `kb-secondary`, `kb-accent`, `kb-warning`, `kb-error`, `kb-success`, `kb-text`, and `kb-dim`
+    for less important text. `kb-found-text` is for text on `kb-found`, and `kb-here-text` for text
+    on `kb-accent`. `kb-line` is for rules and inactive borders.
     """
     foreground = Color.parse(variables["foreground"])
     background = Color.parse(variables["background"])
@@ -111,7 +111,8 @@ def derive_colors(variables: dict[str, str]) -> dict[str, str]:
     text = max((WHITE, BLACK), key=lambda color: compute_contrast(color, background))
 
     def tint_color(color: Color, amount: float) -> Color:
-        # Less of the colour, if dim text would not differ enough from the strongest on it.
+        # Use less of the colour until white or black text has a contrast of at least 6 on it, so that
+        # dimmer text is readable on it too.
         while amount > 0.01 and compute_contrast(text, background.blend(color, amount)) < 6:
             amount *= 0.8
         return background.blend(color, amount)
@@ -141,7 +142,7 @@ _TEXT_COLORS = ("primary", "secondary", "accent", "warning", "error", "success")
 
 
 def compute_contrast(one: Color, other: Color) -> float:
-    """Return the contrast ratio of two colours, 1 to 21 (WCAG 2)."""
+    """Return the contrast ratio of two colours, from 1 to 21 (WCAG 2)."""
     light, dark = sorted((_compute_luminance(one), _compute_luminance(other)), reverse=True)
     return (light + 0.05) / (dark + 0.05)
 
@@ -155,11 +156,11 @@ def _compute_luminance(color: Color) -> float:
 
 
 def make_color_readable(color: Color, grounds: Iterable[Color]) -> Color:
-    """Return the colour, moved towards black or white until it is readable on all grounds."""
+    """Return the colour, moved towards black or white until it is readable on all these backgrounds."""
     grounds = list(grounds)
 
     def has_enough_contrast(one: Color) -> bool:
-        # A little more than required, because of rounding.
+        # Require slightly more contrast, because rounding to 8 bits may lower it.
         return get_least_contrast(one) >= READABLE_CONTRAST + 0.05
 
     def get_least_contrast(one: Color) -> float:
@@ -173,9 +174,10 @@ def make_color_readable(color: Color, grounds: Iterable[Color]) -> Color:
 
 
 def _derive_ansi_colors(variables: dict[str, str]) -> dict[str, str]:
-    """Return the `kb-…` colours of a theme that uses the terminal's palette, which is unknown.
+    """Return the `kb-…` colours of a theme that uses the terminal's palette.
 
-    Backgrounds are the terminal's default; the cursor and matches are marked by signs instead.
+    The actual colours of the palette are unknown, so backgrounds keep the terminal's default, except
+    for matches; the current line is marked by a sign.
     """
     plain = ("kb-text", "kb-dim", "kb-line", "kb-surface", "kb-cursor", "kb-cursor-off")
     return {

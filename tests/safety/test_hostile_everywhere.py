@@ -35,7 +35,7 @@ PANES = (
 SCREENS = (
     Place("finding", "2f", "", (PASTED, "\r", "n")),
     Place("why", "/", "Esc to results", ("harmless", "\x1b[B", ESCAPE, "x", "G")),
-    Place("palette", ":", "Commands and places", (PASTED, "\r")),
+    Place("palette", ":", "Command palette", (PASTED, "\r")),
     Place("go to", "#", "Go to", (PASTED, "\r")),
     Place("prompt", "p", "<knowledge>", ("v", "G")),
     Place("workshop", "P", "Prompt workshop", ("j", " ", "v", "\t", "G", "w")),

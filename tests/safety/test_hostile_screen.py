@@ -18,9 +18,9 @@ def walk(terminal: Terminal, commands: Sequence[Command], quiet: float) -> None:
     terminal.until("keywords only")
     for name in ("bad/front", "bad/code", "Evil talk"):
         terminal.keys(":")
-        terminal.until("Commands and places")
+        terminal.until("Command palette")
         terminal.keys(name)
-        terminal.until(lambda seen, name=name: name in seen.partition("Commands and places")[2])
+        terminal.until(lambda seen, name=name: name in seen.partition("Command palette")[2])
         terminal.keys("\r")
         terminal.until(lambda seen, name=name: f"╮╭─ {name}" in seen)
         for keys in ("2vtr", "vGg", "vnN", "3j", "1jlj"):

@@ -44,7 +44,7 @@ async def test_a_turn_that_looked_and_found_nothing_says_that(book: Builder) -> 
     )
     async with running(book.root) as tui:
         await tui.open("jp-c17800000007")
-        await tui.until("Looked things up;")
+        await tui.until("The lookups in")
         await tui.press("n", "n")
         await tui.until("The tool call read no")
 

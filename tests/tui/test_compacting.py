@@ -143,4 +143,4 @@ async def test_a_conversation_without_compaction_says_so(workspace_root: Path) -
     async with running(builder.root) as tui:
         await tui.open(TALK)
         await tui.press("c")
-        await tui.until("Nothing was compacted; the model sees everything.")
+        await tui.until("Nothing is compacted, so the model sees everything.")

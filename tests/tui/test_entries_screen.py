@@ -220,7 +220,7 @@ async def test_an_address_is_copied_where_nothing_can_open_it(
         await read(tui, screen)
         await detailed(tui, screen, "project/web")
         await tui.press("o")
-        await tui.until(f"no browser here; copied {url}")
+        await tui.until(f"found no browser; copied {url}")
         assert tui.app.clipboard == url
 
 

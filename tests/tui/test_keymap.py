@@ -61,7 +61,9 @@ def test_an_unknown_command_is_said_with_the_nearest() -> None:
 def test_a_key_that_a_command_of_the_same_place_has_is_refused() -> None:
     found = read_keymap({"reader.find": "n"})
     assert found.keys == {}
-    assert found.problems == ["reader.find: n is already reader.next (next turn); it keeps f ^f"]
+    assert found.problems == [
+        "reader.find: n is already the key of reader.next (next turn), so reader.find keeps f ^f"
+    ]
     # If two commands get the same key, the second one keeps its default.
     found = read_keymap({"doctor": "f9", "prompt": "f9"})
     assert len(found.keys) == 1
@@ -72,9 +74,9 @@ def test_a_key_twice_in_a_screen_is_refused() -> None:
     found = read_keymap({"workshop.try": "w", "doctor.next": "r", "entries.new": "f"})
     assert found.keys == {}
     assert found.problems == [
-        "workshop.try: w is already workshop.write (write); it keeps /",
-        "doctor.next: r is already doctor.look (re-check); it keeps n",
-        "entries.new: f is already entries.filter (filter); it keeps n",
+        "workshop.try: w is already the key of workshop.write (write), so workshop.try keeps /",
+        "doctor.next: r is already the key of doctor.look (re-check), so doctor.next keeps n",
+        "entries.new: f is already the key of entries.filter (filter), so entries.new keeps n",
     ]
     (problem,) = read_keymap({"workshop.wirte": "f3"}).problems
     assert problem == "unknown command 'workshop.wirte'; did you mean 'workshop.write'?"
@@ -89,14 +91,14 @@ def test_two_commands_can_change_keys() -> None:
 def test_a_key_that_means_something_else_in_a_pane_is_said_and_kept() -> None:
     found = read_keymap({"doctor": "n"})
     assert found.keys == {"doctor": "n"}
-    assert found.problems == ["doctor: n is reader.next (next turn) in the reader, and comes first"]
+    assert found.problems == ["doctor: n runs reader.next (next turn) in the reader instead"]
     # Search is immediate: it comes before the commands of a pane.
     (problem,) = read_keymap({"search": "n"}).problems
-    assert problem == "reader.next: n is search (search) in the reader, and comes first"
+    assert problem == "reader.next: n runs search (search) in the reader instead"
     (problem,) = read_keymap({"doctor": "j"}).problems
-    assert problem == "doctor: j is move.down (down) in every pane, and comes first"
+    assert problem == "doctor: j runs move.down (down) in every pane instead"
     (problem,) = read_keymap({"doctor.next": "j"}).problems
-    assert problem == "doctor.next: j is move.down (down) in every pane, and comes first"
+    assert problem == "doctor.next: j runs move.down (down) in every pane instead"
     # Commands of "everywhere" do not apply to other screens.
     assert read_keymap({"doctor.next": "P", "workshop.write": "y"}).problems == []
 
@@ -154,7 +156,7 @@ async def test_with_mistakes_it_starts_and_says_them(book: Builder) -> None:
     async with running(book.root, size=(160, 50), library=library) as tui:
         await tui.until("did you mean 'search'?")
         assert "! keys: doctor: unknown key 'hyper+x'" in tui.text
-        assert "! keys: reader.find: n is already reader.next" in tui.text
+        assert "! keys: reader.find: n is already the key of reader.next" in tui.text
         await tui.press("slash")
         assert getattr(tui.app.focused, "id", "") == "search"
 
@@ -225,7 +227,7 @@ async def test_the_palette_has_the_ids_of_all_screens(book: Builder) -> None:
         await tui.type("id: workshop.write")
         await tui.until("id: workshop.write")
         await tui.press("enter")
-        await tui.until("workshop.write works only in the prompt workshop; key f4")
+        await tui.until("workshop.write works only in the prompt workshop; its key is f4")
 
 
 def test_every_command_of_a_screen_has_its_action_and_is_bound_there() -> None:

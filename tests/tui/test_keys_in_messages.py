@@ -75,7 +75,7 @@ async def test_folded_panes_and_no_bookmarks_name_ones_own_keys(book: Builder) -
     async with running(book.root, size=(120, 40), library=library) as tui:
         await tui.until("CONVERSATIONS")
         await tui.press("f4")
-        await tui.until("Library folded. Press f4 to unfold it.")
+        await tui.until("The library pane is folded. Press f4 to unfold it.")
         await tui.press("f4", "apostrophe")
         await tui.until("No bookmarks yet. Press f5")
 

@@ -279,4 +279,4 @@ async def test_v_says_that_there_is_no_other_view(book: Builder) -> None:
     async with running(book.root, size=(120, 24)) as tui:
         await tui.open(TALK)
         await tui.press("v")
-        await tui.until("This has no other view.")
+        await tui.until("This document has only one view.")

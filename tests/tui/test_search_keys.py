@@ -33,8 +33,8 @@ async def test_a_hit_is_explained(book: Builder) -> None:
     async with running(book.root, size=(120, 50)) as tui:
         await search(tui, "make tests")
         await tui.press("escape", "x")
-        await tui.until("In each ranking")
-        for wanted in ("Rank 1", "keywords  rank 1", "Words", "Text behind the embedding"):
+        await tui.until("Ranks by keywords and by meaning")
+        for wanted in ("Rank 1", "keywords  rank 1", "Words", "Embedded text"):
             assert wanted in tui.text
         await tui.press("escape")
         await tui.until(lambda: tui.main.panes.focused_pane == "results")
@@ -85,7 +85,7 @@ async def test_more_like_what_is_read_or_selected(book: Builder) -> None:
 async def test_a_topic_has_nothing_like_it(book: Builder) -> None:
     async with running(book.root) as tui:
         await tui.press("s")
-        await tui.until("Select a subject: topics")
+        await tui.until("Select a subject or conversation")
 
 
 async def test_earlier_searches_come_back_newest_first(book: Builder) -> None:

@@ -148,7 +148,7 @@ async def test_the_mode_and_what_is_missing_are_said_in_one_phrase(book: Builder
         await search(tui, "sentences")
         assert "keywords only: not in this test" in tui.text
         await tui.press("escape", "m")
-        await tui.until("Mode: keywords")
+        await tui.until("Search mode: keywords")
 
 
 async def test_nothing_found_says_what_to_try(book: Builder) -> None:

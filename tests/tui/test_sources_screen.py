@@ -203,9 +203,9 @@ async def test_a_broken_block_is_shown_and_the_others_work(papers: Builder) -> N
     path.write_text(PAPERS + '[source.bad]\nkind = "ftp"\ntopic = "project"\n')
     async with paged(papers, "S", SourcesScreen) as (tui, screen, _):
         await read(tui, screen)
-        assert "1 block cannot be read" in tui.text
+        assert "1 declaration cannot be read" in tui.text
         await tui.press("G")
-        await tui.until("Fix .jp/kb-sources.toml")
+        await tui.until("Correct .jp/kb-sources.toml")
         assert "must be one of url_crawl, file_upload, mcp" in tui.text
         path.write_text("[[[")
         await tui.press("ctrl+r")

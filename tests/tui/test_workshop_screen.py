@@ -459,7 +459,7 @@ async def test_a_k_shows_how_the_prompt_would_grow_and_keeps_nothing(book: Build
         grown = f"+{len(tried) - len(plain):,} characters ≈ {tokens:,} tokens"
         assert f"2 subjects, {grown}" in shop.tui.text
         await shop.tried("-k project/style")
-        assert "all of these are already pre-loaded" in shop.tui.text
+        assert "all matches are already pre-loaded" in shop.tui.text
         await shop.press("escape")
         await shop.tui.until(lambda: shop.screen.query_one("#remark").display is False)
     assert tree_hash(book.root) == before
@@ -469,7 +469,7 @@ MISTAKES = [
     ("-k", 0, "-k needs a value"),
     ("-k project", 3, "expected a topic and a pattern"),
     ("-k projcet/*", 3, "did you mean 'project'?"),
-    ("-k project/* start", 13, "a pattern without -k among -k values"),
+    ("-k project/* start", 13, "this pattern needs -k too"),
     ('start "peo', 6, "unclosed quote"),
     ("peop[le/*", 4, "a [ without ] is literal"),
     ("start.md", 0, "slugs have no extension: write 'start'"),

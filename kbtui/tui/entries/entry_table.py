@@ -28,15 +28,17 @@ if TYPE_CHECKING:
 
 PAGE_ROWS = 200
 PAGE_ROWS_MOST = 5000
-"""Rows of the largest page. Each page costs a walk over all entries, so a few large pages are read
-instead of many small ones to get far down the list."""
+"""The maximum number of rows in a page.
+
+Reading a page visits all entries, so reading a long list in a few large pages is faster.
+"""
 ALL_ROWS = 10**9
 STATUS_SIGNS = {"ready": ("●", "inserted"), "pending": ("◌", "warning"), "error": ("!", "error")}
 
 
 @dataclass
 class LoadedEntryRows:
-    """The rows read so far, and the newest page, which has the totals."""
+    """The rows read so far; `page` is the page read last, which contains the totals."""
 
     wanted: EntryFilter
     rows: list[EntryRow]
@@ -44,12 +46,12 @@ class LoadedEntryRows:
 
     @property
     def has_more(self) -> bool:
-        """Whether there are further pages."""
+        """Whether more rows can be read."""
         return self.page.cursor is not None
 
 
 class EntryPageLoader:
-    """Reads pages of entries in a thread; `on_loaded` gets all rows read so far."""
+    """Reads pages of entries in a thread, and calls `on_loaded` with all rows read so far."""
 
     def __init__(
         self,
@@ -66,18 +68,18 @@ class EntryPageLoader:
         self.loaded: LoadedEntryRows | None = None
 
     def is_waiting_for(self, wanted: EntryFilter) -> bool:
-        """Whether the first entries that pass a filter are still being read."""
+        """Return whether the first rows for a filter are still being read."""
         return self._is_reading and (self.loaded is None or self.loaded.wanted != wanted)
 
     def read_first_pages(self, wanted: EntryFilter) -> None:
-        """Read from the beginning; with an unchanged filter, as many rows as before."""
+        """Read from the beginning; if the filter is unchanged, read at least as many rows as before."""
         before = self.loaded
-        # One page more than before, so that new rows above do not push out the current one.
+        # Read a page more than before, so that the selected row stays in the list if new rows appear above it.
         known = len(before.rows) if before is not None and before.wanted == wanted else 0
         self._submit_page_read(wanted, None, PAGE_ROWS + known)
 
     def read_more_entries(self, least: int = PAGE_ROWS) -> None:
-        """Read at least `least` further rows, if there are as many."""
+        """Read at least `least` further rows, or all remaining rows if there are fewer."""
         if self.loaded is not None and self.loaded.has_more and not self._is_reading:
             self._submit_page_read(self.loaded.wanted, self.loaded, least)
 
@@ -94,7 +96,7 @@ class EntryPageLoader:
     def _read_entry_pages(
         self, wanted: EntryFilter, before: LoadedEntryRows | None, least: int
     ) -> LoadedEntryRows:
-        """Read `least` rows after those of `before`; called in a thread."""
+        """Read at least `least` more rows than `before` contains; called in a thread."""
         library, call = self._library, get_current_cancellation()
         rows = list(before.rows) if before else []
         cursor = before.page.cursor if before else None
@@ -127,7 +129,7 @@ class EntryPageLoader:
 
 
 class EntryTableColumn(NamedTuple):
-    """A column on the right; shown in a table of at least `min_width` cells."""
+    """A column at the right, shown only if the table is at least `min_width` cells wide."""
 
     name: str
     cells: int
@@ -135,7 +137,7 @@ class EntryTableColumn(NamedTuple):
     min_width: int
 
     def align_text(self, text: str) -> str:
-        """Cut or pad a text to the column's width."""
+        """Cut or pad a text to the width of the column."""
         text = cut_to_width(one_line(text), self.cells)
         space = " " * (self.cells - count_columns(text))
         return space + text if self.is_right_aligned else text + space
@@ -148,18 +150,21 @@ COLUMNS = (
     EntryTableColumn("size", 6, True, 104),
     EntryTableColumn("cited 30d", 9, True, 0),
 )
-"""The columns besides the title. Their minimum widths leave at least 48 cells for titles."""
+"""The columns at the right; their minimum widths leave at least 48 cells for the titles."""
 
 
 class EntryTable(RowList):
-    """The entries, one row each; there may be tens of thousands, so rows are made when drawn."""
+    """A table with a row for each entry.
+
+    There may be tens of thousands of entries, so the text of a row is made when the row is drawn.
+    """
 
     def __init__(self) -> None:
         super().__init__("entries")
         self.empty_text = [("Reading the entries …", "dim")]
 
     class LastEntryRequested(Message):
-        """The user wants to go to the last entry, which may not be read yet."""
+        """The user asks to go to the last entry, which may not be loaded yet."""
 
     def action_bottom(self) -> None:
         """Go to the last entry."""
@@ -173,7 +178,7 @@ class EntryTable(RowList):
         return row.data if row is not None else None
 
     def render_line(self, y: int) -> Strip:
-        """Draw line `y` of the visible part."""
+        """Draw visible line `y`."""
         number = y + round(self.scroll_y)
         if 0 <= number < len(self.rows):
             row, width = self.rows[number], self.scrollable_content_region.width
@@ -185,7 +190,7 @@ class EntryTable(RowList):
 
 
 def make_table_headings(width: int) -> tuple[Spans, Spans]:
-    """Return the left and right side of the line above a table of `width` cells."""
+    """Return the left and the right part of the heading of a table that is `width` cells wide."""
     names = [column.align_text(column.name) for column in COLUMNS if width >= column.min_width]
     return [("  entry  reference  #tags", "section")], [("  ".join(names), "section")]
 

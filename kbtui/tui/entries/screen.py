@@ -1,4 +1,4 @@
-"""The entries screen: a table of subjects and conversations, a filter, and an entry's page."""
+"""The entries screen: a table of subjects and conversations, a filter, and details of one entry."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ CITATIONS_MOST = 500
 NO_VECTOR = "no vector"
 NONE = "No entries yet. Declare a topic, then press {}."
 DETAIL_DELAY = 0.08
-"""Seconds that an entry stays selected, or a filter unchanged, before it is read."""
+"""How many seconds to wait after the last change of the selection or the filter before reading."""
 PENDING_SECONDS = 3.0
 KEYS_WITHOUT_ENTRY = {"filter", "help", "back", "leave", "new", "reload", "app.theme"}
-"""Commands that do not act on the selected entry."""
+"""The actions that do not depend on the selected entry."""
 READ_AHEAD_ROWS = 100
-"""Rows below the selected one that are read in advance."""
+"""How many rows below the selected row are read in advance."""
 
 
 # the page of an entry
@@ -79,7 +79,7 @@ READ_AHEAD_ROWS = 100
 
 @dataclass(slots=True, eq=False)
 class PassageBlock(FoldHeadingBlock):
-    """A passage: its first characters, or all of it when unfolded."""
+    """A passage; while folded, only its first characters are shown."""
 
     text: str = ""
 
@@ -103,7 +103,7 @@ class PassageBlock(FoldHeadingBlock):
 
 
 def build_entry_document(library: Library, row: EntryRow, now: datetime) -> Document:
-    """Make the page of an entry: facts, recent citations, passages. Called in a thread."""
+    """Return the details of an entry: facts, recent citations, passages. Called in a thread."""
     chunks = serialize_chunks(library.open_reader(), row.id)
     source, problem = _read_front_matter(library, row)
     blocks: list[DocumentBlock] = [
@@ -145,7 +145,7 @@ def _make_entry_facts(row: EntryRow, source: str | None) -> list[tuple[str, Span
 
 
 def _read_front_matter(library: Library, row: EntryRow) -> tuple[str | None, str | None]:
-    """Return the source that fetched a subject, and what is wrong with its front matter."""
+    """Return the source that fetched a subject, and the problem with its front matter; each may be None."""
     from kbtui.knowledge.front_matter import split_front_matter
 
     subject = library.load_knowledge().find(row.topic or "", row.slug or "")
@@ -170,7 +170,7 @@ def _make_citation_blocks(library: Library, row: EntryRow, now: datetime) -> lis
         HeadingBlock("cites", [(heading, "h2")], [(count, "dim")], above=1)
     ]
     if not citations:
-        blocks.append(ParagraphBlock("none", [("No turn cited it.", "dim")]))
+        blocks.append(ParagraphBlock("none", [("No turn cited this entry.", "dim")]))
     for number, citation in enumerate(citations[:CITATIONS_MOST]):
         when = format_time(citation.timestamp, now) if citation.timestamp else ""
         left: Spans = [
@@ -198,14 +198,14 @@ def _describe_passage_place(chunk: dict[str, object]) -> str:
 
 
 class EntriesScreen(ListDetailScreen):
-    """A table of entries, read page by page. Its result is the reference to open, or None."""
+    """A table of entries, read page by page; the result is the reference of an entry to open, or None."""
 
     HEADING = "Entries"
     SCOPE = "entries"
     NOTES = (
-        "● ready, ◌ waiting to be embedded, ! could not be read or embedded.",
+        "● ready, ◌ not embedded yet, ! cannot be read or embedded.",
         "Example of a filter: `deploy type:rule,decision is:pending after:2026-05 before:2026-06`. "
-        "Words must be in the title or text; after and before limit the day of creation.",
+        "Words must occur in the title or text; after: and before: limit the day of creation.",
     )
     BINDINGS: ClassVar[list[BindingType]] = [*make_scope_bindings("entries", "moving")]
     AUTO_FOCUS = "#entries"
@@ -228,21 +228,21 @@ class EntriesScreen(ListDetailScreen):
         self._filter_timer: Timer | None = None
         self._go_to_end = False
         self._types: list[str] = []
-        """All types seen so far: a list filtered by one type names no others."""
+        """All types seen so far, because a list filtered by type contains only that type."""
         self._ref_to_select: str | None = None
 
     def compose_list_pane(self) -> list[Widget]:
-        """Return filter, headings and table."""
+        """Return the filter, the headings and the table."""
         return [self.filter, TextLine(id="columns"), self.table]
 
     def on_mount(self) -> None:
-        """Read after the first paint."""
+        """Start reading after the first paint."""
         self.filter.input.placeholder = "words, type:, is:, topic:, after:, before:"
         self.call_after_refresh(self.action_reload)
         self.set_interval(PENDING_SECONDS, self._reload_if_pending)
 
     def _reload_if_pending(self) -> None:
-        """Reload while entries are pending, because no event says that an entry was embedded."""
+        """Reload while entries are pending, because the engine sends no event when it has embedded an entry."""
         loaded = self.pager.loaded
         if loaded is not None and loaded.page.by_status.get("pending"):
             self.action_reload()
@@ -261,7 +261,7 @@ class EntriesScreen(ListDetailScreen):
 
     @property
     def met_command_needs(self) -> frozenset[str]:
-        """The needs of commands that are met: the entry has an address, some entries have errors."""
+        """The features that commands can need: an entry with an address, and entries with errors."""
         entry, loaded = self.table.selected_entry, self.pager.loaded
         found = {
             "address": bool(entry and entry.source_url),
@@ -270,7 +270,7 @@ class EntriesScreen(ListDetailScreen):
         return frozenset(name for name, is_met in found.items() if is_met)
 
     def list_hinted_commands(self) -> list[Command]:
-        """Return the commands; in the details, Enter unfolds what is at the cursor."""
+        """Return the commands for the key hints; in the details, Enter gets another label."""
         commands = super().list_hinted_commands()
         if not self.is_detail_focused:
             return commands
@@ -280,9 +280,9 @@ class EntriesScreen(ListDetailScreen):
         ]
 
     def should_key_wait(self, key: str) -> bool:
-        """Whether a key acts on the selected entry while the list or its page is still being read."""
+        """Return whether a key acts on the selected entry while the list or the details are still loading."""
         owner, action = self._find_action(key)
-        # A letter typed into the filter belongs to no command, so it has no owner.
+        # No node binds a letter typed into the filter, so its owner is None.
         is_typing = self.focused is self.filter.input and owner in (None, self.filter.input)
         if is_typing or action in KEYS_WITHOUT_ENTRY:
             return False
@@ -337,7 +337,7 @@ class EntriesScreen(ListDetailScreen):
         self.show_key_hints()
 
     def _describe_flags(self) -> list[str]:
-        """Return which entries the list has and leaves out, because other pages count others."""
+        """Return which entries the list includes and leaves out, because other pages may count differently."""
         shown = [name for name, is_shown in self._flags.items() if is_shown]
         # Disabled subjects are not in the index.
         *missing, last = [name for name in [*self._flags, "disabled"] if name not in shown]
@@ -361,7 +361,7 @@ class EntriesScreen(ListDetailScreen):
         self._show_detail_after_delay()
 
     def _show_detail_after_delay(self) -> None:
-        """Show the selected entry's page once the selection rests."""
+        """Show the details of the selected entry after the selection has not changed for a moment."""
         if self._detail_timer is not None:
             self._detail_timer.stop()
         self._detail_timer = self.set_timer(DETAIL_DELAY, self._show_detail)
@@ -394,7 +394,7 @@ class EntriesScreen(ListDetailScreen):
         self.action_enter()
 
     def action_enter(self) -> None:
-        """Go to the entry's page; there, unfold a passage or open a turn."""
+        """Go to the details; in the details, unfold a passage or open a turn."""
         if not self.is_detail_focused:
             if self.table.selected_entry is not None:
                 self.focus_detail()
@@ -414,7 +414,7 @@ class EntriesScreen(ListDetailScreen):
             self.dismiss(self._parse_entry_ref(entry))
 
     def _parse_entry_ref(self, entry: EntryRow) -> Ref:
-        # The entry exists, so a colon in its slug does not start a line number.
+        # The reference is that of an existing entry, so a colon in its slug cannot start a line number.
         return parse_ref(entry.ref, lambda topic, slug: (topic, slug) == (entry.topic, entry.slug))
 
     def action_copy(self) -> None:
@@ -424,15 +424,15 @@ class EntriesScreen(ListDetailScreen):
             self.show_message(f"copied {entry.ref}")
 
     def action_address(self) -> None:
-        """Open the address that the entry was fetched from, or copy it if no browser can be started."""
+        """Open the web address that the entry was fetched from; without a browser, copy the address."""
         entry = self.table.selected_entry
         if entry is None or not entry.source_url:
-            self.refuse_key("this entry was not fetched from an address")
+            self.refuse_key("this entry was not fetched from a web address")
         elif open_web_address(self.app, entry.source_url):
             self.show_message(f"opened {entry.source_url}")
         else:
             copy_text(self.app, entry.source_url)
-            self.show_message(f"no browser here; copied {entry.source_url}", "warning")
+            self.show_message(f"found no browser; copied {entry.source_url}", "warning")
 
     # the filter
 
@@ -501,10 +501,10 @@ class EntriesScreen(ListDetailScreen):
             self.writer.remove_subject(self._parse_entry_ref(entry))
 
     def _selected_subject(self) -> EntryRow | None:
-        """Return the selected entry if it is a subject; otherwise say why it cannot be changed."""
+        """Return the selected entry if it is a subject; for a conversation, show why it cannot be changed."""
         entry = self.table.selected_entry
         if entry is not None and entry.kind == "conversation":
-            self.refuse_key("conversations belong to JP; only subjects can be changed here")
+            self.refuse_key("conversations cannot be changed here; only subjects can")
             return None
         return entry
 
@@ -513,12 +513,12 @@ class EntriesScreen(ListDetailScreen):
         self.action_reload()
 
     def action_retry(self) -> None:
-        """Retry entries that could not be read or embedded."""
+        """Retry the entries that could not be read or embedded."""
         self.show_message("retrying …", "dim")
         self.worker.submit(self.library.retry_embedding, self._show_retry_result, self.show_error)
 
     def _show_retry_result(self, done: None) -> None:
-        self.show_message("retried; entries that failed again are still marked")
+        self.show_message("retried; entries that failed again are still marked with !")
         self.action_reload()
 
     # leaving
@@ -529,7 +529,7 @@ class EntriesScreen(ListDetailScreen):
         self.action_back()
 
     def action_back(self) -> None:
-        """Go back to the table, clear the filter, or leave the screen."""
+        """Go back to the table; from the table, clear the filter or leave the screen."""
         if self.focused is self.filter.input or self.is_detail_focused:
             self.focus_list_pane(self.table)
         elif self.filter.input.value:
@@ -539,7 +539,7 @@ class EntriesScreen(ListDetailScreen):
 
 
 def replace_filter_value(text: str, key: str, value: str | None) -> str:
-    """Return a filter text with another value for `key`, or without `key` for None."""
+    """Return the filter text with `key` set to `value`, or without `key` if `value` is None."""
     for part in reversed(parse_query(text, surface="entries").filters):
         if part.key == key:
             text = text[: part.start] + text[part.end :]
@@ -551,7 +551,7 @@ def replace_filter_value(text: str, key: str, value: str | None) -> str:
 
 
 def get_last_filter_value(text: str, key: str) -> str | None:
-    """Return the last value of `key` in a filter text, None if it has none."""
+    """Return the last value of `key` in a filter text, or None."""
     parts = parse_query(text, surface="entries").filters
     values = [part.values[-1] for part in parts if part.key == key]
     return (values[-1] if values else None) or None

@@ -1,4 +1,4 @@
-"""Writes subject files from the TUI: creates them, opens them in the user's editor, trashes them."""
+"""Create subject files from the TUI, open them in the user's editor, and move them to the trash."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
     PlannedEntry = tuple[Knowledge, Topic, SubjectDraft]
 
-TYPE_HELP = "note, rule, pattern, reference, decision, or a word of your own"
+TYPE_HELP = "note, rule, pattern, reference, decision, or any other word"
 
 
 class SubjectFileEditor:
     """Creates, changes and removes subject files for a screen.
 
-    `show_message` gets a text and a role; `on_written` gets the reference of a subject that was
-    written or removed.
+    `show_message` is called with a text and a style role, `on_written` with the reference of each
+    subject that was written or removed.
     """
 
     def __init__(
@@ -63,18 +63,22 @@ class SubjectFileEditor:
         topics = tuple(name for name, found in knowledge.topics.items() if found.enable)
         if not topics:
             hint = "declare one in .jp/kb.toml as [kb.topic.ID]"
-            self._show_error(UsageError("no topic to write into", hint=hint))
+            self._show_error(UsageError("there is no topic to add the entry to", hint=hint))
             return
         fields = (
-            FormField("title", "title", title, "Title; the file name is derived from it."),
-            FormField("topic", "topic", topic or "", "Topic; choose with ← and →.", topics),
+            FormField(
+                "title", "title", title, "Title of the entry; the file name is made from it."
+            ),
+            FormField(
+                "topic", "topic", topic or "", "Topic of the entry; choose it with ← and →.", topics
+            ),
             FormField("type", "type", "note", TYPE_HELP),
             FormField("tags", "tags", "", "Comma-separated, optional."),
             FormField(
                 "slug",
                 "file name",
                 "",
-                "Leave empty to derive it from the title; use / for folders.",
+                "Leave empty to make it from the title; use / for folders.",
             ),
         )
         form = FormDialog(
@@ -83,7 +87,7 @@ class SubjectFileEditor:
         self._screen.app.push_screen(form, self._write_planned_entry)
 
     def _plan_new_entry(self, values: FormValues) -> PlannedEntry:
-        """Check that the entry can be written, before its text is typed; called in a thread."""
+        """Check that the entry can be written before the user types its text; called in a thread."""
         from kbtui.knowledge import authoring
         from kbtui.knowledge.subject_files import make_file_name
 
@@ -115,7 +119,7 @@ class SubjectFileEditor:
     # changing
 
     def edit_subject(self, ref: Ref) -> None:
-        """Open a subject in the editor; its id and its citations stay."""
+        """Open a subject in the editor; its id and its citations stay the same."""
         self._worker.submit(
             lambda: self._find_subject_to_edit(ref), self._edit_subject, self._show_error
         )
@@ -130,7 +134,7 @@ class SubjectFileEditor:
         try:
             return subject, split_front_matter(self._library.read_subject_text(subject)).source
         except KbtuiError:
-            return subject, None  # editing may make it readable again
+            return subject, None  # the user may want to repair the file in the editor
 
     def _edit_subject(self, prepared: tuple[Subject, str | None]) -> None:
         from kbtui.knowledge import authoring
@@ -158,7 +162,7 @@ class SubjectFileEditor:
         self._on_written(name)
 
     def _run_in_editor(self, work: Callable[[], Any]) -> tuple[Any] | None:
-        """Suspend the screen for work that needs the terminal; None if it failed."""
+        """Suspend the TUI, run `work` in the terminal, and return its result in a tuple; None if it failed."""
         try:
             with self._screen.app.suspend():
                 return (work(),)

@@ -1,1 +1,1 @@
-"""Widgets and helpers that know nothing about kbtui's data."""
+"""Widgets and helpers that do not depend on kbtui's data."""

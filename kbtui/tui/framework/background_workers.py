@@ -1,4 +1,4 @@
-"""Run slow calls in threads, so that the screen never waits for them."""
+"""Run slow calls in threads, so that the screen stays responsive."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ if TYPE_CHECKING:
 
 
 class Cancellable(Protocol):
-    """The context of a call that another thread can cancel."""
+    """A context manager for a call that another thread can cancel."""
 
     def __enter__(self) -> object: ...
 
     def __exit__(self, *error: object) -> None: ...
 
     def cancel(self) -> None:
-        """Cancel the call; returns at once."""
+        """Cancel the call without waiting for it to end."""
 
 
 class LatestOnlyWorker:
-    """Runs calls in threads and delivers only the result of the newest one.
+    """Runs calls in threads and delivers only the result of the newest call.
 
-    At most `limit` calls run at once, and only the newest waiting call is kept. Results are delivered through
-    `owner`'s message queue; those of older calls go to `drop`. The threads are daemons, so quitting never
-    waits for them. With `cancellation`, each call runs in the context that this makes, and the context of
-    an older call is cancelled.
+    At most `limit` calls run at the same time; of the calls that wait, only the newest is kept. Results are
+    delivered through the message queue of `owner`; results of older calls are passed to `drop` instead. The
+    threads are daemons, so quitting never waits for them. If `cancellation` is given, each call runs in a
+    context that it creates, and a newer call cancels the context of the previous call.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class LatestOnlyWorker:
         self._waiting_job: Job | None = None
         self._generation = 0
         self.has_pending_result = False
-        """Whether a result is still to be delivered."""
+        """Whether the result of the newest call has not been delivered yet."""
 
     @property
     def is_busy(self) -> bool:
@@ -131,7 +131,7 @@ class LatestOnlyWorker:
             deliver(value)
 
     def discard_results(self) -> None:
-        """Discard all results that have not been delivered."""
+        """Discard the results of all calls so far that have not been delivered."""
         with self._lock:
             self._make_earlier_calls_obsolete()
 

@@ -1,4 +1,4 @@
-"""Copy text to the terminal's clipboard (OSC 52, also over ssh) and to this machine's clipboard."""
+"""Copy text to the clipboard of the terminal (OSC 52, which works over ssh) and of this machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from textual.app import App
 
 MAX_TERMINAL_BYTES = 74_000
-"""Bytes that common terminals accept in one OSC 52 sequence."""
+"""The largest text in bytes that common terminals accept in one OSC 52 sequence."""
 COMMAND_TIMEOUT_SECONDS = 2.0
 
 
@@ -31,7 +31,7 @@ def copy_text(app: App[None], text: str) -> str | None:
         app.copy_to_clipboard(text)
     command = find_clipboard_command()
     if command is not None:
-        # In a thread, because some programs keep running to serve the clipboard.
+        # Run it in a thread, because some clipboard programs keep running to serve the text.
         threading.Thread(target=_run_clipboard_command, args=(command, text), daemon=True).start()
     elif not fits:
         return "too long for the terminal's clipboard"
@@ -39,7 +39,7 @@ def copy_text(app: App[None], text: str) -> str | None:
 
 
 def find_clipboard_command() -> list[str] | None:
-    """Return the command that fills this machine's clipboard; None if there is none, or over ssh."""
+    """Return the command that sets this machine's clipboard; None if there is none or over ssh."""
     if os.environ.get("SSH_CONNECTION"):
         return None
     candidates: list[list[str]] = []
@@ -65,6 +65,6 @@ def _run_clipboard_command(command: list[str], text: str) -> None:
 
 
 def format_copied_size(text: str) -> str:
-    """Return the size of a copied text: "12 lines" or "40 characters"."""
+    """Return the size of a text: "12 lines", or "40 characters" if it is a single line."""
     lines = text.count("\n") + 1
     return f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters"

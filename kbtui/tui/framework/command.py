@@ -1,4 +1,4 @@
-"""Commands of the TUI: a key with its action, hint, help and keymap id."""
+"""The `Command` type, which joins a key, an action, a hint, a help text and an id."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ KEY_LABELS = {
     "end": "End",
     "space": "Space",
 }
-"""Textual's names of keys, and their labels."""
+"""Textual's name of a key -> the label shown to the user."""
 
 
 def _get_key_name(character: str) -> str:
@@ -42,7 +42,7 @@ def _get_key_name(character: str) -> str:
 
 
 PUNCTUATION_KEYS = {_get_key_name(character): character for character in string.punctuation}
-"""Textual's names of keys, and the characters that they type."""
+"""Textual's name of a punctuation key -> the character that it types."""
 
 
 def format_key(key: str) -> str:
@@ -53,13 +53,14 @@ def format_key(key: str) -> str:
 class Command(NamedTuple):
     """A command of a screen or widget.
 
-    `id` names it in keymaps. `keys` are Textual's names of keys, separated by commas. `action` is a method
-    `action_…` of the widget that owns the scope. `label` is for key hints and the palette, `help` is a
-    sentence. A command with a `hint` appears in the bottom line; if space is short, the lowest hints are
-    dropped first. `needs` is a feature that the document must have: "turns", "folds" or "views".
-    `is_immediate` commands run before queued keys are delivered, because those keys are meant for what
-    the command opens. `about="item"` marks a command on the selected or open item: while that is still
-    loading, the key waits.
+    `id` names the command in keymaps. `keys` are Textual's names of keys, separated by commas. `action` is
+    the name of a method `action_…` of the widget that owns the scope. `label` is a short name for key hints
+    and the palette, and `help` is a sentence. `hint` is the priority of the key hint: 0 means no hint, and if
+    the line is too narrow, the lowest priorities are left out. `needs` is a feature that the document must
+    have, such as "turns", "folds" or "views". `is_immediate` commands take precedence over all other
+    bindings of their key, and run before queued keys are delivered, which belong to the widget that the
+    command opens. `about="item"` means that the command acts on the selected or open item, so its key waits
+    while the item is loading.
     """
 
     id: str
@@ -83,13 +84,13 @@ class Command(NamedTuple):
 def define_command(
     name: str, keys: str, label: str, explained: str, hint: int = 0, **more: Any
 ) -> Command:
-    """Make a command without a scope; `more` sets other fields. The action defaults to `name`."""
+    """Return a command without a scope; `more` sets further fields, and the action defaults to `name`."""
     action = more.pop("action", name)
     return Command(name, keys, action, label, explained, hint=hint, **more)
 
 
 def apply_keymap(commands: Iterable[Command], keymap: Mapping[str, str] | None) -> list[Command]:
-    """Replace the keys of commands that a keymap names."""
+    """Return the commands, with the keys that a keymap defines for them."""
     return [
         command._replace(keys=keymap[command.id]) if keymap and command.id in keymap else command
         for command in commands
@@ -114,9 +115,9 @@ def make_bindings(commands: Iterable[Command]) -> list[Binding]:
 def format_command_hints(
     commands: Iterable[Command], width: int, offers: Collection[str] = frozenset()
 ) -> Spans:
-    """Return the hints of the commands, as many as fit into `width` cells.
+    """Return hints for the commands, as many as fit into `width` cells.
 
-    `offers` are the features of the document. A command whose `needs` is not among them gets no hint.
+    `offers` are the features of the document; a command that needs another feature gets no hint.
     """
     wanted = [
         command
@@ -131,7 +132,7 @@ def format_command_hints(
 
 
 def format_key_hints(pairs: Iterable[tuple[str, str]]) -> Spans:
-    """Return pairs of key and meaning as spans."""
+    """Return key hints as spans; `pairs` are keys and their meanings."""
     spans: Spans = []
     for pressed, meaning in pairs:
         spans += [("  " if spans else "", ""), (pressed, "key"), (f" {meaning}", "dim")]
@@ -151,6 +152,6 @@ MOVE_COMMANDS: tuple[Command, ...] = tuple(
         ("bottom", "G,end", "bottom", "to the end"),
     )
 )
-"""Commands for moving in a list or page; every widget that scrolls has these actions."""
+"""The commands for moving in a list or document; every widget that scrolls has these actions."""
 
 MOVE_BINDINGS = make_bindings(MOVE_COMMANDS)

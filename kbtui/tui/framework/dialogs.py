@@ -1,4 +1,4 @@
-"""Dialogs: a line of text, options, a question, a form."""
+"""Dialogs that ask for a line of text, a choice, a yes or no, or the fields of a form."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class TextInputDialog(StyledScreen):
-    """Asks for a line of text; returns it, or None if cancelled."""
+    """A dialog that asks for a line of text; its result is the text, or None if cancelled."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", show=False)]
 
@@ -74,7 +74,7 @@ class TextInputDialog(StyledScreen):
 
 @dataclass(frozen=True)
 class DialogOption:
-    """An option: its key, name, a preview at the right, and the result if chosen."""
+    """An option of a dialog: its key, its name, a preview shown at the right, and the dialog's result."""
 
     key: str
     name: str
@@ -83,7 +83,7 @@ class DialogOption:
 
 
 class OptionsDialog(StyledScreen):
-    """Offers options, chosen by key or by row; returns the result of the chosen one."""
+    """A dialog that offers options by key or row; its result is that of the chosen option."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "dismiss", show=False),
@@ -148,9 +148,10 @@ class OptionsDialog(StyledScreen):
 
 
 class ConfirmDialog(StyledScreen, ModalScreen[str | None]):
-    """Asks a question at the bottom of the screen; returns the key pressed, None for Esc.
+    """A question at the bottom of the screen; the result is the key that the user pressed, None for Esc.
 
-    `answers` maps keys to their meaning. Enter is no answer, because a destructive action needs a key of its own.
+    `answers` maps keys to their meaning. Enter never answers, so that nobody confirms a destructive action
+    by accident.
     """
 
     DEFAULT_CSS = """
@@ -178,7 +179,7 @@ class ConfirmDialog(StyledScreen, ModalScreen[str | None]):
         bar.left = format_key_hints([*self.answers.items(), ("Esc", "no")])
 
     def on_key(self, event: events.Key) -> None:
-        """Return the answer; ignore other keys."""
+        """Close the dialog if the key is an answer; ignore all other keys."""
         event.stop()
         if event.key == "escape":
             self.dismiss(None)
@@ -191,9 +192,10 @@ FormValues = dict[str, str]
 
 @dataclass(frozen=True)
 class FormField:
-    """A field of a form: a choice if there are `choices`, else a line of text.
+    """A field of a form: a choice if there are `choices`, otherwise a line of text.
 
-    `help` is shown while the field has the focus; `is_shown` decides from all values whether it is shown.
+    `help` is shown while the field has the focus. `is_shown` gets the values of all fields and returns
+    whether this field is shown.
     """
 
     name: str
@@ -205,7 +207,7 @@ class FormField:
 
 
 class ChoiceField(StyledWidget, can_focus=True):
-    """A choice, changed with the arrow keys or by typing its beginning."""
+    """A form field with choices; the user selects one with the arrow keys or by typing its beginning."""
 
     ALLOW_SELECT: ClassVar[bool] = False
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -236,13 +238,13 @@ class ChoiceField(StyledWidget, can_focus=True):
             self.screen.update_shown_fields()
 
     def on_key(self, event: events.Key) -> None:
-        """Go to the choice that starts with what was typed, or to the next with this letter."""
+        """Select the choice that starts with the typed letters, or the next one that starts with this letter."""
         letter = (event.character or "").casefold()
         if not letter.isprintable() or letter in {"", " "}:
             return
         count = len(self._choices)
         for typed in (self._typed + letter, letter):
-            # Further letters of a word keep the choice that it names already.
+            # While the user types a word, the current choice stays selected if it still matches.
             first = self._index + (len(typed) == 1)
             for at in range(first, first + count):
                 if self._choices[at % count].casefold().startswith(typed):
@@ -276,16 +278,16 @@ class ChoiceField(StyledWidget, can_focus=True):
 
 
 class FormDialog(StyledScreen):
-    """A form; returns what `save` made of its values, None if cancelled.
+    """A form; its result is what `save` returns for the values, or None if cancelled.
 
-    `save` runs in a thread. If it raises, the form shows the error and keeps what was typed.
+    `save` runs in a thread. If it raises an exception, the form shows the error and stays open.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "cancel", show=False),
         Binding("down", "app.focus_next_pane", show=False),
         Binding("up", "app.focus_previous", show=False),
-        # With priority, because the keys that follow belong to the next field.
+        # These have priority, because keys that follow must already go to the next field.
         Binding("enter", "next_field", show=False, priority=True),
         Binding("tab", "app.focus_next_pane", show=False, priority=True),
         Binding("ctrl+s", "save", show=False, priority=True),
@@ -368,7 +370,7 @@ class FormDialog(StyledScreen):
         return [name for name, field in self._fields.items() if field.is_shown(everything)]
 
     def update_shown_fields(self) -> None:
-        """Show only the fields that the current choices need."""
+        """Show only the fields that apply to the current choices."""
         shown = self._list_shown_fields()
         for name in self._fields:
             self.query_one(f"#line-{name}").display = name in shown
@@ -382,7 +384,7 @@ class FormDialog(StyledScreen):
     # saving and closing
 
     def action_next_field(self) -> None:
-        """Go to the next field; from the last one, save."""
+        """Go to the next field; on the last field, save the form."""
         shown = self._list_shown_fields()
         name = (self.focused.id or "").removeprefix("field-") if self.focused else ""
         at = shown.index(name) if name in shown else -1
@@ -392,11 +394,11 @@ class FormDialog(StyledScreen):
             self.set_focus(self._find_field(shown[at + 1]))
 
     def action_save(self) -> None:
-        """Save; close if that succeeds."""
+        """Save the values, and close the form if that succeeds."""
         if self._is_saving:
             return
         self._is_saving = True
-        # Text typed before this key is still in the focused field's queue.
+        # Text typed before this key may still be in the message queue of the focused field.
         (self.focused or self).call_later(self._submit_values)
 
     def _submit_values(self) -> None:

@@ -1,8 +1,9 @@
 """Keep garbage collection, and the freeing of large documents, from delaying keys.
 
 A full collection stops all threads and visits every object: with 20,000 subjects it takes a fifth of a
-second, which is noticeable while typing. So long-lived objects are frozen; full collections of the rest
-run once a second while they are short, otherwise only while the user is idle.
+second, which is noticeable while typing. Therefore long-lived objects are frozen, which excludes them from
+collections. Full collections of all other objects run once a second if they are short, and otherwise only
+while the user is idle.
 """
 
 from __future__ import annotations
@@ -20,15 +21,18 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
 MIN_NEW_OBJECTS = 5_000
-"""New objects that make freezing worthwhile."""
+"""How many new objects make it worthwhile to freeze again."""
 YOUNG_THRESHOLD = 2_000
-"""Allocations before a young collection; Python's default is 700, and one paint makes 20,000."""
+"""How many allocations trigger a collection of young objects.
+
+Python's default is 700; painting the screen once makes 20,000 allocations.
+"""
 FULL_THRESHOLD = 500
-"""Middle collections before a full one; Python's default is 10."""
+"""How many collections of the middle generation trigger a full collection; Python's default is 10."""
 IDLE_SECONDS = 1.0
-"""The user is idle after this time without a key."""
+"""The time in seconds without a key or mouse event after which the user counts as idle."""
 SHORT_COLLECTION_SECONDS = 0.008
-"""A full collection up to this long may run between two keys."""
+"""The longest duration in seconds of a full collection that may run between two keys."""
 
 _frozen_count = 0
 
@@ -36,7 +40,8 @@ _frozen_count = 0
 def freeze_objects_if_grown(count: int) -> None:
     """Freeze all objects if `count` has grown by at least `MIN_NEW_OBJECTS` since the last time.
 
-    Freezing more often would keep more garbage, because current garbage is frozen too.
+    `count` is the number of entries in the library. Freezing also affects current garbage, which then is
+    never freed, so it must be rare.
     """
     global _frozen_count
     if count >= _frozen_count + MIN_NEW_OBJECTS:
@@ -45,9 +50,9 @@ def freeze_objects_if_grown(count: int) -> None:
 
 
 def configure_garbage_collector() -> None:
-    """Freeze the objects of the first screen and start the collector.
+    """Freeze the objects of the first screen, set the thresholds, and enable the collector.
 
-    The caller may have disabled it for a faster start, because loading makes hardly any garbage.
+    The program disables the collector during start, because loading creates hardly any garbage.
     """
     gc.freeze()
     gc.set_threshold(YOUNG_THRESHOLD, 10, FULL_THRESHOLD)
@@ -55,10 +60,10 @@ def configure_garbage_collector() -> None:
 
 
 class IdleGarbageCollector:
-    """Runs a full collection once a second after user input, as long as that is quick.
+    """Runs full collections after user input: every second if they are short, else when the user is idle.
 
-    If it is not, it waits until the user is idle. Painted strips form cycles that only a full collection
-    frees, so frequent short collections are best.
+    Painted strips form reference cycles that only a full collection frees, so frequent short collections
+    are best.
     """
 
     def __init__(self, app: App[None]) -> None:
@@ -78,7 +83,7 @@ class IdleGarbageCollector:
 
     def _collect_if_idle(self) -> None:
         left = self._last_activity + IDLE_SECONDS - time.monotonic()
-        # What is being loaded is not frozen yet.
+        # While something large is loading, its objects are not frozen yet, so a collection would be slow.
         if _pause_lock.locked() or (left > 0 and self._last_duration > SHORT_COLLECTION_SECONDS):
             self._schedule_collection(left if left > 0 else IDLE_SECONDS)
             return
@@ -95,9 +100,9 @@ _pause_lock = threading.Lock()
 
 @contextmanager
 def pause_garbage_collection() -> Iterator[None]:
-    """Disable the collector while something large is loaded, then freeze what was loaded.
+    """Disable the collector in a `with` block that loads something large, then freeze the loaded objects.
 
-    Frozen objects are never collected, so what is loaded must be freed by reference counts: see
+    The collector never frees frozen objects, so they must be freed by reference counting: see
     `free_document_in_background`.
     """
     with _pause_lock:
@@ -110,7 +115,7 @@ def pause_garbage_collection() -> Iterator[None]:
 
 
 class FreeableDocument(Protocol):
-    """A document with a record and the blocks made from it."""
+    """A document that consists of a record and the blocks built from it."""
 
     record: Any
     blocks: list[Any]
@@ -119,7 +124,7 @@ class FreeableDocument(Protocol):
 def free_document_in_background(document: FreeableDocument) -> None:
     """Free a large document in a thread, in small steps.
 
-    Dropping it at once would block the event loop until all of it is freed.
+    Freeing it in one step would block the event loop.
     """
     threading.Thread(
         target=_free_document_in_steps, args=(document,), name="kbtui-free", daemon=True
@@ -131,7 +136,7 @@ def _free_document_in_steps(document: FreeableDocument) -> None:
     for pieces in (document.blocks, getattr(record, "turns", [])):
         while pieces:
             for piece in pieces[-FREE_STEP:]:
-                # A call and its result refer to each other; break the cycle.
+                # A tool call and its result refer to each other, so break this reference cycle.
                 for event in getattr(piece, "events", ()):
                     event.request = event.result = None
             del pieces[-FREE_STEP:]
@@ -139,4 +144,4 @@ def _free_document_in_steps(document: FreeableDocument) -> None:
 
 
 FREE_STEP = 100
-"""Blocks or turns freed per step."""
+"""How many blocks or turns to free per step."""

@@ -1,9 +1,9 @@
 """Queue keys typed ahead, and deliver each one after the previous key has been handled.
 
-Textual delivers a key to the widget that has the focus at that moment. The effect of a key (a dialog, a
-new focus) takes a few more messages, so a second key typed at once would still go to the old widget:
-`:` and a word would lose the word. A key may also wait for work in a thread that it depends on, such as
-opening a document or finding matches.
+Textual delivers a key to the widget that has the focus at that moment. The effect of a key, such as opening
+a dialog, takes a few more messages, so a second key typed immediately would still go to the old widget. For
+example, after `:` and a word, the palette would open without the word. A key may also have to wait for a
+thread, for example while a document is loading.
 """
 
 from __future__ import annotations
@@ -24,17 +24,21 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
 KEY_HANDLED_ROUNDS = 3
-"""Follow-ups per key: behind the key, behind its effects, and behind their effects."""
+"""How many follow-up messages are sent, one after another, before a key counts as handled.
+
+The first follows the key, the second follows the messages that the key caused, and the third follows the
+messages that those caused.
+"""
 FOLLOW_UP_TIMEOUT_SECONDS = 0.5
-"""Without a follow-up for this long (the widget may be gone), the next key is delivered."""
+"""How many seconds to wait for a follow-up, which is lost if its widget is removed."""
 MAX_WAIT_SECONDS = 3.0
-"""Longest time that a key waits for unfinished work."""
+"""The longest time in seconds that a key waits for unfinished work."""
 RETRY_SECONDS = 0.01
 UNQUEUED_KEYS = {"ctrl+c", "ctrl+q"}
 
 
 class KeyHandled(Message):
-    """A message sent after a key; when it has bubbled up, the key has been handled."""
+    """The follow-up message sent after a key; once it has bubbled up to the app, the key is handled."""
 
     def __init__(self, number: int, rounds: int, target: Widget) -> None:
         super().__init__()
@@ -42,7 +46,7 @@ class KeyHandled(Message):
 
 
 class KeyQueue:
-    """Holds keys and pasted text until the previous one has been handled."""
+    """A queue that holds keys and pasted text until the previous key or text has been handled."""
 
     def __init__(self, app: App[None]) -> None:
         self._app = app
@@ -57,7 +61,7 @@ class KeyQueue:
         self._timeout: asyncio.TimerHandle | None = None
 
     def hold_key_if_busy(self, event: events.Event) -> bool:
-        """Queue an event and return True, or return False if it should be handled now."""
+        """Queue a key that must wait and return True; return False for an event to handle now."""
         if not isinstance(event, events.Key | events.Paste) or event.is_forwarded:
             return False
         if isinstance(event, events.Key) and event.key in UNQUEUED_KEYS:
@@ -75,7 +79,7 @@ class KeyQueue:
         return False
 
     def _send_follow_up_behind_event(self) -> None:
-        """Send a follow-up behind an event that is being handled."""
+        """Mark the queue as busy, and send a follow-up message behind the event that is being handled."""
         app = self._app
         self._is_busy = True
         self._number += 1
@@ -85,23 +89,23 @@ class KeyQueue:
         self._timeout = loop.call_later(
             FOLLOW_UP_TIMEOUT_SECONDS, app.call_later, self._resume_sending_keys, self._number
         )
-        # The event enters the same queue first.
+        # The event itself is put into the message queue before the follow-up.
         app.call_next(target.post_message, KeyHandled(self._number, KEY_HANDLED_ROUNDS, target))
 
     def resume_after_handled_key(self, done: KeyHandled) -> None:
-        """Send the next round of a follow-up; after the last one, resume."""
+        """Send the next follow-up; after the last follow-up, deliver the next key."""
         if done.number != self._number or not self._is_busy:
             return
         if done.rounds > 1:
             done.target.post_message(KeyHandled(done.number, done.rounds - 1, done.target))
         elif self._app.screen is not self._screen:
-            # A dialog has opened: it gets the remaining keys once it is shown.
+            # The key opened a dialog, which gets the remaining keys as soon as it is shown.
             self._resume_when_shown()
         else:
             self._resume_sending_keys(done.number)
 
     def resume_after_closed_screen(self) -> None:
-        """Resume after a screen was closed, because its follow-up messages are lost."""
+        """Resume after a screen has closed, because follow-up messages to that screen are lost."""
         if self._is_busy and self._app.screen is not self._screen:
             self._resume_when_shown()
 
@@ -120,7 +124,7 @@ class KeyQueue:
         self._send_next_key()
 
     def _send_next_key(self) -> None:
-        """Deliver the first queued event unless it should wait."""
+        """Deliver the first queued event, unless it has to wait."""
         if self._is_busy or self._sending or not self._queue:
             return
         if self._should_hold_key(self._queue[0]):
@@ -130,7 +134,7 @@ class KeyQueue:
         self._app.call_next(self._app.on_event, self._sending)
 
     def _should_hold_key(self, event: events.Event) -> bool:
-        """Return whether a key depends on unfinished work; after `MAX_WAIT_SECONDS` it no longer waits."""
+        """Return whether a key depends on unfinished work and has waited less than `MAX_WAIT_SECONDS`."""
         screen = self._app.screen
         if not (
             isinstance(event, events.Key)

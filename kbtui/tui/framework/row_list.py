@@ -1,4 +1,4 @@
-"""A list that draws only the visible rows and keeps its selection by key."""
+"""A list widget that draws only the visible rows and finds its selected row again by key."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 
 NEAR_END_LINES = 3
-"""The end is near if no more lines than this follow the visible ones."""
+"""How many lines may follow the visible lines if the end of the list counts as near."""
 
 
 @dataclass(slots=True)
 class ListRow:
     """A row of one or more lines.
 
-    `left` is cut before `right`; `below` are further lines. `role` applies to the whole row. `data` is for
-    the owner of the list.
+    `left` and `right` are the text at the edges of the first line; if both do not fit, `left` is cut.
+    `below` are further lines. The style `role` applies to the whole row. `data` is for the owner of the list.
     """
 
     key: str
@@ -57,14 +57,14 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
     BINDINGS: ClassVar[list[BindingType]] = [*MOVE_BINDINGS]
 
     class RowClicked(Message):
-        """A row was clicked."""
+        """The user clicked a row."""
 
         def __init__(self, within: RowList, row: ListRow) -> None:
             super().__init__()
             self.list, self.row = within, row
 
     class SelectionChanged(Message):
-        """Another row was selected, or the list became empty."""
+        """Another row is selected now, or the list is empty now."""
 
         def __init__(self, within: RowList, row: ListRow | None) -> None:
             super().__init__()
@@ -75,7 +75,7 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         self.rows: list[ListRow] = []
         self.index = -1
         self.empty_text: Spans = []
-        """Shown while there are no rows."""
+        """The text shown while there are no rows."""
         self._empty_lines: list[StyledLine] = []
         self._empty_width = 0
         self._tops: list[int] = [0]
@@ -85,7 +85,10 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
     def set_rows(
         self, rows: Sequence[ListRow], empty: Spans | None = None, select: str | None = None
     ) -> None:
-        """Set the rows; the selected row keeps its selection and its place on the screen."""
+        """Replace the rows; the selected row stays selected and at the same place on the screen.
+
+        `empty` is the text shown if there are no rows; `select` is the key of another row to select.
+        """
         painted = self._list_visible_lines() if self.rows else None
         before = self.selected_row
         offset = self._tops[self.index] - round(self.scroll_y) if before else 0
@@ -122,12 +125,12 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
 
     @property
     def is_near_end(self) -> bool:
-        """Whether at most a few lines follow the visible ones."""
+        """Whether at most `NEAR_END_LINES` lines follow the visible lines."""
         height = self.scrollable_content_region.height
         return height > 0 and self._tops[-1] <= round(self.scroll_y) + height + NEAR_END_LINES
 
     def select_row(self, key: str) -> bool:
-        """Select the row with this key; return whether there is one."""
+        """Select the row with this key; return whether the row exists."""
         for number, row in enumerate(self.rows):
             if row.key == key and row.selectable:
                 self._select_index(number)
@@ -140,7 +143,7 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         return after if after >= 0 else self._find_next_selectable(index + 1, -1)
 
     def _find_next_selectable(self, index: int, step: int) -> int:
-        """Return the next selectable row after `index` in direction `step`; -1 if there is none."""
+        """Return the index of the next selectable row after `index` in direction `step`, or -1."""
         index += step
         while 0 <= index < len(self.rows):
             if self.rows[index].selectable:
@@ -166,7 +169,7 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         height = self.scrollable_content_region.height
         if self.index < 0 or height <= 0:
             return
-        # Show the heading above the first row as well.
+        # For the first selectable row, also show the headings above it.
         top = 0 if self._find_next_selectable(self.index, -1) < 0 else self._tops[self.index]
         bottom = self._tops[self.index + 1]
         if bottom - self.scroll_y > height:
@@ -259,7 +262,10 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         self._select_index(self._find_next_selectable(len(self.rows), -1))
 
     def action_scroll_pages(self, pages: float) -> None:
-        """Select the row `pages` pages below, or above if negative; a full page is one line shorter than the list."""
+        """Move the selection down by `pages` pages, or up if negative.
+
+        A whole page is one line less than the height of the list.
+        """
         height = self.scrollable_content_region.height
         lines = math.trunc(pages * height) if abs(pages) < 1 else int(pages) * (height - 1)
         if self.rows:

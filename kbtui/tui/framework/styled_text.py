@@ -1,7 +1,7 @@
-"""Styled text, independent of any terminal library: wrap, cut, align and highlight.
+"""Wrap, cut, align and highlight styled text, without a terminal library.
 
-A span is a piece of text with its style roles, separated by spaces ("h1", "code keyword"). The roles
-get their look from `styled_widget.TEXT_STYLES`. Widths are in terminal cells.
+A span is a pair of a text and its style roles. The roles are separated by spaces ("h1", "code keyword"), and
+`styled_widget.TEXT_STYLES` defines their look. Widths are in terminal cells.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ Spans = list[Span]
 class StyledLine:
     """One line on the screen.
 
-    `source_line` is the number of the line in the source text, counted from 1; 0 if there is none.
-    For code that is scrolled sideways, `full_text` is the whole line ("" if all of it is visible), and
-    `continues_right` is True if the line goes on beyond the right edge.
+    `source_line` is the 1-based number of the line in the source text, 0 if there is none. For code that
+    is scrolled sideways, `full_text` is the whole line ("" if all of it is visible), and
+    `continues_right` says whether the line continues beyond the right edge.
     """
 
     spans: Spans = field(default_factory=list)
@@ -101,7 +101,10 @@ def truncate_text_start(text: str, width: int) -> str:
 
 
 def align_to_edges(left: Sequence[Span], right: Sequence[Span], width: int) -> Spans:
-    """Put `left` at the left edge and `right` at the right; cut `left` first, then drop `right`."""
+    """Align `left` to the left edge and `right` to the right edge.
+
+    If both do not fit, cut `left`; if `right` alone hardly fits, leave it out.
+    """
     right_width = cell_width(right)
     if right_width and right_width + 4 > width:
         right, right_width = [], 0
@@ -112,7 +115,7 @@ def align_to_edges(left: Sequence[Span], right: Sequence[Span], width: int) -> S
 
 
 def _find_fitting_end(text: str, start: int, width: int) -> int:
-    """Return the end of the characters from `start` on that fit into `width` cells."""
+    """Return the end of the longest part of `text` from `start` on that fits into `width` cells."""
     if text.isascii():
         return min(len(text), start + width)
     used, position = 0, start
@@ -127,7 +130,10 @@ _WORD = re.compile(r"\s*\S+")
 
 
 def _find_line_bounds(text: str, width: int, first: int, hang: int) -> list[tuple[int, int]]:
-    """Return the start and end of each line of prose; `first` and `hang` are the cells of its lead."""
+    """Return the start and end of each line of prose.
+
+    `first` and `hang` are the widths of the lead of the first line and of the further lines.
+    """
     lines: list[tuple[int, int]] = []
     start = end = 0
     room = width - first
@@ -163,7 +169,7 @@ def wrap_spans(
     hang: Sequence[Span] = (),
     source: int = 0,
 ) -> list[StyledLine]:
-    """Wrap prose at `width` cells; `first` opens the first line, `hang` each further line."""
+    """Wrap prose at `width` cells; put `first` before the first line and `hang` before each further line."""
     text = "".join(part for part, _ in spans)
     width = max(width, cell_width(first) + 1, cell_width(hang) + 1)
     bounds = _find_line_bounds(text, width, cell_width(first), cell_width(hang))
@@ -176,9 +182,9 @@ def wrap_spans(
 def wrap_code(
     spans: Sequence[Span], width: int, source: int = 0, code_offset: int | None = None
 ) -> list[StyledLine]:
-    """Wrap a line of code at `width` cells; further lines are indented by two, and white space stays.
+    """Wrap a line of code at `width` cells; keep white space, and indent further lines by two cells.
 
-    With a `code_offset` the line is not wrapped: it is scrolled left by that many cells.
+    With a `code_offset`, do not wrap the line, but scroll it left by this number of cells.
     """
     text = "".join(part for part, _ in spans)
     width = max(width, 4)
@@ -206,7 +212,7 @@ def wrap_code(
 def _scroll_code_line(
     spans: Sequence[Span], text: str, width: int, code_offset: int, source: int
 ) -> StyledLine:
-    """Return the `width` cells after the first `code_offset`; `‹` and `›` mark where the line goes on."""
+    """Return `width` cells of a line from cell `code_offset` on; `‹` and `›` mark hidden text."""
     total = cell_width(spans)
     if total <= width and not code_offset:
         return StyledLine(list(spans), source)
@@ -215,7 +221,7 @@ def _scroll_code_line(
     start = _find_fitting_end(text, 0, code_offset) if code_offset else 0
     before = cell_len(text[:start])
     more = total - before > width - (code_offset > 0)
-    # A wide character may lie across the edge.
+    # A character that is two cells wide may not fit at the right edge; a space fills its place.
     room = width - (code_offset > 0) - more
     end = _find_fitting_end(text, start, room)
     shown = slice_spans(spans, start, end)
@@ -229,7 +235,10 @@ def _scroll_code_line(
 
 @dataclass(slots=True)
 class MatchHighlight:
-    """What to highlight in a block; `current` is the 0-based number of the current match, -1 for none."""
+    """The pattern to highlight in a block; `current` is the 0-based number of the current match, -1 for none.
+
+    `seen_count` counts the matches highlighted so far.
+    """
 
     pattern: re.Pattern[str]
     current: int = -1
@@ -237,7 +246,7 @@ class MatchHighlight:
 
 
 def highlight_matches(spans: Sequence[Span], found: MatchHighlight | None) -> Spans:
-    """Add the role `found` or `found-here` to each match in `spans`."""
+    """Add the role `found` to each match in `spans`, and `found-here` to the current match."""
     if found is None:
         return list(spans)
     text = "".join(part for part, _ in spans)

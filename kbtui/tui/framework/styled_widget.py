@@ -1,7 +1,7 @@
 """Screens, widgets and scroll views that draw styled text.
 
-All text is made safe here once more, so that a file's content never controls the terminal, even if the
-code that built the spans forgot to.
+Text is sanitized here as well, so that a file's content never controls the terminal, even if the code
+that built the spans forgot to sanitize it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ if TYPE_CHECKING:
 
 
 class TextStyle(NamedTuple):
-    """A text colour and a background (names of a theme's colours, "" for none), and Rich's style attributes."""
+    """The look of a role: text colour, Rich's style attributes, and background.
+
+    Colours are names of theme colours; "" means that the role does not change the colour.
+    """
 
     color: str = ""
     attributes: str = ""
@@ -104,25 +107,25 @@ def resolve_style(roles: str, colours: Mapping[str, str]) -> Style:
 
 
 ALWAYS_AVAILABLE_ACTIONS = {"leave", "back", "help"}
-"""Actions that work before anything is loaded."""
+"""The actions that work while the screen is still loading."""
 
 
 def make_plain_content(text: str) -> Content:
-    """Return foreign text as a title or label: safe, on one line, never parsed as markup."""
+    """Return text from a file as a title or label: sanitized, on one line, and not parsed as markup."""
     return Content(one_line(text))
 
 
 def get_configured_keys(node: DOMNode) -> Mapping[str, str]:
-    """Return the user's own keys: command id -> Textual's names of keys."""
+    """Return the keys from the settings: command id -> Textual's names of keys."""
     found: Mapping[str, str] = getattr(node.app, "keys", {})
     return found
 
 
 class StyledScreen(Screen[Any]):
-    """A screen that resolves style roles.
+    """A screen that resolves style roles to styles.
 
-    Roles depend on the theme alone, so each is resolved once. As component classes, Textual would resolve
-    all of them again whenever a class of any widget changes.
+    A role depends only on the theme, so it is resolved once and cached. If roles were component classes,
+    Textual would resolve all of them again whenever the class of any widget changes.
     """
 
     def __init__(self) -> None:
@@ -131,16 +134,17 @@ class StyledScreen(Screen[Any]):
 
     @property
     def configured_keys(self) -> Mapping[str, str]:
-        """The user's own keys: command id -> Textual's names of keys."""
+        """The keys from the settings: command id -> Textual's names of keys."""
         return get_configured_keys(self)
 
     @property
     def _binding_chain(self) -> list[tuple[DOMNode, BindingsMap]]:
         """The key bindings from the focused widget outwards.
 
-        The user's own keys are applied first; then an input takes the keys that type a character. Textual
-        does it in the opposite order: a command whose usual key is a letter would not work in an input even
-        with another key, and an immediate command would take letters from inputs.
+        This applies the user's keymap first, and then removes the keys that type a character into a focused
+        input. Textual works in the opposite order, with two faults: a command whose default key is a letter
+        never works in an input, even if the user gave it another key; and an immediate command whose new key
+        is a letter takes that letter from the input.
         """
         focused = self.focused
         nodes = [self, self.app] if focused is None else focused.ancestors_with_self
@@ -151,7 +155,7 @@ class StyledScreen(Screen[Any]):
             if keymap:
                 bindings.apply_keymap(keymap)
             for key in list(bindings.key_to_bindings):
-                # key_to_character() does not know the keys that Textual renames.
+                # key_to_character() returns None for punctuation keys that Textual renames.
                 character = PUNCTUATION_KEYS.get(key) or key_to_character(key)
                 if any(inner.check_consume_key(key, character) for inner, _ in chain):
                     del bindings.key_to_bindings[key]
@@ -159,33 +163,33 @@ class StyledScreen(Screen[Any]):
         return chain
 
     def dismiss(self, result: Any = None) -> AwaitComplete:
-        """Close the screen with a result, once: a second key may arrive before the screen is gone."""
+        """Close the screen with a result; ignore a second call, because a key may arrive while it closes."""
         return super().dismiss(result) if self.is_current else AwaitComplete()
 
     def should_key_wait(self, key: str) -> bool:
-        """Return whether a key depends on something that is still loading."""
+        """Return whether a key must wait because it depends on data that is still loading."""
         return False
 
     def clear_refusal(self) -> None:
         """Remove a message that says why the last key did nothing; called for every key."""
 
     def _find_binding(self, key: str) -> tuple[DOMNode | None, Binding | None]:
-        """Return the node and the binding of a key, from the focus outwards; None if the key is unbound."""
+        """Return the innermost node that binds a key, and the binding; (None, None) if the key is unbound."""
         for node, bindings in self._binding_chain:
             for binding in bindings.key_to_bindings.get(key, ()):
                 return node, binding
         return None, None
 
     def _find_action(self, key: str) -> tuple[DOMNode | None, str]:
-        """Return the node and the action of a key, from the focus outwards; None and "" if it is unbound."""
+        """Return the innermost node that binds a key, and the action; (None, "") if the key is unbound."""
         node, binding = self._find_binding(key)
         return node, binding.action if binding else ""
 
     def handle_files_changed(self, event: Mapping[str, Any]) -> None:
-        """Handle the engine's `changed` event; called on the top screen."""
+        """Handle the engine's `changed` event, which every open screen gets."""
 
     def can_leave(self) -> bool:
-        """Return whether the screen can close without losing changes; if not, the screen asks."""
+        """Return whether the screen can close now; if changes would be lost, ask the user and return False."""
         return True
 
     def get_role_style(self, roles: str) -> Style:
@@ -209,7 +213,7 @@ class StyledWidget(Widget, inherit_bindings=False):
 
     @property
     def base_style(self) -> Style:
-        """The widget's own style, to which roles are added."""
+        """The widget's own style, which roles are combined with."""
         if self._base_style is None:
             self._base_style = self.rich_style
         return self._base_style
@@ -217,7 +221,7 @@ class StyledWidget(Widget, inherit_bindings=False):
     def render_spans(
         self, spans: Sequence[Span], width: int, base: str = "", indent: int = 0
     ) -> Strip:
-        """Return a strip of exactly `width` cells; the role `base` applies to all of it."""
+        """Return a strip of exactly `width` cells; the role `base` applies to the whole strip."""
         screen = self.screen
         if not isinstance(screen, StyledScreen):
             return Strip.blank(width)
@@ -236,13 +240,13 @@ class StyledWidget(Widget, inherit_bindings=False):
 
 
 class ScrollViewWithoutRelayout(ScrollView, inherit_bindings=False):
-    """A scroll view whose content size changes often, without a new layout of the screen each time."""
+    """A scroll view that usually changes its content size without a new layout of the screen."""
 
     def set_content_size(self, size: Size) -> None:
         """Set the size of the content and update the scroll bar.
 
-        The screen is laid out again only if the bar appears or disappears, or if the view's own size depends
-        on its content.
+        The screen gets a new layout only if the scroll bar can appear or disappear, or if the size of the view
+        depends on its content.
         """
         if size == self.virtual_size:
             return
@@ -263,8 +267,7 @@ class ScrollViewWithoutRelayout(ScrollView, inherit_bindings=False):
     def refresh(self, *regions: Region, **options: bool) -> Self:
         """Repaint the given regions, or everything if the view is hidden.
 
-        A hidden view has no size, so its changed lines are unknown; Textual would later show it with the lines
-        painted last.
+        For a hidden view, which has no size, Textual would ignore the regions and later show the old lines.
         """
         if not self.region:
             regions = ()
@@ -272,12 +275,12 @@ class ScrollViewWithoutRelayout(ScrollView, inherit_bindings=False):
 
 
 class BorderOnlyPane(Widget, inherit_bindings=False):
-    """A pane covered by its children, so that only its border is visible and needs repainting."""
+    """A pane whose children cover everything except its border, so that only the border is painted."""
 
     _repaint_region: Region | None = None
 
     def set_border_subtitle(self, words: Content | str) -> None:
-        """Set the text in the bottom border and repaint only that line."""
+        """Set the text in the bottom border, and repaint only the bottom line."""
         if getattr(self, "_below", None) == words:
             return
         self._below = words
@@ -290,9 +293,9 @@ class BorderOnlyPane(Widget, inherit_bindings=False):
             self._repaint_region = None
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Render the top border, the bottom border, and one line for everything between.
+        """Render the top border, the bottom border, and a single strip for all lines between them.
 
-        Repeating the same strip means that Textual cuts it only once.
+        Because the lines share one strip, Textual crops it only once.
         """
         last = self.outer_size.height - 1
         lines: dict[int, Strip] = {}
@@ -301,11 +304,11 @@ class BorderOnlyPane(Widget, inherit_bindings=False):
         return [lines[y if y in (0, last) else 1] for y in crop.line_range]
 
     def render_line(self, y: int) -> Strip:
-        """Return a blank line; children cover it."""
+        """Return a blank line, because children cover the pane."""
         return Strip.blank(self.size.width, self.visual_style.rich_style)
 
     def refresh(self, *regions: Region, **options: bool) -> Self:
-        """Repaint the pane; while the border text is being set, only that line."""
+        """Repaint the pane, or only its bottom line during `set_border_subtitle`."""
         if self._repaint_region is not None and not (
             regions or options.get("layout") or options.get("recompose")
         ):

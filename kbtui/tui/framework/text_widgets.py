@@ -37,7 +37,7 @@ class TextLine(StyledWidget):
         self.right: Spans = []
 
     def set_text(self, left: Spans, right: Spans | None = None) -> None:
-        """Set the text."""
+        """Set the text of both edges."""
         right = right or []
         if (left, right) != (self.left, self.right):
             self.left, self.right = left, right
@@ -57,7 +57,7 @@ class TextLine(StyledWidget):
 
 
 class WrappedParagraphs(StyledWidget):
-    """Wrapped paragraphs above another widget, mounted when first needed and hidden while empty."""
+    """Wrapped paragraphs above the widget `covered`, mounted on first use and hidden while empty."""
 
     ALLOW_SELECT: ClassVar[bool] = False
     DEFAULT_CSS = "WrappedParagraphs { height: auto; padding: 0 1; background: $surface; }"
@@ -96,7 +96,7 @@ MAX_MESSAGE_LINES = 4
 
 
 class MessageLine(StyledWidget):
-    """A message, wrapped to a few lines because an error's hint comes last."""
+    """A message, wrapped to a few lines so that the hint at the end of an error stays visible."""
 
     ALLOW_SELECT: ClassVar[bool] = False
     DEFAULT_CSS = "MessageLine { height: 1; padding: 0 1; background: $background; }"
@@ -132,7 +132,7 @@ class MessageLine(StyledWidget):
 
 
 class SafeInput(Input):
-    """An input that pastes text as one safe line."""
+    """An input that sanitizes pasted text and joins it to one line."""
 
     def _on_paste(self, event: events.Paste) -> None:
         event.stop()
@@ -141,12 +141,12 @@ class SafeInput(Input):
 
 
 class PaneInput(SafeInput):
-    """An input in a pane; Esc leaves it, even if the pane's commands have other keys."""
+    """An input in a pane; Esc always leaves it, even if the user gave the pane's commands other keys."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", show=False)]
 
     class EscapePressed(Message):
-        """Esc was pressed in the input."""
+        """The user pressed Esc in the input."""
 
     def action_leave(self) -> None:
         """Leave the input."""
@@ -154,7 +154,7 @@ class PaneInput(SafeInput):
 
 
 class LabeledInput(Horizontal):
-    """A label and an input, hidden until opened; the input is made after the first paint."""
+    """A label and an input, hidden until `show_input`; the input is created after the first paint."""
 
     def __init__(self, name: str, label: str, highlighter: Highlighter | None = None) -> None:
         super().__init__(classes="entry")
@@ -167,7 +167,7 @@ class LabeledInput(Horizontal):
         return PaneInput(id=self._input_id, compact=True, highlighter=self._highlighter)
 
     def compose(self) -> ComposeResult:
-        """Yield the label and the input, or mount them later while hidden."""
+        """Yield the label and the input; while hidden, mount them after the first paint instead."""
         if self.display:
             yield from self._make_label_and_input()
         else:

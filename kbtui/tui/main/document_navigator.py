@@ -1,4 +1,4 @@
-"""Reads documents in threads, shows them in the reader, and goes back and forward through them."""
+"""Load documents in threads, show them in the reader, and keep the history of opened documents."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from kbtui.tui.reader.reader_pane import ReaderPane
 
 BIG_CONVERSATION_BYTES = 2 << 20
-"""Conversations from this size on show their beginning before the rest is read."""
+"""The minimum size in bytes of a conversation whose beginning is shown before the rest is read."""
 WARM_BLOCKS = 20
-"""Blocks laid out in the thread, so that drawing them imports no further module."""
+"""How many blocks are laid out in the thread, which imports the modules that drawing needs."""
 
 _CERTAIN_REFERENCE = re.compile(r"jp-c\d+(?:-[0-9a-z]+)?(?::\d+(?:\.\d+)?)?|jp://\S+|chunk:\S+")
 _TURN_NUMBER = re.compile(r"\d{1,9}(?:\.\d{1,9})?")
@@ -43,7 +43,7 @@ _POSSIBLE_REFERENCE = re.compile(r"[^\s/]+/\S+")
 
 
 class NavigationHistory:
-    """Back and forward history, like a browser's; `at` is the index of the current target."""
+    """A back and forward history like in a web browser; `at` is the index of the current target."""
 
     def __init__(self, targets: list[NavigationTarget] | None = None, at: int = -1) -> None:
         self.targets = targets or []
@@ -51,22 +51,22 @@ class NavigationHistory:
 
     @property
     def current_target(self) -> NavigationTarget | None:
-        """The target being read, None if nothing was opened yet."""
+        """The current target, or None if nothing has been opened."""
         return self.targets[self.at] if self.targets else None
 
     def save_reading_position(self, mark: ScrollAnchor | None) -> None:
-        """Store where the user is reading in the current target."""
+        """Store the reading position in the current target."""
         if self.targets:
             self.targets[self.at] = self.targets[self.at]._replace(mark=mark)
 
     def add_target(self, target: NavigationTarget) -> None:
-        """Make `target` the current one, and drop the targets after the previous one."""
+        """Drop all targets after the current one, append `target`, and make it the current target."""
         del self.targets[self.at + 1 :]
         self.targets.append(target)
         self.at = len(self.targets) - 1
 
     def move_in_history(self, by: int) -> NavigationTarget | None:
-        """Go `by` targets forward, or back if negative; return None at the end."""
+        """Go `by` targets forward, or back if negative; return None past the end of the history."""
         if not 0 <= self.at + by < len(self.targets):
             return None
         self.at += by
@@ -74,10 +74,10 @@ class NavigationHistory:
 
 
 class DocumentNavigator:
-    """Decides what the reader shows.
+    """Loads documents and shows them in the reader.
 
-    `on_opened(document, target, is_reload)` is called with everything that is shown;
-    `is_reload` means that only its files changed.
+    `on_opened(document, target, is_reload)` is called for every document that the reader shows;
+    `is_reload` means that it is a new version of the document shown before.
     """
 
     def __init__(
@@ -102,15 +102,15 @@ class DocumentNavigator:
         self.notices: list[str] = []
         """Problems with the settings, for the home page."""
         self.keymap: Mapping[str, str] = {}
-        """Keys that the user chose, for the home page."""
+        """The keys from the settings, for the home page."""
         self._restoring: NavigationTarget | None = None
-        """What was open last time, while it is opened again."""
+        """The target of the last session while it is being opened again."""
         self._home_note = ""
-        """A remark on the home page, until something else is shown."""
+        """A remark for the home page, until the reader shows another page."""
         self.is_opening = False
-        """Whether a target is being opened of which nothing is shown yet."""
+        """Whether a target is loading and the reader does not show any part of it yet."""
         self.shown: NavigationTarget | None = None
-        """What the reader shows; differs from `history.current_target` while a hit is previewed."""
+        """The target that the reader shows; during the preview of a hit, `history` has another current target."""
 
     def open_target(self, target: NavigationTarget, *, preview: bool = False) -> None:
         """Show a target; a preview is not added to the history."""
@@ -123,13 +123,13 @@ class DocumentNavigator:
         self.is_opening = self.is_opening and not preview
 
     def save_reading_position(self) -> None:
-        """Store where the user is reading, unless the reader shows a preview."""
+        """Store the reading position in the history, unless the reader shows a preview."""
         current = self.history.current_target
         if current is not None and current.is_same_document(self.shown):
             self.history.save_reading_position(self._pane.document_view.viewport.make_anchor())
 
     def go_through_history(self, by: int) -> bool:
-        """Go back (negative) or forward in the history; return False at its end."""
+        """Go `by` steps forward in the history, or back if negative; return False past its end."""
         self.save_reading_position()
         target = self.history.move_in_history(by)
         if target is None:
@@ -138,18 +138,18 @@ class DocumentNavigator:
         return True
 
     def show_document_before_preview(self) -> None:
-        """Show again what was being read before a preview."""
+        """Return to the document that the reader showed before a preview."""
         current = self.history.current_target
         if current and current != self.shown and not current.is_same_document(self.shown):
             self.show_target(current)
 
     def restore_target(self, target: NavigationTarget) -> None:
-        """Show the current target of a restored history; the home page if it no longer exists."""
+        """Show the current target of a restored history, or the home page if the target no longer exists."""
         self._restoring = target
         self.show_target(target)
 
     def _show_home_instead(self, target: NavigationTarget) -> None:
-        """Show the home page in place of the current target, which no longer exists."""
+        """Show the home page instead of the current target, because the target no longer exists."""
         self.history.targets[self.history.at] = HOME
         self._status.set_activity("open", None)
         gone = target.ref._replace(lines=None, turn=None, call=None) if target.ref else target.key
@@ -186,7 +186,7 @@ class DocumentNavigator:
         )
 
     def _show_document_beginning(self, target: NavigationTarget, document: Document) -> None:
-        """Show the beginning of a big document if the target is in it."""
+        """Show the beginning of a large document, if it contains the position of the target."""
         from kbtui.tui.reader.document import has_start_block
 
         if has_start_block(document, target):
@@ -205,7 +205,7 @@ class DocumentNavigator:
             self._replace_document(target, document)
             return
         self._show_document(target, document)
-        # The home page may have been made before the lists were read.
+        # The home page may have been built before the lists were read.
         if target.key == "home" and contents is not self.contents:
             self.reload_shown_document()
 
@@ -225,12 +225,12 @@ class DocumentNavigator:
         self._status.flash_message(f"cannot open: {reason}", "error")
 
     def reload_shown_document(self) -> None:
-        """Read what is shown again from its files, and stay at the line being read."""
+        """Read the shown document from disk again, and stay at the current line."""
         target = self.shown or HOME
         if target.key.startswith("problem:"):
             return
         if self._reload_worker.has_pending_result and target.is_same_document(self._reloading):
-            # Finish the reload under way: restarting it with every write might never end.
+            # Finish the current reload first: if every write restarted it, it might never end.
             self._must_reload_again = True
             return
         self._reloading, self._must_reload_again = target, False
@@ -256,11 +256,11 @@ class DocumentNavigator:
             self._free_unwanted_document(document)
 
     def _free_unwanted_document(self, result: Document | Exception) -> None:
-        """Free a document that is no longer wanted."""
+        """Free a document that the reader will not show."""
         if not isinstance(result, Exception):
             self._pane.release_document(result)
 
-    # loading documents, in threads
+    # loading documents in threads
 
     def _load_document(
         self,
@@ -269,10 +269,10 @@ class DocumentNavigator:
         show_beginning: Callable[[Document], None] | None,
         shown: Document | None = None,
     ) -> Document:
-        """Read a target and lay out its first blocks; never raises.
+        """Read a target and lay out its first blocks; an error becomes a page with the reason.
 
-        What cannot be read becomes a page that says why. `show_beginning` is called with the
-        beginning of a big conversation. `shown` is returned if its files have not changed.
+        `show_beginning` is called with the beginning of a large conversation. `shown` is the document
+        that the reader shows; it is returned if it is a large conversation whose files are unchanged.
         """
         try:
             made = self._make_document(target, contents, show_beginning, shown)
@@ -323,7 +323,7 @@ class DocumentNavigator:
         if info.size < BIG_CONVERSATION_BYTES:
             return build_conversation_document(library.load_conversation(conversation), clock())
         if shown is not None and not shown.is_partial and shown.record is not None:
-            # While an index is being built, the engine reports it as changed again and again.
+            # While the engine builds an index, it reports the conversation as changed many times.
             known = getattr(shown.record, "info", None)
             if known is not None and (known.id, known.signature) == (info.id, info.signature):
                 return shown
@@ -347,7 +347,9 @@ def _make_prompt_document(library: Library) -> Document:
 
     text = library.load_knowledge().format_prompt_section()
     if text is None:
-        reason = "There is no <knowledge> section: no topic has anything to list or pre-load."
+        reason = (
+            "There is no <knowledge> section, because no topic has a subject to list or pre-load."
+        )
         return build_problem_document("prompt", "<knowledge>", reason)
     return build_text_document("prompt", "The <knowledge> prompt", text, view="prompt")
 
@@ -385,7 +387,7 @@ def _make_subject_document(library: Library, ref: Ref, view: str) -> Document:
 
 
 class TypedReferenceOpener:
-    """Opens what a typed reference names, after looking it up in a thread."""
+    """Opens a reference that the user typed, after looking it up in a thread."""
 
     def __init__(
         self, library: Library, pane: ReaderPane, open_target: Callable[[NavigationTarget], None]
@@ -401,12 +403,12 @@ class TypedReferenceOpener:
         return self._worker.has_pending_result
 
     def open_typed_reference(self, text: str, on_error: Callable[[str], None]) -> None:
-        """Go to a turn or line of what is being read by its number, or to any reference."""
+        """Go to a turn of the open conversation by its number, or open any other reference."""
         if self._pane.go_to_number(text):
             return
         document = self._pane.viewport.document
         if document.is_partial and _TURN_NUMBER.fullmatch(text.strip()):
-            # Opening its reference waits until the turn has been read.
+            # A turn that is still loading is opened by its reference, which waits for it.
             text = f"{document.ref}:{text.strip()}"
 
         def report_error(error: Exception) -> None:
@@ -415,10 +417,9 @@ class TypedReferenceOpener:
         self._worker.submit(lambda: self._find_target(text), self._open_target, report_error)
 
     def open_reference(self, text: str, otherwise: Callable[[], None]) -> bool:
-        """Open `text` if the whole of it is a reference; return False if it cannot be one.
+        """Open `text` if all of it is a reference; return False if it cannot be a reference.
 
-        Text that only looks like a subject's reference is looked up first; `otherwise` is called
-        if there is no such subject.
+        The reference is looked up in a thread; if it does not exist, `otherwise` is called.
         """
         text = text.strip()
         if not _CERTAIN_REFERENCE.fullmatch(text) and not _POSSIBLE_REFERENCE.fullmatch(text):
@@ -429,12 +430,12 @@ class TypedReferenceOpener:
         return True
 
     def _find_target(self, text: str) -> NavigationTarget:
-        """Return the target of a reference; raises `KbtuiError` if it does not exist."""
+        """Return the target of a reference; raise `KbtuiError` if it does not exist."""
         return make_navigation_target(self._library.find_reference(text))
 
 
 class MainScreenContext(NamedTuple):
-    """What all controllers of the main screen use."""
+    """The objects that all controllers of the main screen share."""
 
     screen: StyledScreen
     library: Library

@@ -1,4 +1,4 @@
-"""Jump labels: a letter on each row, link and pane in sight, and where it leads."""
+"""Jump labels: letters on all visible rows and links, digits on panes, and what typing them does."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LETTERS = "asdfghjklqwertyuiopzxcvbnm"
 
 
 class JumpLabel(NamedTuple):
-    """A label: its cell on the screen, its letters, and what typing them does."""
+    """A label: its position on the screen, its letters, and the function to call when they are typed."""
 
     x: int
     y: int
@@ -34,7 +34,7 @@ class JumpLabel(NamedTuple):
 
 
 def find_jump_targets(panes: PaneLayout, open_link: Callable[[], object]) -> list[JumpLabel]:
-    """Return labels for everything in sight: digits for panes, letters for rows and links."""
+    """Return labels for everything visible: digits for panes, letters for rows and links."""
     found: list[JumpLabel] = []
     shown = (panes.library, panes.reader, panes.citations, panes.results)
     for digit, pane in zip("1234", shown, strict=True):
@@ -72,7 +72,7 @@ def _find_row_labels(panes: PaneLayout) -> Iterator[tuple[int, int, Callable[[],
 def _find_link_labels(
     panes: PaneLayout, open_link: Callable[[], object]
 ) -> Iterator[tuple[int, int, Callable[[], object]]]:
-    """Yield the lines of the reader that Enter acts on, and those with links."""
+    """Yield a target for each visible line of the reader with a fold or a link."""
     reader = panes.reader.document_view
     if not reader.region.width:
         return
@@ -96,7 +96,7 @@ def _find_link_labels(
 
 
 class _ScreenPictureWithLabels(StyledWidget):
-    """A copy of the lines of the screen below, with labels on them."""
+    """A copy of the screen below, with labels on it."""
 
     def __init__(self, strips: list[Strip], places: list[JumpLabel]) -> None:
         super().__init__(id="labelled")
@@ -104,7 +104,7 @@ class _ScreenPictureWithLabels(StyledWidget):
         self.typed = ""
 
     def render_line(self, y: int) -> Strip:
-        """Draw a line of the screen below, with the labels on it."""
+        """Draw a line of the copied screen with its labels."""
         strip = self._strips[y] if y < len(self._strips) else Strip.blank(self.size.width)
         screen = self.screen
         assert isinstance(screen, StyledScreen)
@@ -118,7 +118,10 @@ class _ScreenPictureWithLabels(StyledWidget):
 
 
 class JumpLabelScreen(StyledScreen):
-    """Shows the labels; returns the action of the typed one. Other keys and clicks cancel."""
+    """A screen that shows the labels; its result is the function of the label that the user types.
+
+    Any other key or a click cancels.
+    """
 
     INHERIT_BINDINGS: ClassVar[bool] = False
 
@@ -132,11 +135,11 @@ class JumpLabelScreen(StyledScreen):
         )
 
     def compose(self) -> ComposeResult:
-        """Yield the screen below with the labels."""
+        """Yield the copy of the screen below with the labels."""
         yield self._picture
 
     def on_key(self, event: events.Key) -> None:
-        """Take a letter of a label."""
+        """Handle a letter of a label."""
         event.stop()
         event.prevent_default()
         typed = self._picture.typed + (event.character or " ")

@@ -1,4 +1,4 @@
-"""The panes of the main screen: which ones are shown, how wide they are, and which has the focus."""
+"""The layout of the main screen's panes: visibility, widths and focus."""
 
 from __future__ import annotations
 
@@ -16,19 +16,22 @@ if TYPE_CHECKING:
 
 
 WIDTH_CLASSES = [(0, "-one"), (72, "-two"), (104, "-three"), (150, "-wide")]
-"""Least width of a screen in cells -> its class; `-one` shows one pane at a time."""
+"""The minimum width of a screen in cells, and its CSS class; `-one` shows one pane at a time."""
 HEIGHT_CLASSES = [(0, "-low"), (14, "-high")]
-"""Least height of a screen in lines -> its class."""
+"""The minimum height of a screen in lines, and its CSS class."""
 DEFAULT_WIDTHS = {
     "-two": {"library": 30, "citations": 32},
     "-three": {"library": 34, "citations": 28},
     "-wide": {"library": 42, "citations": 40},
 }
-"""Width class -> cells of the panes; the reader gets the rest."""
+"""Width class -> the widths of the panes in cells; the reader gets the remaining width."""
 READER_MAX_WIDTH = 110
-"""Cells of the reader in a wide terminal, where the citations get the rest (see `kbtui.tcss`)."""
+"""The maximum width of the reader in cells in a wide terminal.
+
+The citations get the remaining width (see `kbtui.tcss`).
+"""
 MIN_WIDTH = 16
-"""Minimum width of a pane in cells; the reader has at least twice as many."""
+"""The minimum width of a pane in cells; the minimum of the reader is twice this width."""
 
 FOCUS_TARGETS = {
     "library": "#library-list",
@@ -36,7 +39,7 @@ FOCUS_TARGETS = {
     "citations": "#citations-list",
     "results": "#results-list",
 }
-"""Pane id -> the widget that gets its focus. The id is also the scope of its commands."""
+"""Pane id -> the selector of the widget to focus; the id is also the scope of the pane's commands."""
 
 FOLDABLE = ("library", "citations")
 
@@ -44,7 +47,7 @@ FOLDABLE = ("library", "citations")
 class PaneLayout:
     """Shows, folds, resizes and focuses the panes of a screen.
 
-    It sets classes on the screen; `kbtui.tcss` defines what they show.
+    It sets CSS classes on the screen; `kbtui.tcss` defines the layout for them.
     """
 
     def __init__(
@@ -59,7 +62,7 @@ class PaneLayout:
         self.library, self.results = library, results
         self.reader, self.citations = reader, citations
         self.extra_widths: dict[str, int] = {}
-        """Cells that a pane is wider than its default, or narrower if negative."""
+        """Pane id -> how many cells the pane is wider than its default, negative if narrower."""
         self._grabbed_border: tuple[str, int] | None = None
         self._size: Size | None = None
 
@@ -67,7 +70,7 @@ class PaneLayout:
 
     @property
     def focused_pane(self) -> str | None:
-        """The name of the focused pane, None if no pane has the focus."""
+        """The id of the focused pane, or None if no pane has the focus."""
         return self._find_pane_name(self._screen.focused)
 
     def _find_pane_name(self, widget: Widget | None) -> str | None:
@@ -84,7 +87,7 @@ class PaneLayout:
         self._screen.set_focus(target)
 
     def show_pane(self, name: str | None) -> None:
-        """Show a pane, even if there is room for only one."""
+        """Unfold a pane, and make it the visible pane if the terminal has room for only one."""
         if name is None:
             return
         screen = self._screen
@@ -117,11 +120,11 @@ class PaneLayout:
 
     @property
     def folded_panes(self) -> list[str]:
-        """The names of the folded panes."""
+        """The ids of the folded panes."""
         return [name for name in FOLDABLE if self._screen.has_class(f"no-{name}")]
 
     def fold_pane(self, name: str) -> bool:
-        """Fold a pane if it has the focus; return False if it has not or cannot be folded."""
+        """Fold a pane; return False if it is not focused or cannot be folded."""
         if name not in FOLDABLE or self.focused_pane != name:
             return False
         screen = self._screen
@@ -154,7 +157,7 @@ class PaneLayout:
     # widths
 
     def get_css_size_classes(self, size: Size) -> dict[str, bool]:
-        """Return each size class, and whether a screen of this size has it."""
+        """Map each size class to whether a screen of this size has it."""
         classes = {}
         for room, breakpoints in ((size.width, WIDTH_CLASSES), (size.height, HEIGHT_CLASSES)):
             has = max(one for one in breakpoints if room >= one[0])
@@ -162,7 +165,7 @@ class PaneLayout:
         return classes
 
     def update_size(self) -> None:
-        """Set the size classes before Textual does, so that it lays out only once."""
+        """Set the size classes before Textual does, to avoid a second layout."""
         size = self._screen.app.size
         before, self._size = self._size, size
         if before is not None and before != size:
@@ -184,7 +187,7 @@ class PaneLayout:
         return width
 
     def _get_neighbour_width(self, name: str) -> int:
-        """Return the cells of the pane on the other side of the reader, 0 if it is hidden."""
+        """Return the width of the pane on the other side of the reader, or 0 if it is hidden."""
         other = {"library": "citations", "citations": "library"}.get(name)
         if other is None or not self._screen.query_one(f"#{other}").display:
             return 0
@@ -208,7 +211,7 @@ class PaneLayout:
             pane.styles.width = max(MIN_WIDTH, min(width, most))
 
     def widen_pane(self, name: str | None, by: int) -> bool:
-        """Make a pane wider by some cells of the reader; return False if that is not possible."""
+        """Make a pane `by` cells wider, which the reader loses; return False if this is impossible."""
         if self._get_css_width_class is None or name is None:
             return False
         if name == "reader":
@@ -219,7 +222,7 @@ class PaneLayout:
         before = pane.outer_size.width
         self.extra_widths[name] = before - self._get_default_width(name) + by
         self.apply_widths()
-        # Store the width within bounds, so that the opposite command takes effect at once.
+        # Store the width after limiting it, so that the opposite command takes effect immediately.
         if (width := pane.styles.width) is not None:
             self.extra_widths[name] = int(width.value) - self._get_default_width(name)
         return True
@@ -233,7 +236,7 @@ class PaneLayout:
     # dragging a border
 
     def grab_border(self, x: int, y: int) -> bool:
-        """Grab the border at a cell; return False if there is none."""
+        """Grab the border at this position; return False if there is no border."""
         if self._get_css_width_class is None:
             return False
         for name, edge in (("library", "right"), ("results", "right"), ("citations", "left")):
@@ -257,6 +260,6 @@ class PaneLayout:
             self._grabbed_border = (name, x)
 
     def release_border(self) -> bool:
-        """Release the border; return False if none was grabbed."""
+        """Release the grabbed border; return False if there was none."""
         grabbed, self._grabbed_border = self._grabbed_border is not None, None
         return grabbed

@@ -1,4 +1,4 @@
-"""The session of a workspace: saved in the user data, and restored at the next start."""
+"""Save the session of a workspace in the user data, and restore it at the next start."""
 
 from __future__ import annotations
 
@@ -28,18 +28,19 @@ if TYPE_CHECKING:
 STATE_NAME = "tui"
 """The name of the session in the user data."""
 TARGETS_MOST = 50
-"""How many targets of the history are saved."""
+"""The maximum number of targets of the history that are saved."""
 SAVE_SECONDS = 3.0
-"""Seconds from a change until the session is saved."""
+"""How many seconds after a change the session is saved."""
 
 
 @dataclass
 class SavedSession:
-    """What was open in the TUI, and how it was arranged.
+    """The saved state of the TUI: the opened documents, and the arrangement of the panes.
 
-    `expanded` are keys of library rows, None if the library was never read. `widths` says by
-    pane name how many cells wider than its default a pane is, negative if it is narrower. `folded`
-    are names of folded panes. `theme` is one that the user chose, "" for the default.
+    `expanded` are the keys of unfolded library rows, None if the library was never read. `hidden` says
+    whether hidden subjects are shown. `widths` maps a pane to how many cells it is wider than its
+    default, negative if narrower. `folded` are the ids of folded panes. `theme` is the theme that the
+    user chose, "" for the default.
     """
 
     history: NavigationHistory = field(default_factory=NavigationHistory)
@@ -52,7 +53,7 @@ class SavedSession:
 
 
 def load_saved_session(library: Library) -> SavedSession | None:
-    """Return the saved session, None if there is none or it cannot be read."""
+    """Return the saved session, or None if there is none or it cannot be read."""
     from kbtui.userdata import UserData
 
     try:
@@ -63,7 +64,7 @@ def load_saved_session(library: Library) -> SavedSession | None:
 
 
 def save_session(library: Library, session: SavedSession) -> None:
-    """Save a session; errors are ignored, because nothing depends on it."""
+    """Save a session; ignore errors, because a missing session does no harm."""
     from kbtui.userdata import UserData
 
     try:
@@ -89,7 +90,7 @@ def _serialize_session(session: SavedSession) -> dict[str, Any]:
 
 
 def _serialize_target(target: NavigationTarget) -> dict[str, Any]:
-    # Words that were searched for are only in the query log, which the user can erase.
+    # Do not save the searched words: they belong only in the query log, which the user can erase.
     return {
         "key": target.key,
         "view": target.view,
@@ -115,7 +116,7 @@ def _parse_session(state: dict[str, Any]) -> SavedSession:
 
 
 def _parse_target(state: dict[str, Any]) -> NavigationTarget | None:
-    """Return a saved target, None if its reference is missing or invalid."""
+    """Return a saved target, or None if its reference is missing or invalid."""
     key, mark = str(state["key"]), state.get("mark")
     target = {"home": HOME, "prompt": PROMPT}.get(key)
     if target is None:
@@ -130,7 +131,7 @@ def _parse_target(state: dict[str, Any]) -> NavigationTarget | None:
 
 
 class SessionManager:
-    """Restores the session of a workspace and saves it, unless the settings disable that."""
+    """Restores and saves the session of a workspace, unless the settings disable sessions."""
 
     def __init__(self, main: MainScreenContext, search: SearchController, *, reopen: bool) -> None:
         self._main = main
@@ -181,7 +182,7 @@ class SessionManager:
             self._search.set_search_mode(session.mode)
 
     def save_soon(self) -> None:
-        """Save the session in a few seconds, in case kbtui is killed."""
+        """Save the session in a few seconds, so that little is lost if kbtui is killed."""
         if self._is_on and self._save_timer is None:
             self._save_timer = self._main.screen.set_timer(SAVE_SECONDS, self._save_in_thread)
 
@@ -193,7 +194,7 @@ class SessionManager:
         )
 
     def stop(self) -> None:
-        """Save the session, unless it is still as at the first start."""
+        """Save the session, unless it is the default session of a first start."""
         if not self._is_on or not self._main.navigator.history.targets:
             return
         session = self._make_session()

@@ -1,4 +1,4 @@
-"""The main screen: library, search results, reader and citations, composed of controllers."""
+"""The main screen: library, search results, reader, citations, and their controllers."""
 
 from __future__ import annotations
 
@@ -47,30 +47,30 @@ if TYPE_CHECKING:
 
 
 class PaneRow(Horizontal):
-    """The panes side by side; they cover it, so it draws nothing."""
+    """The container of the panes, which cover it completely, so it draws nothing."""
 
     BLANK = True
 
 
 class MainScreen(StyledScreen):
-    """Passes keys and the panes' messages to the controllers.
+    """The main screen, which passes keys and the messages of panes to its controllers.
 
     * `panes` shows, folds, resizes and focuses the panes.
     * `navigator` and `references` open documents in the reader.
-    * `items` acts on what is selected or read.
-    * `search` searches, and shows the results.
-    * `citations` shows the citations of what is being read.
-    * `sync` follows the files and the engine.
-    * `session` restores and saves how the screen was left.
+    * `items` runs commands on the selected or open item.
+    * `search` runs searches and shows the results.
+    * `citations` shows the citations of the open document.
+    * `sync` follows changes of files and events of the engine.
+    * `session` saves and restores the state of the screen.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [*make_scope_bindings("everywhere")]
     AUTO_FOCUS = ""
-    # The panes and bars cover the screen: it draws nothing itself.
+    # The panes and bars cover the screen, so it draws nothing itself.
     BLANK = True
     HORIZONTAL_BREAKPOINTS = WIDTH_CLASSES
     VERTICAL_BREAKPOINTS = HEIGHT_CLASSES
-    # Which pane to show if there is room for one only.
+    # The pane to show if the terminal has room for only one.
     DEFAULT_CLASSES = "at-library"
 
     def __init__(
@@ -82,10 +82,10 @@ class MainScreen(StyledScreen):
         fresh: bool = False,
         plain: bool = False,
     ) -> None:
-        """Make a screen that shows `open_ref`, else the saved session, else `first`.
+        """Create a screen that shows `open_ref`, or else the saved session, or else `first`.
 
-        `fresh` ignores the saved session. `plain` shows one pane at a time without decoration,
-        for a screen reader.
+        `fresh` ignores the saved session. `plain` shows one pane at a time without decoration, for
+        users of a screen reader.
         """
         super().__init__()
         self.library = library
@@ -94,7 +94,7 @@ class MainScreen(StyledScreen):
         wanted = open_ref or first
         self._first = make_navigation_target(wanted) if wanted else HOME
         if open_ref:
-            # However narrow the terminal is, show what was asked for.
+            # Even in a narrow terminal, show the document that the user asked for.
             self.set_classes("at-reader")
         self.status = StatusBar(library.workspace.name)
         self.hints = KeyHintLine()
@@ -129,7 +129,7 @@ class MainScreen(StyledScreen):
         self.sync = WorkspaceSync(context, self.search)
         self.session = SessionManager(context, self.search, reopen=open_ref is None and not fresh)
         self._prompt_changes: list[TomlChange] = []
-        """What the prompt workshop wrote, so that it can be undone there."""
+        """The changes that the prompt workshop wrote in this session and can undo."""
 
     def compose(self) -> ComposeResult:
         """Yield the search bar, the panes, the status line and the key hints."""
@@ -156,10 +156,10 @@ class MainScreen(StyledScreen):
     def _start_controllers(self) -> None:
         notices = self.navigator.notices = list(getattr(self.app, "problems", ()))
         if notices:
-            # The home page lists all of them, but another page may be shown first.
+            # The home page lists all notices, but the first page may be another one.
             home = find_key_label("home", self.hints.keymap)
             shown = f"; {home} shows them" if home else ""
-            more = f" ({len(notices)} such{shown})" if len(notices) > 1 else ""
+            more = f" ({len(notices)} problems{shown})" if len(notices) > 1 else ""
             self.status.flash_message(f"{notices[0]}{more}", "warning")
         self.session.start(self._first)
         self.sync.start()
@@ -176,7 +176,7 @@ class MainScreen(StyledScreen):
     # size, focus and the borders between panes
 
     def set_initial_size(self, size: Size) -> None:
-        """Set the classes of a size before the first layout."""
+        """Set the classes for the initial size before the first layout."""
         self.update_classes(self.panes.get_css_size_classes(size), update=False)
 
     def on_resize(self) -> None:
@@ -185,7 +185,7 @@ class MainScreen(StyledScreen):
         self.search.preview_after_resize()
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
-        """Grab the border between two panes."""
+        """Grab the border between two panes if the mouse is on it."""
         if self.panes.grab_border(event.screen_x, event.screen_y):
             event.stop()
             self.capture_mouse()
@@ -200,7 +200,7 @@ class MainScreen(StyledScreen):
             self.release_mouse()
 
     def on_descendant_focus(self) -> None:
-        """Show the focused pane, and its keys."""
+        """Show the focused pane and its key hints."""
         self._update_key_hints()
 
     def _update_key_hints(self) -> None:
@@ -215,7 +215,7 @@ class MainScreen(StyledScreen):
         self._show_selected_command()
 
     def _show_selected_command(self) -> None:
-        """Show a command that prints what is on the screen, for users of a screen reader."""
+        """Show the shell command that prints what is on the screen, for users of a screen reader."""
         if not self._plain:
             return
         from kbtui.tui.reader.copy_options import build_search_command, build_show_command
@@ -235,9 +235,9 @@ class MainScreen(StyledScreen):
         self.hints.show_equivalent_command(command)
 
     def should_key_wait(self, key: str) -> bool:
-        """Return whether a key must wait for something that is being opened, found or listed."""
+        """Return whether a key must wait because it depends on something that is still loading."""
         if self.search.is_opening or self.references.is_looking_up or self.items.is_asking:
-            # The key is meant for what is about to be shown.
+            # The key belongs to the document or dialog that is about to open.
             return key != "escape"
         is_opening = self.navigator.is_opening
         reader_waits = is_opening or self.reader_pane.is_searching
@@ -259,7 +259,7 @@ class MainScreen(StyledScreen):
     # changes of files
 
     def handle_files_changed(self, event: Mapping[str, Any]) -> None:
-        """Reload what an event of the engine reports as changed."""
+        """Reload everything that a `changed` event of the engine affects."""
         for screen in self.app.screen_stack:
             if screen is not self and isinstance(screen, StyledScreen):
                 screen.handle_files_changed(event)
@@ -271,7 +271,7 @@ class MainScreen(StyledScreen):
             self.navigator.reload_shown_document()
 
     def action_reload(self) -> None:
-        """Read the lists and the document again from the files."""
+        """Read the lists and the document from disk again."""
         self.sync.read_library_lists()
         if self.navigator.shown:
             self.navigator.reload_shown_document()
@@ -279,7 +279,7 @@ class MainScreen(StyledScreen):
     def action_hidden(self) -> None:
         """Show or hide hidden subjects."""
         is_shown = self.library_pane.toggle_hidden_subjects()
-        self.status.flash_message(f"Hidden subjects {'shown' if is_shown else 'not shown'}.")
+        self.status.flash_message(f"Hidden subjects are {'shown' if is_shown else 'not shown'}.")
         self.search.repeat_search()
 
     # opening
@@ -295,21 +295,21 @@ class MainScreen(StyledScreen):
         self.open_target(event.place)
 
     def open_target(self, target: NavigationTarget) -> None:
-        """Show a target in the reader, and focus it."""
+        """Show a target in the reader, and focus the reader."""
         self.status.clear_refusal()
         self.search.hide_results()
         self.navigator.open_target(target)
         self.panes.focus_widget("#document")
 
     def open_returned_reference(self, ref: Ref | None) -> None:
-        """Open the reference that another screen returned, if any."""
+        """Open the reference that another screen returned, if it returned one."""
         if ref is not None:
             self.open_target(make_navigation_target(ref))
 
     def _update_after_opening(
         self, document: Document, target: NavigationTarget, is_reload: bool
     ) -> None:
-        """Update citations, hints, session and library for what the navigator shows."""
+        """Update citations, key hints, session and library after the navigator has shown a document."""
         self.citations.show_document(document, target)
         self._update_key_hints()
         self.session.save_soon()
@@ -355,7 +355,7 @@ class MainScreen(StyledScreen):
             self.status.refuse_key("Nothing to go forward to.", "dim")
 
     def action_go(self) -> None:
-        """Ask for the number of a turn or line, or a reference, and go there."""
+        """Ask for a turn number or a reference, and open it."""
         from kbtui.tui.framework.dialogs import TextInputDialog
 
         def open_typed_reference(text: str | None) -> None:
@@ -375,10 +375,10 @@ class MainScreen(StyledScreen):
         """Show the whole <knowledge> prompt."""
         self.open_target(PROMPT)
 
-    # the item that is selected or read
+    # commands on the selected or open item
 
     def action_copy(self) -> None:
-        """Copy the reference of the item."""
+        """Copy the reference of the selected or open item."""
         self.items.copy_reference()
 
     def action_copy_more(self) -> None:
@@ -386,7 +386,7 @@ class MainScreen(StyledScreen):
         self.items.choose_what_to_copy()
 
     def action_copy_text(self) -> None:
-        """Copy what the mouse selected."""
+        """Copy the text that the mouse selected."""
         from textual.actions import SkipAction
 
         text = self.get_selected_text()
@@ -400,11 +400,11 @@ class MainScreen(StyledScreen):
         self.items.copy_text(event.text, event.name)
 
     def action_bookmark(self) -> None:
-        """Bookmark the item."""
+        """Bookmark the selected or open item."""
         self.items.bookmark_item()
 
     def action_link(self) -> None:
-        """Follow a link on the line being read."""
+        """Open a link on the current line."""
         self.items.choose_link()
 
     def action_edit(self) -> None:
@@ -416,7 +416,7 @@ class MainScreen(StyledScreen):
         self.items.export_conversation()
 
     def action_first(self) -> None:
-        """Propose a first topic."""
+        """Propose a change of `.jp/kb.toml` that creates a first topic."""
         self.items.propose_first_topic(self.action_reload)
 
     # searching
@@ -467,7 +467,7 @@ class MainScreen(StyledScreen):
             self.search.explain_hit(row.data)
 
     def action_explain_missing(self) -> None:
-        """Explain why something is not in the results."""
+        """Explain why an entry or a passage is not in the results."""
         self.search.explain_missing()
 
     def action_search(self) -> None:
@@ -475,13 +475,13 @@ class MainScreen(StyledScreen):
         self.search.focus_input()
 
     def action_similar(self) -> None:
-        """Show what is similar to the item."""
+        """Show passages similar to the selected or open item."""
         self.search.find_similar()
 
     # panes
 
     def action_pane(self, name: str) -> None:
-        """Focus a pane, or fold it if it has the focus."""
+        """Focus a pane; if it has the focus already, fold it."""
         if name == "search":
             self.search.focus_results()
             return
@@ -490,7 +490,7 @@ class MainScreen(StyledScreen):
         if self.panes.fold_pane(name):
             key = find_key_label(f"pane.{name}", self.configured_keys)
             if key and not self.has_class("-one"):
-                self.status.flash_message(f"{name.capitalize()} folded. Press {key} to unfold it.")
+                self.status.flash_message(f"The {name} pane is folded. Press {key} to unfold it.")
             return
         self.panes.focus_widget(FOCUS_TARGETS[name])
 
@@ -507,7 +507,7 @@ class MainScreen(StyledScreen):
         self.panes.toggle_zoom()
 
     def action_widen(self, by: int) -> None:
-        """Make the focused pane wider by some cells, or narrower if negative."""
+        """Make the focused pane wider by `by` cells, or narrower if `by` is negative."""
         self.panes.widen_pane(self.panes.focused_pane, by)
 
     def action_reset_panes(self) -> None:
@@ -525,7 +525,7 @@ class MainScreen(StyledScreen):
         self.app.push_screen(DocumentOverlayScreen("Help", page))
 
     def action_palette(self) -> None:
-        """Find a command, topic, subject or conversation by name."""
+        """Open the palette, which finds a command, topic, subject or conversation by name."""
         from kbtui.tui.command_palette import (
             CommandPaletteScreen,
             list_command_items,
@@ -544,7 +544,7 @@ class MainScreen(StyledScreen):
     async def run_command_palette_choice(
         self, choice: Command | NavigationTarget | str | None
     ) -> None:
-        """Run the command, open the target, or use the theme (by name) chosen in the palette."""
+        """Run the command, open the target, or switch to the theme (given by name) chosen in the palette."""
         if choice is None:
             return
         if isinstance(choice, str):
@@ -558,7 +558,7 @@ class MainScreen(StyledScreen):
         if choice.scope not in {*owners, "everywhere"}:
             where = {**SCOPES, **SCREENS}[choice.scope]  # type: ignore[index]
             keys = " ".join(choice.key_labels)
-            how = f"key {keys}" if keys else "it has no key"
+            how = f"its key is {keys}" if keys else "it has no key"
             self.status.refuse_key(
                 f"{choice.id} works only {where[0].lower()}{where[1:]}; {how}", "dim"
             )
@@ -566,7 +566,7 @@ class MainScreen(StyledScreen):
         await self.app.run_action(choice.action, owners.get(choice.scope, self))
 
     def action_jump(self) -> None:
-        """Label everything in sight with a letter, and go where the typed letter is."""
+        """Label everything visible, and go to the target whose label the user types."""
         from kbtui.tui.main.jump_labels import JumpLabelScreen
 
         jump = JumpLabelScreen(self, self.panes, self.items.choose_link)
@@ -580,7 +580,7 @@ class MainScreen(StyledScreen):
         self.app.push_screen(screen, lambda target: self.open_target(target) if target else None)
 
     def action_workshop(self) -> None:
-        """Open the prompt workshop at the item."""
+        """Open the prompt workshop at the selected or open item."""
         from kbtui.tui.prompt_workshop.screen import PromptWorkshopScreen
 
         screen = PromptWorkshopScreen(
@@ -617,7 +617,7 @@ class MainScreen(StyledScreen):
         )
 
     def action_new(self) -> None:
-        """Write a new entry, and open it."""
+        """Create an entry, and open it."""
         from kbtui.refs import parse_ref
         from kbtui.tui.entries.subject_file_editor import SubjectFileEditor
 

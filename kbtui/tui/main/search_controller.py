@@ -29,24 +29,26 @@ if TYPE_CHECKING:
     from kbtui.tui.main.selected_item_actions import SelectedItemActions
 
 FULL_SEARCH_SECONDS = 0.25
-"""Seconds after the last key until the whole query is searched, by meaning too."""
+"""How many seconds after the last key the full search starts, which also searches by meaning."""
 REPEAT_SECONDS = 2.0
-"""Seconds until a query is repeated while the index is still being built."""
+"""How many seconds pass before a query is repeated while the index is still being built."""
 FIRST_HITS = 20
-"""Hits that are requested first; more are requested as the user scrolls down."""
+"""How many hits are requested at first; scrolling down requests more."""
 LOG_SECONDS = 2.0
-"""A query that is unchanged for this long is logged, as is one whose hit was opened; others were
-only typed on the way to it."""
+"""How many seconds a query stays unchanged before it is logged; opening a hit logs it immediately.
+
+A query that changes earlier was only typed on the way to another query.
+"""
 PREVIEW_SECONDS = 0.12
-"""Seconds from selecting a hit until the reader shows it."""
+"""How many seconds a hit stays selected before the reader shows it."""
 SUGGESTIONS_MOST = 8
 
 
 class SearchController:
     """Searches while the user types, and shows the results in place of the library.
 
-    Keyword results come with every key, all results a moment after the last key. Answers to
-    earlier queries are dropped.
+    Each key starts a keyword search; a moment after the last key, the full search follows. Answers to
+    earlier queries are discarded.
     """
 
     def __init__(self, main: MainScreenContext, items: SelectedItemActions) -> None:
@@ -57,7 +59,7 @@ class SearchController:
         self.query = ""
         self.mode: Mode = "hybrid"
         self.question: SearchRequest | None = None
-        """What the hits on the screen answer; None if they answer no query."""
+        """The request that the hits on the screen answer; None if they do not answer a query."""
         self._keyword_worker = LatestOnlyWorker(pane, cancellation=CallCancellation)
         self._full_worker = LatestOnlyWorker(pane, limit=3, cancellation=CallCancellation)
         self._timer: Timer | None = None
@@ -65,29 +67,29 @@ class SearchController:
         self._limit = FIRST_HITS
         self._has_failed = False
         self._must_open_first = False
-        """Whether to open the first hit as soon as there is one."""
+        """Whether to open the first hit as soon as the search finds one."""
         self._is_opening_hit = False
         self._log_worker = LatestOnlyWorker(pane)
         self._unlogged: SearchAnswer | None = None
         self._is_logged = False
-        """Whether the query was logged; repeating it for a changed index is the same search."""
+        """Whether the current query was logged; repeating it after a change of the index does not log it again."""
         self._unused = ""
-        """The query logged last, if its results were not used since: a longer one replaces it."""
+        """The query logged last if nobody used its results yet, else ""; a longer query replaces it in the log."""
         self._recent_worker = LatestOnlyWorker(pane)
         self._recent_queries: list[str] = []
         self._recent_index = -1
-        """Which of the recent queries is in the input; -1 is none."""
+        """The index of the recent query that the input contains, or -1."""
         self._preview_timer: Timer | None = None
         self._focus_before = FOCUS_TARGETS["library"]
 
     @property
     def is_open(self) -> bool:
-        """Whether the results are shown."""
+        """Whether the results pane is shown."""
         return self._main.screen.has_class("searching")
 
     @property
     def is_opening(self) -> bool:
-        """Whether a hit is being opened, or will be once one is found."""
+        """Whether a hit is being opened, or will be opened as soon as the search finds one."""
         is_searching = (
             self._timer is not None
             or self._keyword_worker.has_pending_result
@@ -102,7 +104,7 @@ class SearchController:
     # entering and leaving
 
     def focus_input(self) -> None:
-        """Focus the input, to type a query."""
+        """Focus the search input."""
         self._pane.mount_results_list()
         screen = self._main.screen
         if screen.focused is not self._search_input:
@@ -112,7 +114,7 @@ class SearchController:
         screen.set_class(bool(self.query), "searching")
 
     def focus_results(self) -> None:
-        """Return to the hits of the last query, or to the input if there are none."""
+        """Focus the hits of the last query; if there are none, focus the input."""
         if not self._pane.list.rows:
             self.focus_input()
             return
@@ -135,13 +137,13 @@ class SearchController:
             self.close_results()
 
     def close_results(self) -> None:
-        """Close the search, and focus what had the focus before it."""
+        """Close the search, and focus the pane that had the focus before."""
         self.hide_results()
         self._main.navigator.show_document_before_preview()
         self._main.panes.focus_widget(self._focus_before)
 
     def hide_results(self) -> None:
-        """Hide the results, because something else gets the focus."""
+        """Hide the results without changing the focus."""
         self._unused = ""
         if self._preview_timer:
             self._preview_timer.stop()
@@ -172,25 +174,25 @@ class SearchController:
         self._start_search()
 
     def set_search_mode(self, mode: Mode) -> None:
-        """Search in a mode; the status line names it unless it is the default."""
+        """Set the search mode; the status line shows it unless it is the default mode."""
         self.mode = mode
         self._main.status.set_search_mode("" if mode == "hybrid" else MODES[mode])
 
     def switch_to_next_search_mode(self) -> None:
-        """Search in the next mode."""
+        """Switch to the next search mode, and search again."""
         modes = list(MODES)
         self.set_search_mode(modes[(modes.index(self.mode) + 1) % len(modes)])
         if self.query:
             self._start_search()
-        self._main.status.flash_message(f"Mode: {MODES[self.mode]}")
+        self._main.status.flash_message(f"Search mode: {MODES[self.mode]}")
 
     def repeat_search(self) -> None:
-        """Search for the same query again, because the index has changed."""
+        """Run the current query again, because the index has changed."""
         if self.query and self._answered_query == self.query:
             self._search_with_reranking()
 
     def load_more_hits(self) -> None:
-        """Search for twice as many hits, unless a search is under way."""
+        """Request twice as many hits, unless a search is running."""
         from kbtui.search.models import MAX_HITS
 
         is_busy = self._timer is not None or self._full_worker.has_pending_result
@@ -223,7 +225,7 @@ class SearchController:
         self._timer = self._pane.set_timer(FULL_SEARCH_SECONDS, self._search_with_reranking)
 
     def show_wait_reason(self) -> None:
-        """Say in the empty results what the search is waiting for."""
+        """If there are no hits, show what the search is waiting for."""
         if not self.query or self._has_failed:
             return
         describe_index_wait = self._main.status.describe_index_wait
@@ -246,12 +248,12 @@ class SearchController:
         unfinished = self._make_search_request(mode=self.mode, partial=True)
 
         def search_also_half_typed_word() -> SearchAnswer:
-            # `origin=None`: not logged yet, see `log_query`.
+            # `origin=None` keeps the search out of the query log; `log_query` logs it later.
             answer = self._library.search(question, origin=None)
             if answer.hits and not answer.has_notice("meaning_only"):
                 return answer
-            # The last word may be half typed: match its beginning, and ignore a filter that is
-            # not complete yet, but report what is wrong with it.
+            # The last word may be incomplete, so search for words that begin with it, and ignore an
+            # incomplete filter, but report its mistake.
             wider = self._library.search(unfinished, origin=None)
             if not wider.hits or (answer.hits and wider.has_notice("meaning_only")):
                 return answer if answer.hits or answer.mistakes else wider
@@ -291,9 +293,9 @@ class SearchController:
     # recent queries
 
     def log_query(self) -> None:
-        """Add the query to the query log, unless it was logged already.
+        """Add the current query to the query log, unless it is logged already.
 
-        If the user only paused at the beginning of it, that is no longer a search.
+        If the query logged before is only its beginning, and nobody used those results, replace that query.
         """
         answer, self._unlogged = self._unlogged, None
         if answer is None:
@@ -312,7 +314,7 @@ class SearchController:
         )
 
     def recall_logged_query(self, step: int) -> None:
-        """Put an earlier query into the input (1), or a later one (-1)."""
+        """Put an earlier query (`step` 1) or a later query (-1) into the input."""
 
         def add_queries(found: list[str]) -> None:
             self._recent_queries = list(dict.fromkeys([*self._recent_queries, *found]))
@@ -341,12 +343,12 @@ class SearchController:
     # opening hits
 
     def submit_query(self, text: str) -> None:
-        """Open the selected hit, or what `text` refers to if it is a reference."""
+        """Open `text` if it is a reference, otherwise the selected hit."""
         if not self._main.references.open_reference(text, self.open_best_hit):
             self.open_best_hit()
 
     def open_best_hit(self) -> None:
-        """Open the selected hit, or the first one as soon as the query is answered."""
+        """Open the selected hit; if the search is still running, open the first hit it finds."""
         if self._answered_query == self.query:
             self._open_selected_hit()
         elif self._has_failed:
@@ -360,7 +362,7 @@ class SearchController:
         self._pane.action_open()
 
     def open_hit(self, hit: Hit, preview: bool) -> None:
-        """Open a hit; a preview shows it a moment later if the reader is next to the results."""
+        """Open a hit, or preview it after a short delay if the reader is next to the results."""
         if not preview:
             self.log_query()
             self._unused = ""
@@ -379,7 +381,7 @@ class SearchController:
         return self.is_open and bool(self._main.screen.classes & {"-three", "-wide"})
 
     def preview_after_resize(self) -> None:
-        """Preview the selected hit if the terminal has become wide enough to show the reader."""
+        """After a resize, preview the selected hit if the terminal is wide enough to show the reader."""
         row = self._pane.list.selected_row
         if row is None or not self._is_reader_beside_results:
             return
@@ -389,19 +391,21 @@ class SearchController:
     # similar items and explanations
 
     def find_similar(self) -> None:
-        """Show what is similar to the item that is selected or read."""
+        """Show passages similar to the selected or open item."""
         reference = self._items.get_reference_or_warn()
         if reference is None:
             return
         ref = parse_ref(reference)
         if ref.kind == "topic":
-            self._main.status.refuse_key("Select a subject: topics cannot be compared.")
+            self._main.status.refuse_key(
+                "Select a subject or conversation; a topic has no text of its own to compare."
+            )
             return
         from kbtui.search.models import MAX_HITS, SearchRequest
 
         question = SearchRequest("", per_entry=1, limit=MAX_HITS)
         self._items.run_with_activity_shown(
-            f"looking for more like {reference} …",
+            f"looking for passages similar to {reference} …",
             lambda: self._library.find_similar(ref, question),
             lambda answer: self._show_similar(reference, answer),
         )
@@ -429,14 +433,14 @@ class SearchController:
         self._show_explanation({"explain": True}, explain_found_hit)
 
     def explain_missing(self) -> None:
-        """Ask for a reference, and explain why it is not in the results."""
+        """Ask for a reference, and explain why the results do not contain it."""
         from kbtui.tui.framework.dialogs import TextInputDialog
 
         current = self._main.navigator.history.current_target
         ref = current.ref if current else None
         known = str(ref) if ref and ref.kind != "topic" else ""
         if one_line(known) != known:
-            known = ""  # a file's name that no input can show
+            known = ""  # the name of the file contains characters that an input cannot show
 
         def explain_missing_reference(text: str | None) -> None:
             if text:
@@ -449,7 +453,7 @@ class SearchController:
     def _show_explanation(
         self, options: dict[str, Any], find: Callable[[SearchAnswer], RankExplanation | None]
     ) -> None:
-        """Repeat the search with more `options`, and show the explanation found in its answer."""
+        """Repeat the search with additional `options`, and show the explanation from its answer."""
         question, status = self.question, self._main.status
         if question is None:
             status.refuse_key("Search first, then ask why.")
@@ -460,23 +464,27 @@ class SearchController:
             from kbtui.tui.reader.document_view import DocumentOverlayScreen
 
             if explanation is None:
-                status.flash_message("No longer in the results: files or index changed.", "warning")
+                status.flash_message(
+                    "The results no longer contain this hit, because files or the index changed.",
+                    "warning",
+                )
                 return
             page = build_explanation_document(explanation, question.query)
             self._main.screen.app.push_screen(DocumentOverlayScreen("Why", page))
 
         self._items.run_with_activity_shown(
-            "working out why …",
+            "explaining …",
             lambda: find(self._library.search(replace(question, **options), origin=None)),
             show_explanation_document,
         )
 
 
 class QueryCompleter:
-    """Completes the query while it is typed: the best suggestion in the input, others below it.
+    """Suggests completions while the user types a query.
 
-    `show` displays suggestions in place of the key hints. No index is built for the sake of
-    completion: without `has_index`, only filters and topics are suggested.
+    The input shows the best suggestion; `show` displays all suggestions in place of the key hints.
+    `has_index` says whether there is an index; without one, the completer does not build it, but
+    suggests only filters and topics.
     """
 
     def __init__(

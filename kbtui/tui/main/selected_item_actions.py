@@ -1,4 +1,4 @@
-"""Commands on what is selected or being read: copy, bookmark, follow links, edit, export."""
+"""Commands on the selected or open item: copy, bookmark, open links, edit, export."""
 
 from __future__ import annotations
 
@@ -37,27 +37,27 @@ EXPORTED_KINDS: dict[str, list[str] | None] = {
     "messages": ["chat"],
     "messages, reasoning, tools": None,
 }
-"""What an export can include, with the `include` words of it; None is everything."""
+"""A choice in the export form -> the kinds of events to include; None means all kinds."""
 
 LIKELY_NAMES = ("docs", "doc", "documentation", "notes", "wiki", "knowledge", "handbook")
 TEXT_SUFFIXES = (".md", ".markdown", ".txt", ".rst", ".adoc", ".org")
 SEARCH_DEPTH, FILES_MOST = 3, 2_000
-"""How many levels, and about how many files, of a directory are searched for text files."""
+"""How deep, and up to about how many files, a directory is searched for text files."""
 
 
 class SelectedItemActions:
-    """Acts on the item that has the focus: the selected row of a list, or the line being read."""
+    """Runs commands on the item that has the focus: the selected row of a list, or the reader's current line."""
 
     def __init__(self, main: MainScreenContext) -> None:
         self._main = main
         self._worker = LatestOnlyWorker(main.screen)
         self.is_asking = False
-        """Whether a dialog is about to open; keys typed until then are for it."""
+        """Whether a dialog is about to open, so that keys must wait for it."""
 
     # the item
 
     def get_selected_reference(self) -> str | None:
-        """Return the reference of the item, None if it has none."""
+        """Return the reference of the item, or None if it has no reference."""
         panes = self._main.panes
         lists = {
             "results": panes.results.list,
@@ -70,7 +70,7 @@ class SelectedItemActions:
         return panes.reader.document_view.viewport.current_reference
 
     def get_reference_or_warn(self) -> str | None:
-        """Return the reference of the item; if it has none, say so in the status line and return None."""
+        """Return the reference of the item; if it has no reference, show a message and return None."""
         reference = self.get_selected_reference()
         if reference is None:
             self._main.status.refuse_key("Nothing here has a reference.")
@@ -83,9 +83,10 @@ class SelectedItemActions:
         on_done: Callable[[T], object],
         holds_keys: bool = False,
     ) -> None:
-        """Run `work` in a thread and show `activity` until then; errors go to the status line.
+        """Run `work` in a thread, and show `activity` in the status line while it runs.
 
-        With `holds_keys`, keys typed meanwhile wait for what `on_done` opens.
+        `on_done` gets the result; an error is shown in the status line. With `holds_keys`, keys wait for
+        the dialog that `on_done` opens.
         """
         status = self._main.status
         status.set_activity("slow", activity)
@@ -113,7 +114,7 @@ class SelectedItemActions:
             self.copy_text(reference, reference)
 
     def copy_text(self, text: str, name: str) -> None:
-        """Copy a text to the clipboard; the status line tells what was copied."""
+        """Copy a text to the clipboard, and show `name` and the size of the text in the status line."""
         from kbtui.tui.framework.clipboard import copy_text, format_copied_size
 
         warning = copy_text(self._main.screen.app, text)
@@ -122,7 +123,7 @@ class SelectedItemActions:
         self._main.status.flash_message(warning or f"copied {name}{size}", role)
 
     def choose_what_to_copy(self) -> None:
-        """Ask what to copy: the line, the block, the turn, the whole document, a command."""
+        """Ask what to copy, such as the line, the turn or the whole document, and copy it."""
         from kbtui.tui.framework.dialogs import DialogOption, OptionsDialog
         from kbtui.tui.reader.copy_options import list_copy_options
 
@@ -194,7 +195,7 @@ class SelectedItemActions:
     # links
 
     def choose_link(self) -> None:
-        """Follow the link on the line being read; ask which one if there are several."""
+        """Open the link on the current line; if there are several, ask which one."""
         from kbtui.tui.framework.dialogs import DialogOption, OptionsDialog
         from kbtui.tui.main.jump_labels import LETTERS
         from kbtui.tui.reader.document_links import find_links_at_cursor
@@ -215,7 +216,7 @@ class SelectedItemActions:
             )
 
     def _follow_link(self, link: DocumentLink) -> None:
-        """Open the subject that a link names; offer to open a web page, an image or a PDF."""
+        """Open the subject that a link refers to; for a web page, an image or a PDF, ask first."""
         from kbtui.tui.reader.document_links import resolve_file_link, resolve_subject_link
 
         if link.is_web_link:
@@ -225,7 +226,7 @@ class SelectedItemActions:
         root = main.library.workspace.root
         record_path = getattr(main.panes.reader.document_view.document.record, "path", None)
         folder = record_path.parent if record_path is not None else root
-        # Checked first: an image beside a topic's subjects has the form of a slug.
+        # Look for a file first, because the path of an image next to subjects looks like a slug.
         path = resolve_file_link(link.href, folder, root)
         if path is not None:
             self._offer_to_open(str(path), path)
@@ -244,7 +245,7 @@ class SelectedItemActions:
         )
 
     def _offer_to_open(self, address: str, path: Path | None = None) -> None:
-        """Show a web address or a file, and start another program for it only if the user agrees."""
+        """Show a web address or a path, and ask whether to open it in another program or to copy it."""
         from kbtui.tui import external_programs
         from kbtui.tui.framework.dialogs import DialogOption, OptionsDialog
 
@@ -262,7 +263,7 @@ class SelectedItemActions:
                 if is_open:
                     main.status.flash_message(f"opened in the {program}: {address}")
                 else:
-                    main.status.flash_message(f"no program to open it with: {address}", "warning")
+                    main.status.flash_message(f"found no program to open {address}", "warning")
 
         options = [
             DialogOption("o", f"open it in the {program}", "", "open"),
@@ -273,7 +274,7 @@ class SelectedItemActions:
     # editing
 
     def edit_subject(self) -> None:
-        """Open the subject in the user's editor, at the line being read."""
+        """Open the subject in the user's editor at the current line."""
         from kbtui.tui.external_programs import edit_file
 
         reference = self.get_reference_or_warn()
@@ -299,7 +300,7 @@ class SelectedItemActions:
     # exporting
 
     def export_conversation(self) -> None:
-        """Ask for a file, and write the conversation being read to it as Markdown."""
+        """Ask for a file, and write the open conversation to it as Markdown."""
         from kbtui.tui.framework.dialogs import ConfirmDialog, FormDialog, FormField
         from kbtui.workspace.workspace import write_export_file
 
@@ -341,7 +342,7 @@ class SelectedItemActions:
                 "What to include (sources are always included).",
                 tuple(EXPORTED_KINDS),
             ),
-            FormField("path", "file", default_path, "Output file."),
+            FormField("path", "file", default_path, "The file to write."),
         )
         dialog = FormDialog(
             f"Export {conversation} with its sources",
@@ -355,7 +356,7 @@ class SelectedItemActions:
     # the first topic
 
     def propose_first_topic(self, on_written: Callable[[], None]) -> None:
-        """Show what a first `.jp/kb.toml` would contain, and write it if the user agrees."""
+        """Show the lines of `.jp/kb.toml` that declare a first topic, and write them if the user agrees."""
         from kbtui.tui.reader.document_view import DocumentOverlayScreen
 
         main = self._main
@@ -396,9 +397,9 @@ class SelectedItemActions:
 def prepare_conversation_export(
     library: Library, conversation: str, values: FormValues
 ) -> tuple[Path, str]:
-    """Return the file and the Markdown text that a filled export form asks for.
+    """Return the path of the file and its Markdown text for the values of the export form.
 
-    Raises `KbtuiError` if the file cannot be written there.
+    Raises `KbtuiError` if kbtui cannot write to this path.
     """
     from kbtui.assistant.conversation_tools import resolve_included_kinds
     from kbtui.citations.export import format_conversation_markdown
@@ -440,7 +441,7 @@ class FirstTopicProposal(NamedTuple):
 
 
 def propose_first_topic(library: Library) -> FirstTopicProposal:
-    """Return a topic for the directory that most likely contains the project's documents.
+    """Propose a topic for the directory that most likely contains the project's documents.
 
     Writes nothing. Raises `KbtuiError` if the configuration cannot be read.
     """
@@ -462,7 +463,10 @@ def propose_first_topic(library: Library) -> FirstTopicProposal:
 
 
 def _find_text_directories(root: Path) -> list[tuple[Path, int]]:
-    """Return directories in the root with their numbers of text files, likely names if any."""
+    """Return directories in the root with their numbers of text files.
+
+    Only directories with likely names are returned if any of them contains text files.
+    """
     try:
         names = [entry.name for entry in os.scandir(root) if entry.is_dir(follow_symlinks=False)]
     except OSError:
@@ -489,7 +493,7 @@ def _count_text_files(directory: Path) -> int:
 
 
 def make_proposal_page(proposal: FirstTopicProposal, root: Path) -> Document:
-    """Return the page that shows what would be written, and where."""
+    """Return the page that shows the proposed change of the file, and asks whether to write it."""
     name = proposal.directory.relative_to(root)
     change = proposal.change
     lead = "These lines will be added to " if change.old else "This will be written to "
@@ -505,6 +509,8 @@ def make_proposal_page(proposal: FirstTopicProposal, root: Path) -> Document:
         SourceTextBlock("diff", change.diff, language="diff", panel=True, above=1),
         ParagraphBlock("directory", [(about, "")], above=1),
         HeadingBlock("ask", [("Write it?", "h2")], [("y yes · n no", "key")], above=1),
-        ParagraphBlock("later", [("You can edit title, introduction and directory later.", "dim")]),
+        ParagraphBlock(
+            "later", [("You can change the title, introduction and directory later.", "dim")]
+        ),
     ]
     return Document("first", "A first topic", blocks)

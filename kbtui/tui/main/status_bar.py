@@ -1,4 +1,4 @@
-"""The two bottom lines: the status, and the keys that work here."""
+"""The two lines at the bottom of the main screen: the status bar, and the key hints."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 FLASH_SECONDS = 4.0
 PHASES = {"keywords": "indexing", "vectors": "embedding"}
-"""The engine's names of its phases, and what they are called on the screen."""
+"""The engine's name of a phase -> its name on the screen."""
 
 
 class StatusBar(TextLine):
-    """One line: what is going on at the left, the state of index and search at the right.
+    """A line with current activities at the left, and the state of index and search at the right.
 
-    The left has priority; the right has a long and a short form.
+    If the line is too narrow, the right part uses a shorter form or is left out.
     """
 
     def __init__(self, workspace: str = "") -> None:
@@ -38,7 +38,7 @@ class StatusBar(TextLine):
         self._activities: dict[str, str] = {}
         self._flash: Spans = []
         self._is_refusal = False
-        """Whether the message says why the last key did nothing."""
+        """Whether the shown message says why the last key did nothing."""
         self._flash_timer: Timer | None = None
         self._problem = ""
         self._sign: Spans = []
@@ -46,8 +46,8 @@ class StatusBar(TextLine):
         self._index_role = "dim"
         self._search_mode = ""
         self._first_index_by = ""
-        """Who builds the first index: "engine", "alone" for this process, "" if there is one or
-        it is not known yet."""
+        """Who builds the first index: "engine", or "alone" for this process; "" if an index exists or
+        its state is unknown."""
         self._was_ready = False
         self._last_ready_event: EngineEvent = {}
 
@@ -56,7 +56,7 @@ class StatusBar(TextLine):
         self._redraw_status_line()
 
     def set_activity(self, name: str, text: str | None) -> None:
-        """Show what is going on, until the activity `name` is set to None."""
+        """Show the text of the activity `name`; None ends the activity."""
         if text is None:
             self._activities.pop(name, None)
         else:
@@ -72,12 +72,12 @@ class StatusBar(TextLine):
         self._redraw_status_line()
 
     def refuse_key(self, text: str, role: str = "warning") -> None:
-        """Say why a key does nothing here, for a few seconds or until the next key."""
+        """Show why a key does nothing here, for a few seconds or until the next key."""
         self.flash_message(text, role)
         self._is_refusal = True
 
     def clear_refusal(self) -> None:
-        """Remove a message of `refuse_key`."""
+        """Remove a message that `refuse_key` shows."""
         if self._is_refusal:
             self._clear_flashed_message()
 
@@ -86,19 +86,19 @@ class StatusBar(TextLine):
         self._redraw_status_line()
 
     def set_problem_text(self, text: str) -> None:
-        """Show a problem until it is set to ""."""
+        """Show a problem; "" removes it."""
         self._problem = one_line(text)
         self._redraw_status_line()
 
     def set_search_mode(self, name: str) -> None:
-        """Show the search mode, "" for the default one."""
+        """Show the search mode; "" means the default mode, which is not shown."""
         self._search_mode = name
         self._redraw_status_line()
 
     def describe_index_wait(self, has_answer: bool) -> str:
-        """Return what every search is waiting for, "" if it need not wait.
+        """Return what searches are waiting for, or "" if they need not wait.
 
-        `has_answer` says whether a search was answered, which means that there is an index.
+        `has_answer` says whether a search has already returned, which means that an index exists.
         """
         if self._first_index_by == "engine":
             progress = self._activities.get("index")
@@ -111,7 +111,7 @@ class StatusBar(TextLine):
     # the engine's events
 
     def show_engine_event(self, event: EngineEvent) -> None:
-        """Show what an event of the engine says about index and search."""
+        """Update the state of index and search from an event of the engine."""
         kind = event.get("event")
         if kind == "progress":
             self._show_progress(event)
@@ -191,7 +191,7 @@ class StatusBar(TextLine):
         return [*self._sign, (text, self._index_role), *mode]
 
     def render_line(self, y: int) -> Strip:
-        """Draw the left, and the longest form of the right that fits beside it."""
+        """Draw the left part, and the longest form of the right part that fits."""
         width = self.content_size.width
         room = width - cell_width(self.left) - 2
         forms: tuple[Spans, ...] = (
@@ -217,15 +217,15 @@ INPUT_HINTS = {
     "filter": [("Enter", "accept"), ("Esc", "clear")],
     "": [("Esc", "leave the input")],
 }
-"""What keys do in an input, by its id."""
+"""The id of an input -> its keys and what they do; "" stands for all other inputs."""
 
 
 FIND_LABELS = {"reader.next": "next match", "reader.previous": "previous match"}
-"""What the keys of these commands do while the reader finds words."""
+"""The id of a command -> what its key does during a find in the reader."""
 
 
 class KeyHintLine(StyledWidget):
-    """The keys that matter for what has the focus, as many as fit."""
+    """The line with hints for the keys of the focused widget, as many as fit."""
 
     ALLOW_SELECT: ClassVar[bool] = False
 
@@ -239,13 +239,13 @@ class KeyHintLine(StyledWidget):
         self._suggestions: Spans = []
 
     def show_suggestions(self, spans: Spans) -> None:
-        """Show suggestions for the query in place of the keys; none shows the keys again."""
+        """Show suggestions for the query instead of the keys; an empty list shows the keys again."""
         if spans != self._suggestions:
             self._suggestions = spans
             self.refresh()
 
     def show_equivalent_command(self, command: str) -> None:
-        """Show a command that prints the same, for users of a screen reader."""
+        """Show a shell command that prints what is on the screen, for users of a screen reader."""
         if command != self._command:
             self._command = command
             self.refresh()
@@ -253,10 +253,10 @@ class KeyHintLine(StyledWidget):
     def show_key_hints(
         self, *scopes: Scope, input_id: str = "", offers: frozenset[str] = frozenset()
     ) -> None:
-        """Show the keys of some scopes, or of an input if one has the focus.
+        """Show the keys of the given scopes, or those of the focused input if `input_id` is set.
 
-        `offers` is what the document has that a command can need (`Command.needs`), and "find" while
-        words are being found in it.
+        `offers` are the features of the document that commands can need (`Command.needs`), and "find"
+        during a find.
         """
         if (scopes, input_id, offers) != (self.scopes, self._input_id, self._offers):
             self.scopes, self._input_id, self._offers = scopes, input_id, offers
@@ -271,18 +271,18 @@ class KeyHintLine(StyledWidget):
         if self._command:
             key = find_key_label("help", self.keymap)
             help_hint = f"  {key} help" if key else ""
-            return [("In text: ", "dim"), (self._command, "key"), (help_hint, "dim")]
+            return [("As text: ", "dim"), (self._command, "key"), (help_hint, "dim")]
         if self._input_id == "search" and self._suggestions:
             return self._suggestions
         if self._input_id:
             pairs = self._get_input_hints()
             while len(pairs) > 1 and cell_width(format_key_hints(pairs)) > width:
-                # The first and the last matter most: how to accept, and how to leave.
+                # Keep the first hint (how to accept) and the last (how to leave), which matter most.
                 pairs.pop(-2)
             return format_key_hints(pairs)
         commands = list_commands(*self.scopes, keymap=self.keymap)
         if "links" in self._offers:
-            # Without anything to unfold, Enter opens the link.
+            # On a line with nothing to unfold, Enter opens the link.
             commands = [
                 command._replace(label="open") if command.needs == "folds" else command
                 for command in commands

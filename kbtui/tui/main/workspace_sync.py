@@ -1,4 +1,4 @@
-"""Keeps the main screen up to date with the workspace's files and the engine's events."""
+"""Keep the main screen up to date with the files of the workspace and the events of the engine."""
 
 from __future__ import annotations
 
@@ -18,13 +18,16 @@ if TYPE_CHECKING:
     from kbtui.tui.main.search_controller import SearchController
 
 NAMED_CONVERSATIONS_MOST = 500
-"""The engine names at most this many changed conversations; then any may have changed."""
+"""The maximum number of changed conversations that an event of the engine names.
+
+An event with this number may be incomplete, so every conversation may have changed.
+"""
 CHECK_SECONDS = 2.0
-"""Seconds between checks that the workspace still exists."""
+"""How many seconds pass between checks that the workspace still exists."""
 
 
 class WorkspaceSync:
-    """Listens to the engine, and reads the library's lists when files change."""
+    """Listens to the engine, and reads the lists of the library again after files have changed."""
 
     def __init__(self, main: MainScreenContext, search: SearchController) -> None:
         self._main = main
@@ -48,7 +51,7 @@ class WorkspaceSync:
         self._main.screen.set_interval(CHECK_SECONDS, self._check_workspace_exists)
 
         def receive_event(event: EngineEvent) -> None:
-            """Pass an event from the listener's thread to the screen's."""
+            """Pass an event from the thread of the listener to the event loop."""
             self._main.screen.call_later(self.handle_engine_event, event)
 
         def keep_stop_function(stop: Callable[[], None]) -> None:
@@ -70,7 +73,7 @@ class WorkspaceSync:
     # whether the workspace still exists
 
     def _check_workspace_exists(self) -> None:
-        # In a thread, because a file system may be slow to answer.
+        # Check it in a thread, because a file system may be slow to answer.
         if not self._check_worker.is_busy:
             self._check_worker.submit(
                 self._main.library.workspace.jp.is_dir,
@@ -91,13 +94,13 @@ class WorkspaceSync:
     # the engine's events
 
     def handle_engine_event(self, event: EngineEvent) -> None:
-        """Show an event of the engine, and reload what it reports as changed."""
+        """Show an event of the engine in the status line, and reload what it reports as changed."""
         kind = event.get("event")
         self._main.status.show_engine_event(event)
         self._search.show_wait_reason()
         answer = self._main.panes.results.answer
         if kind == "ready" and event.get("semantic") and answer and answer.degraded:
-            # Semantic search became available: add its results to those of keywords.
+            # The semantic search has become available, so add its hits to those of the keyword search.
             self._search.repeat_search()
         if kind == "changed":
             self.read_library_lists()
@@ -105,7 +108,7 @@ class WorkspaceSync:
 
     @staticmethod
     def may_have_changed(ref: Ref | None, event: Mapping[str, Any]) -> bool:
-        """Return whether what `ref` names may be among the files that an event reports."""
+        """Return whether a `changed` event may concern the entry with this reference."""
         if ref is None or ref.kind != "conversation":
             return True
         changed = event.get("conversations") or []
@@ -119,7 +122,7 @@ class WorkspaceSync:
         self._details_worker.discard_results()
 
         def read_snapshot_if_possible() -> LibrarySnapshot | None:
-            # Without the workspace, empty lists would look as if it had no topics.
+            # If the workspace is gone, empty lists would look as if it had no topics.
             exists = self._main.library.workspace.jp.is_dir()
             return self._snapshot_reader.read_snapshot() if exists else None
 
@@ -146,7 +149,7 @@ class WorkspaceSync:
             self._read_summaries(snapshot)
 
     def _read_summaries(self, snapshot: LibrarySnapshot) -> None:
-        """Read more summaries of conversations, and find subjects that cannot be read."""
+        """Read more details: summaries of conversations, and which subjects cannot be read."""
         self._details_worker.submit(
             lambda: self._snapshot_reader.read_summaries(snapshot),
             self._receive_summaries,

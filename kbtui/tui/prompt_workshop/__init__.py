@@ -1,1 +1,1 @@
-"""The prompt workshop: what an assistant is given, and how to change it."""
+"""The prompt workshop: show the knowledge that an assistant gets in its prompt, and change it."""

@@ -1,4 +1,4 @@
-"""Does the workshop's slow work in threads, and writes marks to `.jp/kb.toml`."""
+"""Do the slow work of the workshop in threads, and write marks to `.jp/kb.toml`."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
 
 
 class KbTomlWriter:
-    """Proposes changes of `.jp/kb.toml` and writes only a change that was shown.
+    """Proposes changes of `.jp/kb.toml`, and writes a change only after the user has seen it.
 
-    `written` has the changes written in this session, oldest first. It belongs to the caller, so
-    that a later screen can undo them. `on_error` gets the error when nothing was written.
+    `written` is the list of changes written in this session, oldest first. The caller owns the list,
+    so that a later screen can undo them. `on_error` is called with the error if nothing was written.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class KbTomlWriter:
         self._worker = LatestOnlyWorker(owner)
 
     def propose_change(self, knowledge: Knowledge, marks: tuple[PreloadOrDisableMark, ...]) -> None:
-        """Work out what the marks would change in the file."""
+        """Compute how the marks would change the file."""
         if not self.is_writing:
             self._worker.submit(
                 lambda: kb_toml_editing.propose_preload_or_disable_marks(knowledge, marks),
@@ -125,29 +125,29 @@ class KbTomlWriter:
 
 
 class PromptWorkshopCallbacks(Protocol):
-    """What the controller calls on the event loop when work is done."""
+    """The methods that the controller calls on the event loop when a thread has finished."""
 
     def show_prompt_state(self, *, reread: bool) -> None:
-        """Show a new state of the prompt; `reread` says whether the files were read again for it."""
+        """Show a new state of the prompt; `reread` says whether it comes from reading the files again."""
 
     def show_error(self, error: Exception) -> None:
-        """Show why a mark cannot be set or the files cannot be read."""
+        """Show why a mark cannot be set, or why the files cannot be read."""
 
     def show_rows(self, rows: list[ListRow]) -> None:
         """Show new rows."""
 
     def show_preview(self, page: DocumentWithCost) -> None:
-        """Show the page of the selected row."""
+        """Show the preview of the selected row."""
 
     def show_pattern_result(self, result: PatternMatchResult) -> None:
         """Show the result of a tried pattern."""
 
     def show_uncounted_subjects(self, left: int) -> None:
-        """Show that more subjects were counted and `left` are left."""
+        """Show that `left` subjects still have to be counted."""
 
 
 class PromptWorkshopController:
-    """Keeps the newest state, rows and pages, and makes new ones in threads."""
+    """Keeps the newest state of the prompt, and builds states, rows and previews in threads."""
 
     def __init__(self, view: PromptWorkshopCallbacks, pump: MessagePump, library: Library) -> None:
         self.prompt_state: PromptState | None = None
@@ -156,16 +156,16 @@ class PromptWorkshopController:
         self.costs = SubjectCosts()
         self.pattern_result = PatternMatchResult("")
         self.pattern_topic: str | None = None
-        """The topic of a pattern that names none."""
+        """The topic for a pattern that contains no topic."""
         self.formatter = SubjectRowFormatter(self.costs, self.marks, self.options)
         self._view, self._pump, self._library = view, pump, library
         self._slugs: VisibleSubjectSlugs | None = None
         self._count_number = 0
-        """The number of the newest count; older ones end."""
+        """The number of the newest count; a count with an older number ends early."""
         self._read_worker = LatestOnlyWorker(pump)
         self._mark_worker = LatestOnlyWorker(pump)
         self._row_worker = LatestOnlyWorker(pump)
-        # Two at a time, so that a text of megabytes does not delay the next selected one.
+        # Run two at a time, so that a text of several megabytes does not delay the preview of the next row.
         self._page_worker = LatestOnlyWorker(pump, limit=2)
         self.pattern_worker = LatestOnlyWorker(pump)
         self.count_worker = LatestOnlyWorker(pump)
@@ -173,7 +173,7 @@ class PromptWorkshopController:
     # the state of the prompt
 
     def reread_files(self, written: tuple[PreloadOrDisableMark, ...] = ()) -> None:
-        """Read the files again; all marks stay except those that were just written."""
+        """Read the files again; keep all marks except `written`, which have just been written."""
         marks = tuple(mark for mark in self.marks.all_marks if mark not in written)
 
         def read_state_and_costs() -> tuple[PromptState, dict[str, FolderCostSums]]:
@@ -188,7 +188,7 @@ class PromptWorkshopController:
         self._read_worker.submit(read_state_and_costs, remove_written_marks, self._view.show_error)
 
     def apply_marks(self) -> None:
-        """Apply the marks to the state that was read."""
+        """Apply the marks to the state read from the files."""
         prompt_state, marks = self.prompt_state, self.marks.all_marks
         if prompt_state is None:
             return
@@ -211,7 +211,9 @@ class PromptWorkshopController:
         for refusal in prompt_state.refusals:
             self.marks.remove_mark(refusal.mark)
         self._view.show_prompt_state(reread=reread)
-        if self.marks.all_marks != prompt_state.marks:  # more was marked meanwhile
+        if (
+            self.marks.all_marks != prompt_state.marks
+        ):  # the user changed marks while the thread ran
             self.apply_marks()
         if reread:
             knowledge = prompt_state.written
@@ -226,7 +228,7 @@ class PromptWorkshopController:
     # rows and patterns
 
     def make_rows(self) -> None:
-        """Make the rows for the options, or try the current pattern again."""
+        """Build the rows of the tree; if there is a pattern, try it again instead."""
         if self.pattern_result.text.strip():
             self.try_pattern(self.pattern_result.text)
             return
@@ -248,7 +250,7 @@ class PromptWorkshopController:
         self.make_rows()
 
     def try_pattern(self, text: str) -> None:
-        """Parse a pattern and list what it matches; an empty one shows the tree again."""
+        """Parse a pattern and list its matches; an empty pattern shows the tree again."""
         prompt_state = self.prompt_state
         if not text.strip():
             self.pattern_worker.discard_results()
@@ -258,7 +260,7 @@ class PromptWorkshopController:
             return
         topic = self.pattern_topic
         self.pattern_result = replace(self.pattern_result, text=text)
-        if prompt_state is None:  # tried as soon as the files are read
+        if prompt_state is None:  # `make_rows` tries the pattern once the files are read
             return
 
         def match_pattern() -> tuple[PatternMatchResult, list[ListRow]]:
@@ -273,10 +275,10 @@ class PromptWorkshopController:
         self._row_worker.discard_results()
         self.pattern_worker.submit(match_pattern, show_matches, self._view.show_error)
 
-    # pages
+    # previews
 
     def make_preview(self, node: SubjectTreeNode, view: str) -> None:
-        """Make the page of a row, or of the tried pattern."""
+        """Build the preview of a row, or of the tried pattern."""
         prompt_state = self.prompt_state
         if prompt_state is None:
             return
@@ -288,13 +290,13 @@ class PromptWorkshopController:
         )
 
     def discard_previews(self) -> None:
-        """Do not show pages that are still being made."""
+        """Discard previews that are still being built."""
         self._page_worker.discard_results()
 
     # counting
 
     def _count_subjects(self) -> None:
-        """Count the characters of every subject, with progress reports."""
+        """Count the characters of every subject in a thread, and report the progress."""
         self._count_number += 1
         number, prompt_state = self._count_number, self.prompt_state
         if prompt_state is None:

@@ -1,4 +1,4 @@
-"""Patterns to try: what a glob or `-k TOPIC/GLOB` matches and costs, and the line where it is typed."""
+"""Try a glob or `-k TOPIC/GLOB`: find what it matches and costs, and show the input for it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ FLAGS = ("-k", "--knowledge")
 
 @dataclass(frozen=True)
 class PatternInputWord:
-    """A word of the input without its quotes; `at` is its start in the input."""
+    """A word of the input without its quotes; `at` is the position of its start in the input."""
 
     text: str
     at: int
@@ -47,7 +47,10 @@ class PatternInputWord:
 
 @dataclass(frozen=True)
 class PatternProblem:
-    """A remark about character `at` of the input; an error if the input cannot be used."""
+    """A remark about the character at position `at` of the input.
+
+    `is_error` says whether the input has no result because of it.
+    """
 
     message: str
     at: int
@@ -57,9 +60,10 @@ class PatternProblem:
 
 @dataclass(frozen=True)
 class PatternMatchResult:
-    """A tried pattern: a call of `learn`, or what `-k` would pre-load.
+    """The result of a pattern: a call of `learn`, or the subjects that `-k` would pre-load.
 
-    `matches` are pairs of topic and slug. `cost` is theirs, an estimate until the text is made.
+    `matches` are pairs of topic and slug. `cost` is the total cost of the matches, an estimate until the
+    preview is built.
     """
 
     text: str
@@ -77,7 +81,7 @@ class PatternMatchResult:
 
     @property
     def command(self) -> str:
-        """The arguments with which `kbtui` prints this result, quoted for a shell."""
+        """The arguments that make `kbtui` print this result, quoted for a shell."""
         if self.preloads:
             return "prompt " + " ".join(f"-k {quote(value)}" for value in self.preloads)
         return " ".join(["learn", *map(quote, [self.topic or "", *self.patterns])])
@@ -86,7 +90,7 @@ class PatternMatchResult:
 def try_pattern(
     text: str, knowledge: Knowledge, costs: SubjectCosts, selected: str | None
 ) -> PatternMatchResult:
-    """Parse and match an input; `selected` is the topic of a pattern that names none."""
+    """Parse the input and find its matches; `selected` is the topic for a pattern without a topic."""
     try:
         words = list(_split_words(text))
         if any(_is_flag(word.text) for word in words):
@@ -103,7 +107,10 @@ class _PatternError(Exception):
 
 
 def _split_words(text: str) -> Iterator[PatternInputWord]:
-    """Split at spaces outside of quotes. `shlex.split` does the same but gives no positions."""
+    """Split the input at spaces outside of quotes.
+
+    `shlex.split` could do this too, but returns no positions.
+    """
     position, size = 0, len(text)
     while position < size:
         if text[position].isspace():
@@ -114,7 +121,7 @@ def _split_words(text: str) -> Iterator[PatternInputWord]:
             if text[position] in "\"'":
                 end = text.find(text[position], position + 1)
                 if end < 0:
-                    raise _PatternError("unclosed quote", position, "close it or remove it")
+                    raise _PatternError("unclosed quote", position, "close the quote or remove it")
                 parts += text[position + 1 : end]
                 position = end + 1
             else:
@@ -155,7 +162,7 @@ def _match_learn_patterns(
 def _find_topic(
     words: list[PatternInputWord], knowledge: Knowledge, selected: str | None
 ) -> tuple[str, list[PatternInputWord]]:
-    """Return the topic that `TOPIC/GLOB` names, or the selected one, and the patterns in it."""
+    """Return the topic in `TOPIC/GLOB`, else the selected topic, and the patterns without the topic."""
     name: str | None = None
     patterns = []
     for word in words:
@@ -164,7 +171,7 @@ def _find_topic(
             patterns.append(word)
             continue
         if name is not None and name != first:
-            advice = f"write {name}/…, or use -k for each"
+            advice = f"write only {name}/…, or use -k before each pattern"
             raise _PatternError("`learn` takes one topic at a time", word.at, advice)
         name = first
         if rest:
@@ -176,7 +183,7 @@ def _find_topic(
         raise _PatternError("no topic is selected: write TOPIC/GLOB", words[0].at, hint)
     if not found.enable:
         raise _PatternError(
-            f"the topic {found.id} is switched off", words[0].at, "switch it on first"
+            f"the topic {found.id} is switched off", words[0].at, "switch the topic on first"
         )
     return found.id, patterns
 
@@ -207,7 +214,7 @@ def _match_preload_patterns(
         word = PatternInputWord(pattern, value.at + len(name) + 1)
         remark = remark or _find_pattern_problem(knowledge, name, [word])
         if remark is None and not slugs:
-            remark = PatternProblem("all of these are already pre-loaded", word.at, is_error=False)
+            remark = PatternProblem("all matches are already pre-loaded", word.at, is_error=False)
     preloads = tuple(value.text for value in values)
     return PatternMatchResult(text, None, (), preloads, tuple(matches), cost, remark)
 
@@ -228,7 +235,7 @@ def _parse_flag_values(words: list[PatternInputWord]) -> Iterator[PatternInputWo
             yield PatternInputWord(text[2:].removeprefix("="), word.at + 2)
         else:
             raise _PatternError(
-                "a pattern without -k among -k values", word.at, "write -k before it"
+                "this pattern needs -k too", word.at, "write -k before each pattern"
             )
 
 
@@ -240,13 +247,15 @@ def _find_pattern_problem(
     for word in patterns:
         pattern = word.text
         if len(pattern) > MAX_PATTERN_CHARACTERS:
-            return PatternProblem(f"longer than any slug: {len(pattern):,} characters", word.at)
+            return PatternProblem(
+                f"the pattern is longer than any slug: {len(pattern):,} characters", word.at
+            )
         is_unclosed = has_unclosed_bracket(pattern)
         at = word.at + max(0, pattern.find("[")) if is_unclosed else word.at
         if not resolved.match([pattern]):
             return PatternProblem("nothing matches", at, explain_dead_pattern(resolved, pattern))
         if is_unclosed and not resolved.is_enabled_slug(pattern):
-            return PatternProblem("unclosed [ is taken literally", at, is_error=False)
+            return PatternProblem("the unclosed [ matches only a literal [", at, is_error=False)
     return None
 
 
@@ -265,17 +274,17 @@ class PatternInput(PaneInput):
 
 
 class PatternBar(Vertical):
-    """The input, and below it the result or a remark with `^` under the character it is about."""
+    """The input, and a line below it with the result, or with a remark that points at a character with `^`."""
 
     class PatternChanged(Message):
-        """The input changed."""
+        """The user changed the pattern."""
 
         def __init__(self, text: str) -> None:
             super().__init__()
             self.text = text
 
     class PatternSubmitted(Message):
-        """Enter was pressed in the input."""
+        """The user pressed Enter in the input."""
 
     def __init__(self) -> None:
         super().__init__(id="trying")
@@ -284,7 +293,7 @@ class PatternBar(Vertical):
         )
         self._result_line = TextLine(id="remark")
         self._label_cells = 4
-        """Cells before the input."""
+        """The width in cells of the label before the input."""
 
     def compose(self) -> ComposeResult:
         """Yield the key of the command, the input, and the line below."""
@@ -320,7 +329,7 @@ class PatternBar(Vertical):
         self._result_line.set_text([])
 
     def show_result(self, result: PatternMatchResult, outcome: str) -> None:
-        """Show the number of matches with an outcome, or a remark."""
+        """Show the number of matches with `outcome` at the right, and the command or a remark at the left."""
         if not result.text.strip():
             self._result_line.set_text([])
             return
@@ -339,7 +348,7 @@ class PatternBar(Vertical):
 
 
 def draw_pointer_at_column(remark: PatternProblem, column: int, width: int) -> Spans:
-    """Return a remark with `^` in a column, its text on the side that has room."""
+    """Return the remark as a line with `^` in a column, and the text on the side where it fits."""
     text = one_line(remark.message + (f"; {remark.hint}" if remark.hint else ""))
     role = "error" if remark.is_error else "warning"
     size = count_columns(text)

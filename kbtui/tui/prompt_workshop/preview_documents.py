@@ -1,4 +1,4 @@
-"""The workshop's right pane: what `learn` returns, the `<knowledge>` section, a fragment, a change."""
+"""Build the documents of the workshop's right pane: `learn` output, prompt, fragment, change."""
 
 from __future__ import annotations
 
@@ -30,14 +30,15 @@ if TYPE_CHECKING:
     from kbtui.tui.prompt_workshop.subject_tree import SubjectTreeNode
     from kbtui.tui.reader.document_blocks import DocumentBlock
 
-NO_SECTION = "There is no <knowledge> section: no topic has anything to list or pre-load."
+NO_SECTION = "There is no <knowledge> section, because no topic has a subject to list or pre-load."
 
 
 @dataclass(frozen=True)
 class DocumentWithCost:
-    """A document and its cost for an assistant; None for a page that no assistant gets.
+    """A document, and what its text costs in a prompt.
 
-    `line` is the text's line to start at, 1-based; None for the top.
+    `cost` is None for a page that is not part of a prompt. `line` is the 1-based line to start at, None
+    for the top.
     """
 
     document: Document
@@ -48,7 +49,10 @@ class DocumentWithCost:
 def make_preview_page(
     prompt_state: PromptState, node: SubjectTreeNode, view: str, result: PatternMatchResult | None
 ) -> DocumentWithCost:
-    """Make the page for the selected row or the tried pattern; called in a thread, never raises."""
+    """Return the preview of the selected row or of the tried pattern; an error becomes a page.
+
+    Called in a thread.
+    """
     try:
         return _make_page_of_node(prompt_state, node, view, result)
     except KbtuiError as error:
@@ -83,14 +87,14 @@ def _make_page_of_node(
 
 
 def escape_glob(text: str) -> str:
-    """Return a glob that matches only this text."""
+    """Return a glob that matches only `text`."""
     return re.sub(r"[*?\[]", r"[\g<0>]", text)
 
 
 def _make_learn_preview(
     knowledge: Knowledge, topic: str, patterns: tuple[str, ...]
 ) -> DocumentWithCost:
-    """Make a page with exactly what `learn` returns."""
+    """Return a page with the exact output of `learn`."""
     text = knowledge.learn(topic, list(patterns), has_prompt=True).text
     command = " ".join(["learn", quote(topic), *map(quote, patterns)])
     return _make_text_preview(f"learn:{topic}:{' '.join(patterns)}", command, text)
@@ -110,7 +114,7 @@ def _make_text_preview(key: str, title: str, text: str) -> DocumentWithCost:
 
 
 def _find_node_line(knowledge: Knowledge, text: str, node: SubjectTreeNode) -> int | None:
-    """Return the line of the section at which a topic or subject starts."""
+    """Return the line of the prompt where a topic or subject starts, or None."""
     if node.kind not in ("topic", "subject") or node.topic not in knowledge.topics:
         return None
     name = escape_quotes(knowledge.topics[node.topic].name)
@@ -144,13 +148,13 @@ def _make_fragment_preview(prompt_state: PromptState, number: int) -> DocumentWi
 def make_message_preview(
     key: str, message: str, where: str | None = None, hint: str | None = None
 ) -> DocumentWithCost:
-    """Make a page with a message, its place and a hint."""
+    """Return a page with a message, its location and a hint."""
     blocks = make_message_blocks([(one_line(message), "")], where, hint)
     return DocumentWithCost(Document(f"message:{key}", "", blocks))
 
 
 def make_change_preview(change: TomlChange, heading: str, note: str) -> DocumentWithCost:
-    """Make a page with a change of a file as a unified diff, below a heading and a note."""
+    """Return a page with a heading, a note, and the unified diff of a change."""
     blocks: list[DocumentBlock] = [
         HeadingBlock("head", [(one_line(heading), "h2")]),
         ParagraphBlock("words", [(note, "dim")]),

@@ -1,4 +1,4 @@
-"""The state of the prompt: what texts cost, what is marked, and what the marks would change."""
+"""The state of the prompt: the costs of texts, the marks, and the prompt that the marks would produce."""
 
 from __future__ import annotations
 
@@ -21,22 +21,25 @@ if TYPE_CHECKING:
 
 
 COUNTED_BYTES_MOST = 1_000_000
-"""Bytes of the largest subject that is read only to count its characters."""
+"""The size in bytes above which a subject is estimated instead of counted."""
 COUNTED_TOTAL_MOST = 256 * 1024 * 1024
-"""Bytes that are read for counting in all; the remaining subjects are estimated by size."""
+"""How many bytes are read in total to count subjects; all remaining subjects are estimated."""
 REPORT_EVERY = 400
-"""Subjects counted between two progress reports."""
+"""How many subjects are counted between two progress reports."""
 
 
 class PromptCost(NamedTuple):
-    """Characters and estimated tokens; with `is_estimate` both are estimated from a file's size."""
+    """A number of characters and of estimated tokens.
+
+    If `is_estimate` is true, both are estimated from the size of a file.
+    """
 
     characters: int = 0
     tokens: int = 0
     is_estimate: bool = False
 
     def add_cost(self, other: PromptCost) -> PromptCost:
-        """Return the sum of both."""
+        """Return the sum of both costs."""
         return PromptCost(
             self.characters + other.characters,
             self.tokens + other.tokens,
@@ -44,7 +47,7 @@ class PromptCost(NamedTuple):
         )
 
     def format_short_cost(self, *, exact: bool = True) -> str:
-        """Format as `1,204 ≈ 301`, or aligned as `1.2k ≈ 301`; `~` marks an estimate."""
+        """Format as `1,204 ≈ 301`, or without `exact` as an aligned `1.2k ≈ 301`; `~` marks an estimate."""
         sign = "~" if self.is_estimate else ""
         if exact:
             return f"{sign}{self.characters:,} ≈ {self.tokens:,}"
@@ -65,12 +68,13 @@ def measure_prompt_cost(text: str | None) -> PromptCost:
 
 
 def format_cost_growth(before: PromptCost, after: PromptCost, *, units: bool = True) -> str:
-    """Format as `+3,120 characters ≈ 780 tokens`, or without units; empty if nothing changed."""
+    """Format a change as `+3,120 characters ≈ 780 tokens`, or without units; "" if nothing changed."""
     characters = after.characters - before.characters
     tokens = after.tokens - before.tokens
     if not characters and not tokens:
         return ""
-    # The second sign is left out unless it differs: other characters can make more or fewer tokens.
+    # Show the sign of the tokens only if it differs, which is possible: a text with fewer characters can
+    # have more tokens.
     second = f"{abs(tokens):,}" if characters * tokens >= 0 else _format_signed_number(tokens)
     if not units:
         return f"{_format_signed_number(characters)} ≈ {second}"
@@ -82,27 +86,27 @@ def _format_signed_number(number: int) -> str:
 
 
 class SubjectCosts:
-    """The known costs of subjects, and why some subjects have none.
+    """The known costs of subjects, and the reasons why some subjects cannot be read.
 
-    One thread writes while others read: values are replaced, never changed.
+    One thread writes while other threads read, so values are replaced, never modified.
     """
 
     def __init__(self) -> None:
         self._costs: dict[tuple[str, str], PromptCost] = {}
         self._versions: dict[tuple[str, str], tuple[int, int]] = {}
         self.unreadable: dict[tuple[str, str], str] = {}
-        """Why a subject cannot be read, in the words of `learn`."""
+        """(Topic, slug) -> why the subject cannot be read, as `learn` reports it."""
 
     def clear(self) -> None:
         """Forget everything."""
         self._costs, self._versions, self.unreadable = {}, {}, {}
 
     def get_cost(self, topic: str, slug: str) -> PromptCost | None:
-        """Return the cost of a subject, None while it is unknown."""
+        """Return the cost of a subject, or None while it is unknown."""
         return self._costs.get((topic, slug))
 
     def sum_costs(self, topic: str, slugs: Iterable[str]) -> PromptCost:
-        """Return the cost of subjects together; an estimate unless all of them are counted."""
+        """Return the total cost of subjects; it is an estimate unless all of them are counted."""
         found = [self._costs.get((topic, slug)) for slug in slugs]
         costs = [cost for cost in found if cost is not None]
         return PromptCost(
@@ -116,8 +120,8 @@ class SubjectCosts:
     ) -> Iterable[int]:
         """Count every subject; yield the number of subjects left from time to time.
 
-        Called in a thread. All new subjects are estimated first. Files with the same size and time
-        as before are not read again. Ends early when `is_wanted` returns False.
+        Called in a thread. It estimates all new subjects first, does not read unchanged files (same
+        size and time) again, and ends early if `is_wanted` returns False.
         """
         todo: list[Subject] = []
         copied = knowledge.copy_with_marks(
@@ -145,7 +149,7 @@ class SubjectCosts:
         yield 0
 
     def measure_subject(self, subject: Subject) -> None:
-        """Read one subject and remember its cost."""
+        """Read one subject, and store its cost."""
         key = (subject.topic, subject.slug)
         try:
             self._costs[key] = measure_prompt_cost(read_subject(subject))
@@ -157,7 +161,7 @@ class SubjectCosts:
 
 
 class FolderCostSums:
-    """Running sums of subject costs, which give the cost of any folder in two lookups."""
+    """Running sums of the costs of subjects, which give the cost of any folder in two lookups."""
 
     def __init__(self, slugs: list[str], costs: list[PromptCost | None]) -> None:
         self._slugs = slugs
@@ -176,14 +180,14 @@ class FolderCostSums:
 
 
 def find_prefix_range(slugs: list[str], prefix: str) -> tuple[int, int]:
-    """Return the start and end of the slugs with a prefix in a sorted list."""
+    """Return the start and the end of the slugs with a prefix in a sorted list."""
     if not prefix:
         return 0, len(slugs)
     return bisect_left(slugs, prefix), bisect_left(slugs, prefix + chr(0x10FFFF))
 
 
 def make_prefix_sums(knowledge: Knowledge, costs: SubjectCosts) -> dict[str, FolderCostSums]:
-    """Return the sums of each topic over its visible subjects."""
+    """Return the running sums over the visible subjects of each topic."""
     return {
         topic: FolderCostSums(visible, [costs.get_cost(topic, slug) for slug in visible])
         for topic in knowledge.topics
@@ -192,11 +196,11 @@ def make_prefix_sums(knowledge: Knowledge, costs: SubjectCosts) -> dict[str, Fol
 
 
 MarkState = Literal["learned", "disabled", "plain", "on", "off"]
-"""Of a subject: "plain", "learned" or "disabled"; of a topic: "on" or "off"."""
+"""The state of a subject ("plain", "learned", "disabled") or of a topic ("on", "off")."""
 
 
 class PendingMarks:
-    """The marks that are not written yet, in the order of marking."""
+    """The marks that are not written yet, in the order in which the user set them."""
 
     def __init__(self) -> None:
         self._marks: dict[tuple[str, str | None], PreloadOrDisableMark] = {}
@@ -206,7 +210,7 @@ class PendingMarks:
 
     @property
     def all_marks(self) -> tuple[PreloadOrDisableMark, ...]:
-        """The marks, as `Knowledge.copy_with_marks` takes them."""
+        """The marks in the form that `Knowledge.with_marks` takes."""
         return tuple(self._marks.values())
 
     def get_mark(self, topic: str, slug: str | None) -> PreloadOrDisableMark | None:
@@ -222,8 +226,8 @@ class PendingMarks:
     ) -> None:
         """Set a mark, or remove it if it is set already.
 
-        `current` is the state with the marks, `written` the state in the files. Where the files
-        already have the state, removing it means `otherwise`.
+        `current` is the state with the marks, `written` the state in the files. If the files already
+        have the state of `mark`, toggling changes it to `otherwise`.
         """
         wanted: MarkState = mark.state
         if current == wanted:
@@ -233,7 +237,7 @@ class PendingMarks:
             self._marks[mark.topic, mark.slug] = replace(mark, state=wanted)
 
     def remove_mark(self, mark: PreloadOrDisableMark) -> None:
-        """Remove exactly this mark; a newer mark of the same subject stays."""
+        """Remove this mark, but keep a newer mark of the same subject."""
         if self._marks.get((mark.topic, mark.slug)) == mark:
             del self._marks[mark.topic, mark.slug]
 
@@ -254,7 +258,7 @@ def find_subject_or_topic_state(knowledge: Knowledge, topic: str, slug: str | No
 
 @dataclass(frozen=True)
 class RefusedMark:
-    """A mark that cannot be set, and why."""
+    """A mark that cannot be set, with the reason."""
 
     mark: PreloadOrDisableMark
     error: KbtuiError
@@ -262,11 +266,12 @@ class RefusedMark:
 
 @dataclass(frozen=True)
 class PromptState:
-    """The prompt as the files say and as the marks would change it; made in a thread, immutable.
+    """The prompt with and without the marks; immutable, because threads build and read it.
 
-    `written` is what the files say, `knowledge` the same with the marks. `prompt` is the
-    `<knowledge>` section with the marks. For each topic, `preloads` is the cost of what it adds to
-    the prompt, and `listings` that of its listing.
+    `written` is the knowledge as the files define it, and `knowledge` is the knowledge with the
+    `marks` applied. `prompt` is the `<knowledge>` section with the marks, `cost` its cost, and
+    `written_cost` the cost without the marks. For each topic, `preloads` is the cost of its
+    pre-loaded subjects, and `listings` the cost of its listing.
     """
 
     written: Knowledge
@@ -287,7 +292,7 @@ def read_prompt_state(
     """Read the files and apply the marks to them."""
     written = library.load_knowledge()
     for topic in written.topics:
-        # Read directories in this thread, so that drawing a row never waits for one.
+        # Read the directory in this thread, so that drawing a row never waits for it.
         assert written.resolve(topic).scan.relative_paths is not None
     bare = PromptState(written, written, fragments=tuple(written.read_prompt_fragments()))
     bare = _measure_prompt(bare, written, (), ())
@@ -296,7 +301,7 @@ def read_prompt_state(
 
 
 def apply_marks(prompt_state: PromptState, marks: tuple[PreloadOrDisableMark, ...]) -> PromptState:
-    """Return the same state with other marks; marks that cannot be set become `refusals`."""
+    """Return the state with `marks` instead of its own; marks that cannot be set become `refusals`."""
     knowledge, applied = prompt_state.written, []
     if marks[: len(prompt_state.marks)] == prompt_state.marks:  # only new marks were added
         knowledge, applied = prompt_state.knowledge, list(prompt_state.marks)
@@ -316,7 +321,7 @@ def _measure_prompt(
     marks: tuple[PreloadOrDisableMark, ...],
     refusals: tuple[RefusedMark, ...],
 ) -> PromptState:
-    """Return the state with measured texts; unchanged topics are not read again."""
+    """Return the state with new costs; reuse the costs of topics that have not changed."""
     preloads, listings = {}, {}
     for topic in knowledge.topics.values():
         name = topic.id

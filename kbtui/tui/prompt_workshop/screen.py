@@ -1,4 +1,4 @@
-"""The prompt workshop: what an assistant gets, and marks that change it once they are written."""
+"""The prompt workshop: show what an assistant gets, mark subjects, and write the marks to the file."""
 
 from __future__ import annotations
 
@@ -48,16 +48,16 @@ if TYPE_CHECKING:
     from kbtui.tui.reader.document_blocks import DocumentBlock
 
 PAGE_DELAY = 0.06
-"""Seconds that a row stays selected before its page is made."""
+"""How many seconds a row stays selected before its preview is built."""
 EXPAND_MOST = 40
-"""With at most this many subjects, all topics are expanded at first."""
+"""The maximum number of subjects with which all topics are expanded at first."""
 
 
 class PromptWorkshopScreen(ListDetailScreen):
-    """Topics and subjects with their costs, the selected text, and a line to try patterns.
+    """A tree of topics and subjects with their costs, a preview, and an input to try patterns.
 
-    Its result is whether anything was written. `reference` is selected at first. `written` is the
-    list of changes written in this session; the screen appends to it.
+    The result of the screen is whether it wrote anything. `reference` is the entry selected at first.
+    `written` is the list of changes written in this session; the screen appends to it.
     """
 
     HEADING = "Prompt workshop"
@@ -103,15 +103,15 @@ class PromptWorkshopScreen(ListDetailScreen):
         self._marks_being_written: tuple[PreloadOrDisableMark, ...] = ()
 
     def compose_list_pane(self) -> list[Widget]:
-        """Return the filter, the list, and a line about the selected row."""
+        """Return the filter, the list, and the line that describes the selected row."""
         return [self.filter, self.list, TextLine(id="particulars")]
 
     def compose_below_panes(self) -> list[Widget]:
-        """Return the line to try patterns."""
+        """Return the input to try patterns."""
         return [self.pattern_bar]
 
     def on_mount(self) -> None:
-        """Read after the first paint."""
+        """Start reading after the first paint."""
         self._show_prompt_totals()
         self.call_after_refresh(self.controller.reread_files)
 
@@ -131,30 +131,30 @@ class PromptWorkshopScreen(ListDetailScreen):
         self.show_key_hints()
 
     def show_message(self, text: str = "", role: str = "strong") -> None:
-        """Show a message in place of the question of whether to leave, if that is shown."""
+        """Show a message; if it replaces the question whether to leave, cancel that question."""
         self._is_asking_to_leave = False
         super().show_message(text, role)
 
     @property
     def met_command_needs(self) -> frozenset[str]:
-        """The needs of commands that are met: there are marks to discard, changes to undo."""
+        """The features that commands can need: marks to discard, and written changes to undo."""
         found = {"marks": len(self.controller.marks) > 0, "written": bool(self.writer.written)}
         return frozenset(name for name, is_met in found.items() if is_met)
 
     @property
     def is_showing_change(self) -> bool:
-        """Whether a change is shown for review; no other page may replace it."""
+        """Whether the screen shows a change for review, which no preview may replace."""
         return self.writer.shown is not None
 
     @property
     def is_loaded(self) -> bool:
-        """Whether the topics were read."""
+        """Whether the topics have been loaded."""
         return self.controller.prompt_state is not None
 
-    # what the controller calls
+    # callbacks of the controller
 
     def show_prompt_state(self, *, reread: bool) -> None:
-        """Show a new state of the prompt; `reread` says whether the files were read again for it."""
+        """Show a new state of the prompt; `reread` says whether it comes from reading the files again."""
         if reread and self._first_reference is not None:
             self._select_first(self._first_reference)
             self._first_reference = None
@@ -165,7 +165,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self._show_selected()
 
     def _select_first(self, reference: str) -> None:
-        """Select what the screen was opened for, and expand everything above it."""
+        """Select the entry `reference`, and expand the topic and folders that contain it."""
         prompt_state = self.controller.prompt_state
         if prompt_state is None:
             return
@@ -190,7 +190,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             }
 
     def show_rows(self, rows: list[ListRow]) -> None:
-        """Show new rows; the selected one stays selected."""
+        """Show new rows; the selected row stays selected."""
         has_pattern = bool(self.controller.pattern_result.text)
         if has_pattern and not self._has_pattern and len(rows) > 1:
             self._key_to_select = rows[1].key  # the first match
@@ -207,13 +207,13 @@ class PromptWorkshopScreen(ListDetailScreen):
         self._show_selected(PAGE_DELAY)
 
     def show_uncounted_subjects(self, left: int) -> None:
-        """Show that more subjects were counted and `left` are left."""
+        """Show that `left` subjects still have to be counted."""
         subtitle = f"counting {left:,}" if left else ""
         self.query_one("#listed", Vertical).border_subtitle = subtitle
         self.list.refresh()
 
     def show_preview(self, page: DocumentWithCost) -> None:
-        """Show the page of the selected row, unless a change is shown."""
+        """Show the preview of the selected row, unless the screen shows a change."""
         if self.is_showing_change:
             return
         self._show_preview_now(page)
@@ -251,7 +251,7 @@ class PromptWorkshopScreen(ListDetailScreen):
     # the selected row
 
     def _show_selected(self, delay: float = 0.001) -> None:
-        """Show the line about the selected row now, and its page after a delay."""
+        """Describe the selected row now, and build its preview after a delay."""
         prompt_state = self.controller.prompt_state
         if prompt_state is None:
             return
@@ -278,17 +278,17 @@ class PromptWorkshopScreen(ListDetailScreen):
             self.action_open()
 
     def action_move_in_list(self, where: str, *pages: float) -> None:
-        """Move in the list while a pattern is typed."""
+        """Move in the list while the pattern input keeps the focus."""
         getattr(self.list, f"action_{where}")(*pages)
 
     def action_view(self) -> None:
-        """Switch between what `learn` returns and the whole section."""
+        """Switch between the output of `learn` and the whole `<knowledge>` section."""
         self.view = "prompt" if self.view == "learn" else "learn"
         self._withdraw_change()
         self._show_selected()
 
     def action_open(self) -> None:
-        """Write the shown change, expand or collapse a topic or folder, or go to the text."""
+        """Write the shown change; without one, expand or collapse a topic or folder, or focus the preview."""
         if self.is_showing_change:
             self.action_write()
             return
@@ -306,7 +306,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             self.controller.make_rows()
 
     def action_collapse(self) -> None:
-        """Collapse the selected topic or folder, or go to the parent of the selected row."""
+        """Collapse the selected topic or folder; if it is not expanded, select the parent row."""
         node, opened = self.list.selected_node, self.controller.options.opened
         key = self._get_branch_key(node)
         if key in opened:
@@ -323,19 +323,19 @@ class PromptWorkshopScreen(ListDetailScreen):
         return make_folder_key(node.topic, node.name) if node.kind == "folder" else None
 
     def action_other_side(self) -> None:
-        """Switch between the list and the text."""
+        """Switch the focus between the list and the preview."""
         self.set_focus(self.reader if self.focused is self.list else self.list)
 
     # marks
 
     def action_mark(self, state: str) -> None:
-        """Mark the selected subject learned or disabled, or remove that mark."""
+        """Mark the selected subject as learned or disabled, or undo this."""
         node = self.list.selected_node
         if node.kind != "subject":
             messages = {
                 "folder": "folders cannot be marked; mark their subjects",
                 "topic": f"mark the subjects of this topic, or press {self.get_key_hint('switch')} to switch it on or off",
-                "fragment": "JP's fragments are read-only here",
+                "fragment": "JP's prompt fragments are read-only here",
             }  # fmt: skip
             self.refuse_key(messages.get(node.kind, "select a subject to mark"))
             return
@@ -372,7 +372,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self.controller.apply_marks()
 
     def action_drop(self) -> None:
-        """Discard all marks that are not written."""
+        """Discard all marks that are not written yet."""
         if len(self.controller.marks):
             self.controller.marks.clear()
             self._apply_changed_marks()
@@ -421,7 +421,7 @@ class PromptWorkshopScreen(ListDetailScreen):
     # writing
 
     def action_write(self) -> None:
-        """Show what would be written, or write what is shown."""
+        """Show the change for review; if it is shown already, write it."""
         prompt_state, marks = self.controller.prompt_state, self.controller.marks.all_marks
         if self.is_showing_change:
             self._marks_being_written = marks
@@ -459,7 +459,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self.show_message(f"saved to .jp/kb.toml · {self.get_key_hint('undo')} undo", "inserted")
 
     def action_undo(self) -> None:
-        """Undo the newest change written in this session."""
+        """Undo the change written last in this session."""
         if not self.writer.written:
             self.refuse_key("nothing to undo")
             return
@@ -483,7 +483,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self.action_back()
 
     def action_back(self) -> None:
-        """Close the innermost of question, change, pattern, filter and text, or leave."""
+        """Close the question, the change, the pattern or the filter, or leave the preview; else leave the screen."""
         if self._is_asking_to_leave:
             self.show_message()
         elif self.is_showing_change:
@@ -506,9 +506,9 @@ class PromptWorkshopScreen(ListDetailScreen):
             self.dismiss(self._has_written)
 
     def can_leave(self) -> bool:
-        """Whether no mark would be lost, or the user was already asked; asks otherwise."""
+        """Return whether leaving loses no mark or the user was already asked; otherwise ask."""
         if self.writer.is_writing:
-            self.refuse_key("a file is being written")
+            self.refuse_key(".jp/kb.toml is being written; try again in a moment")
             return False
         count = len(self.controller.marks)
         if not count or self._is_asking_to_leave:
@@ -526,7 +526,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self.controller.reread_files()
 
     def handle_files_changed(self, event: Mapping[str, Any]) -> None:
-        """Reload when topics or subjects change; marks that are not written stay."""
+        """Reload if topics or subjects have changed; unwritten marks stay."""
         is_affected = event.get("knowledge") or event.get("subjects")
         if is_affected and not self.is_showing_change and not self.writer.is_writing:
             self.controller.reread_files()
@@ -534,22 +534,22 @@ class PromptWorkshopScreen(ListDetailScreen):
     # help
 
     def make_help_blocks(self) -> list[DocumentBlock]:
-        """Return a table of the signs in the list."""
+        """Return a table that explains the signs in the list."""
         names = ("pre-loaded", "disabled", "hidden")
         signs: list[tuple[str, Spans]] = [(ENTRY_MARKS[name][0], [(name, "")]) for name in names]
-        signs.append((UNWRITTEN_SIGN, [("marked, not written yet", "")]))
+        signs.append((UNWRITTEN_SIGN, [("changed, but not written yet", "")]))
         signs.append(("~", [("estimated from the file size", "")]))
-        signs.append(("≈", [("characters on its left, estimated tokens on its right", "")]))
+        signs.append(("≈", [("characters ≈ estimated tokens", "")]))
         return [
             HeadingBlock("head:signs", [("Signs", "h2")], above=1),
             FactTableBlock("signs", signs),
         ]
 
     def make_help_notes(self) -> tuple[str]:
-        """Return how marks are written, with the keys that do."""
+        """Return a note on how to write marks, with the configured keys."""
         write, enter = self.get_key_hint("write"), self.get_key_hint("open")
         return (
-            f"Marks change nothing until you write them: {write} shows the change of .jp/kb.toml, "
-            f"{write} or {enter} then writes it. While typing, letters are text; Esc returns to "
-            "single-key commands.",
+            f"Marks have no effect until you write them: {write} shows the change of .jp/kb.toml, then "
+            f"{write} or {enter} writes it. In an input, keys type text; press Esc to leave it and "
+            "use single-key commands.",
         )

@@ -39,17 +39,18 @@ NodeKind = Literal["whole", "topic", "folder", "subject", "problem", "fragment",
 WHOLE_KEY = "whole"
 """The key of the row for the whole `<knowledge>` section."""
 UNWRITTEN_SIGN = "*"
-"""Follows the sign of a subject or topic whose mark is not written."""
+"""The sign after a subject or topic whose mark is not written yet."""
 LEARNED_SIGN = ENTRY_MARKS["pre-loaded"][0].strip()
 EXACT_COST_CELLS = 52
-"""Cells of a list that shows exact numbers."""
+"""The minimum width in cells of a list that shows exact numbers."""
 
 
 class SubjectTreeNode(NamedTuple):
     """The content of a row.
 
-    `name` is a folder's path with a `/` at its end, a subject's slug, or the text of another row.
-    `number` counts problems and fragments. With `shows_path` the row shows the whole slug.
+    `name` is the path of a folder with a `/` at its end, the slug of a subject, or the text of any
+    other row. `number` is the index of a problem or fragment. If `shows_path` is true, the row shows
+    the whole slug instead of its last part.
     """
 
     kind: NodeKind
@@ -62,7 +63,7 @@ class SubjectTreeNode(NamedTuple):
 
 @dataclass
 class SubjectTreeOptions:
-    """What the list shows: keys of expanded topics and folders, hidden subjects, words of a filter."""
+    """What the list shows: the keys of expanded rows, whether hidden subjects appear, the filter words."""
 
     opened: set[str] = field(default_factory=set)
     hidden: bool = False
@@ -70,21 +71,21 @@ class SubjectTreeOptions:
 
 
 class VisibleSubjectSlugs:
-    """The slugs of each topic that the list may show; sorted on first use and kept."""
+    """The slugs of each topic that the list may show, sorted on first use and cached."""
 
     def __init__(self, knowledge: Knowledge, *, hidden: bool) -> None:
         self._knowledge, self._hidden = knowledge, hidden
         self._in_tree_order: dict[str, list[str]] = {}
 
     def sort_by_name(self, topic: str) -> list[str]:
-        """Return a topic's slugs in alphabetical order."""
+        """Return the slugs of a topic in alphabetical order."""
         scan = self._knowledge.resolve(topic).scan
         if self._hidden or not scan.hidden:
             return scan.slugs
         return [slug for slug in scan.slugs if slug not in scan.hidden]
 
     def sort_by_folder(self, topic: str) -> list[str]:
-        """Return a topic's slugs with those of a folder before its subfolders."""
+        """Return the slugs of a topic in tree order: the subjects of a folder before its subfolders."""
         slugs = self._in_tree_order.get(topic)
         if slugs is None:
             slugs = self._in_tree_order[topic] = sorted(
@@ -101,7 +102,7 @@ def _get_tree_sort_key(slug: str) -> list[tuple[bool, str]]:
 def make_subject_tree_rows(
     prompt_state: PromptState, slugs: VisibleSubjectSlugs, options: SubjectTreeOptions
 ) -> list[ListRow]:
-    """Make all rows in order; their text is made when they are drawn."""
+    """Return all rows of the tree; the text of a row is made when the row is drawn."""
     written = prompt_state.written
     rows = [_make_row(WHOLE_KEY, SubjectTreeNode("whole")), _make_heading_row("topics", "TOPICS")]
     for number, problem in enumerate(written.problems):
@@ -121,7 +122,7 @@ def make_subject_tree_rows(
 
 
 def make_match_rows(matches: Iterable[tuple[str, str]]) -> list[ListRow]:
-    """Make the rows of the subjects that a pattern matches, given as topic and slug, in order."""
+    """Return the rows of the subjects that a pattern matches; `matches` are pairs of topic and slug."""
     rows = [_make_row(WHOLE_KEY, SubjectTreeNode("whole"))]
     rows += [_make_subject_row(topic, slug, 0, shows_path=True) for topic, slug in matches]
     return rows
@@ -154,7 +155,7 @@ def _contains_all_words(text: str, words: list[str]) -> bool:
 
 
 def _make_folder_rows(topic: str, slugs: list[str], opened: set[str]) -> Iterator[ListRow]:
-    """Yield rows for slugs in tree order, with a row before each folder's first slug."""
+    """Yield the rows of slugs in tree order, with a row for each folder before its first slug."""
     shown: list[str] = []
     closed = ""
     for slug in slugs:
@@ -179,7 +180,7 @@ def _make_folder_rows(topic: str, slugs: list[str], opened: set[str]) -> Iterato
 
 
 def make_folder_key(topic: str, path: str) -> str:
-    """Return the key of a folder's row."""
+    """Return the key of the row of a folder."""
     return f"folder:{topic}/{path}"
 
 
@@ -188,7 +189,7 @@ _NO_LINES: list[list[tuple[str, str]]] = []
 
 
 def _make_row(key: str, node: SubjectTreeNode) -> ListRow:
-    # Rows share empty lists: there may be twenty thousand, and few are ever drawn.
+    # All rows share the same empty lists, because there may be 20,000 rows, of which few are ever drawn.
     return ListRow(key, _NO_SPANS, _NO_SPANS, _NO_LINES, True, "", node)
 
 
@@ -205,7 +206,7 @@ def _make_heading_row(key: str, text: str) -> ListRow:
 
 
 class SubjectRowFormatter:
-    """Formats rows when they are drawn, from the newest state, marks and costs."""
+    """Formats rows when they are drawn, with the newest state, marks and costs."""
 
     def __init__(
         self, costs: SubjectCosts, marks: PendingMarks, options: SubjectTreeOptions
@@ -226,7 +227,7 @@ class SubjectRowFormatter:
         }
 
     def find_subject_state(self, topic: str, slug: str | None) -> MarkState:
-        """Return the state of a subject or topic, marks included."""
+        """Return the state of a subject or topic, including unwritten marks."""
         mark = self._marks.get_mark(topic, slug)
         if mark is not None:
             return mark.state
@@ -234,7 +235,7 @@ class SubjectRowFormatter:
         return find_subject_or_topic_state(written, topic, slug) if written else "plain"
 
     def format_row(self, node: SubjectTreeNode, *, exact: bool = True) -> tuple[Spans, Spans]:
-        """Return the left and right side of a row; `exact` shows whole numbers."""
+        """Return the left and the right part of a row; `exact` means unrounded numbers."""
         self._shows_exact_costs = exact
         prompt_state = self.prompt_state
         if prompt_state is None:
@@ -281,7 +282,7 @@ class SubjectRowFormatter:
     def _format_branch(
         self, prompt_state: PromptState, node: SubjectTreeNode
     ) -> tuple[Spans, Spans]:
-        """Format a topic or folder: its name, the numbers of pre-loaded and of all subjects, and their cost."""
+        """Format a topic or folder: its name, the number of pre-loaded subjects and of all subjects, the cost."""
         topic, prefix = node.topic, node.name
         key = make_folder_key(topic, prefix) if node.kind == "folder" else f"topic:{topic}"
         is_opened = key in self._options.opened or bool(self._options.words)
@@ -314,7 +315,7 @@ class SubjectRowFormatter:
 def format_prompt_totals(
     prompt_state: PromptState | None, marks: int, width: int
 ) -> tuple[Spans, Spans]:
-    """Return the line of totals: the prompt's cost, its change by the marks, the number of marks."""
+    """Return the totals: the cost of the prompt, how the marks change it, and the number of marks."""
     if prompt_state is None:
         return [("reading the workspace …", "dim")], []
     right: Spans = [(f"{marks:,} to write", "warning")] if marks else []
@@ -331,7 +332,7 @@ def format_prompt_totals(
 
 
 def describe_selected_row(prompt_state: PromptState, node: SubjectTreeNode) -> str:
-    """Return the line under the list: what the selected row does not show."""
+    """Return the line below the list, which says more about the selected row."""
     if node.kind == "whole":
         topics = [topic for topic in prompt_state.knowledge.topics.values() if topic.enable]
         learned = sum(len(prompt_state.knowledge.resolve(topic.id).learned) for topic in topics)
@@ -356,7 +357,7 @@ def describe_selected_row(prompt_state: PromptState, node: SubjectTreeNode) -> s
 
 
 class SubjectTreeList(RowList):
-    """The list of the workshop; there may be tens of thousands of rows of one line."""
+    """The list of the workshop, which may have tens of thousands of rows; each row has one line."""
 
     def __init__(self, formatter: SubjectRowFormatter) -> None:
         super().__init__("entries")
@@ -365,12 +366,12 @@ class SubjectTreeList(RowList):
 
     @property
     def selected_node(self) -> SubjectTreeNode:
-        """The node of the selected row; the whole section while there is none."""
+        """The node of the selected row; while no row is selected, the node of the whole section."""
         row = self.selected_row
         return row.data if row is not None else SubjectTreeNode("whole")
 
     def render_line(self, y: int) -> Strip:
-        """Draw line `y` of the visible part."""
+        """Draw visible line `y`."""
         number = y + round(self.scroll_y)
         if 0 <= number < len(self.rows):
             row = self.rows[number]

@@ -1,4 +1,4 @@
-"""Build the document of a conversation: facts, turns, messages, and what is folded between them."""
+"""Build the document of a conversation: facts, then turns with messages and folded tool calls."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from kbtui.tui.framework.styled_text import Spans
 
 
-# The arguments that best describe a call, in order. Without any of them, its first short text is used.
+# The arguments that best describe a call, best first. If a call has none of them, its first argument with
+# text describes it.
 _MAIN_ARGUMENTS = (
     "path",
     "file",
@@ -48,7 +49,7 @@ _MAX_SUMMARY_CHARACTERS = 120
 
 
 def summarize_tool_arguments(arguments: dict[str, Any] | None) -> str:
-    """Return the argument that says most about a tool call, on one line; "" if there is none."""
+    """Return the value of the argument that best describes a tool call, on one line; "" if there is none."""
     if not arguments:
         return ""
     if "topic" in arguments:
@@ -78,7 +79,7 @@ def _summarize_value(value: Any) -> str:
 
 
 def format_value(value: Any, indent: int = 0) -> str:
-    """Format a JSON value as indented text; a text of several lines is kept as it is."""
+    """Format a JSON value as indented text; keep the line breaks of strings."""
     return "\n".join(_format_value_lines(value, "  " * indent))
 
 
@@ -114,10 +115,10 @@ def _format_scalar_value(value: Any) -> str:
 
 @dataclass(frozen=True)
 class CompactedTurn:
-    """What the model no longer sees of a turn.
+    """The parts of a turn that the model no longer sees after compaction.
 
-    A turn may be replaced by a `summary` for the turns `first` to `last`. Otherwise the flags say whether its
-    reasoning, its tool calls, or their arguments or results were removed.
+    If `summary` is set, it replaces the turns `first` to `last`. Otherwise the flags say whether the turn lacks
+    its reasoning, its tool calls, or the arguments or results of its tool calls.
     """
 
     summary: Compaction | None = None
@@ -130,10 +131,11 @@ class CompactedTurn:
 
 
 def find_compacted_turns(conversation: Conversation) -> dict[int, CompactedTurn]:
-    """Return what compactions removed from each turn; unaffected turns are missing.
+    """Map the number of each compacted turn to what compactions removed from it.
 
-    For summary, reasoning and tool calls separately, the latest compaction of a turn applies; of two with the
-    same time, the later one in the file.
+    If several compactions cover a turn, the latest one that has a summary applies; likewise the latest one that
+    removes reasoning, and the latest one that changes tool calls. If the times are equal, the order in the file
+    decides.
     """
     turns = len(conversation.turns)
     summaries: dict[int, Compaction] = {}
@@ -177,13 +179,13 @@ PRESENCE_LABELS = {
     "external": "workspace only",
 }
 MAX_TOOLS = 12
-"""Number of tools named, the most used first."""
+"""How many of the most used tools the details name."""
 
 
 def list_conversation_facts(
     conversation: Conversation, present: datetime, *, brief: bool = False
 ) -> list[tuple[str, Spans]]:
-    """Return names and values; with `brief` only those shown above the first turn."""
+    """Return names and values of facts; with `brief`, only the facts shown above the first turn."""
     info = conversation.info
     facts = [("id", info.ref)]
     facts += [
@@ -226,7 +228,7 @@ def list_conversation_facts(
 
 
 def _list_turn_facts(conversation: Conversation) -> Iterator[tuple[str, str]]:
-    """Yield the facts computed from all turns: models, tool calls, compactions."""
+    """Yield facts about all turns together: models, tool calls, compactions."""
     models = Counter(turn.model for turn in conversation.turns if turn.model)
     if len(models) > 1:
         yield "models", ", ".join(f"{name} {format_count(n, 'turn')}" for name, n in models.items())
@@ -264,7 +266,7 @@ def describe_compaction(compaction: Compaction) -> str:
         what.append("reasoning removed")
     if compaction.tool_calls:
         omitted = compaction.tool_calls == "omit"
-        what.append("tool calls removed" if omitted else "tool calls emptied")
+        what.append("tool calls removed" if omitted else "contents of tool calls removed")
     return " and ".join(what) or "nothing removed"
 
 
@@ -277,7 +279,8 @@ def build_conversation_document(
 ) -> Document:
     """Build the document of a conversation.
 
-    `present` is the time to which its dates are relative. `partial` says whether the rest is still loading.
+    Dates are formatted relative to the time `present`. `partial` says whether the rest of the conversation is
+    still loading.
     """
     info = conversation.info
     builder = _ConversationDocumentBuilder(conversation, present)
@@ -297,7 +300,7 @@ def build_conversation_document(
 
 
 def make_conversation_badges(info: ConversationInfo) -> Spans:
-    """Return what is special about a conversation: pinned, archived, local or damaged."""
+    """Return badges for the state of a conversation: pinned, archived, part of another, local only, damaged."""
     words: list[tuple[str, str]] = []
     if info.pinned_at:
         words.append(("pinned", "accent"))
@@ -313,11 +316,11 @@ def make_conversation_badges(info: ConversationInfo) -> Spans:
 
 
 MAX_SCANNED_PER_TEXT, MAX_SCANNED_TOTAL = 20_000, 2_000_000
-"""Characters searched for secrets: in one text, and in a conversation."""
+"""How many characters are searched for secrets, in one text and in a whole conversation."""
 
 
 class _ConversationDocumentBuilder:
-    """Builds the blocks of a conversation event by event, and collects the places of requests and errors."""
+    """Builds the blocks of a conversation event by event, and collects the positions of requests and errors."""
 
     def __init__(self, conversation: Conversation, present: datetime) -> None:
         self.conversation = conversation
@@ -330,7 +333,7 @@ class _ConversationDocumentBuilder:
         self.last_time: datetime | None = None
         self.compacted_turns = find_compacted_turns(conversation)
         self.view = ""
-        """The view of the blocks that are added now (`Block.view`)."""
+        """The view of the blocks being added (`DocumentBlock.view`)."""
         self.requests: list[int] = []
         self.errors: list[int] = []
         self.unscanned_characters = MAX_SCANNED_TOTAL
@@ -357,7 +360,7 @@ class _ConversationDocumentBuilder:
         return format_time(when, self.present) if when else ""
 
     def _format_time_change(self, when: datetime | None) -> str:
-        """Format a time within a turn; "" if it is in the same minute as the last one shown."""
+        """Format a time within a turn; return "" if the last time shown was in the same minute."""
         if when is None:
             return ""
         local = when.astimezone(self.present.tzinfo).replace(second=0, microsecond=0)
@@ -383,12 +386,12 @@ class _ConversationDocumentBuilder:
             )
 
     def _list_problems(self) -> list[str]:
-        """Return the problems of the conversation and its parts, without repetitions."""
+        """Return the problems of the conversation and of its parts, without duplicates."""
         own = self.conversation.info.problem
         return list(dict.fromkeys([*self.conversation.problems, *([own] if own else [])]))
 
     def _add_compaction(self, number: int, compaction: Compaction) -> None:
-        """Add a note about a compaction where it begins; the model does not see it."""
+        """Add a note for the user before the first turn that a compaction covers."""
         self.view = "person"
         key = f"compaction:{number}"
         left: Spans = [
@@ -407,7 +410,7 @@ class _ConversationDocumentBuilder:
         self.view = ""
 
     def _add_summary(self, compacted: CompactedTurn) -> None:
-        """Add the summary that the model sees instead of some turns."""
+        """Add the summary that the model sees in place of the compacted turns."""
         self.view = "model"
         assert compacted.summary is not None
         key = f"summary:{compacted.first}"
@@ -453,7 +456,7 @@ class _ConversationDocumentBuilder:
         self.view = before
 
     def _add_secret_warning(self, key: str, text: str) -> None:
-        """Warn of what looks like a secret; only part of a long text is searched, because that takes time."""
+        """Add a warning if the text seems to contain a secret; search only the start of a long text, for speed."""
         text = text[: min(MAX_SCANNED_PER_TEXT, self.unscanned_characters)]
         self.unscanned_characters -= len(text)
         if said := describe_secrets(text):
@@ -493,7 +496,7 @@ class _ConversationDocumentBuilder:
         self, key: str, name: str, role: str, when: datetime | None, lead: Spans
     ) -> None:
         who = f"{role}:{name}"
-        # If the same speaker continues after tool calls, a blank line is enough.
+        # If the same speaker continues after tool calls, add only a blank line, without the name.
         self.space_above = int(who == self.speaker)
         self.after_fold = False
         if who != self.speaker:
@@ -575,7 +578,7 @@ class _ConversationDocumentBuilder:
         self._add_source(key, event.text, lead=_FOLD_LEAD, fold=key)
 
     def _add_unknown_event(self, key: str, event: Event, _: CompactedTurn) -> None:
-        """Add an event of an unknown kind, perhaps written by a newer version of JP, as it is in the file."""
+        """Add the JSON of an event of an unknown kind, which a newer version of JP may have written."""
         words: Spans = [("unknown event  ", "warning"), (one_line(event.name or ""), "dim")]
         self._add_fold(key, "tool", words, [(format_text_length(event.text), "dim")])
         self._add_source(key, event.text, lead=_FOLD_LEAD, fold=key, language="json")
@@ -586,7 +589,7 @@ class _ConversationDocumentBuilder:
     def _add_folded_text(
         self, key: str, event: Event, _: CompactedTurn, word: str | None = None
     ) -> None:
-        """Add one line that unfolds to the event's text."""
+        """Add a line that unfolds to the text of the event."""
         word = word or EVENT_KINDS[event.kind].label.lower()
         left: Spans = [(f"{word}  ", "tool"), (one_line(event.text[:400]), "dim")]
         self._add_fold(key, "tool", left, [])
@@ -603,11 +606,11 @@ _RENDERERS: dict[str, Callable[[_ConversationDocumentBuilder, str, Event, Compac
     "inquiry_request": _ConversationDocumentBuilder._add_inquiry,
     "unknown": _ConversationDocumentBuilder._add_unknown_event,
 }
-"""Renderers by kind of event; other kinds are folded below their label."""
+"""Event kind -> the method that adds its blocks; `_add_folded_text` adds all other kinds."""
 
 
 def _is_removed_by_compaction(event: Event, compacted: CompactedTurn) -> bool:
-    """Return whether compaction removed an event completely."""
+    """Return whether compaction removed the whole event."""
     if event.kind == "reasoning":
         return compacted.lacks_reasoning
     return compacted.lacks_calls and event.kind in ("tool_call_request", "tool_call_response")

@@ -1,4 +1,4 @@
-"""What can be copied from the reader: line, block, turn, whole document, reference, command."""
+"""The options for copying from the reader: line, block, turn, whole document, reference, command."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PREVIEW_WIDTH = 40
 
 @dataclass(frozen=True)
 class CopyOption:
-    """Something to copy; `get_text` is called in a thread, because a document may be long."""
+    """A text that the user can copy; `get_text` is called in a thread, because a document may be long."""
 
     key: str
     name: str
@@ -31,7 +31,7 @@ class CopyOption:
 
 
 def list_copy_options(viewport: DocumentViewport, reference: str | None) -> list[CopyOption]:
-    """Return what can be copied at the current line, the smallest first."""
+    """Return the copy options at the current line, smallest text first."""
     found: list[CopyOption] = []
     document, line = viewport.document, viewport.current_line
     if line is not None and document.blocks:
@@ -66,7 +66,7 @@ def list_copy_options(viewport: DocumentViewport, reference: str | None) -> list
 
 
 def _find_source_block(block: DocumentBlock, source: int) -> str:
-    """Return the paragraph, list, table or code around a source line, as it is in the file."""
+    """Return the source text of the paragraph, list, table or code that contains a source line."""
     whole = block.get_searchable_text().strip("\n")
     if not isinstance(block, TextBlock) or not source or not block.first_line:
         return whole
@@ -82,7 +82,7 @@ def _find_source_block(block: DocumentBlock, source: int) -> str:
 def _list_turn_texts(document: Document, turn: int) -> Iterator[str]:
     for block in document.blocks:
         if block.key == f"turn:{turn}":
-            continue  # the line between two turns
+            continue  # the heading of the turn
         if (
             block.turn == turn
             and block.view != "model"
@@ -98,7 +98,7 @@ def _join_document_text(document: Document) -> str:
 
 
 def build_show_command(document: Document, reference: str | None) -> str | None:
-    """Return the command that prints what is shown; None for a page without one."""
+    """Return the shell command that prints the document; None if there is no such command."""
     if document.key == "home":
         return "kbtui topics" if reference is None else f"kbtui show {reference}"
     if document.view == "prompt":
@@ -114,5 +114,5 @@ def build_show_command(document: Document, reference: str | None) -> str | None:
 
 
 def build_search_command(query: str) -> str:
-    """Return the command that runs the same search."""
+    """Return the shell command that runs this search."""
     return f"kbtui search {quote(query)}" if query else "kbtui search WORDS"

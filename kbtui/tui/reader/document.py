@@ -1,4 +1,4 @@
-"""A document: its blocks, their heights, and the ways to find a place in it."""
+"""A document that consists of blocks, with methods to find positions in it."""
 
 from __future__ import annotations
 
@@ -20,14 +20,17 @@ if TYPE_CHECKING:
 
 
 BLOCKS_PER_CHUNK = 256
-"""How many blocks form a chunk: few enough to estimate when they come into view."""
+"""How many blocks form a chunk.
+
+A chunk is small enough to estimate the heights of all its blocks when it scrolls into view.
+"""
 
 
 class BlockHeightIndex:
-    """The heights of `count` blocks in lines, estimated until a block is laid out.
+    """The heights of `count` blocks in lines; each height is an estimate until the block is laid out.
 
-    `height` estimates one block. `chunks` has the estimated total of each chunk of `BLOCKS_PER_CHUNK` blocks, so
-    that the blocks of a chunk are estimated only when needed; without it all are estimated at once.
+    `height` estimates the height of one block. `chunks` are estimates for whole chunks of `BLOCKS_PER_CHUNK`
+    blocks; with them, the blocks of a chunk are estimated on first use, and otherwise immediately.
     """
 
     def __init__(
@@ -52,7 +55,7 @@ class BlockHeightIndex:
         )
 
     def _get_chunk(self, chunk: int) -> list[int]:
-        """Return the heights of a chunk; estimate them on first use."""
+        """Return the heights of the blocks in a chunk; estimate them on first use."""
         known = self._chunk_heights[chunk]
         if known is None:
             known = self._chunk_heights[chunk] = self._measure_chunk(chunk)
@@ -84,7 +87,10 @@ class BlockHeightIndex:
         return sum(self._chunk_totals)
 
     def find_block_at_line(self, line: int) -> tuple[int, int]:
-        """Return the block that contains `line` and the line within it; past the end, the last line."""
+        """Return the block that contains `line`, and the line within the block.
+
+        For a line past the end, return the last line of the document.
+        """
         totals = list(accumulate(self._chunk_totals))
         chunk = bisect_right(totals, max(0, line))
         left = max(0, line) - (totals[chunk - 1] if chunk else 0)
@@ -107,16 +113,16 @@ class BlockHeightIndex:
 
 
 MANY_BLOCKS = 4_000
-"""In documents with more blocks, heights are estimated by chunk."""
+"""The number of blocks above which a document estimates heights by chunk."""
 
 
 @dataclass(eq=False)
 class Document:
-    """What the reader shows: blocks in order, with a title and badges.
+    """The content of the reader: a sequence of blocks with a title and badges.
 
-    `key` is the same after a reload: `topic/slug`, `jp-c…` or the name of a page. `view` is one of `views`.
-    `ref` is the reference; None for pages that are not of the workspace. `record` is the subject or conversation
-    from which the document was built.
+    `key` identifies the document even after a reload: `topic/slug`, `jp-c…` or the name of a page. `view` is
+    one of `views`. `ref` is the reference, None for a page such as the help that is not part of the workspace.
+    `record` is the subject or conversation that the document was built from.
     """
 
     key: str
@@ -130,28 +136,28 @@ class Document:
     record: Any = None
     turns_total: int = 0
     lines_total: int = 0
-    """The lines of the text shown; 0 if they cannot be referred to."""
+    """The number of lines of the shown text; 0 if references cannot name its lines."""
     landmarks: dict[str, list[int]] = field(default_factory=dict)
-    """Block positions by kind ("turn", "request", "error"), ascending."""
+    """Kind ("turn", "request", "error") -> ascending positions of blocks."""
     facts: list[tuple[str, Spans]] = field(default_factory=list)
-    """Details: names and values."""
+    """Names and values of the details that the user can show above the document."""
     is_partial: bool = False
-    """Whether the rest is still loading."""
+    """Whether the rest of the document is still loading."""
     is_missing: bool = False
-    """Whether this page only says that what was wanted does not exist."""
+    """Whether this page only says that the requested document does not exist."""
     fold_kinds: dict[str, str] = field(default_factory=dict, repr=False)
     is_compacted: bool = False
-    """Whether the model sees something different (`Block.view`)."""
+    """Whether the user and the model see different blocks (`DocumentBlock.view`)."""
     chunk_weights: list[dict[tuple[str, str], TextMeasure]] = field(
         default_factory=list, repr=False
     )
-    """The amount of text in each chunk of blocks, by kind of fold and view."""
+    """For each chunk of blocks: (kind of fold, view) -> amount of text."""
     _positions: dict[str, int] = field(default_factory=dict, repr=False)
     _fold_ends: dict[str, int] = field(default_factory=dict, repr=False)
     _has_links: bool = False
 
     def __post_init__(self) -> None:
-        # Not on first use: documents are built in threads, and read on the event loop.
+        # Build the index here, because this runs in a thread; the first use is on the event loop.
         if self.blocks:
             self._index_blocks()
 
@@ -186,14 +192,14 @@ class Document:
             self.chunk_weights.append(chunk)
 
     def find_fold_end(self, fold: str) -> int:
-        """Return the position after the last block of a fold."""
+        """Return the position of the block that follows the last block of a fold."""
         return self._fold_ends.get(fold, 0)
 
     @property
     def features(self) -> frozenset[str]:
-        """What the document has for commands that need it: "turns", "folds", "links", "views".
+        """The features that commands can need: "turns", "folds", "links", "views".
 
-        A document with links but no folds has "folds" too, because Enter opens its links.
+        A document with links also has the feature "folds", because the command that unfolds opens links too.
         """
         features = {
             "turns": self.turns_total > 0,
@@ -204,11 +210,11 @@ class Document:
         return frozenset(name for name, has in features.items() if has)
 
     def find_block(self, key: str) -> int | None:
-        """Return the position of the block with this key; None if there is none."""
+        """Return the position of the block with this key, or None."""
         return self._positions.get(key)
 
     def find_turn_block(self, turn: int, call: int | None = None) -> int | None:
-        """Return the position of a turn's first block, or of its tool call `call`; None if there is none."""
+        """Return the position of tool call `call` of a turn if it exists, else of the turn's heading, or None."""
         if call is not None:
             position = self.find_block(f"call:{turn}.{call}")
             if position is not None:
@@ -223,7 +229,7 @@ class Document:
         return number
 
     def find_line_block(self, line: int) -> int:
-        """Return the position of the block that shows source line `line`, or else of the last one before it."""
+        """Return the position of the block that shows source line `line`, or of the nearest block before it."""
         best = 0
         for number, block in enumerate(self.blocks):
             if isinstance(block, TextBlock) and 0 < block.first_line <= line:
@@ -249,7 +255,10 @@ class Document:
     def find_matches(
         self, pattern: re.Pattern[str], model: bool = False
     ) -> Iterator[tuple[int, int]]:
-        """Yield each match in what a person sees, or the model if `model`: block position and number within the block."""
+        """Yield the block position and the number within the block of each match.
+
+        Search what the user sees, or what the model sees if `model` is true.
+        """
         for number, block in enumerate(self.blocks):
             if block.view and (block.view == "model") != model:
                 continue
@@ -258,7 +267,7 @@ class Document:
 
 
 def compile_search_pattern(terms: list[str]) -> re.Pattern[str] | None:
-    """Return a pattern for any of `terms`, ignoring case and amount of white space; None if all are empty."""
+    """Return a pattern that finds any of `terms`, regardless of case and spacing; None if all are empty."""
     parts = [
         r"\s+".join(re.escape(word) for word in term.split()) for term in terms if term.strip()
     ]
@@ -268,12 +277,12 @@ def compile_search_pattern(terms: list[str]) -> re.Pattern[str] | None:
 
 
 def count_lines(text: str) -> int:
-    """Return the number of lines of a text; a line break at its end starts no further line."""
+    """Return the number of lines of a text; a line break at its end does not start another line."""
     return text.count("\n") + (not text.endswith("\n")) if text else 0
 
 
 def format_size(number: int, gap: str = "") -> str:
-    """Return a number of characters or bytes as 640, 3.4k or 1.2M; `gap` precedes the unit."""
+    """Format a number of characters or bytes as 640, 3.4k or 1.2M, with `gap` before the unit."""
     if number < 1000:
         return f"{number}{gap}"
     if number < 999_500:
@@ -283,24 +292,25 @@ def format_size(number: int, gap: str = "") -> str:
 
 
 def format_text_length(text: str) -> str:
-    """Return the length of a text, such as "3.4k chars"."""
+    """Format the length of a text, such as "3.4k chars"."""
     return f"{format_size(len(text))} chars"
 
 
 def format_count(number: int, noun: str) -> str:
-    """Return a number with its noun: "1 turn", "2 turns"."""
+    """Format a number with a noun: "1 turn", "2 turns"."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def format_token_cost(number: int) -> str:
-    """Return a number of characters with the estimated tokens, at four characters a token."""
+    """Format a number of characters and the estimated tokens, at four characters per token."""
     return f"{number:,} characters ≈ {round(number / 4):,} tokens"
 
 
 def find_start_block(document: Document, place: NavigationTarget) -> tuple[int, int] | None:
-    """Return where to start reading: a block and the number of a highlighted match in it; None for the top.
+    """Return the block to start reading at and the number of a match in it; None to start at the top.
 
-    The number is -1 if the block has no match. For a turn or line that does not exist, it is the nearest one.
+    The number of the match is -1 if the block contains none. For a turn or line that does not exist, return the
+    block of the nearest one.
     """
     ref = place.ref
     if ref is None or not document.blocks:
@@ -328,7 +338,7 @@ def find_start_block(document: Document, place: NavigationTarget) -> tuple[int, 
 
 
 def describe_missing_place(document: Document, ref: Ref | None) -> str:
-    """Return what a reference names that the document does not have: a turn, tool call or line; "" for nothing."""
+    """Return a message if the document lacks the turn, tool call or line in a reference, else ""."""
     if ref is None:
         return ""
     if ref.turn is not None:
@@ -344,8 +354,8 @@ def describe_missing_place(document: Document, ref: Ref | None) -> str:
 
 
 def describe_missing_line(document: Document, line: int) -> str:
-    """Return that the text shown does not have a line with this number."""
-    # What `learn` returns has lines of its own.
+    """Return the message that the shown text has no line with this number."""
+    # The output of `learn` has other line numbers than the subject.
     what = "subject" if document.view in ("read", "source") else "text"
     return f"no line {line}: the {what} has {format_count(document.lines_total, 'line')}"
 
@@ -360,7 +370,10 @@ def _list_turn_blocks(document: Document, first: int, turn: int) -> Iterator[int
 def _find_best_block(
     document: Document, span: list[int], pattern: re.Pattern[str], passage: str
 ) -> tuple[int, int] | None:
-    """Return the block with the most different matches, preferring the one that contains the passage, and its match."""
+    """Return the best block and the number of a match in it; None if no block contains a match.
+
+    The best block contains the passage, or else the largest number of different matches.
+    """
     probe = _compile_passage_start(passage)
     best: tuple[int, int, int] | None = None
     for number in span:
@@ -378,7 +391,7 @@ def _find_best_block(
 
 
 def _find_passage_block(document: Document, passage: str) -> int:
-    """Return the block with the first line of the passage that occurs in any block; else the first block."""
+    """Return the block that contains a line of the passage, trying the lines in order; else block 0."""
     for line in passage.split("\n"):
         probe = _compile_passage_start(line)
         if probe is None:
@@ -390,13 +403,13 @@ def _find_passage_block(document: Document, passage: str) -> int:
 
 
 def _compile_passage_start(passage: str) -> re.Pattern[str] | None:
-    """Return a pattern for the passage's first eight words; None if it has fewer than three."""
+    """Return a pattern for the first eight words of a passage; None if it has fewer than three words."""
     words = [word for word in passage.split() if any(map(str.isalnum, word))][:8]
     return re.compile(r"\W+".join(map(re.escape, words))) if len(words) > 2 else None
 
 
 def has_start_block(document: Document, place: NavigationTarget) -> bool:
-    """Return whether a partly loaded document already contains the place to start at."""
+    """Return whether a partly loaded document already contains the position to start at."""
     if place.mark is not None:
         return document.find_block(place.mark.key) is not None
     if place.ref is not None and place.ref.turn is not None:

@@ -1,4 +1,4 @@
-"""The blocks of a document; each lays itself out when it comes into view."""
+"""The blocks of a document, which are laid out when they scroll into view."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ TextMeasure = tuple[int, int, int]
 
 @dataclass(slots=True, eq=False)
 class DocumentBlock:
-    """A part of a document that is laid out on its own.
+    """A part of a document that is laid out separately.
 
-    `key` identifies it across reloads. `lead` starts each of its lines, and `above` blank lines precede it.
-    `fold` is the key of the fold that contains it. `turn` and `call` are its place in a conversation; `link` is
-    the reference that Enter opens. `view` is "person" for what the model no longer sees, "model" for what it
-    sees instead, "" for both. `code_offset` is the number of cells by which code is scrolled to the left; None
-    wraps it.
+    `key` identifies the block, also after a reload. `lead` is put before each line, and `above` is the number
+    of blank lines before the block. `fold` is the key of the fold that contains the block. `turn` and `call`
+    are the numbers of its turn and tool call in a conversation, and `link` is the reference that Enter opens.
+    `view` is "person" for a block that compaction hides from the model, "model" for a block that only the model
+    sees, and "" for all others. `code_offset` says how many cells code is scrolled to the left; None wraps it.
     """
 
     key: str
@@ -45,7 +45,10 @@ class DocumentBlock:
     def make_lines(
         self, width: int, found: MatchHighlight | None = None, opened: bool = False
     ) -> list[StyledLine]:
-        """Lay the block out in `width` cells, highlight `found`; `opened` says whether its fold is open."""
+        """Return the lines of the block at `width` cells, with matches of `found` highlighted.
+
+        `opened` says whether the fold of a fold heading is open.
+        """
         made = self.layout(max(8, width - cell_width(self.lead)), found, opened)
         if self.lead:
             for line in made:
@@ -61,19 +64,19 @@ class DocumentBlock:
         return self.above + 1
 
     def measure_text(self) -> TextMeasure:
-        """Return the lines that do not depend on the width, the characters, and the line breaks among them."""
+        """Return the number of lines that do not depend on the width, of characters, and of line breaks."""
         return self.estimate_height(80), 0, 0
 
     def get_searchable_text(self) -> str:
-        """Return the text that a search looks at."""
+        """Return the text of the block, for find and copy."""
         return ""
 
 
 @dataclass(slots=True, eq=False)
 class TextBlock(DocumentBlock):
-    """The characters `start` to `end` of a text.
+    """A block with the characters `start` to `end` of a text.
 
-    `first_line` is the number of its first line, counted from 1; 0 if lines cannot be referred to.
+    `first_line` is the 1-based number of its first line; 0 if references cannot name its lines.
     """
 
     text: str
@@ -88,18 +91,18 @@ class TextBlock(DocumentBlock):
         self.newlines = self.text.count("\n", self.start, self.end)
 
     def get_text(self) -> str:
-        """Return the characters."""
+        """Return the characters of the block."""
         return self.text[self.start : self.end]
 
     def estimate_height(self, width: int) -> int:
-        """Estimate the number of lines from characters and line breaks."""
+        """Estimate the number of lines from the number of characters and line breaks."""
         width = max(8, width - cell_width(self.lead))
         return self.above + max(
             self.newlines + 1, (self.end - self.start) // width + self.newlines // 2 + 1
         )
 
     def measure_text(self) -> TextMeasure:
-        """Return the lines that do not depend on the width, the characters, and the line breaks."""
+        """Return the number of fixed lines, of characters, and of line breaks."""
         return self.above + 1, self.end - self.start, self.newlines
 
     def get_searchable_text(self) -> str:
@@ -131,7 +134,10 @@ class MarkdownBlock(TextBlock):
 
 @dataclass(slots=True, eq=False)
 class SourceTextBlock(TextBlock):
-    """Text shown as it is; `numbers` is the width of the column of line numbers, 0 for none."""
+    """A text shown as it is in the file.
+
+    `numbers` is the width of the column with line numbers, 0 for none. `panel` shows the text as a code panel.
+    """
 
     language: str = ""
     numbers: int = 0
@@ -162,7 +168,7 @@ class SourceTextBlock(TextBlock):
 
 @dataclass(slots=True, eq=False)
 class HeadingBlock(DocumentBlock):
-    """One line with text at both edges; with `rule` a rule fills the space between."""
+    """A line with text at both edges; if `rule` is true, a horizontal rule fills the space between them."""
 
     left: Spans
     right: Spans = field(default_factory=list)
@@ -186,13 +192,17 @@ class HeadingBlock(DocumentBlock):
 
 @dataclass(slots=True, eq=False)
 class FoldHeadingBlock(HeadingBlock):
-    """The head of a fold; `kind` is used to open all folds of a kind, `citation_number` refers to the citations pane."""
+    """The heading of a fold.
+
+    `kind` is the kind of fold, such as "tool"; all folds of a kind can be opened together. `citation_number`
+    is the number of this tool call's citation in the citations pane.
+    """
 
     kind: str = "tool"
     citation_number: int | None = None
 
     def layout(self, width: int, found: MatchHighlight | None, opened: bool) -> list[StyledLine]:
-        """Return the arrow and the summary."""
+        """Return a line with an arrow and the summary of the fold."""
         arrow = "▾ " if opened else "▸ "
         note: Spans = [(f" [{self.citation_number}]", "note")] if self.citation_number else []
         return [
@@ -208,13 +218,13 @@ class FoldHeadingBlock(HeadingBlock):
 
 @dataclass(slots=True, eq=False)
 class FactTableBlock(DocumentBlock):
-    """A table of names and values; `name_role` is the role of the names."""
+    """A table of names and values; `name_role` is the style role of the names."""
 
     facts: list[tuple[str, Spans]]
     name_role: str = "dim"
 
     def layout(self, width: int, found: MatchHighlight | None, opened: bool) -> list[StyledLine]:
-        """Return a line for each fact; long values wrap below themselves."""
+        """Return the lines of all facts; a long value is wrapped within its column."""
         column = min(max((len(name) for name, _ in self.facts), default=0), 16)
         lines: list[StyledLine] = []
         for name, value in self.facts:
@@ -225,11 +235,11 @@ class FactTableBlock(DocumentBlock):
         return lines
 
     def estimate_height(self, width: int) -> int:
-        """Estimate one line for each fact."""
+        """Return the number of lines if each fact takes one line."""
         return self.above + len(self.facts)
 
     def get_searchable_text(self) -> str:
-        """Return the values, one a line."""
+        """Return the values, one per line."""
         return "\n".join("".join(text for text, _ in value) for _, value in self.facts)
 
 
@@ -261,8 +271,7 @@ def make_source_blocks(
 ) -> list[DocumentBlock]:
     """Split a text into source blocks with the keys `key:0`, `key:1` and so on.
 
-    `above` is set on the first block, `fields` on all. With `has_line_numbers` the reader can refer to lines by
-    number.
+    `above` is set on the first block, `fields` on all blocks. With `has_line_numbers`, references can name lines.
     """
     from kbtui.tui.reader.markdown import split_source_text
 
@@ -292,10 +301,10 @@ def make_markdown_blocks(
     breaks: bool = False,
     **fields: Any,
 ) -> list[DocumentBlock]:
-    """Split the Markdown after character `start` of a text into blocks.
+    """Split the Markdown from character `start` of a text on into blocks.
 
     Long fenced code becomes source blocks. `lines_before` is the number of lines before `start`; None means
-    that lines cannot be referred to by number. `above` is set on the first block, `fields` on all.
+    that references cannot name lines. `above` is set on the first block, `fields` on all blocks.
     """
     from kbtui.tui.reader.markdown import find_link_definitions, split_markdown
 
@@ -316,7 +325,7 @@ def make_markdown_blocks(
 
 
 def make_message_blocks(said: Spans, where: str | None, hint: str | None) -> list[DocumentBlock]:
-    """Return a message, its location and a hint as blocks; location and hint may be missing."""
+    """Return blocks with a message, and with its location and a hint unless these are None."""
     known = [("where", where), ("hint", hint)]
     facts: list[tuple[str, Spans]] = [
         (name, [(one_line(text), "")]) for name, text in known if text

@@ -1,4 +1,4 @@
-"""Find the links in what is being read, and resolve where they lead."""
+"""Find the links in a document, and resolve them to subjects and files."""
 
 from __future__ import annotations
 
@@ -22,27 +22,30 @@ _TRAILING_PUNCTUATION = ".,;:!?"
 OPENABLE_SUFFIXES = {
     ".png", ".jpg", ".jpeg", ".gif", ".webp", ".svg", ".bmp", ".avif", ".tif", ".tiff", ".pdf",
 }  # fmt: skip
-"""Suffixes of files that the system's program may open; other files might be executed."""
+"""The suffixes of files that are opened with the system's default program.
+
+Opening any other file might execute it.
+"""
 
 
 class DocumentLink(NamedTuple):
-    """A link: its text, and its address as written."""
+    """A link: its text, and its address as written in the document."""
 
     text: str
     href: str
 
     @property
     def is_web_link(self) -> bool:
-        """Whether a browser opens it; no other link is passed to a browser."""
+        """Whether the link is a web address, the only kind that is passed to a browser."""
         return self.href.lower().startswith(("http://", "https://"))
 
 
 def find_links(
     text: str, references: dict[str, dict[str, str]] | None = None
 ) -> list[DocumentLink]:
-    """Return the links of a Markdown text in order, with bare addresses.
+    """Return the links of a Markdown text in order, including bare web addresses.
 
-    Addresses in control sequences are left out, because the reader does not show them.
+    Addresses inside terminal control sequences are ignored, because the reader does not show them.
     """
     from markdown_it import MarkdownIt
 
@@ -76,7 +79,7 @@ def _find_bare_addresses(text: str) -> list[DocumentLink]:
 
 
 def find_links_at_cursor(viewport: DocumentViewport) -> list[DocumentLink]:
-    """Return the links on the current line, or else those of its paragraph."""
+    """Return the links on the current line; if there are none, the links of the paragraph."""
     document, line = viewport.document, viewport.current_line
     if not document.blocks or line is None:
         return []
@@ -88,12 +91,16 @@ def find_links_at_cursor(viewport: DocumentViewport) -> list[DocumentLink]:
     lines = block.get_text().split("\n")[line.source_line - block.first_line :]
     end = next((number for number, text in enumerate(lines) if not text.strip()), len(lines))
     found = find_links("\n".join(lines[:end]), getattr(block, "links", None))
-    # All lines of a paragraph have the same number. Wrapping may split a link, so look for its first word.
+    # All screen lines of a paragraph have the same source line. A link may be wrapped, so look for the
+    # first word of its text.
     return [link for link in found if link.text.split(" ")[0] in line.plain] or found
 
 
 def resolve_subject_link(href: str, topic: str, slug: str) -> Ref | None:
-    """Return the subject that a relative address in subject `topic`/`slug` may name; None if it names none."""
+    """Return the subject that a relative address in subject `topic`/`slug` refers to, or None.
+
+    The subject may not exist.
+    """
     path = href.partition("#")[0].partition("?")[0]
     if not path or "://" in path or path.startswith(("/", "mailto:")):
         return None
@@ -103,7 +110,7 @@ def resolve_subject_link(href: str, topic: str, slug: str) -> Ref | None:
 
 
 def resolve_file_link(href: str, folder: Path, root: Path) -> Path | None:
-    """Return the image or PDF within `root` that an address names; None for anything else."""
+    """Return the image or PDF that an address refers to; None if it is another file or outside `root`."""
     written = unquote(href.removeprefix("file://").partition("#")[0].partition("?")[0])
     if not written or "\0" in written:
         return None

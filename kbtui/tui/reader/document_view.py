@@ -1,4 +1,4 @@
-"""The document view: scroll through a document, and draw the lines in view."""
+"""The document view, which scrolls through a document and draws the visible lines."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 
 
 MAX_CACHED_BLOCKS = 200
-"""Blocks whose laid-out lines are cached."""
+"""The maximum number of blocks whose lines are cached."""
 _MAX_EXACT_FOLDS = 64
 
 
 class LinePosition(NamedTuple):
-    """A line of a document: the block's position, and the line within the block."""
+    """A line of a document: the position of a block, and the line within the block."""
 
     block: int = 0
     line: int = 0
@@ -50,7 +50,7 @@ class LinePosition(NamedTuple):
 
 @dataclass
 class FoldState:
-    """Which folds are open: single ones, and all of a kind."""
+    """The open folds: `open_kinds` are kinds whose folds are open, and `toggled` are exceptions."""
 
     kinds: Mapping[str, str] = field(default_factory=dict)
     toggled: set[str] = field(default_factory=set)
@@ -58,7 +58,7 @@ class FoldState:
 
     def is_fold_open(self, key: str) -> bool:
         """Return whether the fold with this key is open."""
-        # If both are set, it was opened with its kind and then closed individually.
+        # If both are true, the fold was opened with its kind, and then the user closed it.
         return (key in self.toggled) != (self.kinds.get(key) in self.open_kinds)
 
     def toggle_fold(self, key: str) -> None:
@@ -71,7 +71,7 @@ class FoldState:
         self.open_kinds ^= {kind}
 
     def set_document(self, document: Document) -> None:
-        """Take over the folds of a document and forget those that are gone."""
+        """Use the folds of another document, and forget folds that it does not contain."""
         self.kinds = document.fold_kinds
         self.toggled = {key for key in self.toggled if key in self.kinds}
 
@@ -81,7 +81,7 @@ def _count_alphanumeric_characters(line: StyledLine) -> int:
 
 
 class DocumentViewport:
-    """A window of `width` x `height` cells onto a document, with its cursor, open folds and highlighted words."""
+    """The visible part of a document, `width` x `height` cells, with cursor, open folds and highlights."""
 
     def __init__(self) -> None:
         self.document = Document("", "", [])
@@ -93,26 +93,26 @@ class DocumentViewport:
         self.folds = FoldState()
         self.pattern: re.Pattern[str] | None = None
         self.is_model_view = False
-        """Whether to show what the model sees (`Block.view`)."""
+        """Whether the blocks that the model sees are shown, not those for the user (`DocumentBlock.view`)."""
         self.code_offset: int | None = None
-        """Cells by which wide code is scrolled to the left; None wraps it."""
+        """How many cells wide code is scrolled to the left; None wraps it."""
         self.current_match: tuple[int, int] | None = None
-        """The current match: its block, and its number within the block."""
+        """The position of the block with the current match, and the number of the match in the block."""
         self.heights = BlockHeightIndex()
         self.layout_count = 0
-        """How many blocks have been laid out; tests check it."""
+        """How many blocks have been laid out, for tests."""
         self._line_cache: LRUCache[int, list[StyledLine]] = LRUCache(MAX_CACHED_BLOCKS)
         self._resize_anchors: tuple[ScrollAnchor, ScrollAnchor] | None = None
         self._resize_positions = (self.top, self.cursor)
 
     def reset_layout(self) -> None:
-        """Discard all laid-out lines and start with estimates again."""
+        """Discard all lines, and estimate the heights of all blocks again."""
         self._line_cache.clear()
         count = len(self.document.blocks)
         self.heights = BlockHeightIndex(count, self._estimate_height, self._estimate_chunks())
         if self.document.chunk_weights:
             for fold in list(self.folds.toggled)[:_MAX_EXACT_FOLDS]:
-                # The estimate counts folds by kind; these are exceptions.
+                # The estimate assumes that all folds of a kind are in the same state, which is wrong for these.
                 head = self.document.find_block(fold)
                 if head is not None and head + 1 < count:
                     self.heights.count_lines_before_block(head + 1)
@@ -142,7 +142,7 @@ class DocumentViewport:
 
     @property
     def view(self) -> str:
-        """The view whose blocks are shown besides those of both views: "person" or "model"."""
+        """The current view: "person" or "model". Blocks with the view "" are shown in both."""
         return "model" if self.is_model_view else "person"
 
     def is_block_in_view(self, number: int) -> bool:
@@ -157,7 +157,7 @@ class DocumentViewport:
         return block.fold is not None and not self.folds.is_fold_open(block.fold)
 
     def get_block_lines(self, number: int) -> list[StyledLine]:
-        """Return the lines of a block; lay it out on first use."""
+        """Return the lines of a block; lay out the block on first use."""
         lines = self._line_cache.get(number)
         if lines is None:
             lines = []
@@ -177,14 +177,14 @@ class DocumentViewport:
         return lines
 
     def _find_visible_block(self, number: int, step: int) -> int | None:
-        """Return the first block with lines from `number` on in direction `step`; None if there is none."""
+        """Return the first visible block from `number` on in direction `step`, or None."""
         blocks = self.document.blocks
         while 0 <= number < len(blocks):
             if not self._is_block_hidden(number):
                 if self.get_block_lines(number):
                     return number
             elif (fold := blocks[number].fold) and not self.folds.is_fold_open(fold):
-                # Skip the fold as a whole: it may have thousands of blocks.
+                # Skip a closed fold in one step, because it may contain thousands of blocks.
                 head = self.document.find_block(fold)
                 over = self.document.find_fold_end(fold) if step > 0 else head
                 if over is not None and (over - number) * step > 0:
@@ -195,12 +195,12 @@ class DocumentViewport:
 
     @property
     def first_position(self) -> LinePosition:
-        """The first line."""
+        """The position of the first line."""
         return LinePosition(self._find_visible_block(0, 1) or 0, 0)
 
     @property
     def last_position(self) -> LinePosition:
-        """The last line."""
+        """The position of the last line."""
         last = self._find_visible_block(len(self.heights) - 1, -1)
         return (
             LinePosition()
@@ -209,7 +209,7 @@ class DocumentViewport:
         )
 
     def offset_position(self, start: LinePosition, lines: int) -> LinePosition:
-        """Return the position `lines` below `start`, or above if negative, within the document."""
+        """Return the position `lines` below `start`, or above if negative, but not outside the document."""
         if not len(self.heights):
             return LinePosition()
         block, line = start
@@ -231,7 +231,7 @@ class DocumentViewport:
         return LinePosition(block, line + lines)
 
     def find_nearest_position(self, position: LinePosition) -> LinePosition:
-        """Return the nearest position that exists and is not in a closed fold."""
+        """Return the nearest position that is visible, which means not in a closed fold."""
         if not len(self.heights):
             return LinePosition()
         number = min(position.block, len(self.heights) - 1)
@@ -284,7 +284,7 @@ class DocumentViewport:
         self.update_rows()
 
     def reload_document(self, document: Document) -> None:
-        """Replace the document by its new version at the same place; at its end, follow the new end."""
+        """Replace the document by its new version; keep the position, or stay at the end if the user is there."""
         following = self.is_following
         top, cursor = self.make_anchor(self.top), self.make_anchor()
         self.document = document
@@ -299,7 +299,7 @@ class DocumentViewport:
 
     @property
     def is_following(self) -> bool:
-        """Whether the cursor is at the end, so that text added there should show."""
+        """Whether the user is at the end of the document, so that new text should scroll into view."""
         if not self.rows:
             return False
         end = self.last_position
@@ -312,8 +312,8 @@ class DocumentViewport:
 
     def resize(self, width: int, height: int) -> None:
         """Change the size and stay at the current line."""
-        # Successive changes of size keep the original place. Going by the last width alone,
-        # the place would drift to where the line happened to start.
+        # Keep the anchors during successive changes of size. New anchors after each change would
+        # drift, because each would move to the start of a wrapped line.
         anchors = (
             self._resize_anchors if self._resize_positions == (self.top, self.cursor) else None
         )
@@ -340,7 +340,7 @@ class DocumentViewport:
         self.keep_cursor_visible(1)
 
     def update_rows(self) -> None:
-        """Determine which lines are visible."""
+        """Update the list of visible lines."""
         if not self.width or self.height <= 0 or not len(self.heights):
             self.rows = []
             return
@@ -367,7 +367,7 @@ class DocumentViewport:
         return rows
 
     def make_anchor(self, position: LinePosition | None = None) -> ScrollAnchor:
-        """Return an anchor for a position, by default the cursor's."""
+        """Return an anchor for a position, or for the cursor by default."""
         return self._make_anchor_at(position or self.cursor)
 
     # moving
@@ -378,13 +378,13 @@ class DocumentViewport:
         self.keep_cursor_visible(self.height // 4)
 
     def scroll_lines(self, lines: int) -> None:
-        """Scroll, and move the cursor only as far as needed to stay visible."""
+        """Scroll by a number of lines; move the cursor only if it would become invisible."""
         self.top = self.offset_position(self.top, lines)
         self.update_rows()
         self.keep_cursor_visible()
 
     def scroll_to_line(self, line: int) -> None:
-        """Scroll to a line of the whole document, which is an estimate."""
+        """Scroll to a line of the whole document; its number is partly based on estimated heights."""
         self.top = LinePosition(*self.heights.find_block_at_line(line))
         self.update_rows()
         self.keep_cursor_visible()
@@ -406,7 +406,7 @@ class DocumentViewport:
         self.update_rows()
 
     def go_to_block_line(self, block: int, line: int = 0, lead: int | None = None) -> None:
-        """Go to a line of a block and open its fold; `lead` lines before it stay visible."""
+        """Go to a line of a block, and open the fold that contains it; show `lead` lines above it."""
         fold = self.document.blocks[block].fold
         if fold is not None and not self.folds.is_fold_open(fold):
             self.folds.toggle_fold(fold)
@@ -416,7 +416,7 @@ class DocumentViewport:
         self.update_rows()
 
     def go_to_source_line(self, line: int) -> None:
-        """Go to a line of the source text, or else to the nearest one before it that is shown."""
+        """Go to a line of the source text, or to the nearest shown line before it."""
         if line > self.document.lines_total:
             self.go_to_end()
             return
@@ -430,7 +430,8 @@ class DocumentViewport:
     def keep_cursor_visible(self, margin: int = 0) -> None:
         """Make the cursor visible.
 
-        With a margin, scroll until `margin` lines are visible around the cursor; without, move the cursor.
+        With a margin, scroll until `margin` lines above and below the cursor are visible. Without a margin,
+        move the cursor into the visible part.
         """
         if not self.rows:
             return
@@ -463,7 +464,7 @@ class DocumentViewport:
         self.folds.toggle_fold(fold)
         self._lay_out_again(top)
         if self.folds.is_fold_open(fold):
-            # Near the bottom of the screen, what was opened would not be visible.
+            # Near the bottom of the screen, the content of the fold would be invisible otherwise.
             self.keep_cursor_visible(self.height // 4)
 
     def open_fold(self, fold: str) -> None:
@@ -482,7 +483,7 @@ class DocumentViewport:
         return kind in self.folds.open_kinds
 
     def show_as_model_sees(self, on: bool) -> None:
-        """Show what the model sees, or everything, and stay at the current line."""
+        """Show what the model sees, or else everything, and stay at the current line."""
         row = next((n for n, (at, _) in enumerate(self.rows) if at == self.cursor), 0)
         cursor = self.make_anchor()
         self.is_model_view, self.current_match = on, None
@@ -493,7 +494,7 @@ class DocumentViewport:
         self.keep_cursor_visible()
 
     def _move_cursor_out_of_fold(self, fold: str) -> None:
-        """Move the cursor out of a fold that is about to close, to the fold's head."""
+        """If the cursor is in a fold that is about to close, move it to the heading of the fold."""
         head = self.document.find_block(fold)
         if head is not None and self.document.blocks[self.cursor.block].fold == fold:
             self.cursor = LinePosition(head, self.document.blocks[head].above)
@@ -527,7 +528,7 @@ class DocumentViewport:
                 return
 
     def set_citation_numbers(self, numbers: dict[str, int]) -> bool:
-        """Number the tool calls with these keys; return whether any number changed."""
+        """Set the citation numbers of tool calls, given by block key; return whether any number changed."""
         from kbtui.tui.reader.document_blocks import FoldHeadingBlock
 
         new = False
@@ -549,7 +550,7 @@ class DocumentViewport:
 
     @property
     def current_turn(self) -> int | None:
-        """The turn at the cursor."""
+        """The number of the turn at the cursor, or None."""
         blocks = self.document.blocks
         return blocks[min(self.cursor.block, len(blocks) - 1)].turn if blocks else None
 
@@ -573,7 +574,7 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
     BINDINGS: ClassVar[list[BindingType]] = [*MOVE_BINDINGS]
 
     class CursorMoved(Message):
-        """The cursor moved, or another document is shown."""
+        """The cursor moved, or the view shows another document."""
 
     def __init__(self) -> None:
         super().__init__(id="document")
@@ -587,7 +588,7 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
 
     @property
     def document(self) -> Document:
-        """The document shown."""
+        """The document that the view shows."""
         return self.viewport.document
 
     def show_document(self, document: Document, at: ScrollAnchor | None = None) -> None:
@@ -597,25 +598,25 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         self.update_view()
 
     def reload_document(self, document: Document) -> None:
-        """Replace the document by its new version at the same place."""
+        """Replace the document by its new version, and keep the position."""
         self.viewport.reload_document(document)
         self.update_view()
 
     def _resize_viewport(self) -> None:
         region = self.scrollable_content_region
         if not region:
-            return  # hidden: it is laid out when it is shown and has a size
-        # The first column shows the cursor.
+            return  # a hidden view has no size; it is laid out when it appears
+        # The first column is for the sign of the current line.
         self.viewport.resize(max(8, region.width - 1), region.height)
 
     def update_view(self) -> None:
-        """Update the scroll bar, repaint, and post `CursorMoved` after the viewport changed."""
+        """After a change of the viewport, update the scroll bar, repaint, and post `CursorMoved`."""
         self._sync_scroll_bar()
         self._repaint_changes()
         self.post_message(self.CursorMoved())
 
     def _repaint_changes(self) -> None:
-        """Repaint the lines that differ from those painted last."""
+        """Repaint the lines that have changed since the last repaint."""
         rows, cursor = self.viewport.rows, self.viewport.cursor
         (before, was), self._painted = self._painted, (rows, cursor)
         if not rows or len(before) != len(rows):
@@ -630,7 +631,7 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         )
 
     def _sync_scroll_bar(self) -> None:
-        """Set the scroll bar, which counts estimated lines of the whole document."""
+        """Update the scroll bar; it uses the estimated number of lines of the whole document."""
         port = self.viewport
         self._is_syncing = True
         try:
@@ -642,19 +643,19 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
             self._is_syncing = False
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """Scroll when the scroll bar is moved."""
+        """Scroll after the user has moved the scroll bar."""
         super().watch_scroll_y(old_value, new_value)
         if not self._is_syncing and round(old_value) != round(new_value):
             self.viewport.scroll_to_line(round(new_value))
             self.update_view()
 
     def on_resize(self, event: events.Resize) -> None:
-        """Lay out for the new size and stay at the current line."""
+        """Lay out the document for the new size, and stay at the current line."""
         self._resize_viewport()
         self.update_view()
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Render lines for painting, without the offsets that only the mouse needs."""
+        """Render lines for painting, without the offsets that only text selection by mouse needs."""
         self._is_painting = True
         try:
             return super().render_lines(crop)
@@ -662,9 +663,9 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
             self._is_painting = False
 
     def render_line(self, y: int) -> Strip:
-        """Render visible line `y`; for the mouse, with the offset of each segment in the text.
+        """Render visible line `y`; except for painting, attach to each segment its offset in the text.
 
-        Offsets make all segments different, so that Textual could not reuse any that it has painted.
+        Offsets make all segments different, so while painting, Textual could not reuse cached segments.
         """
         width = self.scrollable_content_region.width
         if y >= len(self.viewport.rows):
@@ -687,7 +688,7 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         return Strip.join([strip.crop(0, start), middle, strip.crop(end)])
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        """Return the selected text without the cursor's column."""
+        """Return the selected text, without the first column, which shows the cursor."""
         if selection.start is None or selection.end is None:
             return None
         texts = []
@@ -703,10 +704,10 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         return "\n".join(texts), "\n"
 
     def text_select_all(self) -> None:
-        """Do nothing on a double click: selecting a whole long document is never wanted."""
+        """Do nothing: a double click should not select a whole, possibly long document."""
 
     def selection_updated(self, selection: Selection | None) -> None:
-        """Repaint."""
+        """Repaint to show the changed selection."""
         self.refresh()
 
     # moving
@@ -722,7 +723,10 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         self.update_view()
 
     def action_scroll_pages(self, pages: float) -> None:
-        """Scroll that many pages down, or up if negative; a full page keeps one line."""
+        """Scroll half a page or a page down, or up if `pages` is negative.
+
+        A whole page is one line less than the height of the view.
+        """
         height = self.viewport.height
         lines = max(1, height // 2 if abs(pages) < 1 else height - 1)
         self.viewport.scroll_with_cursor(lines if pages > 0 else -lines)
@@ -751,7 +755,7 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         event.stop().prevent_default()
 
     def on_click(self, event: events.Click) -> None:
-        """Move the cursor to the clicked line; a click on the head of a fold opens or closes it."""
+        """Move the cursor to the clicked line; if it is the heading of a fold, open or close the fold."""
         if not 0 <= event.y < len(self.viewport.rows):
             return
         self.viewport.cursor = LinePosition(*self.viewport.rows[event.y][0])
@@ -762,7 +766,10 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
 
 
 class DocumentOverlayScreen(StyledScreen):
-    """A document over another screen; `y` closes it with the result True if there is a `confirm_label`."""
+    """A document shown over another screen.
+
+    With a `confirm_label`, such as "write it", the key `y` closes the screen with the result True.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,n,question_mark", "dismiss", show=False),
@@ -776,7 +783,7 @@ class DocumentOverlayScreen(StyledScreen):
         self.reader = DocumentView()
 
     def compose(self) -> ComposeResult:
-        """Yield the page and the key hints."""
+        """Yield the document, with key hints in the border."""
         with Vertical(id="page", classes="pane") as pane:
             pane.border_title = make_plain_content(self._title)
             leave = (
@@ -788,7 +795,7 @@ class DocumentOverlayScreen(StyledScreen):
             yield self.reader
 
     def on_mount(self) -> None:
-        """Show the page."""
+        """Show the document."""
         self.reader.show_document(self._page)
         self.reader.focus()
 

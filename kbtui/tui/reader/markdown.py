@@ -1,4 +1,4 @@
-"""Markdown and source text for a terminal: split, highlight, lay out, and strip to plain text."""
+"""Split, highlight and lay out Markdown and source text for a terminal, and remove Markdown from text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 SECTION_CHARACTERS = 6_000
-"""Target length of a section; a single Markdown block may be twice as long."""
+"""The target length of a section; one that holds a single Markdown block may be twice as long."""
 
 _FENCE_LINE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*([^`\n]*)")
 _LIST_ITEM = re.compile(r"(?:[-+*]|\d{1,9}[.)])(?:[ \t]|$)")
@@ -36,10 +36,11 @@ _LIST_ITEM = re.compile(r"(?:[-+*]|\d{1,9}[.)])(?:[ \t]|$)")
 
 @dataclass(slots=True)
 class TextSection:
-    """A section of a text: its characters, the number of its first line, and whether it is code.
+    """A section of a text: the range of its characters, and the number of its first line.
 
-    `language` is the fence's language if the section is inside a fenced block that was too long for one
-    section; `continued` says whether it continues the block of the previous section.
+    `code` says whether the section is a part of a fenced block that is too long for one section; `language`
+    is the language of that block. `continued` says whether the section continues the block of the previous
+    section.
     """
 
     start: int
@@ -51,7 +52,7 @@ class TextSection:
 
 
 def split_source_text(text: str, max_characters: int = SECTION_CHARACTERS) -> Iterator[TextSection]:
-    """Split a text without structure between lines; a line longer than `max_characters` at a space."""
+    """Split a plain text between lines; split a line longer than `max_characters` at a space."""
     start, line = 0, 1
     while start < len(text):
         end = start + max_characters
@@ -69,8 +70,8 @@ def split_source_text(text: str, max_characters: int = SECTION_CHARACTERS) -> It
 def split_markdown(text: str, max_characters: int = SECTION_CHARACTERS) -> Iterator[TextSection]:
     """Split a Markdown text at blank lines outside fences and lists.
 
-    Layout time grows with the length of a section, and only visible sections are laid out: so sections are
-    short, and none ends within a block. A fence longer than a section is split into sections of code.
+    Only visible sections are laid out, and the time depends on their length, so sections are short. A section
+    ends at the end of a block; only a fenced block that is too long is split into several sections of code.
     """
     if len(text) <= max_characters:
         if text.strip():
@@ -109,8 +110,8 @@ def _split_at_blank_lines(text: str, max_characters: int) -> Iterator[TextSectio
                     start, first_line, whole_fence = after, line + 1, False
         else:
             item = bool(_LIST_ITEM.match(row))
-            # A blank line ends the block, unless the next line is indented (part of a list
-            # item) or is the next item of a list that is still short enough.
+            # A new block begins after a blank line, unless the line is indented (and so part of a
+            # list item) or is the next item of a list that is still short enough.
             new = (
                 blank
                 and not row[0].isspace()
@@ -164,11 +165,11 @@ def _split_fence(text: str, section: TextSection, max_characters: int) -> Iterat
 
 TAB_WIDTH = 4
 MAX_HIGHLIGHTED_CHARACTERS = 60_000
-"""Longer text is not highlighted, because that would block the screen."""
+"""The length above which a text is not highlighted, because highlighting would block the screen."""
 
 
 def highlight_source(text: str, language: str | None) -> list[Spans]:
-    """Split a text into lines of spans: safe, tabs expanded, highlighted if Pygments knows the language."""
+    """Split a text into lines of spans: sanitize it, expand tabs, and highlight languages known to Pygments."""
     text = sanitize(text).expandtabs(TAB_WIDTH)
     lexer = _find_lexer(language) if language and len(text) <= MAX_HIGHLIGHTED_CHARACTERS else None
     if lexer is None:
@@ -239,7 +240,7 @@ _MIN_COLUMN_WIDTH = 6
 
 
 def fit_column_widths(wanted: list[int], width: int) -> list[int]:
-    """Shrink the widest columns until all fit into `width`; narrow columns keep their width."""
+    """Shrink the widest columns until all columns fit into `width`; narrow columns keep their width."""
     widths = list(wanted)
     excess = sum(widths) + _COLUMN_GAP * (len(widths) - 1) - width
     while excess > 0:
@@ -256,7 +257,10 @@ def fit_column_widths(wanted: list[int], width: int) -> list[int]:
 def layout_table(
     rows: list[list[Spans]], aligns: list[str], width: int, sources: list[int]
 ) -> list[StyledLine]:
-    """Lay out a table whose first row is the head; `aligns` has "left", "right", "center" or "" for each column."""
+    """Lay out a table whose first row is the header.
+
+    `aligns` contains "left", "right", "center" or "" for each column, and `sources` the source line of each row.
+    """
     if not rows or not rows[0]:
         return []
     columns = len(rows[0])
@@ -266,7 +270,7 @@ def layout_table(
         [wrap_spans(row[i] if i < len(row) else [], widths[i]) for i in range(columns)]
         for row in rows
     ]
-    # If a cell has several lines, separate the rows by a blank line.
+    # If any cell has several lines, separate all rows by blank lines.
     tall = any(len(cell) > 1 for cells in laid[1:] for cell in cells)
     padded = [*aligns, *[""] * (columns - len(aligns))]
     lines: list[StyledLine] = []
@@ -304,14 +308,14 @@ def _align_cell(spans: Spans, width: int, align: str) -> Spans:
 
 
 SHORT_LINE = 45
-"""A line shorter than this many characters was broken on purpose."""
+"""The length below which a line break after a line counts as intended by the author."""
 
 _TASK = re.compile(r"\[([ xX])\] ")
 _LINK_DEFINITION = re.compile(r"^ {0,3}\[([^\]\n]{1,200})\]:[ \t]*(\S+)", re.MULTILINE)
 
 
 def find_link_definitions(text: str) -> dict[str, dict[str, str]]:
-    """Find the link definitions of a whole text, for sections of it that are parsed alone."""
+    """Find the link definitions in a whole text, because its sections are parsed separately."""
     if "]:" not in text:
         return {}
     return {
@@ -330,11 +334,11 @@ def layout_markdown(
     first_line: int = 1,
     code_offset: int | None = None,
 ) -> list[StyledLine]:
-    """Lay out Markdown in `width` cells; raw HTML is shown as written, and nothing is fetched.
+    """Lay out Markdown in `width` cells; show raw HTML as it is written, and fetch no images.
 
-    `found` is highlighted. `links` are link definitions from elsewhere in the document. With `breaks` a line
-    break in a paragraph is kept. `first_line` is the number of the text's first line in its file. With a
-    `code_offset` code is not wrapped but scrolled left by that many cells.
+    Matches of `found` are highlighted. `links` are link definitions from the rest of the document. `breaks`
+    keeps the line breaks inside paragraphs. `first_line` is the number of the text's first line in its file.
+    With a `code_offset`, code is not wrapped, but scrolled left by this number of cells.
     """
     from markdown_it.tree import SyntaxTreeNode
 
@@ -364,7 +368,7 @@ class _MarkdownLayout:
     def layout_nodes(
         self, nodes: list[SyntaxTreeNode], width: int, tight: bool = False
     ) -> list[StyledLine]:
-        """Lay out blocks with a blank line between them, unless they are items of a tight list."""
+        """Lay out blocks, with blank lines between them unless `tight` is true."""
         lines: list[StyledLine] = []
         for node in nodes:
             made = self._layout_node(node, max(width, 8))
@@ -528,9 +532,9 @@ class _MarkdownLayout:
 
 
 def _split_at_breaks(spans: Spans) -> list[Spans]:
-    """Split a paragraph at its line breaks; a soft break counts only after a short line.
+    """Split a paragraph at its hard line breaks, and at soft breaks (newlines) that follow a short line.
 
-    A long line was probably broken at an editor's margin, a short one on purpose.
+    After a long line, an editor probably inserted the break; after a short line, the author did.
     """
     parts: list[Spans] = [[]]
     written = 0
@@ -558,7 +562,10 @@ def layout_code_panel(
     found: MatchHighlight | None = None,
     code_offset: int | None = None,
 ) -> list[StyledLine]:
-    """Lay out code on a background of its own, `width` cells wide; for `code_offset` see `wrap_code`."""
+    """Lay out code on a coloured background that is `width` cells wide.
+
+    `wrap_code` explains `code_offset`.
+    """
     lines: list[StyledLine] = []
     for number, spans in enumerate(highlight_source(text, language)):
         source = first_line + number if first_line else 0
@@ -570,7 +577,7 @@ def layout_code_panel(
 
 
 CharacterRange = tuple[int, int]
-"""Start and end (exclusive) of some characters."""
+"""The start and the end (exclusive) of a range of characters."""
 
 _POSSIBLE_MARK = re.compile(r"[*_`~>#\[|]|---|^[ \t]*[-+] ", re.MULTILINE)
 _FENCE_MARK = re.compile(r"^ {0,3}(`{3,}|~{3,})([^`\n]*)$", re.MULTILINE)
@@ -590,7 +597,7 @@ _INLINE_MARK = re.compile(
     r"|(?<![\w\])])!?\[(?P<referred>(?:[^\[\]\n]|\n(?!\n)){1,300})\]\[[^\[\]\n]{1,100}\](?!\()"
     r"|(?<![\w*])\*\*(?![\s*])(?P<bold>(?:[^*\n]|\n(?!\n)|\*(?!\*)){1,300})(?<!\s)\*\*(?![\w*])"
     r"|(?<![\w*])\*(?![\s*])(?P<star>(?:[^*\n]|\n(?!\n)){1,300})(?<!\s)\*(?![\w*])"
-    # Double underscores are left alone: they may be a Python name.
+    # Keep double underscores, because they may be part of a Python name.
     r"|(?<!\w)_(?![\s_])(?P<low>(?:[^_\n]|\n(?!\n)){1,300})(?<!\s)_(?!\w)"
     r"|(?<!~)~~(?![\s~])(?P<struck>(?:[^~\n]|\n(?!\n)){1,300})(?<!\s)~~(?!~)"
     r")"
@@ -598,17 +605,18 @@ _INLINE_MARK = re.compile(
 _TABLE_BAR = re.compile(r"(?<!\\)\|")
 _NESTED_GROUPS = ("linked", "referred", "bold", "star", "low", "struck")
 _MAX_NESTING = 3
-"""How deep inline marks may be nested, such as emphasis in a link in emphasis."""
+"""How deeply inline marks may be nested, such as bold text in a link in italic text."""
 
 
 def strip_markdown(
     text: str, matches: list[CharacterRange], reach: int | None = None
 ) -> tuple[str, list[CharacterRange]]:
-    """Remove Markdown marks from a text; return the text and the new places of its matches.
+    """Remove Markdown marks from a text; return the text and the new positions of its matches.
 
-    Only unambiguous marks are removed: code and unclosed pairs stay as they are. List bullets and table bars
-    become dots, so that the text can be read as one line. `matches` are ascending; a mark that overlaps a match
-    stays, so that no match loses a character. Only the first `reach` characters are searched for marks.
+    Only unambiguous marks are removed; the content of code and unclosed pairs stay as they are. List bullets and
+    table bars become dots, so that the text is readable on one line. `matches` are in ascending order; a mark
+    that overlaps a match stays, so that the match keeps all its characters. Only the first `reach` characters
+    are searched for marks.
     """
     if not _POSSIBLE_MARK.search(text):
         return text, matches
@@ -644,7 +652,7 @@ def strip_markdown(
 def _find_markup_characters(
     text: str, reach: int, dots: list[int]
 ) -> Iterator[list[CharacterRange]]:
-    """Yield groups of ranges to remove together; add the positions that become dots to `dots`."""
+    """Yield groups of ranges that are removed together; append the positions that become dots to `dots`."""
     position = 0
     opened = ""
     for fence in _FENCE_MARK.finditer(text, 0, reach):
@@ -672,7 +680,7 @@ def _find_prose_markup(
             first, *others = (
                 bar.start() for bar in _TABLE_BAR.finditer(text, line.start(), line.end())
             )
-            # Dots separate the row from the one above and its cells from each other.
+            # One dot separates the row from the row above, and one dot follows each cell except the last.
             dots += [first, *others[:-1]]
             if others:
                 yield [(others[-1], others[-1] + 1)]

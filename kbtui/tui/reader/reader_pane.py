@@ -1,4 +1,4 @@
-"""The reader pane: the document with a header, its details, and a find bar."""
+"""The reader pane: a document with a header, its details, and a find bar."""
 
 from __future__ import annotations
 
@@ -42,21 +42,21 @@ if TYPE_CHECKING:
 
 
 MAX_MATCHES = 100_000
-"""Matches beyond this number are not counted."""
+"""The maximum number of matches that a find counts."""
 
 
 class ReaderHeader(TextLine):
-    """The line above the document; parts at its left can be clicked."""
+    """The line above the document; the user can click the parts on its left side."""
 
     class HeaderPartClicked(Message):
-        """A part was clicked."""
+        """The user clicked a part of the header."""
 
         def __init__(self, text: str) -> None:
             super().__init__()
             self.text = text
 
     def render_line(self, y: int) -> Strip:
-        """Render the line with the longest form of the right that leaves room for the left."""
+        """Render the line with the longest form of the right part that fits next to the left part."""
         width = self.content_size.width
         forms, used = self._list_right_forms(), cell_width(self.left)
         right = next((form for form in forms if used + cell_width(form) < width), forms[-1])
@@ -74,7 +74,7 @@ class ReaderHeader(TextLine):
         return [self.right, [*self.right[:size], tokens, *self.right[size + 1 :]], badges]
 
     def on_click(self, event: events.Click) -> None:
-        """Post the part that was clicked."""
+        """Post `HeaderPartClicked` for the clicked part."""
         edge = self.gutter.left
         for text, _ in self.left:
             edge += cell_width([(text, "")])
@@ -84,7 +84,7 @@ class ReaderHeader(TextLine):
 
 
 class DocumentFactsBar(WrappedParagraphs):
-    """Names and values above the document, shown on demand."""
+    """The details of the document, shown above it on demand."""
 
     DEFAULT_CSS = "DocumentFactsBar { max-height: 75%; }"
 
@@ -99,7 +99,7 @@ class DocumentFactsBar(WrappedParagraphs):
         return self._block.make_lines(width) if self.display else []
 
     def render_line(self, y: int) -> Strip:
-        """Render a line; the last one counts the lines that do not fit."""
+        """Render a line; the last visible line says how many lines do not fit."""
         width, height = self.content_size
         left = len(self._wrap_paragraphs(width)) - height
         if y == height - 1 and left > 0:
@@ -108,7 +108,7 @@ class DocumentFactsBar(WrappedParagraphs):
 
 
 class ReaderPane(BorderOnlyPane, Vertical):
-    """Shows a document and the place of the cursor in it."""
+    """The pane that shows a document and the position of the cursor in it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*make_scope_bindings("reader")]
 
@@ -116,10 +116,10 @@ class ReaderPane(BorderOnlyPane, Vertical):
         """The cursor moved."""
 
     class FindEnded(Message):
-        """The find has ended, so that keys are for turns again."""
+        """The find has ended, so the keys for matches go to turns again."""
 
     class OpenRequested(Message):
-        """The target of a line should be opened."""
+        """The user asks to open the target of a line."""
 
         def __init__(self, place: NavigationTarget) -> None:
             super().__init__()
@@ -133,7 +133,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
             self.text, self.role = text, role
 
     class ViewChangeRequested(Message):
-        """Another view of the document should be shown; "" is the next one."""
+        """The user asks for another view of the document; "" means the next view."""
 
         def __init__(self, view: str = "") -> None:
             super().__init__()
@@ -154,23 +154,23 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self._start_worker = LatestOnlyWorker(self)
         self._request_texts: dict[int, str] = {}
         self._new_event_count = 0
-        """Events added at the end since it was last visible."""
+        """How many events were added since the end of the document was last visible."""
 
     def compose(self) -> ComposeResult:
-        """Yield header, document and find bar."""
+        """Yield the header, the document and the find bar."""
         yield ReaderHeader(id="where")
         yield self.document_view
         yield self.find_bar
 
     @property
     def is_searching(self) -> bool:
-        """Whether the place to start at, or matches, are still being searched for."""
+        """Whether a thread is still looking for the position to start at or for matches."""
         return self._start_worker.has_pending_result or self._find_worker.has_pending_result
 
     # documents
 
     def show_document(self, document: Document, place: NavigationTarget) -> None:
-        """Show a document at a place in it."""
+        """Show a document, starting at the position that `place` names."""
         again = (
             self.place is not None
             and self.place.is_same_document(place)
@@ -190,14 +190,14 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self._update_title()
 
     def go_to_place(self, place: NavigationTarget) -> None:
-        """Go to another place in the document."""
+        """Go to another position in the current document."""
         self.place = place
         self.stop_find()
         self.viewport.set_search_pattern(compile_search_pattern(list(place.words)))
         self._find_start_line(self.viewport.document, place)
 
     def reload_document(self, document: Document) -> None:
-        """Replace the document by its new version at the same place."""
+        """Replace the document by its new version, and keep the position."""
         before = self.viewport.document
         if not before.is_partial:
             self._new_event_count += max(0, _count_events(document) - _count_events(before))
@@ -210,7 +210,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
             self.find_text(self.find_bar.input.value, jump=False)
 
     def release_document(self, document: Document) -> None:
-        """Free a large document in the background, unless it is shown."""
+        """Free a large document in the background, unless the reader shows it."""
         if document is self.viewport.document:
             return
         self._request_texts = {}
@@ -218,7 +218,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
             free_document_in_background(document)
 
     def _find_start_line(self, document: Document, place: NavigationTarget) -> None:
-        """Go to where a place starts; in a large document it is searched for in a thread."""
+        """Go to the position that `place` names; search for it in a thread if the document is large."""
         self._start_worker.discard_results()
         if place.mark or not (document.chunk_weights and place.words):
             self._go_to_start(place, None if place.mark else find_start_block(document, place))
@@ -303,13 +303,13 @@ class ReaderPane(BorderOnlyPane, Vertical):
 
     @on(ReaderHeader.HeaderPartClicked)
     def _show_clicked_view(self, event: ReaderHeader.HeaderPartClicked) -> None:
-        """Show the view whose name was clicked."""
+        """Show the view whose name the user clicked."""
         event.stop()
         if event.text in self.viewport.document.views:
             self.post_message(self.ViewChangeRequested(event.text))
 
     def _summarize_turn_request(self, turn: int) -> str:
-        """Return the beginning of a turn's request."""
+        """Return the beginning of the user's request in a turn."""
         document = self.viewport.document
         if turn not in self._request_texts:
             from kbtui.tui.reader.markdown import strip_markdown
@@ -324,7 +324,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
     # folds and turns
 
     def action_fold(self) -> None:
-        """Open or close the fold at the cursor, or open the line's target."""
+        """Open the link of the current line, or open or close the fold at the cursor."""
         viewport = self.viewport
         if viewport.document.blocks and (
             link := viewport.document.blocks[viewport.cursor.block].link
@@ -343,7 +343,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self._toggle_folds("reasoning", "reasoning")
 
     def _toggle_folds(self, kind: str, name: str) -> None:
-        """Open or close all folds of a kind; documents shown later start in the same state."""
+        """Open or close all folds of a kind, also in documents that are opened later."""
         document = self.viewport.document
         if kind not in document.fold_kinds.values() and not document.is_partial:
             self._post_status_message(f"No {name} here.", "dim")
@@ -352,11 +352,11 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.document_view.update_view()
 
     def action_next(self) -> None:
-        """Go to the next match while finding, else to the next turn."""
+        """Go to the next match during a find, otherwise to the next turn."""
         self._go_to_next(1)
 
     def action_previous(self) -> None:
-        """Go to the previous match while finding, else to the previous turn."""
+        """Go to the previous match during a find, otherwise to the previous turn."""
         self._go_to_next(-1)
 
     def _go_to_next(self, step: int) -> None:
@@ -372,7 +372,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
             self._post_status_message(f"No more {names[kind]} {'below' if step > 0 else 'above'}.")
 
     def _go_to_landmark(self, kind: str, step: int) -> bool:
-        """Go to the next landmark of a kind that is in the view; return whether there is one."""
+        """Go to the next landmark of a kind in the current view; return whether there is one."""
         viewport = self.viewport
         landmarks = self.viewport.document.landmarks.get(kind, [])
         here = viewport.cursor.block
@@ -388,10 +388,10 @@ class ReaderPane(BorderOnlyPane, Vertical):
         return True
 
     def go_to_number(self, text: str) -> bool:
-        """Go to a turn, a call in it, or a line of a subject; return False if `text` is no such number.
+        """Go to the turn, tool call ("3.2") or line of a subject that `text` names.
 
-        A negative number counts from the end. If there is no such turn or line, it goes to the
-        nearest one and says so. It returns False for a turn that is still being read.
+        A negative number counts from the end. For a missing turn or line, go to the nearest one and show
+        a message. Return False if `text` is no such number, or if the turn is still loading.
         """
         document = self.viewport.document
         match = re.fullmatch(r"(-?\d{1,9})(?:\.(\d{1,9}))?", text.strip())
@@ -431,7 +431,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
             self._post_status_message(describe_missing_line(document, line))
 
     def action_follow(self) -> None:
-        """Go to the end and follow what is added there."""
+        """Go to the end; the reader then follows new text."""
         self.document_view.action_bottom()
 
     # details, and what the model sees
@@ -443,16 +443,16 @@ class ReaderPane(BorderOnlyPane, Vertical):
             return
         self._update_facts()
         if not self.facts_bar.display:
-            self._post_status_message("No details for this.", "dim")
+            self._post_status_message("This document has no details.", "dim")
 
     def _update_facts(self) -> None:
         self.facts_bar.set_facts(self.viewport.document.facts)
 
     def action_compacted(self) -> None:
-        """Show what the model sees after compaction, or everything."""
+        """Switch between the whole conversation and what the model sees after compaction."""
         viewport = self.viewport
         if not viewport.is_model_view and not self.viewport.document.is_compacted:
-            self._post_status_message("Nothing was compacted; the model sees everything.", "dim")
+            self._post_status_message("Nothing is compacted, so the model sees everything.", "dim")
             return
         viewport.show_as_model_sees(not viewport.is_model_view)
         self.document_view.update_view()
@@ -465,11 +465,11 @@ class ReaderPane(BorderOnlyPane, Vertical):
     # wide code
 
     def action_wrap(self) -> None:
-        """Wrap wide code, or make it scrollable."""
+        """Switch between wrapping wide code and scrolling it sideways."""
         wrapped = self.viewport.code_offset is None
         self.viewport.set_code_offset(0 if wrapped else None)
         self.document_view.update_view()
-        said = "Code not wrapped; ←/→ scroll." if wrapped else "Code wrapped."
+        said = "Code is not wrapped; ←/→ scroll it." if wrapped else "Code is wrapped."
         self._post_status_message(said, "strong")
 
     def action_sideways(self, way: int) -> None:
@@ -481,7 +481,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
             and viewport.code_offset is not None
             and not any(line.continues_right for _, line in viewport.rows)
         ):
-            self._post_status_message("Nothing further to the right.", "dim")
+            self._post_status_message("No more code to the right.", "dim")
             return
         if way < 0 and not viewport.code_offset:
             return
@@ -496,7 +496,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
 
     @property
     def match_position(self) -> str:
-        """The number of the current match, such as "3 of 40"."""
+        """The number of the current match and the number of all matches, such as "3 of 40"."""
         more = "+" if len(self.matches) >= MAX_MATCHES else ""
         return (
             f"{self.match_index + 1:,} of {len(self.matches):,}{more}"
@@ -525,7 +525,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.screen.set_focus(self.document_view)
 
     def find_text(self, words: str, *, jump: bool) -> None:
-        """Find words; with `jump` go to the first match after the cursor."""
+        """Find and highlight `words`; with `jump`, go to the first match from the cursor on."""
         pattern = compile_search_pattern([words])
         document, as_model = self.viewport.document, self.viewport.is_model_view
         self.viewport.set_search_pattern(pattern)
@@ -555,7 +555,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.refresh_header()
 
     def go_to_match(self, match: int) -> None:
-        """Go to match number `match`; the first follows the last."""
+        """Go to match number `match`; numbers past the last match start again at the first."""
         if self.matches:
             self.match_index = match % len(self.matches)
             self.viewport.go_to_match(*self.matches[self.match_index])
@@ -567,7 +567,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.action_clear()
 
     def action_clear(self) -> None:
-        """Stop finding and clear the highlights."""
+        """End the find, and remove all highlights."""
         self.stop_find()
         self.viewport.set_search_pattern(None)
         if self.place:
@@ -577,7 +577,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.document_view.update_view()
 
     def stop_find(self) -> None:
-        """Stop finding and keep the highlights."""
+        """End the find, but keep the highlights."""
         if self.is_finding:
             self.post_message(self.FindEnded())
         self.is_finding = False
@@ -590,10 +590,10 @@ class ReaderPane(BorderOnlyPane, Vertical):
         if len(self.viewport.document.views) > 1:
             self.post_message(self.ViewChangeRequested())
         else:
-            self._post_status_message("This has no other view.", "dim")
+            self._post_status_message("This document has only one view.", "dim")
 
 
 def _count_events(document: Document) -> int:
-    """Return the number of events of a conversation; 0 for other documents."""
+    """Return the number of events in a conversation, or 0 if the document is not a conversation."""
     info = getattr(document.record, "info", None)
     return getattr(info, "events_count", None) or 0

@@ -1,4 +1,4 @@
-"""Build the document of a subject: rendered, as source, or as `learn` returns it."""
+"""Build the document of a subject: rendered, as source text, or as the output of `learn`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def make_subject_badges(subject: Subject) -> Spans:
 
 
 def build_subject_document(subject: Subject, text: str, view: str = "read") -> Document:
-    """Build the document of a subject's text for the view `read` or `source`."""
+    """Build the document of a subject for the view `read` or `source`."""
     blocks = (
         _make_numbered_source(text, _find_language(subject))
         if view == "source"
@@ -72,7 +72,7 @@ def build_subject_document(subject: Subject, text: str, view: str = "read") -> D
 
 
 def _make_secret_badge(text: str) -> Spans:
-    """Return a warning if a text contains what looks like a key or a password."""
+    """Return a warning as a badge if a text seems to contain a key or a password."""
     said = describe_secrets(text)
     return [(said, "warning")] if said else []
 
@@ -80,7 +80,7 @@ def _make_secret_badge(text: str) -> Spans:
 def build_text_document(
     key: str, title: str, text: str, *, view: str = "learn", ref: str | None = None
 ) -> Document:
-    """Build a document that shows a text exactly as an assistant gets it."""
+    """Build a document that shows a text exactly as an assistant receives it."""
     blocks = make_source_blocks("text", text, has_line_numbers=True)
     return Document(
         key=key,

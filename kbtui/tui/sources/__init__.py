@@ -1,1 +1,1 @@
-"""The sources screen: list, runs, approval and the form."""
+"""The sources screen: the list of sources, their runs, their approval and their form."""

@@ -1,4 +1,4 @@
-"""The sources screen: a list with a page for each source, its runs and its form."""
+"""The sources screen: a list of sources, a page for each source, and a form to add or change one."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ if TYPE_CHECKING:
     from kbtui.sources.config import Source, SourceProgress
 
 RELOAD_SECONDS = 5.0
-"""How often the screen checks for runs started elsewhere."""
+"""How many seconds pass before the screen looks again for runs started elsewhere."""
 EMPTY = "No sources yet. Press {} to add web pages, files or an MCP server."
 KINDS = ("url_crawl", "file_upload", "mcp")
 LIST_KEYS = ("prefixes", "allow_hosts", "env")
-"""Keys whose values are lists, in a form separated by spaces."""
+"""The keys whose values are lists; in the form, spaces separate the items."""
 
 
 # the form of a source
 
 
 def make_form_fields(topics: Sequence[str], source: Source | None = None) -> list[FormField]:
-    """Return the fields of the form for a new source, or for changing `source`."""
+    """Return the fields of the form that adds a source, or that changes `source`."""
     block: dict[str, Any] = dict(source.block) if source else {}
 
     def get_text_value(key: str, default: str = "") -> str:
@@ -66,24 +66,27 @@ def make_form_fields(topics: Sequence[str], source: Source | None = None) -> lis
         FormField("url", "address", get_text_value("url"), "The first page, such as https://docs.example.org/guide/.", is_shown=web),
         FormField("file", "file", get_text_value("file"), "A file or directory: text, Markdown, HTML, PDF, Word, source code.", is_shown=file),
         FormField("server", "command", get_text_value("server"), "The command line of the MCP server.", is_shown=mcp),
-        FormField("topic", "topic", get_text_value("topic"), "The topic that gets the documents; choose with ← and →.", tuple(topics)),
-        FormField("depth", "depth", get_text_value("depth", "1"), "Link depth; 0 = this page only.", is_shown=web),
-        FormField("prefixes", "only below", get_text_value("prefixes"), "Space-separated URL prefixes; default: the first page's directory.", is_shown=web),
-        FormField("allow_hosts", "private hosts", get_text_value("allow_hosts"), "Hosts that may be in a private network; usually empty.", is_shown=web),
-        FormField("pattern", "pattern", get_text_value("pattern"), "Only resources whose address matches this glob.", is_shown=mcp),
+        FormField("topic", "topic", get_text_value("topic"), "The topic that the documents are added to; choose it with ← and →.", tuple(topics)),
+        FormField("depth", "depth", get_text_value("depth", "1"), "How many links to follow from the first page; 0 = only the first page.", is_shown=web),
+        FormField("prefixes", "only below", get_text_value("prefixes"), "Fetch only pages with these URL prefixes, separated by spaces; empty = the first page's directory.", is_shown=web),
+        FormField("allow_hosts", "private hosts", get_text_value("allow_hosts"), "Hosts in a private network that may be fetched from; usually empty.", is_shown=web),
+        FormField("pattern", "pattern", get_text_value("pattern"), "Fetch only resources whose address matches this glob.", is_shown=mcp),
         FormField("env", "variables", get_text_value("env"), "Names of your environment variables to pass to the server.", is_shown=mcp),
-        FormField("cron", "cron", get_text_value("cron"), "When the engine runs it, such as 0 4 * * 1; empty = by hand only."),
+        FormField("cron", "cron", get_text_value("cron"), "When the engine runs the source, such as 0 4 * * 1; empty = only when you start it."),
     ]  # fmt: skip
     if source is not None:
         return fields
     kind_help = "Web pages, files, or the resources of an MCP server."
     kind = FormField("kind", "kind", "url_crawl", kind_help, KINDS)
-    name_help = "Name of the source and its directory; leave empty to derive it."
+    name_help = "Name of the source and of its directory; leave empty to let kbtui choose it."
     return [kind, *fields, FormField("name", "name", "", name_help)]
 
 
 def make_source_table(values: FormValues, kind: str) -> dict[str, Any]:
-    """Make a source's block of the file from a form, without empty values. Raises `UsageError`."""
+    """Convert the values of the form to a table for the sources file, without empty values.
+
+    Raises `UsageError` if a value is invalid.
+    """
     block: dict[str, Any] = {"kind": kind}
     for key, value in values.items():
         if key in ("kind", "name") or not value:
@@ -100,14 +103,14 @@ def make_source_table(values: FormValues, kind: str) -> dict[str, Any]:
 
 
 def add_source_from_form(library: Library, values: FormValues) -> Source:
-    """Write a new source; filling in the form approves it. Raises `KbtuiError`."""
+    """Add a source to the file and approve it, because the user wrote it in the form. Raises `KbtuiError`."""
     from kbtui.sources.config import MAIN_KEY, add_source, approve_source, suggest_source_name
     from kbtui.userdata import UserData
 
     kind, workspace = values["kind"], library.workspace
     what = values.get(MAIN_KEY[kind], "")
     if not what:
-        raise UsageError("enter what to fetch")
+        raise UsageError("enter what the source should fetch")
     name = values["name"] or suggest_source_name(kind, what)
     source = add_source(workspace, name, make_source_table(values, kind))
     approve_source(workspace, UserData(workspace), source)
@@ -117,10 +120,10 @@ def add_source_from_form(library: Library, values: FormValues) -> Source:
 def change_source_from_form(
     library: Library, before: Source, values: FormValues
 ) -> tuple[Source, bool]:
-    """Change a source; return it and whether it is approved.
+    """Change a source; return the changed source, and whether it is approved.
 
-    A source that was approved stays approved, because its user wrote the change. Raises
-    `KbtuiError`, also if the file changed since `before` was read.
+    An approved source stays approved, because the user made the change. Raises `KbtuiError`, also if
+    the source was changed in the file after `before` was read.
     """
     from kbtui.sources.config import approve_source, edit_source, find_approval_time, load_sources
     from kbtui.userdata import UserData
@@ -156,10 +159,10 @@ class _ActiveSourceRun:
 
 
 class ActiveSourceRuns:
-    """The runs started from the screen, each in a thread of its own.
+    """The runs started from the screen, each in its own thread.
 
-    `on_progress` and `on_end` are called on the owner's event loop; `on_end` gets the source's
-    name and either its run or the error that prevented it.
+    `on_progress` and `on_end` are called through the message queue of `owner`. `on_end` gets the name
+    of the source, and its finished run or the error that prevented the run.
     """
 
     def __init__(
@@ -175,11 +178,11 @@ class ActiveSourceRuns:
 
     @property
     def progress(self) -> dict[str, SourceProgress | None]:
-        """The progress of each running source, None before its first report."""
+        """The progress of each running source; None before the first report."""
         return {name: run.progress for name, run in self._runs.items()}
 
     def start_run(self, name: str) -> bool:
-        """Start a run; False if the source is already running."""
+        """Start a run; return False if the source is already running."""
         if name in self._runs:
             return False
         run = self._runs[name] = _ActiveSourceRun()
@@ -190,7 +193,7 @@ class ActiveSourceRuns:
         return True
 
     def stop_run(self, name: str) -> bool:
-        """Ask a run to stop; False if the source is not running."""
+        """Ask a run to stop; return False if the source is not running."""
         run = self._runs.get(name)
         if run is not None:
             run.stop.set()
@@ -222,14 +225,14 @@ class ActiveSourceRuns:
 
 
 class SourcesScreen(ListDetailScreen):
-    """A list with a page for each source. A source runs only if its current block is approved."""
+    """A list of sources with a page for each; a source runs only if its current declaration is approved."""
 
     HEADING = "Sources"
     SCOPE = "sources"
     NOTES = (
         "✓ ok, ◐ some documents failed, ! nothing could be fetched.",
-        "Sources you add here are approved. Those in .jp/kb-sources.toml written by others run only "
-        "after you review them.",
+        "Sources that you add here are approved. A source that somebody else wrote into "
+        ".jp/kb-sources.toml runs only after you approve it.",
     )
     BINDINGS: ClassVar[list[BindingType]] = [*make_scope_bindings("sources", "moving")]
     AUTO_FOCUS = "#sources"
@@ -241,7 +244,7 @@ class SourcesScreen(ListDetailScreen):
         self.runs = ActiveSourceRuns(self, library, self._show_rows, self._on_run_end)
         self.states: SourceStatuses | None = None
         self.approving: SourceStatus | None = None
-        """The source on the approval page. Exactly this state is approved, not a newer one."""
+        """The source on the approval page; approving applies to exactly this state, even if the file changes."""
         self._clock = clock
         self._reload_worker = LatestOnlyWorker(self)
         self._key_to_select: str | None = None
@@ -251,7 +254,7 @@ class SourcesScreen(ListDetailScreen):
         return [self.list]
 
     def on_mount(self) -> None:
-        """Read after the first paint."""
+        """Start reading after the first paint."""
         self.call_after_refresh(self.action_reload)
         self.set_interval(RELOAD_SECONDS, self.action_reload)
 
@@ -261,13 +264,13 @@ class SourcesScreen(ListDetailScreen):
 
     @property
     def selected_source(self) -> SourceStatus | None:
-        """The selected source, None for a block with a problem."""
+        """The selected source; None if the selected row is a declaration that cannot be read."""
         row = self.list.selected_row
         return row.data if row is not None and isinstance(row.data, SourceStatus) else None
 
     @property
     def met_command_needs(self) -> frozenset[str]:
-        """The needs of commands that the selected source meets."""
+        """The features that commands can need and that the selected source has."""
         state = self.selected_source
         found = {
             "approving": self.approving is not None,
@@ -279,7 +282,7 @@ class SourcesScreen(ListDetailScreen):
 
     @property
     def is_loaded(self) -> bool:
-        """Whether the sources were read."""
+        """Whether the sources have been loaded."""
         return self.states is not None
 
     # reading
@@ -309,7 +312,7 @@ class SourcesScreen(ListDetailScreen):
         if unapproved := sum(state.approved is None for state in sources):
             left.append((f"  {unapproved:,} not approved", "warning"))
         if problems:
-            left.append((f"  {format_count(len(problems), 'block')} cannot be read", "error"))
+            left.append((f"  {format_count(len(problems), 'declaration')} cannot be read", "error"))
         self.show_totals(left, [(f"{len(running)} running", "key")] if running else [])
         self.show_key_hints()
 
@@ -375,7 +378,7 @@ class SourcesScreen(ListDetailScreen):
     # approving
 
     def action_approve(self) -> None:
-        """Show exactly what the selected source would do."""
+        """Show exactly what the selected source would do, and offer to approve it."""
         state = self.selected_source
         if state is None:
             return
@@ -427,7 +430,8 @@ class SourcesScreen(ListDetailScreen):
         ]
         if not topics:
             raise UsageError(
-                "no topic to add documents to", hint="declare one in .jp/kb.toml as [kb.topic.ID]"
+                "there is no topic to add documents to",
+                hint="declare one in .jp/kb.toml as [kb.topic.ID]",
             )
         return topics
 
@@ -485,7 +489,7 @@ class SourcesScreen(ListDetailScreen):
         try:
             return count_documents(self.library.workspace, source)
         except KbtuiError:
-            return 0  # removing reports why the documents stay
+            return 0  # when the source is removed, a message says why the documents stay
 
     def _ask_to_remove(self, name: str, count: int) -> None:
         from kbtui.sources.source_runner import remove_source_and_documents
@@ -524,7 +528,7 @@ class SourcesScreen(ListDetailScreen):
             self.action_leave()
 
     def can_leave(self) -> bool:
-        """Whether no run would be stopped by leaving; asks otherwise."""
+        """Return whether no source is running; otherwise ask whether to stop the runs."""
         running = list(self.runs.progress)
         if not running:
             return True

@@ -1,4 +1,4 @@
-"""Sources as rows and pages: how each last ran, and exactly what an approval allows."""
+"""Rows and pages for sources: their state, their last run, and what an approval allows."""
 
 from __future__ import annotations
 
@@ -46,9 +46,10 @@ class BulletItemBlock(ParagraphBlock):
 
 @dataclass(frozen=True)
 class SourceStatus:
-    """A source with its last run, when it was approved and when it runs next (Unix seconds).
+    """A source with its last run, the time of its approval, and the time of its next run.
 
-    `folder` is where its documents go, relative to the workspace.
+    Times are Unix seconds, None if there is no approval or schedule. `folder` is the directory of its
+    documents, relative to the workspace.
     """
 
     source: Source
@@ -60,7 +61,7 @@ class SourceStatus:
 
 @dataclass(frozen=True)
 class SourceStatuses:
-    """The states of all readable sources, and the problems of the blocks that cannot be read."""
+    """The states of all valid sources, and the problems of declarations that cannot be read."""
 
     sources: list[SourceStatus]
     problems: list[Problem]
@@ -90,10 +91,10 @@ def make_source_rows(
     now: datetime,
     review_key: str,
 ) -> list[ListRow]:
-    """Make two lines for each source, then the blocks with problems.
+    """Return a row of two lines for each source, followed by a row for each problem.
 
-    `running` has the progress of sources that run now, None before the first report.
-    `review_key` is the key that shows what a source would do.
+    `running` maps each running source to its progress, None before the first report. `review_key` is
+    the label of the key that shows what a source would do.
     """
     rows = []
     for state in states.sources:
@@ -145,8 +146,10 @@ def _format_progress_bar(progress: SourceProgress | None) -> Spans:
 
 
 def make_problem_page(problem: Problem) -> Document:
-    """Make the page of a block that cannot be read."""
-    hint = "Fix .jp/kb-sources.toml in your editor; it cannot be edited here."
+    """Return the page of a declaration that cannot be read."""
+    hint = (
+        "Correct .jp/kb-sources.toml in your editor; this screen cannot change an invalid source."
+    )
     blocks: list[DocumentBlock] = [
         HeadingBlock("head", [("Cannot be read", "h2")]),
         ParagraphBlock("what", [(one_line(str(problem)), "error")]),
@@ -156,12 +159,14 @@ def make_problem_page(problem: Problem) -> Document:
 
 
 def make_source_page(state: SourceStatus, now: datetime) -> Document:
-    """Make the page of a source: what it is, how it last ran, and its block."""
+    """Return the page of a source: facts, the last run, and the declaration."""
     source = state.source
     approved: Spans = [("not yet", "warning")]
     if state.approved:
         approved = [(format_time(_to_local_time(state.approved), now), "")]
-    schedule: Spans = [(source.cron, "code-inline")] if source.cron else [("by hand only", "dim")]
+    schedule: Spans = (
+        [(source.cron, "code-inline")] if source.cron else [("only when you start it", "dim")]
+    )
     if state.due:
         schedule.append((f"  next {format_time(_to_local_time(state.due), now)}", "key"))
     facts: list[tuple[str, Spans]] = [
@@ -220,10 +225,10 @@ def _make_toml_blocks(source: Source) -> list[DocumentBlock]:
 
 
 def make_approval_page(state: SourceStatus, approve_key: str, back_key: str) -> Document:
-    """Make the page with exactly what a source would do, and the keys that approve it or go back."""
+    """Return the page that lists everything a source would do, with the keys that approve it or go back."""
     source = state.source
-    intro = "Each run would do this on this computer, with your permissions:"
-    answers = f"{approve_key} approves exactly this; any later change needs a new approval. {back_key} goes back without approving."
+    intro = "Each run does the following on this computer, with your permissions:"
+    answers = f"Press {approve_key} to approve exactly this (any later change needs a new approval), or {back_key} to go back without approving."
     blocks: list[DocumentBlock] = [
         ParagraphBlock("ask", [(f"Approve {source.name}?", "h1")]),
         ParagraphBlock("what", [(intro, "")], above=1),
@@ -235,7 +240,7 @@ def make_approval_page(state: SourceStatus, approve_key: str, back_key: str) -> 
 
 
 def describe_available_actions(state: SourceStatus) -> list[str]:
-    """Describe everything that a run of a source does, one line for each action."""
+    """Return one line for each action that a run of the source takes."""
     import shlex
 
     from kbtui.sources.url_policy import CrawlPrefixes
@@ -255,7 +260,7 @@ def describe_available_actions(state: SourceStatus) -> list[str]:
     elif source.kind == "mcp":
         lines.append(f"run the program: {one_line(shlex.join(source.server))}")
         lines.append(
-            "in the workspace's directory, with your permissions; it can do anything that you can"
+            "start this program in the workspace's directory; it can do anything that you can do"
         )
         lines += [f"pass it your environment variable ${one_line(name)}" for name in source.env]
         matching = f" that match {one_line(source.pattern)}" if source.pattern else ""
