@@ -1,4 +1,4 @@
-"""Writes conversations as present and earlier versions of JP do."""
+"""Writes conversations in the formats of the current and of earlier versions of JP."""
 
 import base64
 import json

@@ -46,7 +46,7 @@ def check_the_rest(jp: Path) -> None:
 
 
 def broken(jp: Path) -> tuple[str, list[str], list[str]]:
-    """Return the problems that list and reader report of the damaged one, and the texts read."""
+    """Return the problems of the damaged conversation that list and reader report, and the texts read."""
     info = next(i for i in list_conversations(workspace_at(jp.parent)) if i.id == jp_id())
     conversation = load_conversation(info)
     check_the_rest(jp)

@@ -1,4 +1,4 @@
-"""Older formats and peculiarities of JP's files (docs/jp-format.md), damaged ones included."""
+"""Older formats and peculiarities of JP's files (docs/jp-format.md), also in damaged files."""
 
 import fcntl
 import os

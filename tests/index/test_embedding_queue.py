@@ -38,7 +38,7 @@ class Counting:
 
 
 class Bed:
-    """An index of a workspace, and what an embedding queue for it needs."""
+    """An index of a workspace, with the objects that an embedding queue needs."""
 
     def __init__(self, builder: Builder) -> None:
         self.builder = builder

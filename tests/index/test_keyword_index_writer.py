@@ -28,7 +28,7 @@ def test_what_is_removed_first_after_opening_does_not_come_back(tmp_path: Path) 
         for other in (number, number + 10, number + 20):
             writer.replace_entry_documents(*entry(other))
         if number == 8:
-            # Makes the last commit the last deletion in an older segment too.
+            # After this, the last deletion in an older segment has the number of the last commit.
             writer.remove_entry("s26")
         writer.commit(number)
     # Closed at once, like a killed writer, before tantivy has merged the eight segments.
