@@ -1,8 +1,8 @@
 """kbtui: browse, search and read what a JP workspace knows and remembers.
 
-The public Python API is `open_workspace` and, for coroutines, `create_memory_client`, with their
-records and errors. Each name is imported on first use, so that `import kbtui` takes no time. The
-guide's page `guide/python` documents them.
+The public Python API is `open_workspace` and, for coroutines, `create_memory_client`, with the
+classes and errors that they use. Each name is imported on first use, so that `import kbtui` takes
+no time. The guide's page `guide/python` documents the API.
 """
 
 from kbtui.version import __version__

@@ -65,7 +65,7 @@ def _to_utc(moment: datetime, zone: tzinfo | None) -> datetime:
 
 
 def parse_timestamp(text: object) -> datetime | None:
-    """Parse a timestamp and return it as an aware time in UTC, or None if `text` is none.
+    """Parse a timestamp; return an aware time in UTC, or None if `text` is not a timestamp.
 
     Accepts RFC 3339 with any offset, and `YYYY-MM-DD HH:MM:SS[.f]` without a zone, which is read
     as UTC. The fraction may have any number of digits.
@@ -157,7 +157,7 @@ def format_age(when: datetime, present: datetime) -> str:
     local = when.astimezone(present.tzinfo)
     if local.date() != present.date():
         label = format_day(local.date(), present.date())
-        # In another year the day is left out: the title next to it needs the space.
+        # The day of another year is left out, because the title next to it needs the space.
         return label.partition(" ")[2] if local.year != present.year and " " in label else label
     minutes = int((present - local).total_seconds()) // 60
     if minutes < 1:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os.path
 
-TYPE_CHECKING = False  # importing `typing` takes a third of what `kbtui --help` takes
+TYPE_CHECKING = False  # importing `typing` would take a third of the time of `kbtui --help`
 if TYPE_CHECKING:
     from pathlib import Path
 

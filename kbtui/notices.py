@@ -1,7 +1,7 @@
-"""Notices: what an answer says besides its hits, as codes with typed values.
+"""Notices: messages about an answer or about the index, as codes with typed values.
 
-Modules pass each other `Notice`s. Front ends for people word them with `format_notice`. Assistants
-get other words (`kbtui/assistant/tools.py`), without counts and paths.
+Modules pass `Notice` objects. Front ends for people turn them into text with `format_notice`. For
+assistants, `kbtui/assistant/tools.py` uses a different text, without counts and paths.
 """
 
 from typing import Any, Literal, NamedTuple, TypedDict
@@ -81,7 +81,7 @@ def get_keywords_only_reason(notice: Notice) -> str:
 
 
 def format_notice(notice: Notice) -> str:
-    """Word a notice for a person."""
+    """Return the text of a notice for people."""
     values: Any = notice.values
     match notice.code:
         case "configuration_invalid":
@@ -98,7 +98,7 @@ def format_notice(notice: Notice) -> str:
         case "meaning_only":
             return "no text contains these words; closest by meaning"
         case "newest_first":
-            return "no words to search for: the newest first"
+            return "no words to search for; showing the newest first"
         case "nothing_to_look_for":
             return "nothing to search for: add a word"
         case "passages_pending":
@@ -133,5 +133,5 @@ def _format_index_behind(values: Any) -> str:
 
 
 def format_notices(notices: "list[Notice]") -> str | None:
-    """Word all notices for a person, joined by `; `; None without notices."""
+    """Return the text of all notices for people, joined by `; `; None without notices."""
     return "; ".join(map(format_notice, notices)) or None

@@ -14,7 +14,7 @@ from kbtui.errors import NothingFound, UsageError
 
 RefKind = Literal["topic", "subject", "conversation", "chunk"]
 
-# Strings, not compiled: importing this module stays cheap, and `re` caches what is used.
+# These patterns are not compiled here, so that importing the module takes no time; `re` caches them.
 # Numbers have at most 18 digits, which fit into 64 bits.
 _ID = r"(\d{1,18})(?:-([0-9a-z]+))?"
 _CONVERSATION = rf"(?:jp-c)?{_ID}(?::(\d{{1,18}})(?:\.(\d{{1,18}}))?)?"
@@ -25,15 +25,16 @@ _SHORTHAND = rf"(?s)jp-c{_ID}\?(?:[^&:]*:(\d{{1,18}}))?.*"
 _LINES = r"(?s)(.+):(\d{1,18})(?:-(\d{1,18}))?"
 _CHUNK = r"chunk:(\S+)"
 _LARGEST_JP_ID = 253402300799 * 10
-"""The last second of the year 9999, the largest that `datetime` represents."""
+"""The last second of the year 9999, the latest that `datetime` supports, in tenths of a second."""
 
 
 class Ref(NamedTuple):
     """A reference to a topic, subject, conversation or passage.
 
     `conversation` is an id with the prefix of its format (`jp-c17457886043`). `turn` and `call`
-    count from 1. `lines` are the first and the last line, from 1, inclusive. `workspace` is the
-    workspace's id in a conversation's id (`otvo8` in `jp-c17457886043-otvo8`).
+    count from 1. `lines` are the first and the last line, counted from 1, both inclusive.
+    `workspace` is the id of the workspace if the reference names it, as `jp-c17457886043-otvo8`
+    names `otvo8`.
     """
 
     kind: RefKind
@@ -119,7 +120,7 @@ def parse_conversation_ref(text: str, workspace: str | None = None) -> Ref:
     """Parse the reference of a conversation, with turn and call if the text names them.
 
     `workspace` is the id of this workspace, None if it has none. Raises `UsageError` if the text
-    is no such reference, and `NothingFound` if it names another workspace.
+    is not such a reference, and `NothingFound` if it names another workspace.
     """
     try:
         ref = parse_ref(text)

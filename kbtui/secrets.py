@@ -274,7 +274,7 @@ def _mask_json_value(value: Any, name: str) -> Any:
         words = value if all(isinstance(item, str) for item in value) else []
         if len(words) >= _MNEMONIC_LEAST and _find_wallet_seed_phrases(" ".join(words)):
             return ["[masked: mnemonic]"]
-        # As in ["curl", "--token", "…"].
+        # In a list of arguments, the name can precede the value: ["curl", "--token", "…"].
         names = [
             name,
             *(item if isinstance(item, str) and item[:1] == "-" else name for item in value),
@@ -290,7 +290,7 @@ def _mask_named_string(value: str, name: str) -> str:
         and 8 <= len(value) <= _VALUE_MOST
         and is_random_looking(value)
     ):
-        # With a space it is a sentence, not a key.
+        # A value with a space is a sentence, not a key.
         return mask_secrets(value) if re.search(r"\s", value) else "[masked: secret]"
     if value[:1] in ("{", "["):
         # A tool's result is often JSON itself.

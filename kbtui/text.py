@@ -41,8 +41,8 @@ _MAY_HAVE_MARKS = (
     r"[\u0300-\u036f\u0483-\u0489\u0591-\u1dff\u200c\u200d\u20d0-\u20f0\u2cef-\u2cf1\u2d7f\u2de0-\u2dff\u302a-\u302f\u3099\u309a"
     r"\ua66f-\ua6f1\ua802-\uabff\ud7b0-\ud7ff\ufb1e\ufe00-\ufe2f\U000101fd-\U0001efff\U000e0100-\U000e01ef]"
 )
-# Runs that may have too many marks: no letters and no common punctuation; and the vowels and
-# finals of old Hangul, which have no width.
+# Runs of characters that may contain too many marks: runs without letters and common punctuation,
+# and runs of the vowels and finals of old Hangul, which have no width.
 _MARK_RUN = (
     r"[^\w\s\x21-\x7e\u2010-\u205e\u2190-\u2bff\u3001-\u303f]{5,}|[\u1161-\u11ff\ud7b0-\ud7ff]{5,}"
 )
@@ -64,11 +64,12 @@ def set_sanitize_policy(policy: str) -> None:
 
 
 def sanitize(text: str, policy: Policy | None = None) -> str:
-    r"""Return text that a terminal shows and never obeys; `\r\n` becomes `\n`.
+    r"""Make text safe for a terminal, which then shows it and executes nothing in it.
 
     The policy `strip` removes dangerous characters, `visualize` replaces them (`␛`, `<U+202E>`),
-    and `off` replaces only lone surrogates, which cannot be encoded. None means the user's setting
-    `terminal_text`. Callers pass `strip` for text that does not go to the user's terminal.
+    and `off` replaces only lone surrogates, which cannot be encoded. `\r\n` becomes `\n` unless the
+    policy is `off`. None means the user's setting `terminal_text`. Callers pass `strip` for text
+    that does not go to the user's terminal.
     """
     policy = policy or _current_policy
     if policy == "off":
@@ -111,7 +112,7 @@ def strip_before_cutting(text: str) -> str:
 def sanitize_and_move_ranges(
     text: str, marks: list[tuple[int, int]]
 ) -> tuple[str, list[tuple[int, int]]]:
-    """Sanitize a text; return it with `marks`, ranges of characters, moved to their new offsets.
+    """Sanitize a text, and adapt `marks`, ranges of characters in it, to the sanitized text.
 
     Sanitize a text before cutting it into pieces: half an escape sequence looks like text.
     """
@@ -131,7 +132,7 @@ def _limit_combining_marks(text: str) -> str:
 
 
 def _drop_excess_combining_marks(match: re.Match[str]) -> str:
-    """Remove the marks of a run of marks and symbols that exceed the limit for one character."""
+    """Remove the marks that exceed the limit for one character from a run of marks and symbols."""
     from unicodedata import category
 
     kept, marks = [], 0

@@ -1,7 +1,8 @@
 """The results of the conversation tools: answers, notices and refusals, as text and XML.
 
-Each notice and each refusal is a class with typed fields. `word_notice` and `format_refusal_for_assistant` word
-them for assistants; `kbtui/cli/conversation.py` words them for people.
+Each notice and each refusal is a class with typed fields. `word_notice` and
+`format_refusal_for_assistant` make texts for assistants of them, `kbtui/cli/conversation.py` makes
+texts for people.
 """
 
 from __future__ import annotations
@@ -371,7 +372,7 @@ def get_refusal_from_error(error: KbtuiError) -> Refusal | None:
 
 
 def word_notice(notice: ConversationNotice) -> str:
-    """Word a notice for an assistant, with the arguments to use."""
+    """Return the text of a notice for an assistant, with the arguments to use."""
     match notice:
         case MoreConversationsNotice():
             return f"{notice.number} more: use offset={notice.offset}"
@@ -401,7 +402,7 @@ def word_notice(notice: ConversationNotice) -> str:
 
 
 def _format_hint_for_more_matches(notice: AnswerFullNotice) -> str:
-    """Word how to get the matches that did not fit into the answer."""
+    """Describe how to get the matches that did not fit into the answer."""
     narrower = "a longer pattern or scopes"
     if not notice.ids:
         return f"{narrower}, or read the conversation with `conversation_read`"
@@ -419,7 +420,7 @@ def format_notice_without_arguments(
     | ConversationWithoutTurnsNotice
     | UnknownContentNotice,
 ) -> str:
-    """Word a notice that mentions no arguments, for assistants and people alike."""
+    """Return the text of a notice that is the same for assistants and people."""
     match notice:
         case ConversationsNotSearchedNotice():
             named = "; ".join(f"{one}: {problem}" for one, problem in notice.problems)
@@ -436,17 +437,17 @@ def format_notice_without_arguments(
 
 
 def describe_match_count(count: int) -> str:
-    """Word a number of further matches."""
+    """Format the number of further matches, such as `3 more matches`."""
     return f"{count} more {'match' if count == 1 else 'matches'}"
 
 
 def describe_earlier_turns(notice: EarlierTurnsOmittedNotice) -> str:
-    """Word which turns are omitted."""
+    """Describe which turns are omitted."""
     return f"turns 1 to {notice.last} are omitted"
 
 
 def describe_shortened_turn(notice: TurnShortenedNotice) -> str:
-    """Word that a turn was shortened, and how many of its events are omitted."""
+    """Describe that a turn was shortened, and how many of its events are omitted."""
     text = f"turn {notice.turn} is shortened"
     if not notice.left_out:
         return text
@@ -454,7 +455,7 @@ def describe_shortened_turn(notice: TurnShortenedNotice) -> str:
 
 
 def describe_answer_too_long(refusal: AnswerTooLongRefusal) -> str:
-    """Word how long the answer would be, and what the limit is."""
+    """Describe how long the answer would be, and what the limit is."""
     turns = "1 turn" if refusal.turns == 1 else f"{refusal.turns} turns"
     return (
         f"{refusal.id} has {turns}; this answer would have {refusal.size:,} characters; "

@@ -474,7 +474,7 @@ class ToolCall(NamedTuple):
 
 
 def _format_error_for_assistant(error: KbtuiError, tool: ToolDefinition) -> str:
-    """Word an error for an assistant, with the argument that caused it and what to do.
+    """Format an error for an assistant, with the argument that caused it and what to do.
 
     An error's place that is not an argument is a path on this machine, and is left out.
     """
@@ -485,7 +485,7 @@ def _format_error_for_assistant(error: KbtuiError, tool: ToolDefinition) -> str:
 
 
 def _format_error_hint_for_assistant(error: KbtuiError) -> str | None:
-    """Word the hint of an error; mark a hint with commands as one for the user."""
+    """Format the hint of an error; mark a hint with commands as one for the user."""
     from kbtui.conversations.repository import ConversationNotFound
 
     hint = error.hint
@@ -604,7 +604,7 @@ _QUERY_NOTICES = frozenset({
 
 
 def _format_search_notices_for_assistant(answered: SearchAnswer) -> str | None:
-    """Word the notices of an answer without revealing hidden subjects, counts or paths."""
+    """Return the text of an answer's notices; it reveals no hidden subjects, counts or paths."""
     parts: list[tuple[int, str]] = []
     for notice in answered.notices:
         if notice.code == "keywords_only":

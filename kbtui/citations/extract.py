@@ -33,7 +33,7 @@ class KnowledgeLookup(Protocol):
 
 
 class CitationTargetLookup:
-    """Cached lookups of what can be cited; one object can serve many conversations.
+    """Finds the topics, subjects and files that calls cite; caches them for many conversations.
 
     `titles` maps the ids of existing conversations to their titles. `subject_id(topic, slug)`
     returns the entry id that search results contain.
@@ -54,7 +54,7 @@ class CitationTargetLookup:
         self._files: dict[str, Subject] | None = None
 
     def find_topic(self, name: str) -> Topic | None:
-        """Return the topic with this id, else with this title in any case, or None.
+        """Find a topic by its id or, ignoring case, by its title; None if there is none.
 
         Disabled topics count: they may have been enabled when they were cited.
         """
@@ -118,7 +118,7 @@ class CitationTargetLookup:
 ToolFamily = Literal["learn", "knowledge_search", "conversation_read", "conversation_grep"]
 
 FILE_TOOLS: dict[str, str] = {"fs_read_file": "path"}
-"""Tools that read one file, with the name of the argument that is its path."""
+"""The tools that read a file, each with the name of the argument that has the path."""
 
 _TOOL_FAMILIES: tuple[ToolFamily, ...] = (
     "learn",

@@ -49,9 +49,9 @@ class Citation:
 class Citations:
     """The citations of one thing in both directions.
 
-    `ref` is the reference of the thing, or the path of a file that is not a subject. `uses` are
-    its own citations if it is a conversation or a turn. `used_by` are the citations of it by
-    turns, newest first. `gone` says why the thing no longer exists, and is None if it exists.
+    `ref` is the reference of the thing, or the path of a file that is not a subject. `uses` has
+    what it used, if it is a conversation or a turn. `used_by` has the turns that used it, newest
+    first. `gone` says why the thing no longer exists, and is None if it exists.
     """
 
     ref: str

@@ -519,7 +519,7 @@ _OPTIONS_BY_ARGUMENT = {
 
 
 def word_notice(notice: notices.ConversationNotice) -> str:
-    """Word a notice for the command line, with options instead of arguments."""
+    """Return the text of a notice for the command line, with the options to use."""
     match notice:
         case notices.MoreConversationsNotice():
             return f"{notice.number} more: --offset {notice.offset}"

@@ -168,7 +168,7 @@ def _format_man_paragraphs(text: str) -> Iterator[str]:
 
 
 def _escape_man_line(text: str) -> str:
-    """Escape a line of text, so that roff does not interpret it as a command of its own."""
+    """Escape a line of text, so that roff does not interpret it as a roff command."""
     text = _escape_roff(text)
     return rf"\&{text}" if text[:1] in {".", "'"} else text
 

@@ -92,9 +92,9 @@ class EngineClient:
     def request(self, op: str, *, timeout: float | None = 30.0, **arguments: Any) -> dict[str, Any]:
         """Send a request and return the `ok` of its answer, or {} if `ok` is not an object.
 
-        Raises `EngineUnavailable` if the engine reports an error, closes the connection or does not
-        answer within `timeout` seconds (None: no limit). Except after a reported error, the
-        connection is closed then.
+        Raises `EngineUnavailable` if the engine reports an error, ends the connection or does not
+        answer within `timeout` seconds (None: no limit). In the last two cases, the client closes
+        the connection.
         """
         with self._lock:
             self._next += 1

@@ -293,7 +293,7 @@ class EmbeddingWorker:
     def stop(self) -> None:
         """Stop the thread after the current batch, without waiting until it has ended.
 
-        An interrupted write leaves the table unchanged (tests/engine interrupts one).
+        An interrupted write leaves the table of vectors unchanged.
         """
         self._stop.set()
         self._wake.set()

@@ -149,7 +149,7 @@ def write_engine_log_record(text: str) -> None:
     """Write a record to the engine's log, which is its standard error.
 
     Removes control characters, because people read the log in terminals. Indents all lines but the
-    first, so that no part of a message looks like another record; `cli.diagnostics.Redaction`
+    first, so that no part of a message looks like another record; `cli.diagnostics.LogRedactor`
     relies on this. Ignores errors such as a full disk.
     """
     stamp = time.strftime("%Y-%m-%d %H:%M:%S")

@@ -159,7 +159,7 @@ ROOT_CHECK_SHARE = 50
 """The minimum pause after a check of the roots, as a multiple of the check's own duration."""
 SETTLE_SECONDS = 0.1
 QUIET_MILLISECONDS, GATHER_MILLISECONDS = 10, 50
-"""How long no further event may arrive until a change is reported, and the longest total delay."""
+"""How long the watcher waits for another event before it reports a change, and how long in all."""
 POLL_MILLISECONDS = 1000
 """The interval at which files are polled if the system cannot watch them."""
 FULL_COMPARE_SECONDS = 60.0

@@ -238,7 +238,8 @@ def _start_engine(workspace: Workspace) -> Any:
     from kbtui.workspace.paths import make_private_directory
 
     if kind := find_network_file_system(workspace.cache_dir):
-        # Locks and shared memory are unreliable on it: two engines could write the same index.
+        # On a network file system, locks and shared memory are unreliable: two engines could write
+        # the same index.
         raise EngineUnavailable(
             f"the cache directory is on a network file system ({kind})",
             where=str(workspace.cache_dir),

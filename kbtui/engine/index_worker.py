@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 DAMAGE_CHECK_DELAY = 1.0
 """How many seconds after its first refresh an index is checked for damage."""
 DAMAGE_CHECK_INTERVAL = 600.0
-"""The minimum number of seconds between two damage checks that refreshes start."""
+"""The minimum number of seconds between two damage checks after refreshes."""
 DAMAGE_CHECK_VALIDITY = 60.0
 """How many seconds after a damage check a suspicion of damage is ignored."""
 COMPACT_AT_ONCE_MAX = 2000
@@ -169,7 +169,7 @@ class IndexWorker:
                 done.set()
             self._running = []
             self.is_busy = bool(self._pending)
-            # So that a file that changes all the time keeps this thread busy half of the time only.
+            # This pause keeps the thread idle for half of the time if a file changes all the time.
             self._stop.wait(min(time.monotonic() - began, 1.0))
         if self._index is not None:
             self._index.close()

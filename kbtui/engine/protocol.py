@@ -21,17 +21,18 @@ if TYPE_CHECKING:
     from typing import Any, Literal, TypedDict
 
     class FileProgress(TypedDict):
-        """How many of the changed files have been indexed."""
+        """The progress of a refresh: `done` of `total` changed entries are indexed."""
 
         done: int
         total: int
 
     class EngineReadiness(TypedDict, total=False):
-        """What clients learn about index and model.
+        """The state of index and model, for clients.
 
-        `lexical` and `semantic` say whether there is keyword search and search by meaning, `reason`
-        why there is none by meaning. `left` counts passages without a vector, None if that is unknown. `error` is why the
-        last refresh failed. `reading` is the progress of a refresh.
+        `lexical` and `semantic` say whether keyword search and semantic search are available.
+        `reason` says why semantic search is not. `left` is the number of passages without a vector,
+        None if it is unknown. `error` says why the last refresh failed. `reading` is the progress
+        of a running refresh.
         """
 
         lexical: bool
@@ -43,7 +44,10 @@ if TYPE_CHECKING:
         reading: FileProgress | None
 
     class RefreshState(EngineReadiness, total=False):
-        """The readiness, whether the refresh is done, and which damage was repaired (`mended`)."""
+        """The readiness after a refresh.
+
+        `done` says whether the refresh is finished, `mended` which damage it repaired.
+        """
 
         done: bool
         mended: str | None
@@ -51,9 +55,10 @@ if TYPE_CHECKING:
     class EngineEvent(EngineReadiness, total=False):
         """A message to subscribers.
 
-        `ready` comes with the readiness, `progress` with `phase` to `seconds_left`, `changed` with
-        what changed: references of subjects, ids of conversations, and whether the lists of topics
-        and subjects must be read again (`knowledge`). `gone` has a `reason`.
+        The event `ready` has the fields of `EngineReadiness`, `progress` has `phase`, `done`,
+        `total`, `waits` and `seconds_left`, and `gone` has `reason`. `changed` has references of
+        `subjects`, ids of `conversations`, and `knowledge`, which says whether the lists of topics
+        and subjects must be read again.
         """
 
         event: Literal["changed", "gone", "progress", "ready"]
@@ -73,7 +78,7 @@ REQUEST_BYTES_MAX = 1 << 20
 ANSWER_BYTES_MAX = 16 << 20
 """The maximum length in bytes of a frame from the engine."""
 WAIT_SECONDS, SEARCH_SECONDS = 10.0, 25.0
-"""How many seconds a search waits for the model by default, and may take in addition."""
+"""How many seconds a search waits for the model by default, and how many more it may take."""
 MAX_WAIT_SECONDS = 86_400
 FRAME_HEADER = struct.Struct(">I")
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Settings, Workspace
 
 CLOSE_READER_SECONDS = 5.0
-"""How many seconds after a search the index is closed: tantivy polls the files of an open one."""
+"""How many seconds after a search the index is closed, because tantivy polls an open index."""
 MAX_DEPTH = 1000
 """The maximum number of hits that a client can request from each leg."""
 

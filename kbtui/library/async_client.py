@@ -41,7 +41,7 @@ class KnowledgeHit:
 
 
 class KnowledgeClient:
-    """Searches for agents, with a plain list of passages as the result."""
+    """The search interface for agents, which returns a plain list of passages."""
 
     def __init__(self, memory: MemoryClient) -> None:
         self._memory = memory
@@ -152,8 +152,8 @@ def create_memory_client(
 ) -> MemoryClient:
     """Return a client for the workspace at or above `path` (default: the current directory).
 
-    It reads only the settings now; files and index are read by the calls. Raises `WorkspaceError`
-    or `ConfigError`.
+    Reads only the settings; the client's methods read the files and the index. Raises
+    `WorkspaceError` or `ConfigError`.
     """
     from kbtui.library.library import open_workspace
 

@@ -366,7 +366,7 @@ def _check_index(library: Library) -> Iterator[DiagnosticFinding]:
         yield DiagnosticFinding("index", "note", str(error))
         return
     try:
-        # It has other subjects than the library shows, so the numbers differ.
+        # The index also has hidden subjects but no disabled ones, unlike the library pane.
         named = {"chunks": "passages", "subjects": "subjects (with hidden, without disabled)"}
         counts = ", ".join(
             f"{number} {named.get(name, name)}" for name, number in reader.count_rows().items()

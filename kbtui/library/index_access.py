@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 SILENT_SECONDS = 10.0
-"""How many seconds after an engine did not answer the next request is sent to it."""
+"""The number of seconds without further requests to an engine that did not answer."""
 STEP_SECONDS = 0.02
 """The interval at which a waiting call checks whether it was cancelled."""
 
 PATIENCE_SECONDS = 60.0
-"""How many seconds after its start calls wait for a private index to be complete."""
+"""The maximum number of seconds that calls wait for a new private index to be complete."""
 
 
 def make_engine_notice_values(error: EngineUnavailable) -> NoticeValues:
@@ -90,7 +90,7 @@ def get_current_cancellation() -> CallCancellation:
 class IndexAccess:
     """Opens the index and connections to the engine when they are first needed.
 
-    `behind` is the notice why the index may not be up to date, or None.
+    `behind` is the notice that says why the index may not be up to date, or None.
     """
 
     def __init__(

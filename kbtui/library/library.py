@@ -349,7 +349,7 @@ class Library(ReferenceReader):
         return self._add_repair_notice(answered)
 
     def _make_missing_leg_notice(self) -> Notice | None:
-        """Return the notice why a search in this process has no semantic leg."""
+        """Return the notice that says why a search in this process has no semantic leg."""
         if self._access.is_index_private:
             return None  # the notices of the private index say why
         if self.settings.model == "off":

@@ -103,7 +103,7 @@ class FilterDefinition:
     def parse_date_value(
         self, value: str, now: datetime | None = None, zone: tzinfo | None = None
     ) -> datetime:
-        """Parse a date as a value of this filter; raises `FilterValueError` if it is none."""
+        """Parse a value of this filter as a date; raises `FilterValueError` if it is not one."""
         from kbtui.dates import DATE_HINT, parse_moment
 
         moment = parse_moment(value, now, zone, to_end_of_day=self.includes_day)
@@ -178,7 +178,7 @@ FILTERS: tuple[FilterDefinition, ...] = (
         "type", "only entries of these types: note, rule, …, conversation", "term",
         search="types", term="type", entries="types", options=("--type",), metavar="T,…",
     ),
-    FilterDefinition("title", "only entries with this in their title", "title", search="title", term="entry"),
+    FilterDefinition("title", "only entries whose title contains this", "title", search="title", term="entry"),
     FilterDefinition(
         "role", "only text by this role: user, assistant, reasoning, tool, …", "choice",
         search="roles", term="role", options=("--role",), metavar="ROLE",
@@ -211,7 +211,7 @@ FILTERS: tuple[FilterDefinition, ...] = (
         library=_has_label,
     ),
     FilterDefinition(
-        "model", "conversations that a model with this in its name answered", "text", ("models",),
+        "model", "conversations with answers by a model whose name contains this", "text", ("models",),
         library=lambda _, summary, name: any(name in model.casefold() for model in summary.models),
         needs_summary=True,
     ),

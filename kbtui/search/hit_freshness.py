@@ -1,4 +1,4 @@
-"""Checks whether the file of a hit is unchanged ("fresh"), has changed, or lost the text.
+"""Checks whether the file of a hit is unchanged, has changed, or no longer has the text.
 
 No hit may come from a deleted or disabled subject. So the file of each hit is checked, and its
 topic, too, if the configuration has changed since indexing.

@@ -1,7 +1,7 @@
 """The keyword leg: turns a request into a tantivy query and ranks chunks.
 
-A chunk's score is the sum of the scores of its `QueryTerm`s. Each of these is a term in a field of
-the index, with a weight. They are kept for explanations.
+A chunk's score is the sum of the scores of the `QueryTerm`s that it matches. A `QueryTerm` is a term
+in a field of the index, with a weight. The terms are kept for explanations.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class QueryTermBuilder:
                 yield self._build_term(token.plain, GUESS_WEIGHT, *places)
         wholes = [("code", whole) for whole in word.forms.wholes]
         if wholes:
-            # A text may have `utf8` for `utf-8`.
+            # A text may contain `utf8` if the query has `utf-8`.
             squeezed = [
                 ("body", stem) for stem in self._language.stem_text(word.forms.wholes[-1])[:1]
             ]
@@ -224,7 +224,10 @@ Ranked = list[tuple[int, float]]
 
 
 class KeywordSearch:
-    """A request as queries for the keyword index and, if it allows them, for hidden subjects."""
+    """The keyword search for one request.
+
+    It searches the keyword index and, if the request includes hidden subjects, their index.
+    """
 
     def __init__(
         self,
@@ -248,9 +251,9 @@ class KeywordSearch:
         return [word for side in self.sides for word in side.words]
 
     def make_phrase_matcher(self, text: str) -> Callable[[str], bool]:
-        """Return a function that returns whether `text` contains a phrase or word.
+        """Return a function that checks whether `text` contains a phrase or word.
 
-        It follows the rules of the index: words are compared by their stems.
+        It compares the stems of words, as the index does.
         """
         stems, code = self.language.stem_text(text), set(extract_code_words(normalize_text(text)))
 

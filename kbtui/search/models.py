@@ -17,7 +17,7 @@ MAX_QUERY_CHARACTERS = 1000
 """The maximum length of a query. A longer one is cut, and the answer has a notice."""
 DEFAULT_LIMIT, MAX_LIMIT = 20, 100
 LEG_DEPTH = 100
-"""How many hits each leg fetches. It is independent of the limit, so the limit keeps the order."""
+"""How many hits each leg fetches, for any limit: the limit must not change the order of hits."""
 MAX_HITS = 2 * LEG_DEPTH
 """The maximum number of hits of an answer: all hits of both legs."""
 
@@ -259,7 +259,10 @@ class QueryTermMatch:
 
 @dataclass(frozen=True)
 class EmbeddedChunkText:
-    """The texts from which a chunk's vector is computed, with the weights of the additional ones."""
+    """The texts from which a chunk's vector is computed: its own, the title and its neighbours.
+
+    The title and the neighbours have weights.
+    """
 
     text: str
     title: str
@@ -274,7 +277,7 @@ class RankExplanation:
 
     `rank` is the 1-based rank of the chunk among all hits, None if it is not a hit. `missing` are
     the words of the query that it does not contain. `kept_out` lists the reasons why it is not
-    shown; the first one is the first to fix.
+    shown, in the order in which to fix them.
     """
 
     ref: str

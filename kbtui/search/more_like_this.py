@@ -62,7 +62,7 @@ def _compose_similarity_query(entry: Entry, chunks: list[Chunk]) -> str:
     """Return the title and the beginning of the prose as a query."""
     prose = " ".join(chunk.text for chunk in chunks if chunk.embed) or chunks[0].text
     words = " ".join(f"{entry.title}. {prose}".split())[:MAX_PROSE_CHARACTERS]
-    # The text must not be parsed as query grammar.
+    # Remove the characters that have a meaning in queries.
     return words.replace('"', " ").replace(":", " ").replace(" -", " ")[:MAX_QUERY_CHARACTERS]
 
 

@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 
 SemanticRanker = Callable[[SearchRequest, str], SemanticRanking]
-"""Ranks chunks by vectors for a request and an index generation."""
+"""A function that ranks chunks by vectors, for a request and an index generation."""
 SemanticLeg = Callable[[str], SemanticRanker]
-"""Starts to embed a query's text, and returns the ranker that waits for the vector."""
+"""A function that starts to embed a query's text, and returns a ranker that waits for the vector."""
 
 
 def search_index(
@@ -59,7 +59,7 @@ def search_index(
 def run_search_and_build_answer(
     run: SearchRun, semantic: SemanticLeg | None = None
 ) -> SearchAnswer:
-    """Run a search and return its answer; `run` then has the rankings of the legs."""
+    """Run a search and return its answer; `run` keeps the rankings of the legs."""
     result = SearchAnswer(
         query=run.query.text,
         mode=run.request.mode,
@@ -447,7 +447,7 @@ def _is_content_word(word: QueryWord) -> bool:
 
 
 def _count_passages_with_word(word: QueryWord, searcher: Any) -> int:
-    """Return how many passages have a word: those with its rarest token, except function words."""
+    """Return how many passages have the rarest token of a word; function words are ignored."""
     return min(
         (
             max(

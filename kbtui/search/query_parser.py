@@ -48,7 +48,7 @@ class QueryFilter(NamedTuple):
 
 
 class FilterLikeWord(NamedTuple):
-    """A word at the offsets `start` to `end` of the query that looks like a filter but is none."""
+    """A word of the query, at the offsets `start` to `end`, that looks like a filter."""
 
     start: int
     end: int
@@ -347,7 +347,7 @@ class _QueryFilterApplier:
             wanted = both
         self._set_request_field(field, wanted)
 
-    # one value each
+    # values of filters
 
     def _apply_date_filter(
         self, row: FilterDefinition, part: QueryFilter, moment: datetime

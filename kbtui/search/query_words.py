@@ -198,8 +198,10 @@ def analyze_query_words(
 def _complete_word_prefix(
     word: str, tokens: Sequence[QueryToken], searcher: Any
 ) -> tuple[list[str], list[str]]:
-    """Return the indexed terms that begin with the word's last run of letters, and the code words
-    that begin with the whole word.
+    """Return the indexed terms with which a word can be completed.
+
+    The first list has terms that begin with the word's last run of letters, the second list has
+    code words that begin with the whole word.
     """
     completions: list[str] = []
     if tokens and tokens[-1].weight == 1.0:
