@@ -196,7 +196,7 @@ class Secret(NamedTuple):
 
 
 def mask_secrets(text: str) -> str:
-    """Replace each secret of a text by `[masked: what it is]`."""
+    """Replace each secret in a text with `[masked: what it is]`."""
     return mask_text_part(text, 0, len(text), find_secrets(text))
 
 

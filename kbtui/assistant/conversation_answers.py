@@ -480,9 +480,9 @@ def format_refusal_for_assistant(refusal: Refusal) -> tuple[str, str]:
         case TurnNamedTwiceRefusal():
             other = f"{refusal.argument}={refusal.value}"
             message = f"the id already names turn {refusal.turn}, and {other} names other turns"
-            return message, "give one of them"
+            return message, "use only one of them"
         case TurnAndLastBothGivenRefusal():
-            return "turn and last cannot be combined", "give one of them"
+            return "turn and last cannot be combined", "use only one of them"
         case AnswerTooLongRefusal():
             if refusal.fitting:
                 one = f"ask for one turn with turn=1 to turn={refusal.turns}"

@@ -313,7 +313,7 @@ def _check_inside_workspace(workspace: Workspace, path: str) -> None:
         raise WorkspaceError(
             "a link on the path leaves the workspace",
             where=path,
-            hint="replace the link by a directory",
+            hint="replace the link with a directory",
         )
 
 

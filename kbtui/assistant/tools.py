@@ -123,7 +123,7 @@ _ARCHIVED = _define_flag_parameter("archived", "Use archived conversations inste
 
 LEARN = ToolDefinition(
     "learn",
-    # `list_offered_tools` replaces this summary by one that names the topics.
+    # `list_offered_tools` replaces this summary with one that names the topics.
     f"Learn about knowledge base topics and subjects. {DATA_WARNING}",
     "",
     (

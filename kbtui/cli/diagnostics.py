@@ -327,7 +327,7 @@ class LogRedactor:
                 yield _OMISSION
 
     def _redact_log_message(self, text: str) -> str:
-        """Return a message up to its first quotation mark, with names replaced by `…`."""
+        """Return a message up to its first quotation mark, with names replaced with `…`."""
         quote = _QUOTATION_MARK.search(text)
         if quote:
             text = f"{text[: quote.start()]}'…'"

@@ -171,7 +171,7 @@ class ProgressLine:
 def format_time_left(seconds: float) -> str:
     """Format an estimate of the remaining time, rounded."""
     if seconds < 10:
-        return "some seconds left"
+        return "a few seconds left"
     if seconds < 90:
         return f"about {round(seconds / 10) * 10} s left"
     return f"about {round(seconds / 60)} min left"

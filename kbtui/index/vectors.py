@@ -226,7 +226,7 @@ class VectorStore:
         self._writes = 0
 
     def _build_vector_index(self, partitions: int) -> None:
-        """Replace the vector index by one of `partitions` partitions."""
+        """Replace the vector index with one of `partitions` partitions."""
         from lancedb.index import Bitmap, BTree, IvfFlat, IvfRq
 
         old = self._read_partition_count()

@@ -305,7 +305,7 @@ def _check_conversations(library: Library) -> Iterator[DiagnosticFinding]:
     # If a directory could not be read, "ok, 0" would wrongly say that there are none.
     state: FindingState = "note" if any(stray.is_unreadable for stray in strays) else "ok"
     nested = sum(info.parent is not None for info in infos)
-    parts = f", {nested} part of another" if nested else ""
+    parts = f", {nested} part of another conversation" if nested else ""
     yield DiagnosticFinding("conversations", state, f"{len(infos)}, {archived} archived{parts}")
     for path, reason, is_unreadable in strays:
         if is_unreadable:
@@ -352,7 +352,7 @@ def _check_sources(library: Library) -> Iterator[DiagnosticFinding]:
         run = runs.get(name)
         if run is not None and run.status != "ok":
             state = "wrong" if run.status == "error" else "note"
-            text = f"{name}: the last run was {run.status}: {run.error}"
+            text = f"{name}: the last run ended with status {run.status}: {run.error}"
             yield DiagnosticFinding("sources", state, text)  # type: ignore[arg-type]
 
 

@@ -77,7 +77,7 @@ class SearchExplainer:
             chunk_id=chunk.id,
             rank=rank,
             score=round(run.scores.get(number, 0.0), 6),
-            lexical=self._find_rank_in_leg("lexical", number, "it has none of the words"),
+            lexical=self._find_rank_in_leg("lexical", number, "it contains none of the words"),
             semantic=self._find_rank_in_leg(
                 "semantic", number, self._explain_missing_vector(chunk)
             ),
@@ -271,7 +271,7 @@ def explain_missing_entry(workspace: Workspace, ref: Ref) -> str:
     if topic is None:
         return f"unknown topic {ref.topic!r}"
     if not topic.enable:
-        return f"the topic {topic.id} is switched off"
+        return f"the topic {topic.id} is disabled"
     if ref.slug is None:
         return "a topic has no text of its own: name one of its subjects"
     subject = knowledge.find(topic.id, ref.slug)
@@ -321,7 +321,7 @@ def _list_failed_filters(request: SearchRequest, entry: Entry, chunk: Chunk) -> 
         if wanted and value not in wanted:
             found.append(f"its {name} is {value or 'none'}, not {' or '.join(wanted)}")
     if request.entries and entry.id not in request.entries:
-        found.append("its title does not have the words of the filter")
+        found.append("its title does not contain the words of the filter")
     time = chunk.timestamp or entry.changed
     if request.since and time < request.since.timestamp():
         found.append("it is older than the searched period")

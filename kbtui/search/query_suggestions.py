@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 MAX_SUGGESTIONS = 20
 DATE_SUGGESTIONS = {
     "today": "since midnight",
-    "yesterday": "since the midnight before",
+    "yesterday": "since the beginning of yesterday",
     "3d": "three days",
     "2w": "two weeks",
     "1m": "a month",
@@ -32,7 +32,7 @@ _TYPED_PART = (
 
 @dataclass(frozen=True)
 class QuerySuggestion:
-    """A completion that replaces the characters `start` to `end` by `text`; `note` describes it."""
+    """A completion that replaces the characters `start` to `end` with `text`; `note` describes it."""
 
     start: int
     end: int

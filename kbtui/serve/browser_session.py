@@ -135,7 +135,7 @@ class BrowserSession(AppService):
 def limit_terminal_size(width: Any, height: Any) -> tuple[int, int]:
     """Convert the size that a browser requests to columns and rows within the limits.
 
-    Values that are not numbers are replaced by 80 and 24.
+    Values that are not numbers are replaced with 80 and 24.
     """
     found = []
     for value, usual, least, most in zip((width, height), (80, 24), SMALLEST, LARGEST, strict=True):

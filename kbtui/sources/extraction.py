@@ -147,7 +147,7 @@ def _drop_anchor_links(tree: Any) -> None:
 def _drop_menus_and_buttons(tree: Any) -> None:
     """Remove menus, buttons and line numbers.
 
-    The check boxes of task lists and the titles of admonitions are replaced by text.
+    The check boxes of task lists and the titles of admonitions are replaced with text.
     """
     for one in list(tree.iter()):
         if not isinstance(one.tag, str) or one.getparent() is None:

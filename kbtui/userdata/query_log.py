@@ -26,7 +26,7 @@ REPLACE_SECONDS = 600.0
 QUERY_CHARACTERS = 1000
 """How many characters of a query the log keeps."""
 DAY_SECONDS = 86_400.0
-_HINT = "`kbtui insights erase` replaces it by an empty log"
+_HINT = "`kbtui insights erase` replaces it with an empty log"
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS searches (

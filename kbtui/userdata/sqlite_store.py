@@ -110,5 +110,5 @@ def _read_table_version(db: sqlite3.Connection) -> int:
 
 
 def replace_surrogates(text: str) -> str:
-    """Replace lone surrogates by `?`: file names and JSON can contain them, SQLite cannot."""
+    """Replace lone surrogates with `?`: file names and JSON can contain them, SQLite cannot."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")

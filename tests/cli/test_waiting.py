@@ -141,6 +141,6 @@ def test_nothing_is_said_where_nobody_looks(capfd: pytest.CaptureFixture[str]) -
 
 
 def test_an_estimate_is_no_more_exact_than_it_can_be() -> None:
-    assert format_time_left(4.2) == "some seconds left"
+    assert format_time_left(4.2) == "a few seconds left"
     assert format_time_left(33) == "about 30 s left"
     assert format_time_left(200) == "about 3 min left"
