@@ -121,7 +121,7 @@ async def test_adding_changing_and_removing(papers: Builder) -> None:
         await tui.press("e")
         await fill(tui, cron="")
         await tui.until("changed papers")
-        await tui.until("by hand only")
+        await tui.until("only when you start it")
         assert load_sources(papers.workspace).find_source("papers").cron is None
         await tui.press("d")
         await tui.until("remove it, keep its 2 documents")

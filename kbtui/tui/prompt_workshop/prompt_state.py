@@ -124,9 +124,8 @@ class SubjectCosts:
         size and time) again, and ends early if `is_wanted` returns False.
         """
         todo: list[Subject] = []
-        copied = knowledge.copy_with_marks(
-            ()
-        )  # a copy, so that the original does not keep all subjects
+        # Work on a copy, because a `Knowledge` keeps the subjects that it lists.
+        copied = knowledge.copy_with_marks(())
         for topic in copied.topics:
             for subject in copied.list_subjects(topic):
                 key = (topic, subject.slug)
@@ -210,7 +209,7 @@ class PendingMarks:
 
     @property
     def all_marks(self) -> tuple[PreloadOrDisableMark, ...]:
-        """The marks in the form that `Knowledge.with_marks` takes."""
+        """The marks in the form that `Knowledge.copy_with_marks` takes."""
         return tuple(self._marks.values())
 
     def get_mark(self, topic: str, slug: str | None) -> PreloadOrDisableMark | None:
