@@ -171,7 +171,7 @@ class IndexStorage:
         results: list[tuple[bool, EntryWriteResult]] = []
         try:
             for entry_part, rows in entry_parts:
-                # Read the entry here, because an earlier entry_part may be a part of it.
+                # Read the entry here, because an earlier part may belong to the same entry.
                 old = self.catalog.get_entry(entry_part.entry.id)
                 written = self.catalog.write_entry_and_chunks(
                     entry_part.entry,

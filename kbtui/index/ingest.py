@@ -248,7 +248,7 @@ class _IndexedConversationPart:
 def read_conversation_entry_parts(
     catalog: Catalog, info: ConversationInfo, *, embed_tool_results: bool = False
 ) -> Iterator[EntryPartToWrite]:
-    """Yield a conversation, or what of it is not indexed yet, in one or more parts.
+    """Yield the parts of a conversation that are not indexed yet.
 
     Each part must be written before the next one is requested.
     """
@@ -312,9 +312,9 @@ def _make_conversation_entry_part(
     known: _IndexedConversationPart | None,
     embed_tool_results: bool,
 ) -> tuple[EntryPartToWrite, _IndexedConversationPart | None]:
-    """Make a part of a conversation ready to be written; also return what will be indexed then.
+    """Return a part of a conversation for writing, and the indexed part after it is written.
 
-    It also rewrites the last chunks before the part, because their neighbours change.
+    The last chunks before the part are written again, because their neighbours change.
     """
     count = known.chunks if known else 0
     around = (
