@@ -101,7 +101,12 @@ async def test_a_line_is_reached_by_its_number(book: Builder) -> None:
         await go(tui, "-2")
         assert "Line 119" in line(tui)
         assert "no line" not in tui.text
-        await tui.open("home")
+        await tui.press("v", "v")
+        await tui.until(lambda: viewport.document.view == "read")
+        await go(tui, "3")
+        assert "Line 3" in line(tui)  # not the empty line above it
+        await tui.press("H")
+        await tui.until(lambda: viewport.document.key == "home")
         await go(tui, "7")
         await tui.until("Open a conversation or a subject to go to a number in it.")
 
