@@ -683,3 +683,12 @@ async def test_a_refusal_goes_with_the_next_key(book: Builder) -> None:
         await shop.tui.until("no changes to write")
         await shop.tui.press("j")
         assert "no changes to write" not in shop.tui.text
+
+
+async def test_a_topic_says_how_many_of_its_subjects_it_lists(book: Builder) -> None:
+    async with workshop(book.root) as shop:
+        await shop.select("topic:project")
+        # The hidden and the disabled subject are missing.
+        await shop.tui.until("lists 3 of 5: ")
+        await shop.select("topic:snippets")
+        await shop.tui.until("listing ")

@@ -338,13 +338,14 @@ def describe_selected_row(prompt_state: PromptState, node: SubjectTreeNode) -> s
         learned = sum(len(prompt_state.knowledge.resolve(topic.id).learned) for topic in topics)
         return f"{format_count(len(topics), 'topic')} on, {format_count(learned, 'subject')} pre-loaded"
     if node.kind == "topic" and node.topic in prompt_state.preloads:
-        listing = f"listing {prompt_state.listings[node.topic].format_short_cost()}"
         loaded = prompt_state.preloads[node.topic]
-        return (
-            f"in the prompt {loaded.format_short_cost()} · {listing}"
-            if loaded.characters
-            else listing
-        )
+        parts = [f"in the prompt {loaded.format_short_cost()}"] if loaded.characters else []
+        resolved = prompt_state.knowledge.resolve(node.topic)
+        listed, total = len(resolved.visible), len(resolved.scan.slugs)
+        # The row counts the listed ones: no hidden or disabled subject.
+        name = "listing" if listed == total else f"lists {listed:,} of {total:,}:"
+        parts.append(f"{name} {prompt_state.listings[node.topic].format_short_cost()}")
+        return " · ".join(parts)
     if node.kind == "subject" and node.topic in prompt_state.written.topics:
         resolved = prompt_state.written.resolve(node.topic)
         if node.name in resolved.scan:
