@@ -34,7 +34,7 @@ def read_regular_file(path: str | os.PathLike[str], most: int = FILE_SIZE_LIMIT)
 def write_file(path: Path, data: bytes, *, is_new: bool = False) -> None:
     """Write a file atomically: a reader sees the old content or the new, never a part.
 
-    With `is_new`, the file must not exist yet. If it raises `OSError`, the file is unchanged.
+    With `is_new`, the file must not exist yet. Raises `OSError`; the file is then unchanged.
     """
     staged = write_staged_file(path, data)
     try:

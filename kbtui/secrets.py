@@ -254,7 +254,7 @@ def _find_offset_ignoring_spaces(text: str, count: int) -> int:
 def mask_json_values(value: Any) -> Any:
     """Mask the secrets in all strings of a JSON value, before JSON escapes the strings.
 
-    A string whose name says so counts as a secret, as in `{"password": "…"}`.
+    A string also counts as a secret if its name does, as in `{"password": "…"}`.
     """
     return _mask_json_value(value, "")
 

@@ -1,8 +1,8 @@
 """The results of the conversation tools: answers, notices and refusals, as text and XML.
 
 Each notice and each refusal is a class with typed fields. `word_notice` and
-`format_refusal_for_assistant` make texts for assistants of them, `kbtui/cli/conversation.py` makes
-texts for people.
+`format_refusal_for_assistant` turn them into texts for assistants, `kbtui/cli/conversation.py` turns
+them into texts for people.
 """
 
 from __future__ import annotations

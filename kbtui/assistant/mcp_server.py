@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 def repair_surrogates(item: Item) -> Item:
-    """Parse a line again that the SDK refused because of unpaired surrogates.
+    """Parse again a line that the SDK refused because of unpaired surrogates.
 
     Returns the message, or the unchanged `item` if it is anything else.
     """
@@ -333,7 +333,7 @@ class _McpRequestHandler:
         ]
 
     async def _run_in_thread(self, work: Callable[[], T], slots: asyncio.Semaphore) -> T:
-        """Run `work` in a thread. After a cancellation, it still finishes and keeps its slot."""
+        """Run `work` in a thread. If the call is cancelled, `work` still finishes in its slot."""
         loop = asyncio.get_running_loop()
         await slots.acquire()
         self.running += 1

@@ -175,7 +175,7 @@ def citation_to_dict(cite: Citation) -> dict[str, Any]:
 def citations_to_dict(
     ref: str, uses: Sequence[Citation], used_by: Sequence[Citation]
 ) -> dict[str, Any]:
-    """Return what `ref` uses and what uses it, in the form that `kbtui cites --json` prints."""
+    """Return what `ref` uses, and what uses it, as the JSON of `kbtui cites --json`."""
     return {
         "ref": ref,
         "uses": [citation_to_dict(cite) for cite in uses],
@@ -184,7 +184,7 @@ def citations_to_dict(
 
 
 def format_citations_json(ref: str, uses: Sequence[Citation], used_by: Sequence[Citation]) -> str:
-    """Return what `ref` uses and what uses it as JSON text."""
+    """Return JSON text that lists what `ref` uses, and what uses it."""
     return json.dumps(citations_to_dict(ref, uses, used_by), ensure_ascii=False, indent=2) + "\n"
 
 
@@ -207,7 +207,10 @@ def _format_citation_date(cite: Citation) -> str:
 def format_citations_markdown(
     ref: str, uses: Sequence[Citation], used_by: Sequence[Citation]
 ) -> str:
-    """Return what `ref` uses and what uses it as Markdown, numbered as in the citations pane."""
+    """Return Markdown that lists what `ref` uses, and what uses it.
+
+    The list of what it uses is numbered as in the citations pane.
+    """
     parts = []
     if uses:
         lines = [f"{number}. {_format_citation_line(cite)}" for number, cite in enumerate(uses, 1)]

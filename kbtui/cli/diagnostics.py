@@ -192,7 +192,7 @@ def run_log(args: Namespace) -> int:
     for name, path in logs.items():
         lines = _read_last_log_lines(path)
         if not args.whole:
-            # Redact first and cut then, because a line's record decides whether it is private.
+            # Redact before cutting: whether a line is private depends on the start of its record.
             lines = LogRedactor(workspace.root).redact_log(lines)
         lines = lines[-args.lines :]
         parts.append(f"{name}: {len(lines)} lines\n" + "".join(f"  {line}\n" for line in lines))

@@ -205,9 +205,9 @@ class EngineEmbeddingModel:
             self._log("the model's export is finished; the engine uses it from now on")
 
     def get_encoder(self, missing: int) -> TextEncoder:
-        """Return the encoder for `missing` chunks: a session on all cores if they are many.
+        """Return the encoder to embed `missing` chunks; it uses all cores if there are many.
 
-        Call it in the thread with low priority.
+        Call this in the thread with low priority.
         """
         from kbtui.index.embedding_model import OnnxEmbedder
 

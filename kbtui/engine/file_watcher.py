@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 
-_EVENT = struct.Struct("iIII")  # the watch, the mask, a cookie, the length of the name that follows
+_EVENT = struct.Struct("iIII")  # an event's watch, mask, cookie, and length of the name after it
 _MODIFY, _ATTRIB, _CLOSE_WRITE = 0x2, 0x4, 0x8
 _MOVED_FROM, _MOVED_TO, _CREATE, _DELETE = 0x40, 0x80, 0x100, 0x200
 _DELETE_SELF, _MOVE_SELF = 0x400, 0x800

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class RemainingTimeEstimate:
-    """Estimates from its previous pace how many seconds a phase of work has left."""
+    """Estimates how many seconds a phase of work has left, from its pace so far."""
 
     def __init__(self) -> None:
         self._began: dict[str, tuple[float, int]] = {}

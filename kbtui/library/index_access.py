@@ -137,8 +137,9 @@ class IndexAccess:
             private.close()
 
     def request(self, op: str, *, timeout: float, **arguments: Any) -> dict[str, Any]:
-        """Send a request to the engine; if the engine ends meanwhile, send it to a new one, once.
+        """Send a request to the engine and return its answer.
 
+        If the engine ends before it answers, the request is sent once more, to a new engine.
         Calls in several threads use separate connections. Raises `EngineUnavailable` and
         `Cancelled`.
         """

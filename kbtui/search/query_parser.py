@@ -161,7 +161,7 @@ def _make_filter_like_word_notice(word: str, known: Iterable[str]) -> Notice | N
 
 
 MAX_TITLED_ENTRIES = 2000
-"""The maximum number of entries that a `title:` filter selects. It ignores any further ones."""
+"""The maximum number of entries that a `title:` filter selects. Further entries are ignored."""
 
 
 class ArgumentAndExclusionFilters(NamedTuple):

@@ -66,7 +66,7 @@ class LoggedQuery(NamedTuple):
 
     @property
     def result_phrase(self) -> str:
-        """How much the last search found, in words."""
+        """The number of results of the last search, as text."""
         if self.is_meaning_only:
             return f"0 with these words, {self.results:,} by meaning"
         return f"{self.results:,} found"
@@ -123,7 +123,7 @@ def log_search_answer(
 
 
 class QueryLog:
-    """The searches of one workspace. Entries may be lost; logging never delays or fails a search."""
+    """The logged searches of one workspace. Some may be lost: logging never delays a search."""
 
     def __init__(self, path: Path) -> None:
         self._store = SqliteStore(
@@ -312,7 +312,7 @@ class QueryLog:
 
 
 def normalize_query(query: str) -> str:
-    """Return a query in lower case with single spaces; queries are equal if this form is."""
+    """Return a query in lower case with single spaces, the form in which queries are compared."""
     return " ".join(query.casefold().split())
 
 
