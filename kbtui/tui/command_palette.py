@@ -18,7 +18,11 @@ from kbtui.tui.framework.command import Command, apply_keymap
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_widget import StyledScreen
 from kbtui.tui.framework.text_widgets import SafeInput
-from kbtui.tui.navigation_target import make_navigation_target
+from kbtui.tui.navigation_target import (
+    TypedReference,
+    make_navigation_target,
+    may_be_reference,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -35,14 +39,14 @@ ITEMS_MOST = 100
 
 
 class CommandPaletteItem(NamedTuple):
-    """An item of the palette: a command, something to open, or the name of a theme.
+    """An item of the palette: a command, something to open, a typed reference, or a theme's name.
 
     `penalty` is added to the score of a match, which moves the item down the list.
     """
 
     name: str
     kind: str
-    value: Command | Ref | Subject | str
+    value: Command | Ref | Subject | TypedReference | str
     right: str = ""
     penalty: float = 0.0
 
@@ -137,7 +141,7 @@ def score_command_palette_match(text: str, words: list[str]) -> float | None:
 def find_command_palette_items(
     items: list[CommandPaletteItem], text: str, keymap: Mapping[str, str] | None = None
 ) -> list[CommandPaletteItem]:
-    """Return the items that match `text`, best first."""
+    """Return the items that match `text`, best first; if none does, `text` itself if it may be a reference."""
     words = text.casefold().split()
     if not words:
         return items[:ITEMS_MOST]
@@ -153,6 +157,8 @@ def find_command_palette_items(
             score = None if score is None else score + 5
         if score is not None:
             ranked.append((score + item.penalty, number))
+    if not ranked and may_be_reference(text.strip()):
+        return [CommandPaletteItem(text.strip(), "reference", TypedReference(text.strip()))]
     ranked.sort()
     return [items[number] for _, number in ranked[:most]]
 
@@ -160,7 +166,8 @@ def find_command_palette_items(
 class CommandPaletteScreen(StyledScreen):
     """A screen with an input and a list of matching items; its result is the chosen item.
 
-    The result is a `Command`, the name of a theme, or a `NavigationTarget` for everything else.
+    The result is a `Command`, the name of a theme, a `TypedReference`, or a `NavigationTarget` for
+    everything else.
     `find_targets` is called in a thread.
     """
 

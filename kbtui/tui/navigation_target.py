@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from kbtui.refs import Ref
     from kbtui.search.models import Hit
+
+
+_CERTAIN_REFERENCE = re.compile(r"jp-c\d+(?:-[0-9a-z]+)?(?::\d+(?:\.\d+)?)?|jp://\S+|chunk:\S+")
+_POSSIBLE_REFERENCE = re.compile(r"[^\s/]+/\S+")
+
+
+class TypedReference(NamedTuple):
+    """A reference as the user typed it, which may name nothing."""
+
+    text: str
+
+
+def may_be_reference(text: str) -> bool:
+    """Return whether all of `text` has the form of a reference; a bare topic has none."""
+    return bool(_CERTAIN_REFERENCE.fullmatch(text) or _POSSIBLE_REFERENCE.fullmatch(text))
 
 
 class ScrollAnchor(NamedTuple):

@@ -135,6 +135,18 @@ async def test_a_reference_to_what_does_not_exist_goes_to_the_last_one_and_says_
         await go(tui, f"{TALK}:9")
         await tui.until(said_of_turn)
         assert "turn 3 of 3" in tui.text
+        # From the palette, which finds nothing of that name.
+        for ref, message in (
+            ("project/long:9999", said_of_line),
+            (f"{TALK}:9", said_of_turn),
+            ("project/nothing:1", "the topic 'project' has no subject 'nothing'"),
+        ):
+            await tui.press("ctrl+p")
+            await tui.until(lambda: getattr(tui.app.focused, "id", "") == "palette-input")
+            tui.app.screen.query_one(Input).value = ref
+            await tui.until(f"reference    {ref}")
+            await tui.press("enter")
+            await tui.until(message)
     for ref, message in ((f"{TALK}:9", said_of_turn), ("project/long:9999", said_of_line)):
         async with running(book.root, open_ref=parse_ref(ref)) as tui:
             await tui.until(message)

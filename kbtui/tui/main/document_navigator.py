@@ -15,7 +15,7 @@ from kbtui.tui.home_and_help_pages import (
     build_topic_document,
 )
 from kbtui.tui.library_snapshot import TopicWithSubjects
-from kbtui.tui.navigation_target import HOME, make_navigation_target
+from kbtui.tui.navigation_target import HOME, make_navigation_target, may_be_reference
 from kbtui.tui.reader.document_blocks import TextBlock
 
 if TYPE_CHECKING:
@@ -37,9 +37,7 @@ BIG_CONVERSATION_BYTES = 2 << 20
 WARM_BLOCKS = 20
 """How many blocks are laid out in the thread, which imports the modules that drawing needs."""
 
-_CERTAIN_REFERENCE = re.compile(r"jp-c\d+(?:-[0-9a-z]+)?(?::\d+(?:\.\d+)?)?|jp://\S+|chunk:\S+")
 _TURN_NUMBER = re.compile(r"\d{1,9}(?:\.\d{1,9})?")
-_POSSIBLE_REFERENCE = re.compile(r"[^\s/]+/\S+")
 
 
 class NavigationHistory:
@@ -422,7 +420,7 @@ class TypedReferenceOpener:
         The reference is looked up in a thread; if it does not exist, `otherwise` is called.
         """
         text = text.strip()
-        if not _CERTAIN_REFERENCE.fullmatch(text) and not _POSSIBLE_REFERENCE.fullmatch(text):
+        if not may_be_reference(text):
             return False
         self._worker.submit(
             lambda: self._find_target(text), self._open_target, lambda error: otherwise()

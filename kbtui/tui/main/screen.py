@@ -24,7 +24,12 @@ from kbtui.tui.main.search_controller import QueryCompleter, SearchController
 from kbtui.tui.main.selected_item_actions import SelectedItemActions
 from kbtui.tui.main.status_bar import KeyHintLine, StatusBar
 from kbtui.tui.main.workspace_sync import WorkspaceSync
-from kbtui.tui.navigation_target import HOME, PROMPT, make_navigation_target
+from kbtui.tui.navigation_target import (
+    HOME,
+    PROMPT,
+    TypedReference,
+    make_navigation_target,
+)
 from kbtui.tui.reader.reader_pane import ReaderPane
 from kbtui.tui.search_pane import ResultsPane, SearchBar, SearchInput
 
@@ -542,7 +547,7 @@ class MainScreen(StyledScreen):
         self.app.push_screen(palette, self.run_command_palette_choice)
 
     async def run_command_palette_choice(
-        self, choice: Command | NavigationTarget | str | None
+        self, choice: Command | NavigationTarget | TypedReference | str | None
     ) -> None:
         """Run the command, open the target, or switch to the theme (given by name) chosen in the palette."""
         if choice is None:
@@ -550,6 +555,9 @@ class MainScreen(StyledScreen):
         if isinstance(choice, str):
             self.app.theme = choice
             self.session.save_soon()
+            return
+        if isinstance(choice, TypedReference):
+            self.references.open_typed_reference(choice.text, self.status.refuse_key)
             return
         if not isinstance(choice, Command):
             self.open_target(choice)
