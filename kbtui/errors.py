@@ -18,16 +18,25 @@ class KbtuiError(Exception):
     """Base class of errors that a user can understand and act on.
 
     `message` says what happened. `where` is the file, key or argument, and `hint` says what to do;
-    both may be None.
+    both may be None. `brief` is the message of an error whose `message` has several lines, for
+    places that have one.
     """
 
     exit_code = 3
 
-    def __init__(self, message: str, *, where: str | None = None, hint: str | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        where: str | None = None,
+        hint: str | None = None,
+        brief: str | None = None,
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.where = where
         self.hint = hint
+        self.brief = brief or message
 
     def __str__(self) -> str:
         text = f"{self.where}: {self.message}" if self.where else self.message
@@ -88,4 +97,4 @@ def describe_error(error: Exception, root: Path) -> str:
     # The path of the workspace is known and would push the message out of the line.
     if error.where and error.where != str(root):
         where = os.path.normpath(error.where).removeprefix(f"{str(root).rstrip('/')}/") + ": "
-    return where + error.message + (f" ({error.hint})" if error.hint else "")
+    return where + error.brief + (f" ({error.hint})" if error.hint else "")

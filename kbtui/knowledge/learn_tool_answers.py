@@ -28,6 +28,8 @@ MAX_NAMES_CHARACTERS = 4_000
 """The maximum number of characters of an answer that list the subjects that did not fit."""
 _NOTE_CHARACTERS = 700
 """How many characters are reserved for the note below a subject that is cut."""
+TOPICS_MOST = 3
+"""How many topics a hint names."""
 _MAX_PATTERNS = 20
 
 _AVAILABLE = "## Available subjects:"
@@ -93,7 +95,26 @@ def find_enabled_topic(topics: Iterable[Topic], name: str) -> Topic:
     listed = "\n".join(
         f"- {topic.id} ({topic.title})" if topic.title else f"- {topic.id}" for topic in valid
     )
-    raise NothingFound(f'Unknown topic "{shorten_argument(name)}".\n\nValid topics:\n\n{listed}')
+    unknown = f'Unknown topic "{shorten_argument(name)}"'
+    raise NothingFound(
+        f"{unknown}.\n\nValid topics:\n\n{listed}",
+        brief=f"{unknown} ({suggest_topics(name, [topic.id for topic in valid])})",
+    )
+
+
+def suggest_topics(name: str, topics: list[str]) -> str:
+    """Return a hint with the topics most like a name, or with the first ones."""
+    from difflib import get_close_matches
+
+    if not topics:
+        return "no topics are configured"
+    near = get_close_matches(name.casefold(), topics, n=TOPICS_MOST, cutoff=0.5)
+    if near:
+        return f"did you mean {' or '.join(near)}?"
+    more = len(topics) - TOPICS_MOST
+    return f"topics: {', '.join(topics[:TOPICS_MOST])}" + (
+        f" and {more:,} more" if more > 0 else ""
+    )
 
 
 def format_subject_listing(resolved: TopicSlugs, caller: LearnCaller) -> str:

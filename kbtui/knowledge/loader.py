@@ -249,7 +249,7 @@ def apply_preload_option(topics: dict[str, Topic], value: str) -> None:
 def make_unknown_topic_error(topics: dict[str, Topic], name: str, where: str) -> UsageError:
     """Return the error for an unknown or disabled topic in an argument."""
     known = [topic.id for topic in topics.values() if topic.enable]
-    hint = suggest_similar_key(name, known) if known else "no topics are configured"
+    hint = learn_answers.suggest_topics(name, known)
     return UsageError(f"unknown topic {name!r}", where=where, hint=hint)
 
 
@@ -464,7 +464,7 @@ class Knowledge:
         for mark in marks:
             if mark.topic not in other.topics:
                 raise NothingFound(
-                    f"unknown topic {mark.topic!r}", hint=self._format_known_topics()
+                    f"unknown topic {mark.topic!r}", hint=self._suggest_topics(mark.topic)
                 )
             other._replace_topic(
                 apply_mark_to_topic(other.topics[mark.topic], other.resolve(mark.topic), mark)
@@ -501,14 +501,14 @@ class Knowledge:
         found = self._resolved.get(topic)
         if found is None:
             if topic not in self.topics:
-                raise NothingFound(f"unknown topic {topic!r}", hint=self._format_known_topics())
+                raise NothingFound(f"unknown topic {topic!r}", hint=self._suggest_topics(topic))
             found, problems = resolve_topic_slugs(self._root, self.topics[topic])
             self._resolved[topic] = found
             self._add_problems(problems)
         return found
 
-    def _format_known_topics(self) -> str:
-        return "topics: " + ", ".join(self.topics) if self.topics else "no topics are configured"
+    def _suggest_topics(self, name: str) -> str:
+        return learn_answers.suggest_topics(name, list(self.topics))
 
     def _resolve_enabled_topics(self) -> list[TopicSlugs]:
         return [self.resolve(topic.id) for topic in self.topics.values() if topic.enable]

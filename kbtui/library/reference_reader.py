@@ -96,9 +96,9 @@ class ReferenceReader:
         try:
             topic = knowledge.resolve_topic(ref.topic or "")
         except NothingFound as error:
-            raise NothingFound(
-                error.message, hint=_suggest_similar_subject(knowledge, ref)
-            ) from error
+            similar = _suggest_similar_subject(knowledge, ref)
+            brief = f"unknown topic {ref.topic!r}" if similar else error.brief
+            raise NothingFound(error.message, hint=similar, brief=brief) from error
         found = knowledge.find(topic.id, ref.slug or "")
         if found is None or found.disabled:
             raise NothingFound(

@@ -297,3 +297,17 @@ async def test_v_says_that_there_is_no_other_view(book: Builder) -> None:
         await tui.open(TALK)
         await tui.press("v")
         await tui.until("This document has only one view.")
+
+
+async def test_an_unknown_topic_is_answered_with_the_nearest_ones(book: Builder) -> None:
+    names = ("alpha", "beta", "gamma", "delta", "epsilon")
+    book.topics(project={"title": "Project Handbook"}, **{name: {} for name in names})
+    async with running(book.root, size=(120, 24)) as tui:
+        await go(tui, "projct/something-else")
+        await tui.until("did you mean project?")
+        assert "alpha" not in tui.text.splitlines()[-2]
+        await go(tui, "zzz/x")
+        await tui.until("topics: project, alpha, beta and 3 more")
+        await go(tui, "projct/style")
+        await tui.until("did you mean project/style?")
+        assert "topics:" not in tui.text.splitlines()[-2]

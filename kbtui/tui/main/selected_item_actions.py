@@ -102,7 +102,7 @@ class SelectedItemActions:
 
         def report_failure(error: Exception) -> None:
             clear_activity()
-            status.flash_message(one_line(str(error)), "error")
+            status.flash_message(describe_error(error, self._main.library.workspace.root), "error")
 
         self._worker.submit(work, deliver_result, report_failure)
 
@@ -293,7 +293,7 @@ class SelectedItemActions:
             path = main.library.find_subject(ref).path
             edit_file(main.screen.app, path, ref.lines[0] if ref.lines else 0)
         except KbtuiError as error:
-            main.status.flash_message(str(error), "error")
+            main.status.flash_message(describe_error(error, main.library.workspace.root), "error")
             return
         main.navigator.reload_shown_document()
 
