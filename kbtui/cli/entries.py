@@ -248,7 +248,7 @@ def _create_entry(library: Library, args: Namespace) -> int:
         title=args.title or "",
         text=args.text or "",
         type=args.type,
-        tags=tuple(part.strip() for part in args.tags.split(",") if part.strip()),
+        tags=tuple(part.strip() for part in args.tags.replace(";", ",").split(",") if part.strip()),
         slug=args.slug,
     )
     if args.text is None:

@@ -94,7 +94,7 @@ def _fill_entry_from_front_matter(entry: Entry, text: SubjectText) -> None:
     if isinstance(tags, list):
         entry.tags = [str(tag) for tag in tags if isinstance(tag, str | int | float)]
     elif isinstance(tags, str):
-        entry.tags = tags.replace(",", " ").split()
+        entry.tags = tags.replace(",", " ").replace(";", " ").split()
     if isinstance(facts.get("source_url"), str):
         entry.source_url = facts["source_url"]
     if (created := _parse_front_matter_date(facts.get("created"))) is not None:

@@ -453,3 +453,22 @@ async def test_what_has_the_focus_is_visible_and_its_keys_are_named(shelf: Build
         await tui.press("tab")
         await tui.until("Enter details")
         assert background(tui, 1) == unfocused
+
+
+async def test_a_narrow_table_has_whole_headings_and_tags_without_separators(
+    book: Builder,
+) -> None:
+    book.subject("project/tagged.md", "---\ntitle: Tagged\ntags: first; second\n---\nText.\n")
+    async with paged(book, "E", EntriesScreen, (120, 30)) as (tui, screen, _):
+        await read(tui, screen)
+        assert "project/tagged  #first #second" in tui.text
+        for width, heading in (
+            (80, "title, reference, #tags"),
+            (40, "title, reference"),
+            (30, "title"),
+        ):
+            await tui.pilot.resize_terminal(width, 24)
+            await tui.pilot.pause()
+            [line] = [line for line in tui.text.splitlines() if "cited 30d" in line]
+            assert "…" not in line
+            assert line.strip("│ ").split("  ")[0] == heading

@@ -153,6 +153,10 @@ COLUMNS = (
 """The columns at the right; their minimum widths leave at least 48 cells for the titles."""
 
 
+FIRST_HEADINGS = ("title, reference, #tags", "title, reference", "title")
+"""The heading of the first column, which has these one after the other; the longest that fits."""
+
+
 class EntryTable(RowList):
     """A table with a row for each entry.
 
@@ -192,7 +196,11 @@ class EntryTable(RowList):
 def make_table_headings(width: int) -> tuple[Spans, Spans]:
     """Return the left and the right part of the heading of a table that is `width` cells wide."""
     names = [column.align_text(column.name) for column in COLUMNS if width >= column.min_width]
-    return [("  entry  reference  #tags", "section")], [("  ".join(names), "section")]
+    right = "  ".join(names)
+    # Two cells are free at the left and below the scroll bar, and two separate the headings.
+    room = width - count_columns(right) - 6
+    left = next((text for text in FIRST_HEADINGS if len(text) <= room), FIRST_HEADINGS[-1])
+    return [(f"  {left}", "section")], [(right, "section")]
 
 
 def _format_left_columns(entry: EntryRow) -> Spans:

@@ -96,7 +96,8 @@ class SubjectFileEditor:
         authoring.find_editor_command()
         knowledge = self._library.load_knowledge()
         topic = authoring.choose_topic(knowledge, values["topic"])
-        tags = tuple(part.strip() for part in values["tags"].split(",") if part.strip())
+        given = values["tags"].replace(";", ",")
+        tags = tuple(part.strip() for part in given.split(",") if part.strip())
         draft = authoring.SubjectDraft(
             values["title"], type=values["type"] or "note", tags=tags, slug=values["slug"] or None
         )
