@@ -109,7 +109,7 @@ def format_insights(found: Insights) -> str:
             f"{_format_count(found.citations, 'citation')}"
         ],
         ["Top queries", *map(_format_logged_query, found.searches.top)],
-        ["Queries without a good match", *map(_format_query_gap, found.searches.gaps)],
+        ["Gaps: queries without a good match", *map(_format_query_gap, found.searches.gaps)],
         ["Most cited", *map(_format_cited_entry, found.most_cited)],
         [
             f"Never cited ({found.never_cited_total})",

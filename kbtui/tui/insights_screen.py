@@ -42,8 +42,8 @@ ORIGIN_LABELS = {
 
 
 @dataclass(slots=True, eq=False)
-class UnansweredQueryBlock(HeadingBlock):
-    """A query without a good match; opening it creates an entry with the query as its title."""
+class QueryGapBlock(HeadingBlock):
+    """A gap: a query without a good match; opening it creates an entry with the query as its title."""
 
     query: str = ""
 
@@ -78,7 +78,7 @@ def build_insights_document(found: Insights, create_key: str = "Enter") -> Docum
     blocks: list[DocumentBlock] = [
         *_make_list_section("top", "Top queries", map(_make_query_line, searches.top), len(searches.top)),
         *_make_list_section(
-            "gap", "Queries without a good match", map(_make_unanswered_query_line, searches.gaps), len(searches.gaps), create_hint
+            "gap", "Gaps: queries without a good match", map(_make_gap_line, searches.gaps), len(searches.gaps), create_hint
         ),
         *_make_list_section("most", "Most cited", map(_make_cited_entry_line, found.most_cited), len(found.most_cited)),
         *_make_list_section("never", "Never cited", map(_make_uncited_entry_line, found.never_cited), found.never_cited_total),
@@ -123,11 +123,9 @@ def _make_query_line(query: LoggedQuery) -> tuple[str, DocumentBlock]:
     return query.query, HeadingBlock("", left, right)
 
 
-def _make_unanswered_query_line(query: LoggedQuery) -> tuple[str, DocumentBlock]:
+def _make_gap_line(query: LoggedQuery) -> tuple[str, DocumentBlock]:
     left: Spans = [*_format_count_cell(query.times), (one_line(query.query), "")]
-    return query.query, UnansweredQueryBlock(
-        "", left, [("create an entry", "link")], query=query.query
-    )
+    return query.query, QueryGapBlock("", left, [("create an entry", "link")], query=query.query)
 
 
 def _make_cited_entry_line(use: EntryCitationCount) -> tuple[str, DocumentBlock]:
@@ -150,7 +148,7 @@ class InsightsScreen(SecondaryScreen):
     HEADING = "Insights"
     SCOPE = "insights"
     NOTES = (
-        "A query has no good match if its last search without filters found nothing, or only "
+        "A query is a gap if its last search without filters found nothing, or only "
         "texts that seem to be about something else.",
     )
     BINDINGS: ClassVar[list[BindingType]] = [*make_scope_bindings("insights", "moving")]
@@ -233,7 +231,7 @@ class InsightsScreen(SecondaryScreen):
         if not port.document.blocks:
             return
         block = port.document.blocks[port.cursor.block]
-        if isinstance(block, UnansweredQueryBlock):
+        if isinstance(block, QueryGapBlock):
             self.writer.create_entry(" ".join(block.query.split()))
         elif block.link:
             # The link is the reference of an existing entry, so a colon in it cannot start a line number.

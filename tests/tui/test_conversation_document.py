@@ -49,7 +49,7 @@ def test_reasoning_tools_and_structured_answers(workspace_root: Path) -> None:
     text = shown(document)
     assert "▌ Ada" in text
     assert "▌ Do it" in text
-    assert "▸ thinking Let me think. Hard." in text
+    assert "▸ reasoning Let me think. Hard." in text
     assert "▸ fs_modify_file  x.py" in text
     assert '"answer": 42' in text
     opened = shown(document, "tool", "reasoning")

@@ -21,7 +21,7 @@ async def test_a_conversation_shows_turns_speakers_and_folded_calls(book: Builde
         assert "You" in text
         assert "JP" in text
         assert "How do I start?" in text
-        assert "▸ thinking The user is new here." in text
+        assert "▸ reasoning The user is new here." in text
         assert "▸ learn  project/start" in text
         assert "▸ fs_read_file  Makefile" in text
         assert "▸ ✗ shell  make hepl" in text

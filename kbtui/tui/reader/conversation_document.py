@@ -192,7 +192,7 @@ def list_conversation_facts(
         (name, format_time(when, present))
         for name, when, always in (
             ("created", info.created_at, True),
-            ("last event", info.last_event_at, True),
+            ("activity", info.last_event_at, True),
             ("pinned", info.pinned_at, False),
             ("archived", info.archived_at, False),
             ("expires", info.expires_at, False),
@@ -221,7 +221,7 @@ def list_conversation_facts(
         facts += _list_turn_facts(conversation)
         facts += [
             (name, format_time(when, present))
-            for name, when in (("saved", info.updated_at), ("opened", info.last_activated_at))
+            for name, when in (("updated", info.updated_at), ("activated", info.last_activated_at))
             if when
         ]
     return [(name, [(one_line(value), "")]) for name, value in facts]
@@ -483,7 +483,7 @@ class _ConversationDocumentBuilder:
 
     def _add_reasoning(self, key: str, event: Event, _: CompactedTurn) -> None:
         first = one_line(event.text[:400]) or "(not shown by the provider)"
-        words: Spans = [("thinking ", "emph"), (first, "dim")]
+        words: Spans = [("reasoning ", "emph"), (first, "dim")]
         self._add_fold(key, "reasoning", words, [(format_text_length(event.text), "dim")])
         self._add_markdown(key, event.text, lead=_FOLD_LEAD, fold=key)
 
