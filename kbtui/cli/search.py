@@ -251,6 +251,8 @@ def format_explanation(explained: dict[str, Any]) -> str:
 
 
 def _iterate_explanation_lines(explained: dict[str, Any]) -> Iterator[str]:
+    from kbtui.search.models import describe_missing_words
+
     if explained["rank"] is not None:
         yield f"    rank {explained['rank']}, score {explained['score']:.4f}"
     for leg, name in LEG_NAMES.items():
@@ -264,8 +266,8 @@ def _iterate_explanation_lines(explained: dict[str, Any]) -> Iterator[str]:
     if terms:
         more = len(matches) - len(terms)
         yield f"    terms: {', '.join(terms)}{f', {more} more' if more else ''}"
-    if explained["missing"]:
-        yield f"    missing: {', '.join(explained['missing'])}"
+    for line in describe_missing_words(explained["missing"]):
+        yield f"    {line}"
     if explained["embedded"] is not None:
         yield from _iterate_embedded_text_lines(explained["embedded"])
     for reason in explained["kept_out"]:

@@ -276,8 +276,9 @@ class RankExplanation:
     """Why a chunk has its rank, or why it is not a hit.
 
     `rank` is the 1-based rank of the chunk among all hits, None if it is not a hit. `missing` are
-    the words of the query that it does not contain. `kept_out` lists the reasons why it is not
-    shown, in the order in which to fix them.
+    the words of the query that it does not contain, and pairs of adjacent words that it does not
+    contain side by side. `kept_out` lists the reasons why it is not shown, in the order in which
+    to fix them.
     """
 
     ref: str
@@ -312,6 +313,15 @@ class RankExplanation:
             "matches": [QueryTermMatch(**match) for match in shape["matches"]],
             "embedded": EmbeddedChunkText(**embedded) if embedded else None,
         })  # fmt: skip
+
+
+def describe_missing_words(missing: list[str]) -> list[str]:
+    """Return a line for the words of a query that a passage lacks, and one for pairs it has apart."""
+    words = [word for word in missing if " " not in word]
+    # A pair with a word that is not there at all says nothing more.
+    pairs = [pair for pair in missing if " " in pair and not set(pair.split()) & set(words)]
+    lines = [f"not in the passage: {', '.join(words)}"] if words else []
+    return lines + ([f"not side by side: {', '.join(pairs)}"] if pairs else [])
 
 
 @dataclass

@@ -40,6 +40,9 @@ introduction = "what everybody here should know"
 subjects = "docs"
 ```
 """
+NEW_TOPIC_KEY = ("first", "create a first topic")
+NEW_ENTRY_KEY = ("new", "create an entry")
+"""What the home page offers in addition while there are no topics, or no subjects."""
 HOME_KEYS = (
     ("search", "search everything"),
     ("library.open", "open what is selected"),
@@ -71,7 +74,7 @@ def build_home_document(
     keymap = keymap or {}
     keys: Facts = [
         (key, [(meaning, "")])
-        for command, meaning in HOME_KEYS
+        for command, meaning in (*HOME_KEYS, *_list_creation_keys(contents))
         if (key := find_key_label(command, keymap))
     ]
     blocks: list[DocumentBlock] = [
@@ -92,6 +95,20 @@ def build_home_document(
     return Document("home", "Home", blocks)
 
 
+def _list_creation_keys(contents: LibrarySnapshot | None) -> list[tuple[str, str]]:
+    """Return the command that creates what the workspace lacks, and what it does."""
+    if contents is None or _has_unreadable_topics(contents):
+        return []
+    if not contents.listings:
+        return [NEW_TOPIC_KEY]
+    return [] if any(listing.subjects for listing in contents.listings) else [NEW_ENTRY_KEY]
+
+
+def _has_unreadable_topics(contents: LibrarySnapshot) -> bool:
+    is_unread = any(line.startswith("topics") for line in contents.failures)
+    return not contents.listings and (bool(contents.problems) or is_unread)
+
+
 def _add_topics(blocks: list[DocumentBlock], contents: LibrarySnapshot) -> None:
     total = sum(listing.visible_subject_count for listing in contents.listings)
     hidden = sum(len(listing.subjects) for listing in contents.listings) - total
@@ -109,7 +126,7 @@ def _add_topics(blocks: list[DocumentBlock], contents: LibrarySnapshot) -> None:
 
 
 def _add_first_topic(blocks: list[DocumentBlock], contents: LibrarySnapshot, key: str) -> None:
-    if contents.problems or any(line.startswith("topics") for line in contents.failures):
+    if _has_unreadable_topics(contents):
         blocks.append(HeadingBlock("topics", [("No topic can be read", "h2")], above=1))
         blocks.append(
             ParagraphBlock(
@@ -292,6 +309,8 @@ def _add_search_rankings(blocks: list[DocumentBlock], explanation: RankExplanati
 
 
 def _add_query_terms(blocks: list[DocumentBlock], explanation: RankExplanation) -> None:
+    from kbtui.search.models import describe_missing_words
+
     facts: Facts = [
         (
             f"{match.score:.2f}",
@@ -299,13 +318,15 @@ def _add_query_terms(blocks: list[DocumentBlock], explanation: RankExplanation) 
         )
         for match in explanation.matches[:TERMS_MOST]
     ]
-    if explanation.missing:
-        facts.append(("missing", [(", ".join(explanation.missing), "")]))
-    if facts:
+    absent = describe_missing_words(explanation.missing)
+    if facts or absent:
         more = len(explanation.matches) - TERMS_MOST
         right: Spans = [(f"{more} more", "dim")] if more > 0 else []
         blocks.append(HeadingBlock("head:words", [("Words", "h2")], right, above=1))
         blocks.append(FactTableBlock("words", facts))
+    for number, line in enumerate(absent):
+        text = f"{line[0].upper()}{line[1:]}"
+        blocks.append(ParagraphBlock(f"absent:{number}", [(text, "")], above=int(number == 0)))
 
 
 def _add_embedded_text(blocks: list[DocumentBlock], explanation: RankExplanation) -> None:

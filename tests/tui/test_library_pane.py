@@ -307,3 +307,18 @@ async def test_a_subject_that_cannot_be_read_is_marked_like_a_damaged_conversati
         await tui.until("Everywhere")
         await tui.press("G")
         await tui.until("damaged or unreadable")
+
+
+async def test_the_home_page_names_the_key_that_creates_what_is_lacking(
+    workspace_root: Path,
+) -> None:
+    builder = Builder(workspace_root)
+    async with running(workspace_root, size=(80, 24)) as tui:
+        await tui.until("i      create a first topic")
+    builder.topics(project={"title": "Project Handbook"})
+    async with running(workspace_root, size=(80, 24)) as tui:
+        await tui.until("+      create an entry")
+    builder.subject("project/start.md", "# Start\n")
+    async with running(workspace_root, size=(80, 24)) as tui:
+        await tui.until("search everything")
+        assert "create a" not in tui.text

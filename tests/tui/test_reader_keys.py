@@ -220,7 +220,7 @@ async def test_a_key_shows_and_hides_the_details(book: Builder) -> None:
         await tui.press("G")
         await tui.press("a")
         for words in (
-            "labels      area=ui",
+            "labels     area=ui",
             "1 tool call, 1 error",
             "tools       shell 1",
             "pinned      1 May",

@@ -64,7 +64,20 @@ async def test_why_can_be_asked_when_nothing_was_found(book: Builder) -> None:
         await tui.until("Why is this not in the results?")
         await tui.type("project/style")
         await tui.press("enter")
-        await tui.until("missing")
+        await tui.until("Not in the passage: xyzzyplugh")
+
+
+async def test_an_explanation_says_which_words_are_absent_and_which_are_only_apart(
+    book: Builder,
+) -> None:
+    book.subject("project/engine.md", "# Engine\n\nThe lock is beside the socket, in a file.\n")
+    async with running(book.root, size=(120, 50)) as tui:
+        await search(tui, "lock file xyzzyplugh")
+        await tui.press("escape", "x")
+        await tui.until("Not in the passage: xyzzyplugh")
+        assert "Not side by side: lock file" in tui.text
+        assert "file xyzzyplugh" not in tui.text.replace("lock file xyzzyplugh", "")
+        assert "missing" not in tui.text
 
 
 async def test_more_like_what_is_read_or_selected(book: Builder) -> None:
