@@ -222,8 +222,8 @@ async def test_a_key_shows_and_hides_the_details(book: Builder) -> None:
         for words in (
             "labels     area=ui",
             "1 tool call, 1 error",
-            "tools       shell 1",
-            "pinned      1 May",
+            "tools      shell 1",
+            "pinned     1 May",
             "1 turn, 5 events",
             "workspace only",
         ):
