@@ -249,7 +249,7 @@ def apply_preload_option(topics: dict[str, Topic], value: str) -> None:
 def make_unknown_topic_error(topics: dict[str, Topic], name: str, where: str) -> UsageError:
     """Return the error for an unknown or disabled topic in an argument."""
     known = [topic.id for topic in topics.values() if topic.enable]
-    hint = learn_answers.suggest_topics(name, known)
+    hint = learn_tool_answers.suggest_topics(name, known)
     return UsageError(f"unknown topic {name!r}", where=where, hint=hint)
 
 
@@ -508,7 +508,7 @@ class Knowledge:
         return found
 
     def _suggest_topics(self, name: str) -> str:
-        return learn_answers.suggest_topics(name, list(self.topics))
+        return learn_tool_answers.suggest_topics(name, list(self.topics))
 
     def _resolve_enabled_topics(self) -> list[TopicSlugs]:
         return [self.resolve(topic.id) for topic in self.topics.values() if topic.enable]
