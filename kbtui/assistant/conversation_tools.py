@@ -71,14 +71,14 @@ from kbtui.conversations.repository import (
 from kbtui.dates import format_timestamp
 from kbtui.errors import NothingFound, UsageError
 from kbtui.refs import parse_conversation_id, parse_conversation_ref
-from kbtui.secrets import mask_json_values, mask_secrets
+from kbtui.secret_detection import mask_json_values, mask_secrets
 from kbtui.text import format_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
 
-    from kbtui.conversations.models import Conversation, ConversationInfo, Event, Turn
+    from kbtui.conversations.models import Conversation, ConversationEvent, ConversationInfo, Turn
     from kbtui.refs import Ref
     from kbtui.workspace import Workspace
 
@@ -344,12 +344,12 @@ def _search_conversations(
 
 
 def _find_title_match(title: str | None, pattern: LinePattern, *, masked: bool) -> list[GrepLine]:
-    if not title or not pattern.count_lines(title):
+    if not title or not pattern.count_matching_lines(title):
         return []
     title = mask_secrets(title) if masked else title
     return [
         GrepLine("title", None, None, cut_line_around_match(title[start:end], match - start), True)
-        for start, end, match in pattern.find_lines(title)
+        for start, end, match in pattern.find_matching_lines(title)
     ]
 
 
@@ -529,7 +529,7 @@ def _make_turn_json(turn: Turn, kinds: frozenset[str]) -> TurnJson:
     return {"turn": turn.number, "events": events}
 
 
-def _make_event_json(event: Event) -> EventJson:
+def _make_event_json(event: ConversationEvent) -> EventJson:
     """Return an event as JSON; its keys depend on its kind."""
     is_call = event.kind == "tool_call_request"
     value: Any = {"event_kind": event.kind, "timestamp": format_timestamp(event.timestamp)}
@@ -566,7 +566,7 @@ class _ShortenableText:
         """Return how many characters a text has in the XML."""
         return len(escape_xml(format_json(text) if self.is_json else text))
 
-    def shorten(self, size: int) -> None:
+    def shorten_to_xml_size(self, size: int) -> None:
         """Shorten the text to `size` characters of XML; a note in it says how much is left out."""
         if self.size <= size:
             return
@@ -593,7 +593,7 @@ def shorten_turn(turn: TurnJson, size: int) -> tuple[TurnJson, TurnShortenedNoti
     fixed = len(format_turn_xml(shortened)) + 1 - sum(text.size for text in texts)
     limit = _find_text_limit([text.size for text in texts], size - fixed)
     for text in texts:
-        text.shorten(limit)
+        text.shorten_to_xml_size(limit)
     left_out = len(events) - len(kept)
     return shortened, TurnShortenedNotice(turn["turn"], left_out, len(events))
 

@@ -30,7 +30,7 @@ from kbtui.assistant.tools import (
     list_offered_tools,
     should_mask_secrets,
 )
-from kbtui.secrets import mask_json_values, mask_secrets
+from kbtui.secret_detection import mask_json_values, mask_secrets
 from kbtui.version import __version__
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kbtui.conversations import event_kinds
 from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError
 from kbtui.notices import format_notice
-from kbtui.secrets import mask_excerpt, mask_secrets
+from kbtui.secret_detection import mask_excerpt, mask_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

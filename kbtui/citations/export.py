@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from kbtui.citations.models import Citation
-    from kbtui.conversations.models import Conversation, Event, Turn
+    from kbtui.conversations.models import Conversation, ConversationEvent, Turn
 
 
 _BACKTICKS = re.compile("`+")
@@ -75,7 +75,7 @@ def _format_conversation_facts(conversation: Conversation) -> str:
     return "\n".join(f"- {name}: {value}" for name, value in facts.items() if value)
 
 
-def _format_event(event: Event) -> Iterator[str]:
+def _format_event(event: ConversationEvent) -> Iterator[str]:
     """Yield the heading of an event and its content."""
     text = event.text.strip("\n")
     label = EVENT_KINDS[event.kind].label

@@ -14,7 +14,7 @@ from kbtui.refs import parse_ref, split_line_range
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from kbtui.conversations.models import Conversation, Event, Turn
+    from kbtui.conversations.models import Conversation, ConversationEvent, Turn
     from kbtui.knowledge.models import Subject, Topic
 
 
@@ -223,12 +223,12 @@ def _extract_turn_citations(
             )
 
 
-def _has_succeeded(call: Event) -> bool:
+def _has_succeeded(call: ConversationEvent) -> bool:
     return call.result is not None and not call.result.is_error
 
 
 def _find_cited_targets(
-    call: Event, targets: CitationTargetLookup, file_tools: Mapping[str, str]
+    call: ConversationEvent, targets: CitationTargetLookup, file_tools: Mapping[str, str]
 ) -> Iterator[_CitedTarget]:
     name = call.name or ""
     arguments = call.arguments or {}
@@ -281,7 +281,7 @@ def _find_learned_slugs(
     """
     from kbtui.knowledge.visibility import compile_slug_pattern, is_glob
 
-    def is_exact(pattern: str) -> bool:
+    def is_exact_slug_pattern(pattern: str) -> bool:
         return not is_glob(pattern) or (
             topic is not None and targets.find_subject(topic, pattern) is not None
         )
@@ -295,7 +295,7 @@ def _find_learned_slugs(
                 pass
         return name
 
-    if len(patterns) == 1 and is_exact(patterns[0]):
+    if len(patterns) == 1 and is_exact_slug_pattern(patterns[0]):
         if not _NO_TEXT.match(result):
             yield remove_line_range(patterns[0])
         return
@@ -317,7 +317,7 @@ def _find_learned_slugs(
         else []
     )
     for pattern in patterns:
-        if is_exact(pattern):
+        if is_exact_slug_pattern(pattern):
             # Among several patterns, one that matched nothing has no block in the result.
             if not shown or pattern in shown:
                 yield remove_line_range(pattern)

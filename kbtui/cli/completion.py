@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     Pairs = Iterable[tuple[str, str]]
 
 
-def configure_completion(parser: ArgumentParser) -> None:
+def declare_completion_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments of `kbtui completion`."""
     parser.add_argument("shell", choices=["bash", "zsh", "fish"], help="the shell")
 
 
-def run_completion(args: Namespace) -> int:
+def run_completion_command(args: Namespace) -> int:
     """Print the script that completes kbtui's command lines in a shell.
 
     bash, in ~/.bashrc:                   eval "$(kbtui completion bash)"

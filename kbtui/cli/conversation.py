@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kbtui.library import Library
 
 
-def configure_conversation(parser: ArgumentParser) -> None:
+def declare_conversation_arguments(parser: ArgumentParser) -> None:
     """Declare the actions of `kbtui conversation` and their arguments."""
     from kbtui.conversations.event_kinds import group_included_kinds
 
@@ -119,7 +119,7 @@ def _add_repeatable_option(
     )
 
 
-def run_conversation(args: Namespace) -> int:
+def run_conversation_command(args: Namespace) -> int:
     """List, search, read and export conversations.
 
     kbtui conversation ls --title retry      list those with "retry" in their title
@@ -182,7 +182,7 @@ def _grep_conversations(library: Library, args: Namespace) -> int:
             limit=args.limit,
             archived=args.archived,
         )
-    spans = LinePattern(pattern, not args.case_sensitive).find_spans
+    spans = LinePattern(pattern, not args.case_sensitive).find_match_spans
     _print_tool_answer(
         "grep",
         answer,

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from kbtui.library.diagnostics import DiagnosticFinding
 
 
-def configure_doctor(parser: ArgumentParser) -> None:
+def declare_doctor_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments of `kbtui doctor`."""
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
-def run_doctor(args: Namespace) -> int:
+def run_doctor_command(args: Namespace) -> int:
     """Check terminal, settings, packages, workspace, topics, sources, conversations, index, engine and model.
 
     Each line has the state (ok, note or wrong), the area and the finding. No engine is started.
@@ -63,7 +63,7 @@ def _run_doctor_checks(path: str | None) -> Iterator[DiagnosticFinding]:
         yield DiagnosticFinding("workspace", "wrong", str(error))
 
 
-def configure_paths(parser: ArgumentParser) -> None:
+def declare_paths_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments of `kbtui paths`."""
     parser.add_argument(
         "--looked",
@@ -73,7 +73,7 @@ def configure_paths(parser: ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
-def run_paths(args: Namespace) -> int:
+def run_paths_command(args: Namespace) -> int:
     """Print the directories and files that kbtui uses for this workspace."""
     from pathlib import Path
 
@@ -114,7 +114,7 @@ def _format_path(path: Path | None) -> str:
     return str(path) if path.exists() else f"{path}  (does not exist)"
 
 
-def configure_model(parser: ArgumentParser) -> None:
+def declare_model_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments of `kbtui model`."""
     parser.add_argument(
         "action", choices=["show"], nargs="?", default="show", help="show the model (default)"
@@ -122,7 +122,7 @@ def configure_model(parser: ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
-def run_model(args: Namespace) -> int:
+def run_model_command(args: Namespace) -> int:
     """Show the embedding model: its name, its path, and whether its files are intact."""
     from kbtui.index.embedding_model import (
         EmbeddingModelUnavailable,
@@ -158,7 +158,7 @@ _LOG_BYTES = 1_000_000
 _PACKAGES = ("textual", "tantivy", "lancedb", "onnxruntime", "sentence-transformers", "torch")
 
 
-def configure_log(parser: ArgumentParser) -> None:
+def declare_log_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments of `kbtui log`."""
     add = parser.add_argument
     add(
@@ -172,7 +172,7 @@ def configure_log(parser: ArgumentParser) -> None:
     add("-o", "--output", metavar="FILE", help="write to FILE (default: standard output)")
 
 
-def run_log(args: Namespace) -> int:
+def run_log_command(args: Namespace) -> int:
     """Print the logs of engine and screen for a report, with private text left out.
 
     File names, ids and addresses are left out, and the rest of a message after its first quotation
@@ -355,7 +355,7 @@ def _redact_path(match: re.Match[str]) -> str:
     return f"{match[1] or ''}/…{ending if re.fullmatch(r'[.][a-z0-9]{1,6}', ending) else ''}"
 
 
-def configure_config(parser: ArgumentParser) -> None:
+def declare_config_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments of `kbtui config`."""
     parser.add_argument("key", nargs="?", metavar="KEY", help="print only the value of this key")
     parser.add_argument(
@@ -364,7 +364,7 @@ def configure_config(parser: ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
-def run_config(args: Namespace) -> int:
+def run_config_command(args: Namespace) -> int:
     """Show the settings: each key, its value and its origin.
 
     kbtui config                 show every key

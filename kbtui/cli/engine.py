@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kbtui.engine.client import EngineClient
 
 
-def configure_engine(parser: ArgumentParser) -> None:
+def declare_engine_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments of `kbtui engine`."""
     parser.add_argument(
         "action",
@@ -33,7 +33,7 @@ def configure_engine(parser: ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
-def run_engine(args: Namespace) -> int:
+def run_engine_command(args: Namespace) -> int:
     """Show or stop the engine, the process that keeps the index up to date."""
     from kbtui.engine import EngineNotRunning
     from kbtui.library import open_workspace
@@ -85,7 +85,7 @@ def _format_missing_vectors(state: dict[str, Any]) -> str:
 _PHASES = {"keywords": "indexing", "vectors": "embedding"}
 
 
-def configure_index(parser: ArgumentParser) -> None:
+def declare_index_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments of `kbtui index`."""
     add = parser.add_argument
     add(
@@ -102,7 +102,7 @@ def configure_index(parser: ArgumentParser) -> None:
     add("--json", action="store_true", help="print one JSON document")
 
 
-def run_index(args: Namespace) -> int:
+def run_index_command(args: Namespace) -> int:
     """Bring the index up to date with the files, and show the progress.
 
     Waits until all passages are embedded, unless --no-vectors is given.

@@ -43,7 +43,7 @@ _COLUMN_HEADINGS = (
 _RIGHT_ALIGNED = {0, 3, 4}
 
 
-def configure_entries(parser: CommandParser) -> None:
+def declare_entries_arguments(parser: CommandParser) -> None:
     """Declare the arguments of `kbtui entries`."""
     add = parser.add_argument
     add("query", nargs="*", metavar="QUERY", help="words in title or text, and filters")
@@ -55,7 +55,7 @@ def configure_entries(parser: CommandParser) -> None:
     add("--json", action="store_true", help="print one JSON document")
 
 
-def run_entries(args: Namespace) -> int:
+def run_entries_command(args: Namespace) -> int:
     """List entries, newest first: subjects and conversations with type, status, size and citations.
 
     Lists only entries with all words of QUERY in title or text; -word excludes a word, and
@@ -187,7 +187,7 @@ def _format_entry_table(rows: list[tuple[str, ...]]) -> str:
 PREVIEW_CHARACTERS = 200
 
 
-def configure_entry(parser: ArgumentParser) -> None:
+def declare_entry_arguments(parser: ArgumentParser) -> None:
     """Declare the actions of `kbtui entry` and their arguments."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="new|edit|rm|show")
     new = actions.add_parser("new", help="create a subject file and edit it")
@@ -219,7 +219,7 @@ def configure_entry(parser: ArgumentParser) -> None:
         one.add_argument("--json", action="store_true", help="print one JSON document")
 
 
-def run_entry(args: Namespace) -> int:
+def run_entry_command(args: Namespace) -> int:
     """Edit subject files: `new` creates one, `edit` opens one in $EDITOR, `rm` moves one to the trash.
 
     `show` prints the passages, the status and the citations of an entry.

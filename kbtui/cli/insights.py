@@ -9,11 +9,11 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
     from kbtui.userdata import UserData
-    from kbtui.userdata.insights import EntryCitationCount, Insights
+    from kbtui.userdata.insights import EntryCitationCount, InsightsReport
     from kbtui.userdata.query_log import LoggedQuery
 
 
-def configure_insights(parser: ArgumentParser) -> None:
+def declare_insights_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments of `kbtui insights`."""
     add = parser.add_argument
     add(
@@ -37,7 +37,7 @@ def configure_insights(parser: ArgumentParser) -> None:
     add("--json", action="store_true", help="print one JSON document")
 
 
-def run_insights(args: Namespace) -> int:
+def run_insights_command(args: Namespace) -> int:
     """Show what was searched, found, cited and missing: top queries, gaps, citations, activity by day.
 
     `kbtui insights erase` asks for confirmation and deletes all logged searches.
@@ -99,7 +99,7 @@ def _format_count(number: int, noun: str) -> str:
     return f"{number} {noun if number == 1 else plural}"
 
 
-def format_insights(found: Insights) -> str:
+def format_insights(found: InsightsReport) -> str:
     """Format insights as text, with one block for each list."""
     from kbtui.userdata.insights import draw_day_chart
 

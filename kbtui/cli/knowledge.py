@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from kbtui.knowledge.models import PromptFragment, Subject, Topic
 
 
-def configure_topics(parser: ArgumentParser) -> None:
+def declare_topics_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments of `kbtui topics`."""
     parser.add_argument("topic", nargs="?", metavar="TOPIC", help="only this topic, by id or title")
     parser.add_argument("--hidden", action="store_true", help="include hidden subjects")
@@ -21,7 +21,7 @@ def configure_topics(parser: ArgumentParser) -> None:
     _add_knowledge_options(parser)
 
 
-def run_topics(args: Namespace) -> int:
+def run_topics_command(args: Namespace) -> int:
     """List topics and their subjects, and JP's own prompt fragments.
 
     Hidden subjects are counted but not listed, unless --hidden is given.
@@ -155,7 +155,7 @@ def _serialize_topics(
     }
 
 
-def configure_learn(parser: ArgumentParser) -> None:
+def declare_learn_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments of `kbtui learn`."""
     parser.add_argument("topic", metavar="TOPIC", help="a topic's id or title")
     parser.add_argument(
@@ -168,7 +168,7 @@ def configure_learn(parser: ArgumentParser) -> None:
     _add_knowledge_options(parser)
 
 
-def run_learn(args: Namespace) -> int:
+def run_learn_command(args: Namespace) -> int:
     """Print exactly what the `learn` tool returns for a topic or its subjects.
 
     Without SUBJECT it prints the topic's listing. With one slug it prints the text of
@@ -183,12 +183,12 @@ def run_learn(args: Namespace) -> int:
     return 1 if learned.is_error else 0
 
 
-def configure_prompt(parser: ArgumentParser) -> None:
+def declare_prompt_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments of `kbtui prompt`."""
     _add_knowledge_options(parser)
 
 
-def run_prompt(args: Namespace) -> int:
+def run_prompt_command(args: Namespace) -> int:
     """Print exactly the <knowledge> section of the system prompt."""
     knowledge = _load_knowledge_with_options(args)
     with WaitingLine("reading subjects"):

@@ -1,8 +1,8 @@
 """The entry point of `kbtui`: finds the command and imports only its module.
 
 Short commands spend most of their time on imports, so the table below names modules instead of
-importing them. For each command, its module has two functions: `run_NAME(args) -> int`, whose
-docstring is the text of `--help`, and `configure_NAME(parser)`, which declares the arguments.
+importing them. For each command, its module has two functions: `run_NAME_command(args) -> int`, whose
+docstring is the text of `--help`, and `declare_NAME_arguments(parser)`.
 """
 
 import atexit
@@ -28,33 +28,42 @@ if TYPE_CHECKING:
 # For each command, its module and function below kbtui.cli, and its description. `kbtui` without a
 # command runs `tui`.
 COMMANDS: dict[str, tuple[str, str]] = {
-    "tui": ("tui.run_tui", "browse the workspace in the terminal (the default)"),
-    "demo": ("tui.run_demo", "browse a fresh copy of the bundled demo workspace"),
-    "search": ("search.run_search", "search subjects and conversations"),
-    "index": ("engine.run_index", "bring the index up to date"),
-    "topics": ("knowledge.run_topics", "list topics and their subjects"),
-    "learn": ("knowledge.run_learn", "print exactly what `learn` returns"),
-    "prompt": ("knowledge.run_prompt", "print exactly the <knowledge> section"),
-    "conversation": ("conversation.run_conversation", "list, grep, read and export conversations"),
-    "show": ("references.run_show", "print what a reference points to"),
-    "open": ("references.run_open", "open a reference in the TUI"),
-    "cites": ("references.run_cites", "show what a reference uses, and what uses it"),
-    "entries": ("entries.run_entries", "list entries: type, status, size, citations"),
-    "entry": ("entries.run_entry", "create, edit, remove or inspect a subject"),
-    "insights": ("insights.run_insights", "show what was searched, found, cited and missing"),
-    "source": ("source.run_source", "fetch pages, files and MCP resources into topics"),
-    "tools": ("tool.run_tools", "print, install or uninstall the tools for assistants"),
-    "tool": ("tool.run_tool", "answer one call of a JP local tool"),
-    "mcp": ("tool.run_mcp", "serve the tools over MCP on stdio"),
-    "serve": ("tui.run_serve", "show the TUI in a browser on this machine"),
-    "engine": ("engine.run_engine", "show or stop the engine"),
-    "doctor": ("diagnostics.run_doctor", "find and explain what is wrong"),
-    "paths": ("diagnostics.run_paths", "print the directories in use"),
-    "model": ("diagnostics.run_model", "show the embedding model"),
-    "log": ("diagnostics.run_log", "print the logs for a report, without private text"),
-    "config": ("diagnostics.run_config", "show the settings and where they come from"),
-    "completion": ("completion.run_completion", "print a completion script for a shell"),
-    "man": ("man.run_man", "print the manual page"),
+    "tui": ("tui.run_tui_command", "browse the workspace in the terminal (the default)"),
+    "demo": ("tui.run_demo_command", "browse a fresh copy of the bundled demo workspace"),
+    "search": ("search.run_search_command", "search subjects and conversations"),
+    "index": ("engine.run_index_command", "bring the index up to date"),
+    "topics": ("knowledge.run_topics_command", "list topics and their subjects"),
+    "learn": ("knowledge.run_learn_command", "print exactly what `learn` returns"),
+    "prompt": ("knowledge.run_prompt_command", "print exactly the <knowledge> section"),
+    "conversation": (
+        "conversation.run_conversation_command",
+        "list, grep, read and export conversations",
+    ),
+    "show": ("reference_commands.run_show_command", "print what a reference points to"),
+    "open": ("reference_commands.run_open_command", "open a reference in the TUI"),
+    "cites": (
+        "reference_commands.run_cites_command",
+        "show what a reference uses, and what uses it",
+    ),
+    "entries": ("entries.run_entries_command", "list entries: type, status, size, citations"),
+    "entry": ("entries.run_entry_command", "create, edit, remove or inspect a subject"),
+    "insights": (
+        "insights.run_insights_command",
+        "show what was searched, found, cited and missing",
+    ),
+    "source": ("source.run_source_command", "fetch pages, files and MCP resources into topics"),
+    "tools": ("tool.run_tools_command", "print, install or uninstall the tools for assistants"),
+    "tool": ("tool.run_tool_command", "answer one call of a JP local tool"),
+    "mcp": ("tool.run_mcp_command", "serve the tools over MCP on stdio"),
+    "serve": ("tui.run_serve_command", "show the TUI in a browser on this machine"),
+    "engine": ("engine.run_engine_command", "show or stop the engine"),
+    "doctor": ("diagnostics.run_doctor_command", "find and explain what is wrong"),
+    "paths": ("diagnostics.run_paths_command", "print the directories in use"),
+    "model": ("diagnostics.run_model_command", "show the embedding model"),
+    "log": ("diagnostics.run_log_command", "print the logs for a report, without private text"),
+    "config": ("diagnostics.run_config_command", "show the settings and where they come from"),
+    "completion": ("completion.run_completion_command", "print a completion script for a shell"),
+    "man": ("man.run_man_command", "print the manual page"),
 }
 ALIASES = {"c": "conversation"}
 
@@ -104,7 +113,7 @@ def main(argv: "Sequence[str] | None" = None) -> int:
 
 
 def load_command(name: str) -> "tuple[CommandParser, Callable[[Namespace], int]]":
-    """Import the module of a command; return the command's parser and its `run_NAME`.
+    """Import the module of a command; return the command's parser and its `run_NAME_command`.
 
     Raises `KeyError` for an unknown command.
     """
@@ -115,7 +124,10 @@ def load_command(name: str) -> "tuple[CommandParser, Callable[[Namespace], int]]
     run = getattr(module, function)
     description = (run.__doc__ or "").replace("\n    ", "\n").strip()
     parser = CommandParser(prog=f"kbtui {name}", description=description)
-    getattr(module, function.replace("run_", "configure_", 1))(parser)
+    declare_arguments = (
+        function.replace("run_", "declare_", 1).removesuffix("_command") + "_arguments"
+    )
+    getattr(module, declare_arguments)(parser)
     return parser, run
 
 

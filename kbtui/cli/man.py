@@ -25,11 +25,11 @@ VARIABLES = {
 }
 
 
-def configure_man(parser: ArgumentParser) -> None:
+def declare_man_arguments(parser: ArgumentParser) -> None:
     """Do nothing, because `kbtui man` has no arguments."""
 
 
-def run_man(args: Namespace) -> int:
+def run_man_command(args: Namespace) -> int:
     """Print the manual page in roff format."""
     from kbtui.cli.output import print_result
 

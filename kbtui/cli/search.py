@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kbtui.cli.parser import CommandParser
 
 
-def configure_search(parser: CommandParser) -> None:
+def declare_search_arguments(parser: CommandParser) -> None:
     """Declare the arguments of `kbtui search`."""
     parser.hint = (
         "write words that begin with a dash after `--`; "
@@ -39,7 +39,7 @@ def configure_search(parser: CommandParser) -> None:
     add("--json", action="store_true", help="print one JSON document")
 
 
-def run_search(args: Namespace) -> int:
+def run_search_command(args: Namespace) -> int:
     """Search subjects and conversations.
 
     Passages with most of the words come first. They contain every "phrase in quotes" and no -word.

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from typing import Any
 
-    from kbtui.sources.config import Source, SourceProgress
+    from kbtui.sources.config import SourceDefinition, SourceProgress
     from kbtui.userdata import UserData
     from kbtui.userdata.userdata import SourceRunRecord
     from kbtui.workspace import Workspace
@@ -24,7 +24,7 @@ MAX_SKIPS_SHOWN = 5
 _BLOCK_OPTIONS = ("topic", "depth", "prefixes", "pattern", "server", "allow_hosts", "env", "cron")
 
 
-def configure_source(parser: ArgumentParser) -> None:
+def declare_source_arguments(parser: ArgumentParser) -> None:
     """Declare the actions of `kbtui source` and their arguments."""
     actions = parser.add_subparsers(
         dest="action", required=True, metavar="add|ls|edit|approve|run|rm"
@@ -90,7 +90,7 @@ def _add_source_options(parser: ArgumentParser, *, needs_topic: bool) -> None:
     add("--cron", metavar="EXPR", help="when the engine runs it, for example '0 4 * * 1'")
 
 
-def run_source(args: Namespace) -> int:
+def run_source_command(args: Namespace) -> int:
     """Manage sources: web pages, files and MCP resources that kbtui fetches into a topic.
 
     `add` declares a source in .jp/kb-sources.toml and approves it. `approve` approves a
@@ -174,7 +174,7 @@ def _edit_source(workspace: Workspace, userdata: UserData, args: Namespace) -> i
     return 0
 
 
-def _explain_running_by_cron(source: Source) -> None:
+def _explain_running_by_cron(source: SourceDefinition) -> None:
     if source.cron is not None:
         print_to_stderr(
             "the engine runs the source at these times; the TUI, `kbtui mcp` or "
@@ -288,7 +288,7 @@ def _list_sources(workspace: Workspace, userdata: UserData, args: Namespace) -> 
 
 
 def _serialize_source(
-    workspace: Workspace, userdata: UserData, source: Source, run: SourceRunRecord | None
+    workspace: Workspace, userdata: UserData, source: SourceDefinition, run: SourceRunRecord | None
 ) -> dict[str, Any]:
     from kbtui.dates import format_unix_time
     from kbtui.sources.config import find_approval_time

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 
-def configure_tools(parser: ArgumentParser) -> None:
+def declare_tools_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments of `kbtui tools`."""
     parser.add_argument(
         "action",
@@ -27,7 +27,7 @@ def configure_tools(parser: ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
-def run_tools(args: Namespace) -> int:
+def run_tools_command(args: Namespace) -> int:
     """Print the definitions of the tools for assistants, and install or uninstall them for JP.
 
     `install` shows what it will write and asks for confirmation. It never changes a file
@@ -194,13 +194,13 @@ def _explain_tool_activation(workspace: Workspace, changes: list[PlannedFileChan
         print_to_stderr("`kbtui` is not on the PATH, so JP cannot run it")
 
 
-def configure_tool(parser: ArgumentParser) -> None:
+def declare_tool_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments of `kbtui tool`."""
     parser.add_argument("context", metavar="CONTEXT_JSON", help="action, root, conversation_id")
     parser.add_argument("tool", metavar="TOOL_JSON", help="name, arguments")
 
 
-def run_tool(args: Namespace) -> int:
+def run_tool_command(args: Namespace) -> int:
     """Answer one call of a JP local tool. JP runs this command with two JSON arguments.
 
     The answer goes to stdout as JSON. The exit code is 0 if the tool succeeded, 1 if not.
@@ -212,7 +212,7 @@ def run_tool(args: Namespace) -> int:
     return 0 if found["type"] == "success" else 1
 
 
-def configure_mcp(parser: ArgumentParser) -> None:
+def declare_mcp_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments of `kbtui mcp`."""
     parser.add_argument(
         "--current",
@@ -221,7 +221,7 @@ def configure_mcp(parser: ArgumentParser) -> None:
     )
 
 
-def run_mcp(args: Namespace) -> int:
+def run_mcp_command(args: Namespace) -> int:
     """Serve the tools over MCP on standard input and output, until the input ends.
 
     Only messages of the protocol go to stdout. In the configuration of an MCP client, write

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def configure_tui(parser: ArgumentParser) -> None:
+def declare_tui_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments of `kbtui tui`."""
     parser.add_argument("--fresh", action="store_true", help="do not restore the last session")
     parser.add_argument(
@@ -24,7 +24,7 @@ def configure_tui(parser: ArgumentParser) -> None:
     )
 
 
-def run_tui(args: Namespace) -> int:
+def run_tui_command(args: Namespace) -> int:
     """Browse the workspace in the terminal."""
     return open_tui(args.workspace, fresh=args.fresh, plain=args.plain)
 
@@ -70,14 +70,14 @@ def open_tui(
         library.close()
 
 
-def configure_demo(parser: ArgumentParser) -> None:
+def declare_demo_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments of `kbtui demo`."""
     parser.add_argument(
         "--path", action="store_true", help="print the path of the copy instead of opening it"
     )
 
 
-def run_demo(args: Namespace) -> int:
+def run_demo_command(args: Namespace) -> int:
     """Browse a fresh copy of the bundled demo workspace; your own files are not changed."""
     root = copy_demo_workspace()
     if args.path:
@@ -145,7 +145,7 @@ def find_demo_workspace() -> Path:
 DEFAULT_PORT = 8000
 
 
-def configure_serve(parser: ArgumentParser) -> None:
+def declare_serve_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments of `kbtui serve`."""
     add = parser.add_argument
     add(
@@ -169,7 +169,7 @@ def configure_serve(parser: ArgumentParser) -> None:
     add("--font-size", type=int, default=16, metavar="N", help="font size in pixels, 6 to 72 (16)")
 
 
-def run_serve(args: Namespace) -> int:
+def run_serve_command(args: Namespace) -> int:
     """Show the TUI in a browser on this machine.
 
     Prints the address to open. The address contains a token: anyone who has it can read the

@@ -15,7 +15,7 @@ from kbtui.text import format_json
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from kbtui.conversations.models import Event, Turn
+    from kbtui.conversations.models import ConversationEvent, Turn
 
 
 LINE_LENGTH = 400
@@ -64,7 +64,7 @@ class LinePattern:
             return lambda _: -1
         return lambda start: match.start() if (match := self._regex.search(text, start)) else -1
 
-    def find_lines(self, text: str) -> Iterator[tuple[int, int, int]]:
+    def find_matching_lines(self, text: str) -> Iterator[tuple[int, int, int]]:
         """Yield start and end of each matching line, and the start of its first match."""
         find = self._make_match_finder(text)
         place = find(0)
@@ -76,11 +76,11 @@ class LinePattern:
             yield start, end, place
             place = find(end + 1)
 
-    def count_lines(self, text: str) -> int:
+    def count_matching_lines(self, text: str) -> int:
         """Return the number of matching lines."""
-        return sum(1 for _ in self.find_lines(text))
+        return sum(1 for _ in self.find_matching_lines(text))
 
-    def find_spans(self, line: str) -> list[tuple[int, int]]:
+    def find_match_spans(self, line: str) -> list[tuple[int, int]]:
         """Return start and end of each match in a line, without overlaps."""
         return [match.span() for match in self._regex.finditer(line)]
 
@@ -197,7 +197,7 @@ def resolve_grep_scopes(names: Iterable[str] | None) -> frozenset[str]:
     return frozenset(found or SCOPES)
 
 
-def get_searchable_text(event: Event) -> str:
+def get_searchable_text(event: ConversationEvent) -> str:
     """Return the searchable text of an event; for a tool call, its name and arguments."""
     if event.kind == "tool_call_request":
         arguments = event.text or format_json(event.arguments or {})
@@ -224,19 +224,19 @@ def search_turns(
 
 def _search_event(
     turn: Turn,
-    event: Event,
+    event: ConversationEvent,
     text: str,
     query: GrepQuery,
     pattern: LinePattern,
     found: ConversationMatches,
 ) -> None:
     if found.count >= query.limit:
-        found.count += pattern.count_lines(text)
+        found.count += pattern.count_matching_lines(text)
         return
-    spans = list(pattern.find_lines(text))
+    spans = list(pattern.find_matching_lines(text))
     if spans and query.masked:
         text = _mask_event_text(event, text)
-        spans = list(pattern.find_lines(text))
+        spans = list(pattern.find_matching_lines(text))
     if not spans:
         return
     kept = spans[: query.limit - found.count]
@@ -259,9 +259,9 @@ def _search_event(
             )
 
 
-def _mask_event_text(event: Event, text: str) -> str:
+def _mask_event_text(event: ConversationEvent, text: str) -> str:
     """Mask the secrets in an event's text; in a tool call, before JSON escapes its values."""
-    from kbtui.secrets import mask_json_values, mask_secrets
+    from kbtui.secret_detection import mask_json_values, mask_secrets
 
     if event.kind == "tool_call_request" and event.arguments and not event.text:
         arguments = format_json(mask_json_values(event.arguments))

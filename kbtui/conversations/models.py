@@ -67,7 +67,7 @@ class ConversationInfo:
 
 
 @dataclass(slots=True)
-class Event:
+class ConversationEvent:
     """One message, tool call, result or question of a turn, decoded.
 
     `kind` is a key of `event_kinds.EVENT_KINDS`. An event of an unknown kind has its `type` as
@@ -91,8 +91,8 @@ class Event:
     data: Any = None
     metadata: dict[str, Any] | None = None
     problem: str | None = None
-    result: "Event | None" = field(default=None, repr=False)
-    request: "Event | None" = field(default=None, repr=False)
+    result: "ConversationEvent | None" = field(default=None, repr=False)
+    request: "ConversationEvent | None" = field(default=None, repr=False)
 
 
 @dataclass(slots=True)
@@ -103,13 +103,13 @@ class Turn:
     """
 
     number: int
-    events: list[Event]
+    events: list[ConversationEvent]
     model: str | None = None
     started_at: datetime | None = None
 
 
 @dataclass(frozen=True)
-class Compaction:
+class ConversationCompaction:
     """What a model sees instead of turns `first` to `last` (1-based, inclusive).
 
     `summary` replaces them; `reasoning` says whether reasoning is removed; `tool_calls` is the policy
@@ -135,17 +135,17 @@ class Conversation:
 
     info: ConversationInfo
     turns: list[Turn]
-    compactions: list[Compaction] = field(default_factory=list)
+    compactions: list[ConversationCompaction] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     assistant: str | None = None
     model: str | None = None
     attachments: list[str] = field(default_factory=list)
-    leading: list[Event] = field(default_factory=list)
+    leading: list[ConversationEvent] = field(default_factory=list)
     resources: int = 0
     more_problems: int = 0
 
     @property
-    def unknown_events(self) -> list[Event]:
+    def unknown_events(self) -> list[ConversationEvent]:
         """All events of unknown kinds, including those before the first turn."""
         events = (event for turn in self.turns for event in turn.events)
         return [*self.leading, *(event for event in events if event.kind == "unknown")]

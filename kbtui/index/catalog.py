@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from kbtui.errors import IndexUnavailable
-from kbtui.index.models import Chunk, Entry
+from kbtui.index.models import CatalogEntry, Chunk
 
 if TYPE_CHECKING:
     import threading
@@ -97,13 +97,13 @@ class EntryWriteResult:
     gone: list[int] = field(default_factory=list)
 
 
-def parse_entry_row(row: tuple[Any, ...]) -> Entry:
+def parse_entry_row(row: tuple[Any, ...]) -> CatalogEntry:
     """Return the entry of a row with the columns `ENTRY_COLUMNS`."""
     values = list(row)
     values[9] = [] if values[9] == "[]" else json.loads(str(values[9]))
     values[14], values[15] = bool(values[14]), bool(values[15])
     (id_, kind, title, signature, path, type_, topic, slug, conversation, *rest) = values
-    return Entry(id_, kind, title, signature, path, type_, topic, slug, conversation, *rest)
+    return CatalogEntry(id_, kind, title, signature, path, type_, topic, slug, conversation, *rest)
 
 
 def parse_chunk_row(row: tuple[Any, ...]) -> Chunk:
@@ -146,7 +146,7 @@ def _make_chunk_row(entry_id: str, chunk: Chunk, seq: int) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def _make_entry_row(entry: Entry, seq: int) -> tuple[Any, ...]:
+def _make_entry_row(entry: CatalogEntry, seq: int) -> tuple[Any, ...]:
     return (
         entry.id, entry.kind, replace_surrogates(entry.title), entry.signature, replace_surrogates(entry.path),
         entry.type, entry.topic, replace_surrogates(entry.slug), entry.conversation,
@@ -220,14 +220,14 @@ class Catalog:
 
     # transactions
 
-    def begin(self) -> int:
+    def begin_transaction(self) -> int:
         """Begin a transaction and return its sequence number."""
         self._db.execute("BEGIN IMMEDIATE")
         seq = self.last_transaction_number() + 1
         self.set_meta_value("seq", str(seq))
         return seq
 
-    def commit(self) -> None:
+    def commit_transaction(self) -> None:
         """Commit the transaction."""
         self._db.execute("COMMIT")
 
@@ -253,7 +253,7 @@ class Catalog:
 
     def write_entry_and_chunks(
         self,
-        entry: Entry,
+        entry: CatalogEntry,
         chunks: Sequence[Chunk],
         seq: int,
         *,
@@ -347,7 +347,7 @@ class Catalog:
         self._db.execute("INSERT OR REPLACE INTO gone VALUES (?, ?)", (entry_id, seq))
 
     def replace_citations(
-        self, entry: Entry, rows: Sequence[tuple[object, ...]], *, after: int = 0
+        self, entry: CatalogEntry, rows: Sequence[tuple[object, ...]], *, after: int = 0
     ) -> None:
         """Replace the citations of a conversation's turns after turn `after`.
 
@@ -465,21 +465,21 @@ class Catalog:
             row[0] for row in self._db.execute("SELECT entry_id FROM gone WHERE seq > ?", (seq,))
         ]
 
-    def get_entry(self, entry_id: str) -> Entry | None:
+    def get_entry(self, entry_id: str) -> CatalogEntry | None:
         """Return an entry by id, None if it does not exist."""
         row = self._db.execute(
             f"SELECT {ENTRY_COLUMNS} FROM entries WHERE id = ?", (entry_id,)
         ).fetchone()
         return parse_entry_row(row) if row else None
 
-    def get_entries(self, ids: Iterable[str]) -> dict[str, Entry]:
+    def get_entries(self, ids: Iterable[str]) -> dict[str, CatalogEntry]:
         """Return a dict of entries by id; unknown ids are left out."""
         held = list(ids)
         marks = ", ".join("?" * len(held))
         rows = self._db.execute(f"SELECT {ENTRY_COLUMNS} FROM entries WHERE id IN ({marks})", held)
         return {row[0]: parse_entry_row(row) for row in rows}
 
-    def iterate_entries(self) -> Iterator[Entry]:
+    def iterate_entries(self) -> Iterator[CatalogEntry]:
         """Yield all entries, ordered by id."""
         for row in self._db.execute(f"SELECT {ENTRY_COLUMNS} FROM entries ORDER BY id"):
             yield parse_entry_row(row)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Iterable, Iterator
 
-    from kbtui.conversations.models import Conversation, Event
+    from kbtui.conversations.models import Conversation, ConversationEvent
     from kbtui.knowledge.front_matter import SubjectText
 
 CHUNKING_VERSION = 8
@@ -274,7 +274,7 @@ def iterate_conversation_chunks(
                 )
 
 
-def format_short_tool_arguments(request: Event | None) -> dict[str, str] | None:
+def format_short_tool_arguments(request: ConversationEvent | None) -> dict[str, str] | None:
     """Return a tool call's short arguments as text, for the filter `arg:`; None if it has none."""
     found = {}
     for key, value in ((request.arguments or {}) if request else {}).items():
@@ -286,7 +286,7 @@ def format_short_tool_arguments(request: Event | None) -> dict[str, str] | None:
     return found or None
 
 
-def format_event_text(event: Event) -> str:
+def format_event_text(event: ConversationEvent) -> str:
     """Return an event's text; for a tool call its name, then each argument on its own lines."""
     if event.kind != "tool_call_request":
         return event.text

@@ -66,7 +66,7 @@ class EmbeddingCache:
         self._open_cache_file()
         return work()
 
-    def get(self, hashes: Iterable[bytes]) -> dict[bytes, bytes]:
+    def get_vectors(self, hashes: Iterable[bytes]) -> dict[bytes, bytes]:
         """Return the cached vectors by hash, as bytes of float32 numbers."""
         held = list(hashes)
         return self._retry_with_new_cache_file(lambda: dict(self._read_vectors(held)))
@@ -85,7 +85,7 @@ class EmbeddingCache:
                 ):
                     yield key, vector
 
-    def put(self, vectors: Mapping[bytes, Matrix]) -> None:
+    def store_vectors(self, vectors: Mapping[bytes, Matrix]) -> None:
         """Store vectors by hash."""
         rows = [(self.model, key, vector.tobytes()) for key, vector in vectors.items()]
         self._retry_with_new_cache_file(lambda: self._write_vectors(rows))

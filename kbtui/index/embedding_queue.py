@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kbtui.index.catalog import Catalog
     from kbtui.index.embedding_cache import EmbeddingCache
     from kbtui.index.embedding_model import Matrix
-    from kbtui.index.models import Chunk, Entry
+    from kbtui.index.models import CatalogEntry, Chunk
     from kbtui.index.vectors import VectorStore
 
 COMPARED_ROWS = 20_000
@@ -264,7 +264,7 @@ class EmbeddingQueue:
         self._status.mark_entries_embedded(finished)
 
     def _make_vector_rows(
-        self, entry: Entry, chunks: list[Chunk], positions: list[int]
+        self, entry: CatalogEntry, chunks: list[Chunk], positions: list[int]
     ) -> list[tuple[dict[str, Any], Matrix]]:
         """Embed an entry's chunks at `positions` and return their rows; fewer if `stop` is set."""
         import numpy as np
@@ -297,7 +297,7 @@ class EmbeddingQueue:
 
         found = {
             key: np.frombuffer(blob, dtype=np.float32)
-            for key, blob in self._cache.get(texts).items()
+            for key, blob in self._cache.get_vectors(texts).items()
         }
         missing = [key for key in texts if key not in found]
         while missing and self._wait_while_paused():
@@ -305,7 +305,7 @@ class EmbeddingQueue:
             encoder = self._get_encoder(len(self._missing.numbers))
             vectors = encoder.encode([texts[key] for key in keys])
             fresh = dict(zip(keys, vectors, strict=True))
-            self._cache.put(fresh)
+            self._cache.store_vectors(fresh)
             found.update(fresh)
             if self._should_restart():
                 break
@@ -324,7 +324,7 @@ class EmbeddingQueue:
         return not self._stop.is_set()
 
 
-def make_vector_row(entry: Entry, chunk: Chunk) -> dict[str, Any]:
+def make_vector_row(entry: CatalogEntry, chunk: Chunk) -> dict[str, Any]:
     """Return a chunk's row in the vector table, without the vector."""
     return {
         "number": chunk.number,

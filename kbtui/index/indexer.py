@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kbtui.conversations.models import Conversation, ConversationInfo
     from kbtui.index.catalog import EntryWriteResult
     from kbtui.index.ingest import EntryPartToWrite
-    from kbtui.index.models import Entry
+    from kbtui.index.models import CatalogEntry
     from kbtui.knowledge import Knowledge
     from kbtui.knowledge.models import Subject
     from kbtui.workspace import Settings, Workspace
@@ -149,14 +149,14 @@ class IndexStorage:
             if hidden or writer.has_changes:
                 writer.commit(seq)
 
-    def remove_entries(self, gone: list[str]) -> list[Entry]:
+    def remove_entries(self, gone: list[str]) -> list[CatalogEntry]:
         """Remove entries by id; return those that existed."""
         self._uncommitted += len(gone)
         found = [entry for id_ in gone if (entry := self.catalog.get_entry(id_)) is not None]
-        seq = self.catalog.begin()
+        seq = self.catalog.begin_transaction()
         for entry_id in gone:
             self.catalog.remove_entry(entry_id, seq)
-        self.catalog.commit()
+        self.catalog.commit_transaction()
         for writer in self.writers.values():
             for entry_id in gone:
                 writer.remove_entry(entry_id)
@@ -167,7 +167,7 @@ class IndexStorage:
         if not entry_parts:
             return
         self._uncommitted += len(entry_parts)
-        seq = self.catalog.begin()
+        seq = self.catalog.begin_transaction()
         results: list[tuple[bool, EntryWriteResult]] = []
         try:
             for entry_part, rows in entry_parts:
@@ -185,7 +185,7 @@ class IndexStorage:
                     self.catalog.replace_citations(
                         entry_part.entry, rows, after=entry_part.after_turn
                     )
-            self.catalog.commit()
+            self.catalog.commit_transaction()
         except BaseException:
             self.catalog.roll_back_transaction()
             raise
@@ -201,9 +201,9 @@ class IndexStorage:
 
     def set_meta_value(self, key: str, value: str) -> None:
         """Set a value in the catalog's table `meta`, in its own transaction."""
-        self.catalog.begin()
+        self.catalog.begin_transaction()
         self.catalog.set_meta_value(key, value)
-        self.catalog.commit()
+        self.catalog.commit_transaction()
         self.commit_keyword_indexes()
 
     def count_stale_documents(self) -> int:
@@ -247,7 +247,7 @@ def _has_stale_documents(writer: KeywordIndexWriter) -> bool:
     return writer.count_stale_documents() > writer.count_documents() * MAX_STALE_SHARE
 
 
-def _has_same_document_fields(old: Entry | None, new: Entry) -> bool:
+def _has_same_document_fields(old: CatalogEntry | None, new: CatalogEntry) -> bool:
     """Whether the entry's fields in its chunks' documents, except the time, are unchanged."""
     names = ("title", "kind", "type", "topic", "hidden", "archived")
     return old is not None and all(getattr(old, name) == getattr(new, name) for name in names)

@@ -18,7 +18,7 @@ from kbtui.index.chunking import (
     split_conversation_into_chunks,
     split_subject_into_chunks,
 )
-from kbtui.index.models import Chunk, Entry, format_file_state, make_subject_id
+from kbtui.index.models import CatalogEntry, Chunk, format_file_state, make_subject_id
 from kbtui.knowledge.front_matter import split_front_matter
 
 if TYPE_CHECKING:
@@ -50,11 +50,11 @@ def make_subject_change_signature(subject: Subject) -> str:
     )
 
 
-def read_subject_entry(subject: Subject) -> tuple[Entry, list[Chunk]]:
+def read_subject_entry(subject: Subject) -> tuple[CatalogEntry, list[Chunk]]:
     """Read a subject's entry and chunks. If that fails, the entry has an `error` and no chunks."""
     from kbtui.knowledge import read_subject_text
 
-    entry = Entry(
+    entry = CatalogEntry(
         id=make_subject_id(subject.topic, subject.slug),
         kind="subject",
         title=subject.slug.rpartition("/")[2],
@@ -84,7 +84,7 @@ def read_subject_entry(subject: Subject) -> tuple[Entry, list[Chunk]]:
     return entry, set_vector_hashes(entry, split_subject_into_chunks(entry.id, split))
 
 
-def _fill_entry_from_front_matter(entry: Entry, text: SubjectText) -> None:
+def _fill_entry_from_front_matter(entry: CatalogEntry, text: SubjectText) -> None:
     """Set the title, and from the front matter the type, tags, source URL and date of creation."""
     facts = text.facts
     entry.title = text.title or entry.title
@@ -115,9 +115,9 @@ def _parse_front_matter_date(value: object) -> float | None:
     return None
 
 
-def make_conversation_entry(info: ConversationInfo) -> Entry:
+def make_conversation_entry(info: ConversationInfo) -> CatalogEntry:
     """Return a conversation's entry as far as it is known without reading its events."""
-    return Entry(
+    return CatalogEntry(
         id=info.id,
         kind="conversation",
         title=info.name,
@@ -135,7 +135,7 @@ def make_conversation_entry(info: ConversationInfo) -> Entry:
 
 def read_conversation_entry(
     info: ConversationInfo, *, embed_tool_results: bool = False
-) -> tuple[Entry, list[Chunk], Conversation | None]:
+) -> tuple[CatalogEntry, list[Chunk], Conversation | None]:
     """Read a conversation; return its entry, its chunks and the conversation itself.
 
     The conversation is None if it cannot be read. Damaged events are left out, and the entry's
@@ -187,7 +187,7 @@ def find_embedding_neighbours(chunks: list[Chunk], position: int) -> list[Chunk]
     return found
 
 
-def set_vector_hashes(entry: Entry, chunks: list[Chunk], *, first: int = 0) -> list[Chunk]:
+def set_vector_hashes(entry: CatalogEntry, chunks: list[Chunk], *, first: int = 0) -> list[Chunk]:
     """Set the `vector_hash` of the chunks from position `first` on; return all chunks."""
     common = f"{entry.title}\0{entry.kind}\0{entry.topic}\0{entry.type}\0{entry.hidden}\0{entry.archived}"
     begun = blake2b(common.encode("utf-8", "surrogatepass"), digest_size=16)
@@ -221,7 +221,7 @@ class EntryPartToWrite:
     last part.
     """
 
-    entry: Entry
+    entry: CatalogEntry
     chunks: list[Chunk]
     chunks_before: list[Chunk] = field(default_factory=list)
     first_ordinal: int = 0
@@ -289,7 +289,7 @@ def _read_whole_conversation(info: ConversationInfo, embed_tool_results: bool) -
 
 
 def _find_indexed_conversation_part(
-    catalog: Catalog, entry: Entry
+    catalog: Catalog, entry: CatalogEntry
 ) -> _IndexedConversationPart | None:
     """Return the indexed part of a conversation; None if all of it must be indexed again."""
     from kbtui.conversations.models import TurnResumePoint
@@ -307,7 +307,7 @@ def _find_indexed_conversation_part(
 
 def _make_conversation_entry_part(
     catalog: Catalog,
-    entry: Entry,
+    entry: CatalogEntry,
     part: ConversationPart,
     known: _IndexedConversationPart | None,
     embed_tool_results: bool,

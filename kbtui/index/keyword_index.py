@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kbtui.index.catalog import EntryWriteResult
-    from kbtui.index.models import Chunk, Entry
+    from kbtui.index.models import CatalogEntry, Chunk
 
 KEYWORD_INDEX_VERSION = 9
 """The version of the index, a part of the generation's fingerprint.
@@ -174,7 +174,7 @@ class KeywordIndexWriter:
         hits = searcher.search(query, limit=1, count=False).hits
         return int(searcher.doc(hits[0][1])["watermark"][0]) if hits else 0
 
-    def replace_entry_documents(self, entry: Entry, chunks: Iterable[Chunk]) -> None:
+    def replace_entry_documents(self, entry: CatalogEntry, chunks: Iterable[Chunk]) -> None:
         """Replace all documents of an entry."""
         self.remove_entry(entry.id)
         held = list(chunks)
@@ -185,7 +185,11 @@ class KeywordIndexWriter:
             self.has_changes = True
 
     def update_chunk_documents(
-        self, entry: Entry, before: list[Chunk], chunks: list[Chunk], written: EntryWriteResult
+        self,
+        entry: CatalogEntry,
+        before: list[Chunk],
+        chunks: list[Chunk],
+        written: EntryWriteResult,
     ) -> None:
         """Write the documents of an entry's changed chunks, and delete those of removed ones.
 
@@ -249,7 +253,7 @@ class KeywordIndexWriter:
 
     def rewrite_all_documents(
         self,
-        entries: Iterable[tuple[Entry, list[Chunk]]],
+        entries: Iterable[tuple[CatalogEntry, list[Chunk]]],
         watermark: int,
         give_up: Callable[[], bool],
     ) -> bool:
@@ -282,7 +286,7 @@ class KeywordIndexWriter:
 
 
 def _make_keyword_documents(
-    entry: Entry, chunks: list[Chunk], positions: Iterable[int], others: list[str]
+    entry: CatalogEntry, chunks: list[Chunk], positions: Iterable[int], others: list[str]
 ) -> Iterator[Any]:
     """Yield the documents of an entry's chunks at the given positions."""
     owner = crc32(entry.id.encode("utf-8", "surrogatepass"))

@@ -44,7 +44,7 @@ class Chunk:
 
 
 @dataclass(slots=True)
-class Entry:
+class CatalogEntry:
     """A subject or a conversation in the catalog.
 
     `signature` identifies the state of the files that it was read from, `stat` that of `path`

@@ -62,9 +62,9 @@ class LearnCaller(NamedTuple):
         """Return a text with its secrets masked, if the caller wants that."""
         if not self.masked:
             return text
-        from kbtui import secrets
+        from kbtui import secret_detection
 
-        return secrets.mask_secrets(text)
+        return secret_detection.mask_secrets(text)
 
 
 class SubjectLineRange(NamedTuple):
@@ -254,14 +254,14 @@ def _format_subject_range(
     last = min(last, count)
     if first > count:
         raise NothingFound("it has one line" if count == 1 else f"it has {count:,} lines")
-    from kbtui import secrets  # imported late: compiling its patterns is slow
+    from kbtui import secret_detection  # imported late: compiling its patterns is slow
 
-    hidden = secrets.find_secrets(text) if caller.masked else []
+    hidden = secret_detection.find_secrets(text) if caller.masked else []
 
     def present_lines(final: int, end: int | None = None) -> str:
         start, end = starts[first - 1], starts[final] if end is None else end
         return format_file_text_for_assistant(
-            secrets.mask_text_part(text, start, end, hidden), subject.relative
+            secret_detection.mask_text_part(text, start, end, hidden), subject.relative
         )
 
     shown = present_lines(last)

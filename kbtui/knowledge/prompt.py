@@ -166,15 +166,15 @@ def _parse_prompt_fragment(
     position = section.get("position")
     return PromptFragment(
         path=path,
-        tag=_string_or_none(section.get("tag")),
-        title=_string_or_none(section.get("title")),
+        tag=_get_string_or_none(section.get("tag")),
+        title=_get_string_or_none(section.get("title")),
         content=content if isinstance(content, str) else "",
         position=position if isinstance(position, int) else None,
         loaded_by=loaded_by,
     )
 
 
-def _string_or_none(value: Any) -> str | None:
+def _get_string_or_none(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
 
 

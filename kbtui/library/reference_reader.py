@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kbtui.citations.models import Citation, Citations
     from kbtui.conversations.models import Conversation
     from kbtui.index import IndexReader
-    from kbtui.index.models import Entry
+    from kbtui.index.models import CatalogEntry
     from kbtui.knowledge import Knowledge
     from kbtui.knowledge.models import Subject
     from kbtui.workspace import Workspace
@@ -381,7 +381,7 @@ def _get_target_entry_id(target: str) -> str:
     return make_subject_id(topic, slug) if slash else target
 
 
-def _get_entry_title(entries: dict[str, Entry], entry_id: str, default: str) -> str:
+def _get_entry_title(entries: dict[str, CatalogEntry], entry_id: str, default: str) -> str:
     entry = entries.get(entry_id)
     return entry.title if entry else default
 

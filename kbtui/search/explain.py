@@ -12,7 +12,7 @@ from kbtui.search.pipeline import SearchRun, run_search_and_build_answer, score_
 
 if TYPE_CHECKING:
     from kbtui.index import IndexReader
-    from kbtui.index.models import Chunk, Entry
+    from kbtui.index.models import CatalogEntry, Chunk
     from kbtui.refs import Ref
     from kbtui.search.keyword_search import QueryTerm, Ranked
     from kbtui.search.models import SearchAnswer, SearchRequest
@@ -66,7 +66,7 @@ class SearchExplainer:
             return RankExplanation(ref, "", chunk_id, kept_out=["the passage no longer exists"])
         return self._explain_chunk(entry, found[0], ref)
 
-    def _explain_chunk(self, entry: Entry, chunk: Chunk, ref: str) -> RankExplanation:
+    def _explain_chunk(self, entry: CatalogEntry, chunk: Chunk, ref: str) -> RankExplanation:
         run = self._run
         number = chunk.number
         rank = self._order.index(number) + 1 if number in self._order else None
@@ -142,7 +142,7 @@ class SearchExplainer:
             return "not embedded yet: its keyword rank counts twice"
         return f"not among the best {DEEP_RANKS}, or not embedded yet"
 
-    def _explain_low_rank(self, explained: RankExplanation, entry: Entry) -> list[str]:
+    def _explain_low_rank(self, explained: RankExplanation, entry: CatalogEntry) -> list[str]:
         """Explain why a chunk that nothing excludes ranks too low to be shown."""
         run = self._run
         others = [number for number in self._order if run.owners[number][1] == entry.id]
@@ -171,7 +171,7 @@ class SearchExplainer:
     # the terms
 
     def _match_query_terms(
-        self, entry: Entry, chunk: Chunk
+        self, entry: CatalogEntry, chunk: Chunk
     ) -> tuple[list[QueryTermMatch], list[str]]:
         """Return the query's terms that match a chunk, best first, and its words that do not."""
         found: list[QueryTermMatch] = []
@@ -181,7 +181,7 @@ class SearchExplainer:
             if address is None:
                 continue
             for part in side.parts:
-                score = _explain_score(part, side.searcher, address)
+                score = _explain_term_score(part, side.searcher, address)
                 words[part.word] = words.get(part.word, False) or score > 0
                 if score > 0:
                     found.append(
@@ -192,7 +192,7 @@ class SearchExplainer:
         found.sort(key=lambda match: (-match.score, match.word, match.field))
         return found, [word for word, matched in words.items() if not matched]
 
-    def _describe_embedding(self, entry: Entry, chunk: Chunk) -> EmbeddedChunkText | None:
+    def _describe_embedding(self, entry: CatalogEntry, chunk: Chunk) -> EmbeddedChunkText | None:
         if not chunk.embed:
             return None
         from kbtui.index.embedding_queue import NEIGHBOUR_WEIGHT, TITLE_WEIGHT
@@ -210,7 +210,9 @@ class SearchExplainer:
         )
 
 
-def find_passages_of_reference(reader: IndexReader, ref: Ref) -> tuple[Entry | None, list[Chunk]]:
+def find_passages_of_reference(
+    reader: IndexReader, ref: Ref
+) -> tuple[CatalogEntry | None, list[Chunk]]:
     """Return the indexed entry of a reference (or None) and the chunks that it covers."""
     from kbtui.index.models import make_subject_id
 
@@ -232,7 +234,7 @@ def find_passages_of_reference(reader: IndexReader, ref: Ref) -> tuple[Entry | N
     return reader.get_entries({entry_id}).get(entry_id), chunks
 
 
-def _explain_score(part: QueryTerm, searcher: Any, address: Any) -> float:
+def _explain_term_score(part: QueryTerm, searcher: Any, address: Any) -> float:
     try:
         return float(json.loads(part.query.explain(searcher, address).to_json())["value"])
     except ValueError:
@@ -283,7 +285,7 @@ def explain_missing_entry(workspace: Workspace, ref: Ref) -> str:
 
 
 def list_reasons_for_exclusion(
-    workspace: Workspace, reader: IndexReader, run: SearchRun, entry: Entry, chunk: Chunk
+    workspace: Workspace, reader: IndexReader, run: SearchRun, entry: CatalogEntry, chunk: Chunk
 ) -> list[str]:
     """Return the reasons that exclude a chunk regardless of its rank."""
     if run.mistakes:
@@ -303,7 +305,7 @@ def list_reasons_for_exclusion(
     return found
 
 
-def _list_failed_filters(request: SearchRequest, entry: Entry, chunk: Chunk) -> list[str]:
+def _list_failed_filters(request: SearchRequest, entry: CatalogEntry, chunk: Chunk) -> list[str]:
     found = []
     if entry.hidden and not request.hidden:
         found.append("it is hidden; --hidden searches hidden subjects, too")

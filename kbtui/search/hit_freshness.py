@@ -16,7 +16,7 @@ from kbtui.text import strip_escape_sequences
 if TYPE_CHECKING:
     from kbtui.conversations.models import Conversation
     from kbtui.index import IndexReader
-    from kbtui.index.models import Chunk, Entry
+    from kbtui.index.models import CatalogEntry, Chunk
     from kbtui.knowledge import Knowledge
     from kbtui.workspace import Workspace
 
@@ -39,7 +39,9 @@ class HitFreshnessChecker:
         self._knowledge: Knowledge | None = None
         self._is_configuration_changed = self._has_configuration_changed()
 
-    def check_hit(self, entry: Entry, chunk: Chunk) -> tuple[str, tuple[int, int] | None] | None:
+    def check_hit(
+        self, entry: CatalogEntry, chunk: Chunk
+    ) -> tuple[str, tuple[int, int] | None] | None:
         """Return "fresh" or "changed" and the present lines of a chunk.
 
         Returns None if the chunk's file no longer contains it, or the chunk's subject is disabled.
@@ -56,7 +58,7 @@ class HitFreshnessChecker:
             return self._find_chunk_in_subject(entry, chunk)
         return self._find_chunk_in_conversation(entry, chunk)
 
-    def _read_state(self, entry: Entry) -> str | None:
+    def _read_state(self, entry: CatalogEntry) -> str | None:
         if entry.path not in self._stats:
             try:
                 self._stats[entry.path] = format_file_state(_get_file_state_or_none(entry.path))
@@ -76,7 +78,7 @@ class HitFreshnessChecker:
                 return True
         return False
 
-    def _is_visible(self, entry: Entry) -> bool:
+    def _is_visible(self, entry: CatalogEntry) -> bool:
         if self._knowledge is None:
             from kbtui.knowledge import load_knowledge
 
@@ -90,7 +92,7 @@ class HitFreshnessChecker:
         return not subject.hidden or entry.hidden
 
     def _find_chunk_in_subject(
-        self, entry: Entry, chunk: Chunk
+        self, entry: CatalogEntry, chunk: Chunk
     ) -> tuple[str, tuple[int, int] | None] | None:
         if entry.path not in self._texts:
             self._texts[entry.path] = self._read_subject(entry.path)
@@ -128,20 +130,20 @@ class HitFreshnessChecker:
             return None
 
     def _find_chunk_in_conversation(
-        self, entry: Entry, chunk: Chunk
+        self, entry: CatalogEntry, chunk: Chunk
     ) -> tuple[str, tuple[int, int] | None] | None:
         wanted = _collapse_spaces(chunk.text)
         if any(wanted in text for text in self._get_turn_texts(entry, chunk.turn or 0)):
             return "changed", None
         return None
 
-    def _get_turn_texts(self, entry: Entry, number: int) -> list[str]:
+    def _get_turn_texts(self, entry: CatalogEntry, number: int) -> list[str]:
         """Return the present texts of a turn; [] if the turn no longer exists."""
         if (entry.id, number) not in self._turn_texts:
             self._turn_texts[entry.id, number] = self._read_turn(entry, number)
         return self._turn_texts[entry.id, number]
 
-    def _read_turn(self, entry: Entry, number: int) -> list[str]:
+    def _read_turn(self, entry: CatalogEntry, number: int) -> list[str]:
         from kbtui.conversations.repository import find_conversation, load_conversation
         from kbtui.errors import KbtuiError
         from kbtui.index.chunking import format_event_text

@@ -328,7 +328,7 @@ class _KeywordIndexQuery:
         filled: dict[object, list[RankedChunk]] = {}
         while True:
             last = fetched >= MAX_FETCHED_CHUNKS
-            rows, all_found = self.fetch(fetched, without=filled, whole_ties=not last)
+            rows, all_found = self.fetch_ranked_chunks(fetched, without=filled, whole_ties=not last)
             seen: dict[object, list[RankedChunk]] = {}
             for row in rows:
                 if len(held := seen.setdefault(row.owner, [])) < per_entry:
@@ -340,7 +340,7 @@ class _KeywordIndexQuery:
             filled |= {owner: held for owner, held in seen.items() if len(held) >= per_entry}
             fetched *= 2
 
-    def fetch(
+    def fetch_ranked_chunks(
         self, limit: int, *, without: Iterable[object], whole_ties: bool
     ) -> tuple[list[RankedChunk], bool]:
         """Fetch the best `limit` chunks, and return whether these are all that match.

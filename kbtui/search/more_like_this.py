@@ -17,7 +17,7 @@ from kbtui.search.pipeline import SearchRun, run_search_and_build_answer
 
 if TYPE_CHECKING:
     from kbtui.index import IndexReader
-    from kbtui.index.models import Chunk, Entry
+    from kbtui.index.models import CatalogEntry, Chunk
     from kbtui.refs import Ref
     from kbtui.search.models import SearchAnswer
     from kbtui.search.pipeline import SemanticLeg
@@ -58,7 +58,7 @@ def find_similar(
     return run_search_and_build_answer(asked, semantic)
 
 
-def _compose_similarity_query(entry: Entry, chunks: list[Chunk]) -> str:
+def _compose_similarity_query(entry: CatalogEntry, chunks: list[Chunk]) -> str:
     """Return the title and the beginning of the prose as a query."""
     prose = " ".join(chunk.text for chunk in chunks if chunk.embed) or chunks[0].text
     words = " ".join(f"{entry.title}. {prose}".split())[:MAX_PROSE_CHARACTERS]
@@ -74,7 +74,7 @@ class _MoreLikeThisSearch(SearchRun):
         workspace: Workspace,
         reader: IndexReader,
         request: SearchRequest,
-        entry: Entry,
+        entry: CatalogEntry,
         chunks: list[Chunk],
     ) -> None:
         super().__init__(workspace, reader, request)
@@ -90,7 +90,7 @@ class _MoreLikeThisSearch(SearchRun):
 
 
 def select_distinctive_words(
-    chunks: list[Chunk], entry: Entry, searcher: Any, language: LanguageAnalyzer
+    chunks: list[Chunk], entry: CatalogEntry, searcher: Any, language: LanguageAnalyzer
 ) -> list[str]:
     """Return the words with the greatest tf-idf weight: frequent in the text, rare in the index."""
     text = f"{entry.title}\n" + "\n".join(chunk.text for chunk in chunks)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from kbtui.index import IndexReader
-    from kbtui.index.models import Chunk, Entry
+    from kbtui.index.models import CatalogEntry, Chunk
     from kbtui.search.keyword_search import KeywordSearch, Ranked
     from kbtui.search.query_parser import ParsedQuery
     from kbtui.search.query_words import QueryWord
@@ -68,7 +68,7 @@ def run_search_and_build_answer(
         mistakes=tuple(run.mistakes),
     )
     if not run.mistakes:
-        run.run_legs(semantic)
+        run.run_search_legs(semantic)
         _fill_answer_with_hits(result, run)
         is_typed = run.request.mode == "hybrid" and run.request.like is None
         if is_typed and result.hits and not run.legs["lexical"]:
@@ -117,7 +117,7 @@ class SearchRun:
         return self.reader.get_entry_ids_of_chunks(list(self.scores))
 
     @cached_property
-    def entries(self) -> dict[str, Entry]:
+    def entries(self) -> dict[str, CatalogEntry]:
         """The entries of the ranked chunks by id."""
         return self.reader.get_entries({entry_id for _, entry_id in self.owners.values()})
 
@@ -153,7 +153,7 @@ class SearchRun:
             and (self.request.archived or not entry.archived)
         )
 
-    def run_legs(self, semantic: SemanticLeg | None) -> None:
+    def run_search_legs(self, semantic: SemanticLeg | None) -> None:
         """Run the legs of the request's mode, and set `legs`, `scores` and `notices`."""
         request = self.request
         # The query is embedded while the keyword leg runs.
@@ -250,7 +250,7 @@ def _make_empty_semantic_ranking(request: SearchRequest, generation: str) -> Sem
 
 
 def _make_hit(
-    entry: Entry, chunk: Chunk, score: float, state: tuple[str, tuple[int, int] | None]
+    entry: CatalogEntry, chunk: Chunk, score: float, state: tuple[str, tuple[int, int] | None]
 ) -> Hit:
     freshness, lines = state
     if entry.kind == "subject":

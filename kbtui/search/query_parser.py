@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from kbtui.index import IndexReader
     from kbtui.index.entry_query import EntryFilter
-    from kbtui.index.models import Chunk, Entry
+    from kbtui.index.models import CatalogEntry, Chunk
     from kbtui.search.filters import Surface
     from kbtui.search.models import SearchRequest
     from kbtui.workspace import Workspace
@@ -174,7 +174,7 @@ class ArgumentAndExclusionFilters(NamedTuple):
     args: tuple[tuple[str, ...], ...] = ()
     without: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
-    def allows_chunk(self, entry: Entry, chunk: Chunk) -> bool:
+    def allows_chunk(self, entry: CatalogEntry, chunk: Chunk) -> bool:
         """Return whether a chunk passes these filters.
 
         The semantic leg needs this check because the table of vectors does not have these fields.
@@ -184,7 +184,7 @@ class ArgumentAndExclusionFilters(NamedTuple):
         )
 
 
-def _get_field_values(name: str, entry: Entry, chunk: Chunk) -> set[str | None]:
+def _get_field_values(name: str, entry: CatalogEntry, chunk: Chunk) -> set[str | None]:
     if name == "arg":
         return {*_list_argument_terms(chunk)}
     return {
@@ -223,7 +223,7 @@ def apply_query_filters(
     """
     if not (query.filters or request.topics or request.roles or request.types):
         return request, ArgumentAndExclusionFilters(), []
-    return _QueryFilterApplier(workspace, reader, request, now).apply(query)
+    return _QueryFilterApplier(workspace, reader, request, now).apply_filters(query)
 
 
 class _QueryFilterApplier:
@@ -246,7 +246,7 @@ class _QueryFilterApplier:
         self._without: list[tuple[str, tuple[str, ...]]] = []
         self._entries: set[str] | None = None
 
-    def apply(
+    def apply_filters(
         self, query: ParsedQuery
     ) -> tuple[SearchRequest, ArgumentAndExclusionFilters, list[QueryMistake]]:
         self._resolve_request_options()

@@ -6,11 +6,11 @@ Names are imported on first use, so that listing sources does not load the HTTP 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kbtui.sources.config import Source, Sources, load_sources
+    from kbtui.sources.config import SourceDefinition, SourceDefinitions, load_sources
     from kbtui.sources.schedule import SourceScheduler
     from kbtui.sources.source_runner import run_source
 
-__all__ = ["Source", "SourceScheduler", "Sources", "load_sources", "run_source"]
+__all__ = ["SourceDefinition", "SourceDefinitions", "SourceScheduler", "load_sources", "run_source"]
 
 _MODULES = {"SourceScheduler": "schedule", "run_source": "source_runner"}
 

@@ -26,7 +26,7 @@ SourceKind = Literal["url_crawl", "file_upload", "mcp"]
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceDefinition:
     """One `[source.NAME]` table of `.jp/kb-sources.toml`.
 
     Its documents are in the directory `name` inside the topic's directory. For `url_crawl`:
@@ -94,7 +94,7 @@ def check_cron_expression(expression: str) -> None:
     )
 
 
-def next_cron_time(expression: str, after: float) -> float | None:
+def find_next_cron_time(expression: str, after: float) -> float | None:
     """Return the first time of a cron expression after Unix time `after`, in local time, or None."""
     from cronsim import CronSim
 
@@ -122,13 +122,13 @@ SOURCE_KINDS = tuple(_KEYS_BY_KIND)
 
 
 @dataclass
-class Sources:
+class SourceDefinitions:
     """The valid sources of a workspace by name, and the problems of the invalid ones."""
 
-    sources: dict[str, Source] = field(default_factory=dict)
+    sources: dict[str, SourceDefinition] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
-    def find_source(self, name: str) -> Source:
+    def find_source(self, name: str) -> SourceDefinition:
         """Return a source; raises `NothingFound`, or `ConfigError` if it is invalid."""
         if name in self.sources:
             return self.sources[name]
@@ -152,11 +152,11 @@ def get_sources_path(workspace: Workspace) -> Path:
     return workspace.jp / "kb-sources.toml"
 
 
-def load_sources(workspace: Workspace) -> Sources:
+def load_sources(workspace: Workspace) -> SourceDefinitions:
     """Read the sources; mistakes in the file become problems and are never raised."""
     from kbtui.workspace.jp_config import parse_config
 
-    found = Sources()
+    found = SourceDefinitions()
     path = get_sources_path(workspace)
     where = f".jp/{path.name}"
     if not path.is_symlink() and not path.exists():
@@ -183,7 +183,7 @@ def load_sources(workspace: Workspace) -> Sources:
     return found
 
 
-def parse_source(name: str, block: Any) -> Source:
+def parse_source(name: str, block: Any) -> SourceDefinition:
     """Parse the table of a source; raises `ConfigError` with the key in `where`."""
     from kbtui.knowledge.loader import suggest_similar_key
 
@@ -212,7 +212,7 @@ def parse_source(name: str, block: Any) -> Source:
     }
     if kind == "mcp":
         values["server"] = _parse_command_line(block["server"])
-    source = Source(name=name, block=dict(block), **values)
+    source = SourceDefinition(name=name, block=dict(block), **values)
     _check_source(source)
     return source
 
@@ -237,7 +237,7 @@ def _parse_command_line(text: str) -> tuple[str, ...]:
     return words
 
 
-def _check_source(source: Source) -> None:
+def _check_source(source: SourceDefinition) -> None:
     from kbtui.sources.url_policy import check_url_is_allowed
 
     if source.kind == "url_crawl":
@@ -262,7 +262,7 @@ _PROGRAM_EXTENSIONS = frozenset([
 """Extensions of programs that an interpreter runs; other files can change without a new approval."""
 
 
-def hash_source(workspace: Workspace, source: Source) -> str:
+def hash_source(workspace: Workspace, source: SourceDefinition) -> str:
     """Return the hash that an approval of this source records.
 
     It covers the table and, for `mcp`, the programs in the workspace that the command names.
@@ -291,7 +291,7 @@ def _hash_program(workspace: Workspace, word: str) -> str | None:
         return None
 
 
-def approve_source(workspace: Workspace, userdata: UserData, source: Source) -> None:
+def approve_source(workspace: Workspace, userdata: UserData, source: SourceDefinition) -> None:
     """Record that the user approved this version of the source.
 
     Approvals are stored outside the workspace, so that someone else's clone cannot contain one.
@@ -299,19 +299,21 @@ def approve_source(workspace: Workspace, userdata: UserData, source: Source) -> 
     userdata.save_source_approval(source.name, hash_source(workspace, source))
 
 
-def find_approval_time(workspace: Workspace, userdata: UserData, source: Source) -> float | None:
+def find_approval_time(
+    workspace: Workspace, userdata: UserData, source: SourceDefinition
+) -> float | None:
     """Return when the user approved this version of the source, in Unix seconds, or None."""
     return userdata.get_source_approval_time(hash_source(workspace, source))
 
 
-def format_source_toml(source: Source) -> str:
+def format_source_toml(source: SourceDefinition) -> str:
     """Return the source's table as TOML, which the user sees before approving it."""
     import tomli_w
 
     return tomli_w.dumps({"source": {source.name: source.block}})
 
 
-def add_source(workspace: Workspace, name: str, block: dict[str, Any]) -> Source:
+def add_source(workspace: Workspace, name: str, block: dict[str, Any]) -> SourceDefinition:
     """Write a new source; raises `UsageError` if the name is taken, `ConfigError` for a mistake."""
     if name in load_sources(workspace).sources:
         raise UsageError(
@@ -322,7 +324,7 @@ def add_source(workspace: Workspace, name: str, block: dict[str, Any]) -> Source
     return source
 
 
-def edit_source(workspace: Workspace, name: str, changes: dict[str, Any]) -> Source:
+def edit_source(workspace: Workspace, name: str, changes: dict[str, Any]) -> SourceDefinition:
     """Change keys of a source; None removes a key. Raises `ConfigError` or `NothingFound`."""
     block = {**load_sources(workspace).find_source(name).block, **changes}
     block = {key: value for key, value in block.items() if value is not None}
@@ -355,7 +357,7 @@ def suggest_source_name(kind: str, what: str) -> str:
     return plain[:40].rstrip("-._") or kind.replace("_", "-")
 
 
-def _parse_named_source(name: str, block: dict[str, Any]) -> Source:
+def _parse_named_source(name: str, block: dict[str, Any]) -> SourceDefinition:
     try:
         return parse_source(name, block)
     except ConfigError as error:

@@ -61,7 +61,7 @@ class Crawler:
         self._done = 0
         self._failures = 0
 
-    async def run(self) -> None:
+    async def crawl(self) -> None:
         """Fetch everything within bounds; raises `KbtuiError` if the first page cannot be fetched."""
         end = time.monotonic() + self._limits.run_seconds
         self._enqueue_urls([self._start], 0)
@@ -178,7 +178,7 @@ class Crawler:
         for again in (True, False):
             try:
                 async with self._wait_for_host_delay(url, robots):
-                    return await self._fetcher.get(
+                    return await self._fetcher.fetch_url(
                         url,
                         accept=accept,
                         conditions=self._make_conditional_headers,
@@ -230,7 +230,9 @@ class Crawler:
             text = ""
             try:
                 async with self._wait_for_host_delay(url, None):
-                    found = await self._fetcher.get(f"{origin}/robots.txt", most=MAX_ROBOTS_BYTES)
+                    found = await self._fetcher.fetch_url(
+                        f"{origin}/robots.txt", most=MAX_ROBOTS_BYTES
+                    )
                 text = found.body.decode("utf-8", "replace")
             except FetchError as error:
                 if not error.is_permanent:
@@ -252,7 +254,7 @@ class Crawler:
                 continue
             try:
                 async with self._wait_for_host_delay(url, robots):
-                    found = await self._fetcher.get(
+                    found = await self._fetcher.fetch_url(
                         url, accept=(*_XML, *_GZIP, "text/plain"), most=MAX_SITEMAP_BYTES
                     )
             except FetchError as error:

@@ -147,7 +147,7 @@ class HttpFetcher:
             await client.aclose()
         self._clients.clear()
 
-    async def get(
+    async def fetch_url(
         self,
         url: str,
         *,

@@ -8,13 +8,13 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from kbtui.sources.config import find_approval_time, load_sources, next_cron_time
+from kbtui.sources.config import find_approval_time, find_next_cron_time, load_sources
 from kbtui.userdata import UserData
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from kbtui.sources.config import Source
+    from kbtui.sources.config import SourceDefinition
     from kbtui.workspace import Workspace
 
 SCHEDULE_SECONDS = 30.0
@@ -23,7 +23,7 @@ MAX_RUN_SECONDS = 7200.0
 
 
 def find_due_time(
-    workspace: Workspace, userdata: UserData, source: Source, since: float = 0.0
+    workspace: Workspace, userdata: UserData, source: SourceDefinition, since: float = 0.0
 ) -> float | None:
     """Return when a source is due next, in Unix seconds; None if never.
 
@@ -36,7 +36,7 @@ def find_due_time(
     if approved is None:
         return None
     last = userdata.load_last_source_runs().get(source.name)
-    return next_cron_time(source.cron, max(approved, since, last.began if last else 0.0))
+    return find_next_cron_time(source.cron, max(approved, since, last.began if last else 0.0))
 
 
 def list_due_sources(

@@ -33,7 +33,7 @@ from kbtui.sources.url_policy import parse_host_and_port
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
-    from kbtui.sources.config import Source
+    from kbtui.sources.config import SourceDefinition
 
 
 MAX_TITLE_CHARACTERS, MAX_TEXT_CHARACTERS = 300, 5_000_000
@@ -88,7 +88,7 @@ class SourceDirectory:
     if the source's directory is a link.
     """
 
-    def __init__(self, root: Path, folder: Path, source: Source) -> None:
+    def __init__(self, root: Path, folder: Path, source: SourceDefinition) -> None:
         self._root, self._source = root, source
         self.folder = folder / source.name
         self.counts = DocumentChangeCounts()
@@ -293,7 +293,7 @@ class SourceRunContext:
     for the next run. If `is_complete` is true, documents that the run did not find are gone.
     """
 
-    source: Source
+    source: SourceDefinition
     directory: SourceDirectory
     memory: dict[str, dict[str, Any]]
     on_progress: Callable[[SourceProgress], None]
@@ -366,7 +366,7 @@ def make_document_name(url: str, base: str) -> str:
     if len(names) > MAX_NAME_DEPTH:
         names = [*names[: MAX_NAME_DEPTH - 1], "-".join(names[MAX_NAME_DEPTH - 1 :])]
     name = "/".join(map(make_file_name, names))
-    return f"{name}-{short_hash(parts.query)}" if parts.query else name
+    return f"{name}-{compute_short_hash(parts.query)}" if parts.query else name
 
 
 def make_unique_name(name: str, url: str, taken: Collection[str]) -> str:
@@ -376,9 +376,9 @@ def make_unique_name(name: str, url: str, taken: Collection[str]) -> str:
     """
     if name.casefold() not in taken:
         return name
-    return f"{name}-{short_hash(url)}"
+    return f"{name}-{compute_short_hash(url)}"
 
 
-def short_hash(text: str) -> str:
+def compute_short_hash(text: str) -> str:
     """Return six hex digits of a text's hash."""
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:6]

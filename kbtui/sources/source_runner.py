@@ -26,7 +26,7 @@ from kbtui.workspace.settings import load_settings
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
-    from kbtui.sources.config import Source, SourceProgress
+    from kbtui.sources.config import SourceDefinition, SourceProgress
     from kbtui.sources.http_fetcher import Resolve, SourceLimits
     from kbtui.workspace import Workspace
 
@@ -73,7 +73,7 @@ def run_source(
     with lock_source(workspace, name):
         began = time.time()
         try:
-            directory = open_source_directory(workspace, source)
+            directory = read_source_directory(workspace, source)
             context = SourceRunContext(
                 source, directory, userdata.load_fetched_addresses(name), on_progress
             )
@@ -159,7 +159,7 @@ def _make_run_record(context: SourceRunContext, began: float) -> SourceRunRecord
     )
 
 
-def open_source_directory(workspace: Workspace, source: Source) -> SourceDirectory:
+def read_source_directory(workspace: Workspace, source: SourceDefinition) -> SourceDirectory:
     """Return the documents of a source; raises `KbtuiError` if its topic is gone or misplaced."""
     from kbtui.knowledge import load_knowledge
     from kbtui.knowledge.subject_files import make_topic_folder
@@ -170,13 +170,13 @@ def open_source_directory(workspace: Workspace, source: Source) -> SourceDirecto
     return SourceDirectory(root, make_topic_folder(workspace, topic), source)
 
 
-def count_documents(workspace: Workspace, source: Source) -> int:
+def count_documents(workspace: Workspace, source: SourceDefinition) -> int:
     """Return how many documents a source has; raises `KbtuiError` if they cannot be read."""
-    open_source_directory(workspace, source)
+    read_source_directory(workspace, source)
     return sum(len(found.documents) for found in _open_all_directories(workspace, source))
 
 
-def _open_all_directories(workspace: Workspace, source: Source) -> list[SourceDirectory]:
+def _open_all_directories(workspace: Workspace, source: SourceDefinition) -> list[SourceDirectory]:
     """Return the source's directories in all topics, because its topic may have changed."""
     from kbtui.knowledge import load_knowledge
 
@@ -204,7 +204,7 @@ def remove_source_and_documents(workspace: Workspace, name: str, *, keep: bool) 
     with lock_source(workspace, name):
         problems = []
         try:
-            open_source_directory(workspace, source)
+            read_source_directory(workspace, source)
         except KbtuiError as error:
             if not keep:
                 raise UsageError(
@@ -257,7 +257,7 @@ async def _fetch_documents(
             from kbtui.sources.crawler import Crawler
 
             async with HttpFetcher(limits, run.source.allow_hosts, resolve) as fetcher:
-                await Crawler(run, fetcher, extractor).run()
+                await Crawler(run, fetcher, extractor).crawl()
 
 
 def main(words: list[str]) -> int:

@@ -14,7 +14,7 @@ from kbtui.refs import Ref, make_conversation_ref, make_subject_ref
 from kbtui.text import one_line
 from kbtui.tui.commands import ALL_COMMANDS, SCOPES, list_commands
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
-from kbtui.tui.framework.command import Command, apply_keymap
+from kbtui.tui.framework.command import TuiCommand, apply_keymap
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_widget import StyledScreen
 from kbtui.tui.framework.text_widgets import SafeInput
@@ -46,7 +46,7 @@ class CommandPaletteItem(NamedTuple):
 
     name: str
     kind: str
-    value: Command | Ref | Subject | TypedReference | str
+    value: TuiCommand | Ref | Subject | TypedReference | str
     right: str = ""
     penalty: float = 0.0
 
@@ -66,7 +66,7 @@ def list_command_items(
     ]
 
 
-def _describe_command(command: Command) -> str:
+def _describe_command(command: TuiCommand) -> str:
     """Return the help text; put the label before it unless the text contains the label's words."""
     text, label = command.help.rstrip("."), command.label
     if all(word in text.casefold() for word in label.casefold().split()):
@@ -166,7 +166,7 @@ def find_command_palette_items(
 class CommandPaletteScreen(StyledScreen):
     """A screen with an input and a list of matching items; its result is the chosen item.
 
-    The result is a `Command`, the name of a theme, a `TypedReference`, or a `NavigationTarget` for
+    The result is a `TuiCommand`, the name of a theme, a `TypedReference`, or a `NavigationTarget` for
     everything else.
     `find_targets` is called in a thread.
     """

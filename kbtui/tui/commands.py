@@ -8,7 +8,7 @@ from kbtui.tui.framework.command import (
     KEY_LABELS,
     MOVE_COMMANDS,
     PUNCTUATION_KEYS,
-    Command,
+    TuiCommand,
     apply_keymap,
     define_command,
     format_key,
@@ -37,7 +37,7 @@ SCOPES: dict[Scope, str] = {
 """The scopes of the main screen and their headings, in the order of the help page."""
 
 
-def add_scope_to_commands(scope: Scope, *commands: Command) -> list[Command]:
+def add_scope_to_commands(scope: Scope, *commands: TuiCommand) -> list[TuiCommand]:
     """Return the commands with a scope; the scope is also the first part of their ids."""
     prefix = "" if scope == "everywhere" else f"{scope}."
     is_in_palette = scope in SCOPES
@@ -49,7 +49,7 @@ def add_scope_to_commands(scope: Scope, *commands: Command) -> list[Command]:
     ]
 
 
-MAIN_SCREEN_COMMANDS: tuple[Command, ...] = (
+MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
     *add_scope_to_commands(
         "library",
         define_command("open", "enter", "open", "Open what is selected.", 9, about="item"),
@@ -157,7 +157,7 @@ _HELP = define_command("help", "question_mark", "help", "Show the keys of this s
 _RELOAD = define_command("reload", "ctrl+r", "reload", "Read everything from disk again.")
 _HIDDEN = define_command("hidden", "full_stop", "hidden", "Show or hide hidden subjects.")
 
-SCREEN_COMMANDS: tuple[Command, ...] = (
+SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
     *add_scope_to_commands(
         "workshop",
         define_command("learn", "space,l", "pre-load", "Pre-load the subject, or stop pre-loading it.", 9, action="mark('learned')"),
@@ -243,17 +243,17 @@ SCREEN_COMMANDS: tuple[Command, ...] = (
 )  # fmt: skip
 """All commands of the secondary screens: name, keys, label, help, and the priority of the hint."""
 
-ALL_COMMANDS: tuple[Command, ...] = (*MAIN_SCREEN_COMMANDS, *SCREEN_COMMANDS)
+ALL_COMMANDS: tuple[TuiCommand, ...] = (*MAIN_SCREEN_COMMANDS, *SCREEN_COMMANDS)
 """All commands of all screens."""
 _BY_ID = {command.id: command for command in ALL_COMMANDS}
 
 
-def find_command(command_id: str) -> Command | None:
+def find_command(command_id: str) -> TuiCommand | None:
     """Return the command with this id, or None."""
     return _BY_ID.get(command_id)
 
 
-def list_commands(*scopes: Scope, keymap: Mapping[str, str] | None = None) -> list[Command]:
+def list_commands(*scopes: Scope, keymap: Mapping[str, str] | None = None) -> list[TuiCommand]:
     """Return the commands of the given scopes in table order, with the keys of a keymap."""
     return apply_keymap((command for command in ALL_COMMANDS if command.scope in scopes), keymap)
 
@@ -359,9 +359,9 @@ def _parse_key(text: str) -> str:
     return key
 
 
-def _map_keys_to_commands(keymap: Keymap) -> dict[tuple[str, str], list[Command]]:
+def _map_keys_to_commands(keymap: Keymap) -> dict[tuple[str, str], list[TuiCommand]]:
     """Map each scope and key to the commands that have this key in this scope."""
-    commands: dict[tuple[str, str], list[Command]] = {}
+    commands: dict[tuple[str, str], list[TuiCommand]] = {}
     for command in ALL_COMMANDS:
         for key in keymap.keys.get(command.id, command.keys).split(","):
             if key:
@@ -417,6 +417,6 @@ def _get_outer_scopes(scope: str) -> tuple[str, ...]:
     return () if scope in SCREENS or scope == "everywhere" else ("everywhere",)
 
 
-def _describe_overlapping_scopes(first: Command, second: Command) -> str:
+def _describe_overlapping_scopes(first: TuiCommand, second: TuiCommand) -> str:
     scope = second.scope if first.scope == "everywhere" else first.scope
     return {"moving": "in every pane", "everywhere": "everywhere"}.get(scope, f"in the {scope}")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kbtui.library import Library
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.reader.document_blocks import DocumentBlock
-    from kbtui.userdata.insights import EntryCitationCount, Insights
+    from kbtui.userdata.insights import EntryCitationCount, InsightsReport
     from kbtui.userdata.query_log import LoggedQuery
 
 
@@ -52,7 +52,7 @@ class QueryGapBlock(HeadingBlock):
 class DailyActivityChartBlock(ParagraphBlock):
     """A chart of the searches and citations of each day, as wide as the page."""
 
-    insights: Insights | None = None
+    insights: InsightsReport | None = None
 
     def layout(self, width: int, found: MatchHighlight | None, opened: bool) -> list[StyledLine]:
         """Lay out one line for each day."""
@@ -67,7 +67,7 @@ class DailyActivityChartBlock(ParagraphBlock):
         return self.above + 1 + (self.insights.days if self.insights else 0)
 
 
-def build_insights_document(found: Insights, create_key: str = "Enter") -> Document:
+def build_insights_document(found: InsightsReport, create_key: str = "Enter") -> Document:
     """Return the page: a section for each list, then the chart.
 
     `create_key` is the label of the key that creates an entry for a query.
@@ -155,7 +155,7 @@ class InsightsScreen(SecondaryScreen):
 
     def __init__(self, library: Library, clock: Clock) -> None:
         super().__init__(library)
-        self.insights: Insights | None = None
+        self.insights: InsightsReport | None = None
         self.writer = SubjectFileEditor(self, library, self.show_message, self._on_entry_written)
         self._clock = clock
         self._days = PERIODS[0]
@@ -179,7 +179,7 @@ class InsightsScreen(SecondaryScreen):
         """Read everything again."""
         self.worker.submit(self._read_insights, self._show_insights, self.show_error)
 
-    def _read_insights(self) -> tuple[Insights, Document]:
+    def _read_insights(self) -> tuple[InsightsReport, Document]:
         """Collect the insights and build their page; called in a thread."""
         from kbtui.userdata.insights import collect_insights
 
@@ -197,7 +197,7 @@ class InsightsScreen(SecondaryScreen):
             found, find_key_label("insights.open", self.configured_keys)
         )
 
-    def _show_insights(self, made: tuple[Insights, Document]) -> None:
+    def _show_insights(self, made: tuple[InsightsReport, Document]) -> None:
         self.insights, document = made
         self.show_document(document)
         searches, citations = (

@@ -16,7 +16,7 @@ from kbtui.tui.commands import find_key_label, make_scope_bindings
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_text import (
     add_style_role,
-    cell_width,
+    measure_cell_width,
     slice_spans,
     truncate_spans,
     truncate_text_start,
@@ -106,12 +106,12 @@ class SearchBar(Horizontal):
         sign = TextLine(id="search-sign")
         key = find_key_label("search", get_configured_keys(self)) or "/"
         sign.left = [(key, "key")]
-        sign.styles.width = 3 + cell_width(sign.left)
+        sign.styles.width = 3 + measure_cell_width(sign.left)
         yield sign
         yield SearchInput(id="search", placeholder=PLACEHOLDER, compact=True)
         name = TextLine(id="workspace")
         name.left = [(one_line(self._workspace), "strong"), (" kbtui", "dim")]
-        name.styles.width = cell_width(name.left) + 2
+        name.styles.width = measure_cell_width(name.left) + 2
         yield name
 
 
@@ -236,7 +236,7 @@ class ResultsPane(BorderOnlyPane, Vertical):
             return left, [("keywords; adding meaning …", "dim")]
         others = [notice for notice in answer.notices if notice.code != "meaning_only"]
         if degraded := format_notices(others):
-            room = self.list.scrollable_content_region.width - cell_width(left) - 4
+            room = self.list.scrollable_content_region.width - measure_cell_width(left) - 4
             return left, truncate_spans([(one_line(degraded), "warning")], max(8, room))
         return left, [(MODES[answer.mode], "dim")]
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from kbtui.library import Library
     from kbtui.tui.commands import Scope
-    from kbtui.tui.framework.command import Command
+    from kbtui.tui.framework.command import TuiCommand
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.reader.document import Document
     from kbtui.tui.reader.document_blocks import DocumentBlock
@@ -108,14 +108,14 @@ class SecondaryScreen(StyledScreen):
 
     @property
     def met_command_needs(self) -> frozenset[str]:
-        """The features that commands can need (`Command.needs`) and that the screen has now."""
+        """The features that commands can need (`TuiCommand.needs`) and that the screen has now."""
         return frozenset()
 
     def get_key_hint(self, name: str) -> str:
         """Return the label of a command's first key, for hints and messages; `name` is without the scope."""
         return find_key_label(f"{self.SCOPE}.{name}", self.configured_keys) or "no key"
 
-    def list_hinted_commands(self) -> list[Command]:
+    def list_hinted_commands(self) -> list[TuiCommand]:
         """Return the commands that may get a key hint."""
         return list_commands(self.SCOPE, keymap=self.configured_keys)
 

@@ -44,7 +44,7 @@ class EntryCitationCount:
 
 
 @dataclass
-class Insights:
+class InsightsReport:
     """Statistics of the searches and citations of the last `days` days.
 
     `never_cited` has the first of the `never_cited_total` subjects that were never cited; the
@@ -108,7 +108,7 @@ def collect_insights(
     stale_days: int = 180,
     hidden: bool = False,
     now: float | None = None,
-) -> Insights:
+) -> InsightsReport:
     """Collect the insights of the last `days` days; every list has at most `limit` rows.
 
     Hidden subjects are included only with `hidden`. Raises `IndexUnavailable`, and `WorkspaceError`
@@ -136,7 +136,7 @@ def collect_insights(
     stale_before = now - stale_days * DAY_SECONDS
     stale = [use for use in cited if use.kind == "subject" and use.changed < stale_before]
     citations_by_day = {day: recent.by_day.get(day, 0) for day in dates}
-    return Insights(
+    return InsightsReport(
         days=days,
         stale_days=stale_days,
         searches=userdata.query_log.compute_search_statistics(days, limit, now),
@@ -160,7 +160,7 @@ def draw_bar_of_blocks(value: int, most: int, width: int = BAR_CELLS) -> str:
     return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
 
 
-def draw_day_chart(insights: Insights, width: int = BAR_CELLS) -> list[str]:
+def draw_day_chart(insights: InsightsReport, width: int = BAR_CELLS) -> list[str]:
     """Draw a header and a line for each day: the date, then searches and citations with bars.
 
     The bars of a column have one scale; the longest has `width` cells.

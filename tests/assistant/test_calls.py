@@ -20,7 +20,7 @@ from kbtui.assistant.tools import (
 )
 from kbtui.citations import extract_citations
 from kbtui.citations.extract import SEARCH_RESULT_HEADER
-from kbtui.conversations.models import Conversation, ConversationInfo, Event, Turn
+from kbtui.conversations.models import Conversation, ConversationEvent, ConversationInfo, Turn
 from kbtui.library import Library
 from kbtui.notices import Notice, make_keywords_only_notice
 from kbtui.search.models import Hit, SearchAnswer
@@ -305,8 +305,8 @@ def test_what_a_search_returns_is_cited_by_the_turn_that_searched(library: Libra
     text = answer_tool_call(
         "knowledge_search", {"query": "badger", "in": "conversations"}, library
     ).text
-    result = Event("tool_call_response", None, text, 1)
-    call = Event(
+    result = ConversationEvent("tool_call_response", None, text, 1)
+    call = ConversationEvent(
         "tool_call_request",
         None,
         "",

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 
 from kbtui.assistant.tools import should_mask_secrets
 from kbtui.errors import ConfigError
-from kbtui.secrets import find_secrets, mask_excerpt, mask_json_values, mask_secrets, mask_text_part
+from kbtui.secret_detection import (
+    find_secrets,
+    mask_excerpt,
+    mask_json_values,
+    mask_secrets,
+    mask_text_part,
+)
 from kbtui.workspace import Settings
 
 

@@ -150,7 +150,7 @@ def test_no_tool_gives_a_secret_from_any_field(planted: Builder) -> None:
             if "[masked: " in reply.text:
                 seen.add(name)
         assert seen == set(TOOLS), "every tool was asked about something that has one"
-        from kbtui.secrets import mask_secrets
+        from kbtui.secret_detection import mask_secrets
 
         for tool in list_offered_tools(library.load_knowledge()):
             assert not [core for core in CORES if core in mask_secrets(tool.description)]

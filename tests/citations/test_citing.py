@@ -9,7 +9,7 @@ import pytest
 from kbtui.assistant.conversation_answers import format_xml
 from kbtui.citations import Citation, CitationTargetLookup, extract_citations
 from kbtui.citations.extract import parse_tool_family
-from kbtui.conversations.models import Conversation, ConversationInfo, Event, Turn
+from kbtui.conversations.models import Conversation, ConversationEvent, ConversationInfo, Turn
 from kbtui.knowledge.models import Subject, Topic
 
 ID = "jp-c17800836875"
@@ -64,17 +64,19 @@ def make_call(
     *,
     is_error: bool = False,
     **arguments: Any,
-) -> list[Event]:
+) -> list[ConversationEvent]:
     """Return a call and its result; without a result the call has no answer yet."""
-    call = Event("tool_call_request", NOW, "", 0, name=tool, arguments=arguments)
+    call = ConversationEvent("tool_call_request", NOW, "", 0, name=tool, arguments=arguments)
     if result is None:
         return [call]
-    answer = Event("tool_call_response", NOW, result, 1, is_error=is_error, request=call)
+    answer = ConversationEvent(
+        "tool_call_response", NOW, result, 1, is_error=is_error, request=call
+    )
     call.result = answer
     return [call, answer]
 
 
-def make_conversation(*turns: list[list[Event]]) -> Conversation:
+def make_conversation(*turns: list[list[ConversationEvent]]) -> Conversation:
     made = []
     for number, calls in enumerate(turns, 1):
         events = [event for call in calls for event in call]
@@ -89,11 +91,11 @@ def make_conversation(*turns: list[list[Event]]) -> Conversation:
 TITLES = {ID: "Talk", OTHER: "Another talk"}
 
 
-def extract(*turns: list[list[Event]], **options: Any) -> list[Citation]:
+def extract(*turns: list[list[ConversationEvent]], **options: Any) -> list[Citation]:
     return extract_citations(make_conversation(*turns), Knowledge(), TITLES, **options)
 
 
-def targets(*turns: list[list[Event]], **options: Any) -> list[tuple[str, str, bool]]:
+def targets(*turns: list[list[ConversationEvent]], **options: Any) -> list[tuple[str, str, bool]]:
     return [(cite.kind, cite.target, cite.gone) for cite in extract(*turns, **options)]
 
 

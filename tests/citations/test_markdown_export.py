@@ -6,7 +6,7 @@ from pathlib import Path
 from kbtui.assistant.conversation_tools import resolve_included_kinds
 from kbtui.citations import Citation
 from kbtui.citations.export import format_conversation_markdown
-from kbtui.conversations.models import Conversation, ConversationInfo, Event, Turn
+from kbtui.conversations.models import Conversation, ConversationEvent, ConversationInfo, Turn
 
 ID = "jp-c17800836875"
 NOW = datetime(2026, 5, 29, 10, tzinfo=UTC)
@@ -14,22 +14,24 @@ INFO = ConversationInfo(ID, "A *starred* title", Path("/w"), None, None, False, 
 
 
 def conversation() -> Conversation:
-    call = Event(
+    call = ConversationEvent(
         "tool_call_request", NOW, "", 2, name="learn", arguments={"topic": "guide"}, call=1
     )
-    result = Event("tool_call_response", NOW, "```\ncode\n```\n", 3, name="learn", call=1)
+    result = ConversationEvent(
+        "tool_call_response", NOW, "```\ncode\n```\n", 3, name="learn", call=1
+    )
     first = Turn(
         1,
         [
-            Event("chat_request", NOW, "# My question\n", 0, author="Jean"),
-            Event("reasoning", NOW, "First.\n\nThen.", 1),
+            ConversationEvent("chat_request", NOW, "# My question\n", 0, author="Jean"),
+            ConversationEvent("reasoning", NOW, "First.\n\nThen.", 1),
             call,
             result,
-            Event("message", NOW, "The *answer*.", 4),
+            ConversationEvent("message", NOW, "The *answer*.", 4),
         ],
         started_at=NOW,
     )
-    second = Turn(2, [Event("structured", None, '{"n": 1}', 5, data={"n": 1})])
+    second = Turn(2, [ConversationEvent("structured", None, '{"n": 1}', 5, data={"n": 1})])
     return Conversation(INFO, [first, second], assistant="Architect", model="anthropic/opus")
 
 

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from kbtui.conversations.models import Conversation, Event
+from kbtui.conversations.models import Conversation, ConversationEvent
 from kbtui.conversations.repository import find_conversation, load_conversation
 from kbtui.workspace import Workspace, open_workspace_root
 
@@ -139,7 +139,7 @@ def load(root: Path, number: int = ID) -> Conversation:
     return load_conversation(find_conversation(workspace_at(root), jp_id(number)))
 
 
-def events_of(conversation: Conversation) -> list[Event]:
+def events_of(conversation: Conversation) -> list[ConversationEvent]:
     return [event for turn in conversation.turns for event in turn.events]
 
 

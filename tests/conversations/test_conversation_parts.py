@@ -12,7 +12,7 @@ from support import Builder, asked, called, said, write_json
 
 from kbtui.conversations.formats.jp import loader
 from kbtui.conversations.formats.jp.loader import load_conversation_part
-from kbtui.conversations.models import ConversationInfo, Event, Turn, TurnResumePoint
+from kbtui.conversations.models import ConversationEvent, ConversationInfo, Turn, TurnResumePoint
 from kbtui.conversations.repository import find_conversation, load_conversation
 
 ONE = {"timestamp": "2026-01-01 00:00:00.0"}
@@ -33,7 +33,7 @@ def write(builder: Builder, events: list[dict[str, Any]]) -> ConversationInfo:
 def bare(turns: list[Turn]) -> list[Any]:
     """Return turns without the model, which parts lack, and without references between events."""
 
-    def event(one: Event) -> Any:
+    def event(one: ConversationEvent) -> Any:
         return (
             one.kind, one.text, one.index, one.name, one.arguments, one.call, one.call_id,
             one.is_error, one.problem, one.result and one.result.index,

@@ -74,15 +74,15 @@ def search_every_line(data: bytes, query: GrepQuery) -> list[tuple[str, int, str
     needle = LinePattern(query.pattern, query.ignore_case)
     builder = EventParser()
     for batch in parse_array_batches(data, []):
-        builder.add_elements(batch)
-    builder.finish()
+        builder.parse_elements(batch)
+    builder.complete_last_message()
     return [
         (get_event_role(event.kind), turn.number, line.removesuffix("\r"))
         for turn in builder.turns
         for event in turn.events
         if get_event_role(event.kind) in query.scopes
         for line in get_searchable_text(event).split("\n")
-        if needle.find_spans(line)
+        if needle.find_match_spans(line)
     ]
 
 
@@ -197,7 +197,7 @@ def test_a_line_that_has_the_pattern_in_either_case_matches(
     text: str, pattern: str, ignore_case: bool
 ) -> None:
     needle = LinePattern(pattern, ignore_case)
-    assert needle.count_lines(text) == bool(needle.find_spans(text))
+    assert needle.count_matching_lines(text) == bool(needle.find_match_spans(text))
 
 
 def test_a_match_over_two_pieces_of_one_message_is_found(jp: Path) -> None:

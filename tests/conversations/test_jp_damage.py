@@ -485,8 +485,8 @@ def test_no_elements_at_all_raise(elements: list[object]) -> None:
     from kbtui.conversations.formats.jp.event_parser import EventParser
 
     builder = EventParser()
-    builder.add_elements(elements)
-    builder.finish()
+    builder.parse_elements(elements)
+    builder.complete_last_message()
     assert builder.count == len(elements)
     for turn in builder.turns:
         for event in turn.events:

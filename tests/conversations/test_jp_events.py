@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from jp_files import BASE, Stream, dump, events_of, load, standard, texts, url_safe, write
 
 from kbtui.conversations.formats.jp.event_parser import EventParser
-from kbtui.conversations.models import Event, Turn
+from kbtui.conversations.models import ConversationEvent, Turn
 from kbtui.dates import format_timestamp, parse_timestamp
 from kbtui.refs import get_jp_creation_time
 
@@ -52,7 +52,7 @@ def test_an_event_that_was_read_is_as_one_that_was_made(jp: Path) -> None:
     write(jp, Stream().turn().ask("Hello").think("Hm").say("Hello"))
     (turn,) = load(jp.parent).turns
     for event in turn.events:
-        assert event == Event(event.kind, event.timestamp, event.text, event.index)
+        assert event == ConversationEvent(event.kind, event.timestamp, event.text, event.index)
 
 
 def test_the_inlined_base_configuration_of_2025_is_no_content(jp: Path) -> None:
@@ -430,8 +430,8 @@ def test_turns_are_numbered_as_jp_numbers_them(kinds: list[str], size: int) -> N
     elements = [_element(kind, number) for number, kind in enumerate(kinds)]
     builder = EventParser()
     for start in range(0, len(elements), size):
-        builder.add_elements(elements[start : start + size])
-        builder.finish()
+        builder.parse_elements(elements[start : start + size])
+        builder.complete_last_message()
     counted = [kind for kind in kinds if kind in {"turn_start", "chat_request", "chat_response"}]
     # A marker starts a turn; so does an event before the first marker.
     expected = 0
@@ -463,7 +463,7 @@ def test_each_answer_goes_to_the_oldest_request_of_its_id(moves: list[tuple[bool
             queue = waiting.get(name, [])
             expected[number] = queue.pop(0) if queue else None
     builder = EventParser()
-    builder.add_elements(stream.elements)
+    builder.parse_elements(stream.elements)
     found = {
         event.index: event.request.index if event.request else None
         for event in _flat(builder.turns)

@@ -43,7 +43,7 @@ Task = tuple[str, str, "Callable[[list[Hit]], list[str]]", "Mapping[str, float]"
 class PlainFusion(SearchRun):
     """The baseline: reciprocal rank fusion with k = 60 and equal weights."""
 
-    def run_legs(self, semantic: SemanticLeg | None) -> None:
+    def run_search_legs(self, semantic: SemanticLeg | None) -> None:
         """Fuse both rankings without kbtui's additions."""
         assert semantic is not None
 
@@ -51,7 +51,7 @@ class PlainFusion(SearchRun):
             begun = semantic(text)
             return lambda question, mark: begun(replace(question, worded=()), mark)
 
-        super().run_legs(begin)
+        super().run_search_legs(begin)
         legs = {name: [number for number, _ in ranked] for name, ranked in self.legs.items()}
         self.scores = fuse_rankings(legs, k=60, weights={}, depth=1_000_000)
 

@@ -55,9 +55,9 @@ class Vectors:
     def embed_question(self, text: str) -> list[float]:
         """Return the vector of a question."""
         key = hash_embedded_text(f"question\0{text}")
-        if key not in self.cache.get([key]):
-            self.cache.put({key: self.embedder.encode_query(text)[0]})
-        return np.frombuffer(self.cache.get([key])[key], dtype=np.float32).tolist()  # type: ignore[no-any-return]
+        if key not in self.cache.get_vectors([key]):
+            self.cache.store_vectors({key: self.embedder.encode_query(text)[0]})
+        return np.frombuffer(self.cache.get_vectors([key])[key], dtype=np.float32).tolist()  # type: ignore[no-any-return]
 
 
 @dataclass

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from kbtui.index.catalog import Catalog
 from kbtui.index.chunking import set_chunk_ids
-from kbtui.index.models import Chunk, Entry
+from kbtui.index.models import CatalogEntry, Chunk
 
 TEXTS = st.text(
     alphabet=st.one_of(st.characters(), st.sampled_from("\0\ud800é日\n'")), min_size=1, max_size=30
@@ -29,7 +29,9 @@ CHUNKS = st.lists(
     max_size=6,
 )
 ENTRIES = st.builds(
-    lambda title, **values: Entry("s1", "subject", title, "sign", "/there", "note", **values),
+    lambda title, **values: CatalogEntry(
+        "s1", "subject", title, "sign", "/there", "note", **values
+    ),
     TEXTS,
     slug=TEXTS,
     tags=st.lists(TEXTS, max_size=2),
@@ -46,14 +48,14 @@ STATES = st.lists(
 @given(STATES)
 @settings(max_examples=60, deadline=None)
 def test_a_catalog_that_was_only_written_to_is_not_damaged(
-    states: list[tuple[Entry, list[Chunk], str | None]],
+    states: list[tuple[CatalogEntry, list[Chunk], str | None]],
 ) -> None:
     catalog = Catalog(Path(":memory:"), write=True)
     for entry, chunks, mark in states:
         set_chunk_ids(entry.id, chunks)
-        seq = catalog.begin()
+        seq = catalog.begin_transaction()
         catalog.write_entry_and_chunks(entry, chunks, seq, mark=mark)
-        catalog.commit()
+        catalog.commit_transaction()
         assert catalog.find_damage() is None
         assert [chunk.number for chunk in catalog.list_chunks("s1")] == [c.number for c in chunks]
     catalog.close()
@@ -64,13 +66,13 @@ def test_the_number_of_a_chunk_that_is_gone_is_given_to_no_other(tmp_path: Path)
     for text in ("one", "two", "three"):
         # Opened again, so that only the file can know the numbers.
         catalog = Catalog(tmp_path / "catalog.sqlite", write=True)
-        entry = Entry("s1", "subject", "Title", "sign", "/there", "note")
+        entry = CatalogEntry("s1", "subject", "Title", "sign", "/there", "note")
         chunks = set_chunk_ids("s1", [Chunk("", text, 0), Chunk("", f"{text} more", 0)])
-        catalog.write_entry_and_chunks(entry, chunks, catalog.begin())
-        catalog.commit()
+        catalog.write_entry_and_chunks(entry, chunks, catalog.begin_transaction())
+        catalog.commit_transaction()
         numbers += [chunk.number for chunk in chunks]
-        catalog.remove_entry("s1", catalog.begin())
-        catalog.commit()
+        catalog.remove_entry("s1", catalog.begin_transaction())
+        catalog.commit_transaction()
         assert catalog.find_damage() is None
         catalog.close()
     assert len(set(numbers)) == 6

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbtui.conversations.models import Event
+from kbtui.conversations.models import ConversationEvent
 from kbtui.index.chunking import (
     MAX_CHUNK_SIZE,
     format_event_text,
@@ -182,7 +182,7 @@ def test_an_id_is_made_from_entry_text_and_its_place_among_equal_texts() -> None
 
 
 def test_the_text_of_a_call_is_its_name_and_its_arguments_by_line() -> None:
-    event = Event(
+    event = ConversationEvent(
         "tool_call_request", None, "", 0, name="fs_read_file", arguments={"path": "a.md", "n": [1]}
     )
     assert format_event_text(event) == "fs_read_file\npath: a.md\nn: [1]"

@@ -6,11 +6,11 @@ from pathlib import Path
 import tantivy
 
 from kbtui.index.keyword_index import KeywordIndexWriter, open_tantivy_index
-from kbtui.index.models import Chunk, Entry
+from kbtui.index.models import CatalogEntry, Chunk
 
 
-def entry(number: int) -> tuple[Entry, list[Chunk]]:
-    made = Entry(f"s{number}", "subject", f"S{number}", "", "")
+def entry(number: int) -> tuple[CatalogEntry, list[Chunk]]:
+    made = CatalogEntry(f"s{number}", "subject", f"S{number}", "", "")
     return made, [Chunk(f"c{number}", f"otter {number}", 0, number=number)]
 
 

@@ -9,10 +9,10 @@ from pty_support import Terminal
 from support import Builder
 
 from kbtui.tui.commands import MAIN_SCREEN_COMMANDS
-from kbtui.tui.framework.command import Command
+from kbtui.tui.framework.command import TuiCommand
 
 
-def walk(terminal: Terminal, commands: Sequence[Command], quiet: float) -> None:
+def walk(terminal: Terminal, commands: Sequence[TuiCommand], quiet: float) -> None:
     """Through all screens, with hostile text pasted wherever text is entered."""
     terminal.until(lambda shown: "The good topic" in shown and "Evil talk" in shown)
     terminal.until("keywords only")
@@ -38,7 +38,7 @@ def walk(terminal: Terminal, commands: Sequence[Command], quiet: float) -> None:
         press(terminal, command, quiet)
 
 
-def press(terminal: Terminal, command: Command, quiet: float) -> None:
+def press(terminal: Terminal, command: TuiCommand, quiet: float) -> None:
     """Its key, text where it may be entered, and back."""
     key = command.keys.split(",")[0]
     terminal.keys(KEYS.get(key, key if len(key) == 1 else ""))

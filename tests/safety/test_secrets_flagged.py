@@ -11,7 +11,7 @@ from support import Builder, asked, called, said
 from kbtui.assistant.tools import should_mask_secrets
 from kbtui.conversations.repository import find_conversation, load_conversation
 from kbtui.knowledge import load_knowledge, read_subject_text
-from kbtui.secrets import describe_secrets, list_secret_kinds, mask_secrets
+from kbtui.secret_detection import describe_secrets, list_secret_kinds, mask_secrets
 from kbtui.tui.reader.conversation_document import build_conversation_document
 from kbtui.tui.reader.subject_document import build_subject_document
 from kbtui.workspace import Settings

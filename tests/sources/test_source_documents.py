@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from web_support import SourceWorkspace
 
 from kbtui.errors import KbtuiError
-from kbtui.sources.config import Source
+from kbtui.sources.config import SourceDefinition
 from kbtui.sources.source_directory import FetchedDocument, SourceDirectory, read_stored_document
 from kbtui.sources.source_runner import SourceAlreadyRunning, lock_source, run_source
 
-SOURCE = Source("docs", "file_upload", "guide", file="x")
+SOURCE = SourceDefinition("docs", "file_upload", "guide", file="x")
 
 
 def open_directory(root: Path) -> SourceDirectory:

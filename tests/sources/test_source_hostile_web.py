@@ -21,7 +21,7 @@ def fetch(url: str, *, limits: SourceLimits = FAST, resolve: Any = None, **optio
     async def go() -> Any:
         extra = {"resolve": resolve} if resolve else {}
         async with HttpFetcher(limits, ("127.0.0.1",), **extra) as fetcher:
-            return await fetcher.get(url, **options)
+            return await fetcher.fetch_url(url, **options)
 
     return asyncio.run(go())
 
@@ -127,12 +127,12 @@ def test_a_name_that_changes_its_mind_leads_nowhere(
 
     async def go() -> None:
         async with HttpFetcher(FAST, (), resolve) as fetcher:
-            first = await fetcher.get(site.url("/1", host="rebind.example"))
+            first = await fetcher.fetch_url(site.url("/1", host="rebind.example"))
             assert first.body == b"one"
             # The connection went to the checked address: the name was resolved only once.
             assert len(asked) == 1
             with pytest.raises(FetchError, match=r"127\.0\.0\.2"):
-                await fetcher.get(site.url("/2", host="rebind.example"))
+                await fetcher.fetch_url(site.url("/2", host="rebind.example"))
 
     asyncio.run(go())
     assert site.paths == ["/1"]
@@ -207,9 +207,9 @@ def test_a_certificate_is_checked_for_the_name_not_for_the_address(tls_port: int
 def test_a_connection_of_one_name_is_not_used_for_another(tls_port: int) -> None:
     async def go() -> None:
         async with HttpFetcher(FAST, (), resolve_to_loopback) as fetcher:
-            await fetcher.get(f"https://good.example:{tls_port}/")
+            await fetcher.fetch_url(f"https://good.example:{tls_port}/")
             with pytest.raises(FetchError, match="certificate"):
-                await fetcher.get(f"https://other.example:{tls_port}/")
+                await fetcher.fetch_url(f"https://other.example:{tls_port}/")
 
     asyncio.run(go())
 

@@ -8,7 +8,7 @@ import pytest
 from web_support import SourceWorkspace
 
 from kbtui.sources import SourceScheduler
-from kbtui.sources.config import next_cron_time
+from kbtui.sources.config import find_next_cron_time
 from kbtui.sources.schedule import find_due_time, list_due_sources
 from kbtui.sources.source_runner import lock_source
 from kbtui.userdata import UserData
@@ -98,7 +98,7 @@ def test_a_clock_that_went_back_makes_nothing_due_early(hourly: SourceWorkspace)
     ],
 )
 def test_times_are_local(expression: str, after: str, expected: str) -> None:
-    assert next_cron_time(expression, at(after)) == at(expected)
+    assert find_next_cron_time(expression, at(after)) == at(expected)
 
 
 def test_summer_time_neither_skips_a_day_nor_runs_backwards(
@@ -112,11 +112,11 @@ def test_summer_time_neither_skips_a_day_nor_runs_backwards(
             ("2026-10-24 00:00", "2026-10-27 00:00"),
         ):
             moment, days = at(start), []
-            while (moment := next_cron_time("30 2 * * *", moment) or 0.0) < at(end):
+            while (moment := find_next_cron_time("30 2 * * *", moment) or 0.0) < at(end):
                 days.append(datetime.fromtimestamp(moment).date())
             assert len(days) == len(set(days)) == 3
             moment, seen = at(start), []
-            while (moment := next_cron_time("*/20 * * * *", moment) or 0.0) < at(end):
+            while (moment := find_next_cron_time("*/20 * * * *", moment) or 0.0) < at(end):
                 seen.append(moment)
             assert seen == sorted(set(seen))
     finally:

@@ -11,8 +11,8 @@ from rich.cells import cell_len
 from kbtui.tui.framework.styled_text import (
     MatchHighlight,
     align_to_edges,
-    cell_width,
     highlight_matches,
+    measure_cell_width,
     slice_ranges,
     slice_spans,
     truncate_spans,
@@ -74,8 +74,8 @@ def test_slicing_many_ranges_equals_slicing_each(given_spans: list, cuts: list[i
 @RELAXED
 @given(spans, st.integers(0, 60), spans)
 def test_truncated_and_aligned_spans_fit(left: list, width: int, right: list) -> None:  # type: ignore[type-arg]
-    assert cell_width(truncate_spans(left, width)) <= width
-    assert cell_width(align_to_edges(left, right, width)) <= width
+    assert measure_cell_width(truncate_spans(left, width)) <= width
+    assert measure_cell_width(align_to_edges(left, right, width)) <= width
     text = "".join(part for part, _ in left)
     assert cell_len(truncate_text_start(text, max(1, width))) <= max(1, width)
 

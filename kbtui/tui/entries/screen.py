@@ -32,7 +32,7 @@ from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_text import (
     MatchHighlight,
     StyledLine,
-    cell_width,
+    measure_cell_width,
     wrap_spans,
 )
 from kbtui.tui.framework.text_widgets import LabeledInput, PaneInput, TextLine
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from kbtui.index.entry_query import EntryFilter, EntryPage, EntryRow
     from kbtui.library import Library
     from kbtui.refs import Ref
-    from kbtui.tui.framework.command import Command
+    from kbtui.tui.framework.command import TuiCommand
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.reader.document_blocks import DocumentBlock
 
@@ -269,7 +269,7 @@ class EntriesScreen(ListDetailScreen):
         }
         return frozenset(name for name, is_met in found.items() if is_met)
 
-    def list_hinted_commands(self) -> list[Command]:
+    def list_hinted_commands(self) -> list[TuiCommand]:
         """Return the commands for the key hints; in the details, Enter gets another label."""
         commands = super().list_hinted_commands()
         if not self.is_detail_focused:
@@ -329,8 +329,8 @@ class EntriesScreen(ListDetailScreen):
         left.append((f"  {' · '.join([*states, *self._describe_flags()])}", "dim"))
         kinds = sorted(page.by_type.items(), key=lambda pair: (-pair[1], pair[0]))[:6]
         types = [one_line(f"{kind} {count:,}") for kind, count in kinds]
-        room = self.query_one("#totals", TextLine).content_size.width - cell_width(left) - 2
-        while types and cell_width([(" · ".join(types), "")]) > room:
+        room = self.query_one("#totals", TextLine).content_size.width - measure_cell_width(left) - 2
+        while types and measure_cell_width([(" · ".join(types), "")]) > room:
             types.pop()
         self.show_totals(left, [(" · ".join(types), "dim")])
         self._show_position()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from textual.binding import Binding
 from textual.keys import KEY_NAME_REPLACEMENTS
 
-from kbtui.tui.framework.styled_text import cell_width
+from kbtui.tui.framework.styled_text import measure_cell_width
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -50,7 +50,7 @@ def format_key(key: str) -> str:
     return KEY_LABELS.get(key) or PUNCTUATION_KEYS.get(key) or key.replace("ctrl+", "^")
 
 
-class Command(NamedTuple):
+class TuiCommand(NamedTuple):
     """A command of a screen or widget.
 
     `id` names the command in keymaps. `keys` are Textual's names of keys, separated by commas. `action` is
@@ -83,13 +83,15 @@ class Command(NamedTuple):
 
 def define_command(
     name: str, keys: str, label: str, explained: str, hint: int = 0, **more: Any
-) -> Command:
+) -> TuiCommand:
     """Return a command without a scope; `more` sets further fields, and the action defaults to `name`."""
     action = more.pop("action", name)
-    return Command(name, keys, action, label, explained, hint=hint, **more)
+    return TuiCommand(name, keys, action, label, explained, hint=hint, **more)
 
 
-def apply_keymap(commands: Iterable[Command], keymap: Mapping[str, str] | None) -> list[Command]:
+def apply_keymap(
+    commands: Iterable[TuiCommand], keymap: Mapping[str, str] | None
+) -> list[TuiCommand]:
     """Return the commands, with the keys that a keymap defines for them."""
     return [
         command._replace(keys=keymap[command.id]) if keymap and command.id in keymap else command
@@ -97,7 +99,7 @@ def apply_keymap(commands: Iterable[Command], keymap: Mapping[str, str] | None) 
     ]
 
 
-def make_bindings(commands: Iterable[Command]) -> list[Binding]:
+def make_bindings(commands: Iterable[TuiCommand]) -> list[Binding]:
     """Return Textual's bindings for commands."""
     return [
         Binding(
@@ -113,7 +115,7 @@ def make_bindings(commands: Iterable[Command]) -> list[Binding]:
 
 
 def format_command_hints(
-    commands: Iterable[Command], width: int, offers: Collection[str] = frozenset()
+    commands: Iterable[TuiCommand], width: int, offers: Collection[str] = frozenset()
 ) -> Spans:
     """Return hints for the commands, as many as fit into `width` cells.
 
@@ -126,7 +128,7 @@ def format_command_hints(
     ]
     while True:
         spans = format_key_hints((command.key_labels[0], command.label) for command in wanted)
-        if not wanted or cell_width(spans) <= width:
+        if not wanted or measure_cell_width(spans) <= width:
             return spans
         wanted.remove(min(wanted, key=lambda command: command.hint))
 
@@ -139,8 +141,10 @@ def format_key_hints(pairs: Iterable[tuple[str, str]]) -> Spans:
     return spans
 
 
-MOVE_COMMANDS: tuple[Command, ...] = tuple(
-    Command(f"move.{name}", keys, action, label, f"{label.capitalize()}.", "moving", palette=False)
+MOVE_COMMANDS: tuple[TuiCommand, ...] = tuple(
+    TuiCommand(
+        f"move.{name}", keys, action, label, f"{label.capitalize()}.", "moving", palette=False
+    )
     for name, keys, action, label in (
         ("down", "j,down", "down", "down"),
         ("up", "k,up", "up", "up"),

@@ -15,7 +15,7 @@ from kbtui.text import one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.command import format_key_hints
 from kbtui.tui.framework.row_list import ListRow, RowList
-from kbtui.tui.framework.styled_text import cell_width, truncate_spans
+from kbtui.tui.framework.styled_text import measure_cell_width, truncate_spans
 from kbtui.tui.framework.styled_widget import StyledScreen, StyledWidget, make_plain_content
 from kbtui.tui.framework.text_widgets import MessageLine, SafeInput, TextLine
 
@@ -115,7 +115,7 @@ class OptionsDialog(StyledScreen):
     def _fill_options(self) -> None:
         # Names are never cut; previews are cut to the remaining width.
         width = self.list.scrollable_content_region.width or self.app.size.width * 9 // 10 - 4
-        names = max((cell_width([(one.name, "")]) for one in self._options), default=0)
+        names = max((measure_cell_width([(one.name, "")]) for one in self._options), default=0)
         room = max(width - names - 8, width // 2 - 8)
         self.list.set_rows(
             [

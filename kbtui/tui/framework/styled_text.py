@@ -41,10 +41,10 @@ class StyledLine:
     @property
     def width(self) -> int:
         """The width in cells."""
-        return cell_width(self.spans)
+        return measure_cell_width(self.spans)
 
 
-def cell_width(spans: Iterable[Span]) -> int:
+def measure_cell_width(spans: Iterable[Span]) -> int:
     """Return the width of `spans` in cells."""
     return sum(len(text) if text.isascii() else cell_len(text) for text, _ in spans)
 
@@ -81,7 +81,7 @@ def truncate_spans(spans: Sequence[Span], width: int) -> Spans:
     """Cut `spans` to at most `width` cells; `…` marks the cut."""
     if width <= 0:
         return []
-    if cell_width(spans) <= width:
+    if measure_cell_width(spans) <= width:
         return list(spans)
     text = "".join(part for part, _ in spans)
     return [
@@ -92,10 +92,10 @@ def truncate_spans(spans: Sequence[Span], width: int) -> Spans:
 
 def truncate_text_start(text: str, width: int) -> str:
     """Cut the beginning of `text` so that the rest has at most `width` cells; `…` marks the cut."""
-    if cell_width([(text, "")]) <= width:
+    if measure_cell_width([(text, "")]) <= width:
         return text
     start = max(0, len(text) - width + 1)
-    while cell_width([(text[start:], "")]) > width - 1:
+    while measure_cell_width([(text[start:], "")]) > width - 1:
         start += 1
     return "…" + text[start:]
 
@@ -105,12 +105,12 @@ def align_to_edges(left: Sequence[Span], right: Sequence[Span], width: int) -> S
 
     If both do not fit, cut `left`; if `right` alone hardly fits, leave it out.
     """
-    right_width = cell_width(right)
+    right_width = measure_cell_width(right)
     if right_width and right_width + 4 > width:
         right, right_width = [], 0
     gap = 1 if right_width else 0
     kept = truncate_spans(left, width - right_width - gap)
-    space = width - right_width - cell_width(kept)
+    space = width - right_width - measure_cell_width(kept)
     return [*kept, (" " * space, ""), *right] if right_width else kept
 
 
@@ -171,8 +171,8 @@ def wrap_spans(
 ) -> list[StyledLine]:
     """Wrap prose at `width` cells; put `first` before the first line and `hang` before each further line."""
     text = "".join(part for part, _ in spans)
-    width = max(width, cell_width(first) + 1, cell_width(hang) + 1)
-    bounds = _find_line_bounds(text, width, cell_width(first), cell_width(hang))
+    width = max(width, measure_cell_width(first) + 1, measure_cell_width(hang) + 1)
+    bounds = _find_line_bounds(text, width, measure_cell_width(first), measure_cell_width(hang))
     return [
         StyledLine([*(hang if number else first), *part], source)
         for number, part in enumerate(slice_ranges(spans, bounds))
@@ -213,7 +213,7 @@ def _scroll_code_line(
     spans: Sequence[Span], text: str, width: int, code_offset: int, source: int
 ) -> StyledLine:
     """Return `width` cells of a line from cell `code_offset` on; `‹` and `›` mark hidden text."""
-    total = cell_width(spans)
+    total = measure_cell_width(spans)
     if total <= width and not code_offset:
         return StyledLine(list(spans), source)
     if not text.strip():

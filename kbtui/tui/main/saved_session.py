@@ -181,7 +181,7 @@ class SessionManager:
         if session.mode in MODES:
             self._search.set_search_mode(session.mode)
 
-    def save_soon(self) -> None:
+    def save_session_soon(self) -> None:
         """Save the session in a few seconds, so that little is lost if kbtui is killed."""
         if self._is_on and self._save_timer is None:
             self._save_timer = self._main.screen.set_timer(SAVE_SECONDS, self._save_in_thread)

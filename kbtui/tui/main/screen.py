@@ -10,7 +10,7 @@ from textual.widgets import Input
 
 from kbtui.tui.citations_pane import NOTHING_TO_CITE, CitationsController, CitationsPane
 from kbtui.tui.commands import SCOPES, SCREENS, find_command, find_key_label, make_scope_bindings
-from kbtui.tui.framework.command import Command
+from kbtui.tui.framework.command import TuiCommand
 from kbtui.tui.framework.styled_widget import StyledScreen
 from kbtui.tui.library_pane import LibraryPane
 from kbtui.tui.main.document_navigator import (
@@ -317,7 +317,7 @@ class MainScreen(StyledScreen):
         """Update citations, key hints, session and library after the navigator has shown a document."""
         self.citations.show_document(document, target)
         self._update_key_hints()
-        self.session.save_soon()
+        self.session.save_session_soon()
         if not is_reload and target.ref and target == self.navigator.history.current_target:
             self.library_pane.select_target(target)
 
@@ -547,19 +547,19 @@ class MainScreen(StyledScreen):
         self.app.push_screen(palette, self.run_command_palette_choice)
 
     async def run_command_palette_choice(
-        self, choice: Command | NavigationTarget | TypedReference | str | None
+        self, choice: TuiCommand | NavigationTarget | TypedReference | str | None
     ) -> None:
         """Run the command, open the target, or switch to the theme (given by name) chosen in the palette."""
         if choice is None:
             return
         if isinstance(choice, str):
             self.app.theme = choice
-            self.session.save_soon()
+            self.session.save_session_soon()
             return
         if isinstance(choice, TypedReference):
             self.references.open_typed_reference(choice.text, self.status.refuse_key)
             return
-        if not isinstance(choice, Command):
+        if not isinstance(choice, TuiCommand):
             self.open_target(choice)
             return
         owners: dict[str, Widget] = {name: self.query_one(f"#{name}") for name in FOCUS_TARGETS}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from kbtui.text import one_line
 from kbtui.tui.commands import find_key_label, list_commands
 from kbtui.tui.framework.command import format_command_hints, format_key_hints
-from kbtui.tui.framework.styled_text import align_to_edges, cell_width
+from kbtui.tui.framework.styled_text import align_to_edges, measure_cell_width
 from kbtui.tui.framework.styled_widget import StyledWidget
 from kbtui.tui.framework.text_widgets import TextLine
 
@@ -193,14 +193,14 @@ class StatusBar(TextLine):
     def render_line(self, y: int) -> Strip:
         """Draw the left part, and the longest form of the right part that fits."""
         width = self.content_size.width
-        room = width - cell_width(self.left) - 2
+        room = width - measure_cell_width(self.left) - 2
         forms: tuple[Spans, ...] = (
             self.right,
             self._make_right_spans(self._short_text),
             self._sign,
             [],
         )
-        right = next((form for form in forms if cell_width(form) <= room), [])
+        right = next((form for form in forms if measure_cell_width(form) <= room), [])
         return self.render_spans(align_to_edges(self.left, right, width) if y == 0 else [], width)
 
 
@@ -255,7 +255,7 @@ class KeyHintLine(StyledWidget):
     ) -> None:
         """Show the keys of the given scopes, or those of the focused input if `input_id` is set.
 
-        `offers` are the features of the document that commands can need (`Command.needs`), and "find"
+        `offers` are the features of the document that commands can need (`TuiCommand.needs`), and "find"
         during a find.
         """
         if (scopes, input_id, offers) != (self.scopes, self._input_id, self._offers):
@@ -276,7 +276,7 @@ class KeyHintLine(StyledWidget):
             return self._suggestions
         if self._input_id:
             pairs = self._get_input_hints()
-            while len(pairs) > 1 and cell_width(format_key_hints(pairs)) > width:
+            while len(pairs) > 1 and measure_cell_width(format_key_hints(pairs)) > width:
                 # Keep the first hint (how to accept) and the last (how to leave), which matter most.
                 pairs.pop(-2)
             return format_key_hints(pairs)

@@ -17,7 +17,7 @@ from kbtui.knowledge.lint import explain_dead_pattern
 from kbtui.knowledge.visibility import MAX_PATTERN_CHARACTERS, has_unclosed_bracket
 from kbtui.text import count_columns, one_line
 from kbtui.tui.commands import find_key_label
-from kbtui.tui.framework.styled_text import cell_width, truncate_spans
+from kbtui.tui.framework.styled_text import measure_cell_width, truncate_spans
 from kbtui.tui.framework.styled_widget import get_configured_keys
 from kbtui.tui.framework.text_widgets import PaneInput, TextLine
 from kbtui.tui.prompt_workshop.prompt_state import NO_COST, PromptCost
@@ -302,7 +302,7 @@ class PatternBar(Vertical):
             sign.left = [
                 (find_key_label("workshop.try", get_configured_keys(self)) or "no key", "key")
             ]
-            self._label_cells = 3 + cell_width(sign.left)
+            self._label_cells = 3 + measure_cell_width(sign.left)
             sign.styles.width = self._label_cells
             yield sign
             yield self.input

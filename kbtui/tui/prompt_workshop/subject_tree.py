@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from kbtui.text import one_line
 from kbtui.tui.framework.row_list import ListRow, RowList
-from kbtui.tui.framework.styled_text import cell_width
+from kbtui.tui.framework.styled_text import measure_cell_width
 from kbtui.tui.library_pane import ENTRY_MARKS
 from kbtui.tui.prompt_workshop.prompt_state import (
     PromptCost,
@@ -326,7 +326,7 @@ def format_prompt_totals(
         left = [(after.format_long_cost() if units else after.format_short_cost(), "strong")]
         if growth := format_cost_growth(before, after, units=units):
             left += [(", ", "dim"), (growth, role)]
-        if cell_width(left) + cell_width(right) < width:
+        if measure_cell_width(left) + measure_cell_width(right) < width:
             break
     return left, right
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.dates import format_time
-from kbtui.secrets import describe_secrets
+from kbtui.secret_detection import describe_secrets
 from kbtui.text import cut_to_width, one_line, strip_before_cutting
 from kbtui.tui.reader.document import Document, format_count, format_size, format_text_length
 from kbtui.tui.reader.document_blocks import (
@@ -25,7 +25,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from datetime import datetime
 
-    from kbtui.conversations.models import Compaction, Conversation, ConversationInfo, Event, Turn
+    from kbtui.conversations.models import (
+        Conversation,
+        ConversationCompaction,
+        ConversationEvent,
+        ConversationInfo,
+        Turn,
+    )
     from kbtui.tui.framework.styled_text import Spans
 
 
@@ -121,7 +127,7 @@ class CompactedTurn:
     its reasoning, its tool calls, or the arguments or results of its tool calls.
     """
 
-    summary: Compaction | None = None
+    summary: ConversationCompaction | None = None
     first: int = 0
     last: int = 0
     lacks_reasoning: bool = False
@@ -138,9 +144,9 @@ def find_compacted_turns(conversation: Conversation) -> dict[int, CompactedTurn]
     decides.
     """
     turns = len(conversation.turns)
-    summaries: dict[int, Compaction] = {}
-    reasoning: dict[int, Compaction] = {}
-    calls: dict[int, Compaction] = {}
+    summaries: dict[int, ConversationCompaction] = {}
+    reasoning: dict[int, ConversationCompaction] = {}
+    calls: dict[int, ConversationCompaction] = {}
     ordered = sorted(
         conversation.compactions, key=lambda c: c.timestamp.timestamp() if c.timestamp else 0.0
     )
@@ -257,7 +263,7 @@ def format_turn_range(first: int, last: int) -> str:
     return f"turns {first}–{last}" if last > first else f"turn {first}"
 
 
-def describe_compaction(compaction: Compaction) -> str:
+def describe_compaction(compaction: ConversationCompaction) -> str:
     """Describe what a compaction removed."""
     what = []
     if compaction.summary is not None:
@@ -341,7 +347,7 @@ class _ConversationDocumentBuilder:
     def build_blocks(self) -> list[DocumentBlock]:
         """Build the blocks of the whole conversation."""
         self._add_facts()
-        begin: dict[int, list[tuple[int, Compaction]]] = {}
+        begin: dict[int, list[tuple[int, ConversationCompaction]]] = {}
         for number, compaction in enumerate(self.conversation.compactions):
             begin.setdefault(compaction.first, []).append((number, compaction))
         for event in self.conversation.leading:
@@ -390,7 +396,7 @@ class _ConversationDocumentBuilder:
         own = self.conversation.info.problem
         return list(dict.fromkeys([*self.conversation.problems, *([own] if own else [])]))
 
-    def _add_compaction(self, number: int, compaction: Compaction) -> None:
+    def _add_compaction(self, number: int, compaction: ConversationCompaction) -> None:
         """Add a note for the user before the first turn that a compaction covers."""
         self.view = "person"
         key = f"compaction:{number}"
@@ -441,7 +447,7 @@ class _ConversationDocumentBuilder:
                 self._add_event(event, compacted)
         self.view = ""
 
-    def _add_event(self, event: Event, compacted: CompactedTurn | None) -> None:
+    def _add_event(self, event: ConversationEvent, compacted: CompactedTurn | None) -> None:
         before, key = self.view, f"{self.turn}.{event.index}"
         if compacted and not compacted.summary and _is_removed_by_compaction(event, compacted):
             self.view = "person"
@@ -462,26 +468,28 @@ class _ConversationDocumentBuilder:
         if said := describe_secrets(text):
             self._add_blocks(ParagraphBlock(f"{key}:secret", [(f"! {said}", "warning")]))
 
-    def _render_event(self, key: str, event: Event, compacted: CompactedTurn | None) -> None:
+    def _render_event(
+        self, key: str, event: ConversationEvent, compacted: CompactedTurn | None
+    ) -> None:
         render = _RENDERERS.get(event.kind, _ConversationDocumentBuilder._add_folded_text)
         render(self, key, event, compacted or CompactedTurn())
 
-    def _add_request(self, key: str, event: Event, _: CompactedTurn) -> None:
+    def _add_request(self, key: str, event: ConversationEvent, _: CompactedTurn) -> None:
         self.requests.append(len(self.blocks))
         self._add_speaker_heading(key, event.author or "You", "user", event.timestamp, _USER_LEAD)
         self._add_markdown(key, event.text, lead=_USER_LEAD, breaks=True)
 
-    def _add_message(self, key: str, event: Event, _: CompactedTurn) -> None:
+    def _add_message(self, key: str, event: ConversationEvent, _: CompactedTurn) -> None:
         name = self.conversation.assistant or "Assistant"
         self._add_speaker_heading(key, name, "assistant", event.timestamp, [])
         self._add_markdown(key, event.text)
 
-    def _add_structured_answer(self, key: str, event: Event, _: CompactedTurn) -> None:
+    def _add_structured_answer(self, key: str, event: ConversationEvent, _: CompactedTurn) -> None:
         name = self.conversation.assistant or "Assistant"
         self._add_speaker_heading(key, name, "assistant", event.timestamp, [])
         self._add_source(key, event.text, language="json", panel=True)
 
-    def _add_reasoning(self, key: str, event: Event, _: CompactedTurn) -> None:
+    def _add_reasoning(self, key: str, event: ConversationEvent, _: CompactedTurn) -> None:
         first = one_line(event.text[:400]) or "(not shown by the provider)"
         words: Spans = [("reasoning ", "emph"), (first, "dim")]
         self._add_fold(key, "reasoning", words, [(format_text_length(event.text), "dim")])
@@ -527,7 +535,7 @@ class _ConversationDocumentBuilder:
     def _add_source(self, key: str, text: str, **fields: Any) -> None:
         self._add_blocks(*make_source_blocks(key, strip_before_cutting(text), **fields))
 
-    def _add_tool_call(self, _: str, event: Event, compacted: CompactedTurn) -> None:
+    def _add_tool_call(self, _: str, event: ConversationEvent, compacted: CompactedTurn) -> None:
         key = f"call:{self.turn}.{event.call}" if event.call else f"{self.turn}.{event.index}"
         result = event.result
         failed = bool(result and result.is_error)
@@ -558,7 +566,9 @@ class _ConversationDocumentBuilder:
                 )
         self.view = before
 
-    def _add_tool_result(self, key: str, event: Event, result: Event) -> None:
+    def _add_tool_result(
+        self, key: str, event: ConversationEvent, result: ConversationEvent
+    ) -> None:
         word = ("error", "error") if result.is_error else ("result", "strong")
         when: Spans = [(self._format_time(result.timestamp), "dim")]
         head = HeadingBlock(f"{key}:result", [word], when, lead=list(_FOLD_LEAD), fold=key)
@@ -571,23 +581,25 @@ class _ConversationDocumentBuilder:
                 ParagraphBlock(f"{key}:problem", problem, fold=key, lead=list(_FOLD_LEAD))
             )
 
-    def _add_result_without_call(self, key: str, event: Event, _: CompactedTurn) -> None:
+    def _add_result_without_call(
+        self, key: str, event: ConversationEvent, _: CompactedTurn
+    ) -> None:
         words: Spans = [("result without a call  ", "warning")]
         words.append((one_line(event.text[:200]), "dim"))
         self._add_fold(key, "tool", words, [(format_text_length(event.text), "dim")])
         self._add_source(key, event.text, lead=_FOLD_LEAD, fold=key)
 
-    def _add_unknown_event(self, key: str, event: Event, _: CompactedTurn) -> None:
+    def _add_unknown_event(self, key: str, event: ConversationEvent, _: CompactedTurn) -> None:
         """Add the JSON of an event of an unknown kind, which a newer version of JP may have written."""
         words: Spans = [("unknown event  ", "warning"), (one_line(event.name or ""), "dim")]
         self._add_fold(key, "tool", words, [(format_text_length(event.text), "dim")])
         self._add_source(key, event.text, lead=_FOLD_LEAD, fold=key, language="json")
 
-    def _add_inquiry(self, key: str, event: Event, compacted: CompactedTurn) -> None:
+    def _add_inquiry(self, key: str, event: ConversationEvent, compacted: CompactedTurn) -> None:
         self._add_folded_text(key, event, compacted, "asks")
 
     def _add_folded_text(
-        self, key: str, event: Event, _: CompactedTurn, word: str | None = None
+        self, key: str, event: ConversationEvent, _: CompactedTurn, word: str | None = None
     ) -> None:
         """Add a line that unfolds to the text of the event."""
         word = word or EVENT_KINDS[event.kind].label.lower()
@@ -596,7 +608,9 @@ class _ConversationDocumentBuilder:
         self._add_source(key, event.text, lead=_FOLD_LEAD, fold=key)
 
 
-_RENDERERS: dict[str, Callable[[_ConversationDocumentBuilder, str, Event, CompactedTurn], None]] = {
+_RENDERERS: dict[
+    str, Callable[[_ConversationDocumentBuilder, str, ConversationEvent, CompactedTurn], None]
+] = {
     "chat_request": _ConversationDocumentBuilder._add_request,
     "message": _ConversationDocumentBuilder._add_message,
     "structured": _ConversationDocumentBuilder._add_structured_answer,
@@ -609,7 +623,7 @@ _RENDERERS: dict[str, Callable[[_ConversationDocumentBuilder, str, Event, Compac
 """Event kind -> the method that adds its blocks; `_add_folded_text` adds all other kinds."""
 
 
-def _is_removed_by_compaction(event: Event, compacted: CompactedTurn) -> bool:
+def _is_removed_by_compaction(event: ConversationEvent, compacted: CompactedTurn) -> bool:
     """Return whether compaction removed the whole event."""
     if event.kind == "reasoning":
         return compacted.lacks_reasoning

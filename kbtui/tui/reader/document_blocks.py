@@ -12,8 +12,8 @@ from kbtui.tui.framework.styled_text import (
     Spans,
     StyledLine,
     align_to_edges,
-    cell_width,
     highlight_matches,
+    measure_cell_width,
     wrap_code,
     wrap_spans,
 )
@@ -49,7 +49,7 @@ class DocumentBlock:
 
         `opened` says whether the fold of a fold heading is open.
         """
-        made = self.layout(max(8, width - cell_width(self.lead)), found, opened)
+        made = self.layout(max(8, width - measure_cell_width(self.lead)), found, opened)
         if self.lead:
             for line in made:
                 line.spans = [*self.lead, *line.spans]
@@ -96,7 +96,7 @@ class TextBlock(DocumentBlock):
 
     def estimate_height(self, width: int) -> int:
         """Estimate the number of lines from the number of characters and line breaks."""
-        width = max(8, width - cell_width(self.lead))
+        width = max(8, width - measure_cell_width(self.lead))
         return self.above + max(
             self.newlines + 1, (self.end - self.start) // width + self.newlines // 2 + 1
         )
@@ -180,7 +180,7 @@ class HeadingBlock(DocumentBlock):
             return [
                 StyledLine(align_to_edges(highlight_matches(self.left, found), self.right, width))
             ]
-        used = cell_width(self.left) + cell_width(self.right)
+        used = measure_cell_width(self.left) + measure_cell_width(self.right)
         dashes = max(0, width - used - (1 if self.right else 0))
         end: Spans = [(" ", ""), *self.right] if self.right else []
         return [StyledLine(align_to_edges([*self.left, ("─" * dashes, "rule"), *end], [], width))]

@@ -14,8 +14,8 @@ from kbtui.tui.framework.styled_text import (
     Spans,
     StyledLine,
     add_style_role,
-    cell_width,
     highlight_matches,
+    measure_cell_width,
     wrap_code,
     wrap_spans,
 )
@@ -264,7 +264,10 @@ def layout_table(
     if not rows or not rows[0]:
         return []
     columns = len(rows[0])
-    wanted = [max(1, *(cell_width(row[i]) for row in rows if i < len(row))) for i in range(columns)]
+    wanted = [
+        max(1, *(measure_cell_width(row[i]) for row in rows if i < len(row)))
+        for i in range(columns)
+    ]
     widths = fit_column_widths(wanted, width)
     laid = [
         [wrap_spans(row[i] if i < len(row) else [], widths[i]) for i in range(columns)]
@@ -302,7 +305,7 @@ def _layout_table_row(
 
 
 def _align_cell(spans: Spans, width: int, align: str) -> Spans:
-    space = max(0, width - cell_width(spans))
+    space = max(0, width - measure_cell_width(spans))
     before = space if align == "right" else space // 2 if align == "center" else 0
     return [(" " * before, ""), *spans, (" " * (space - before), "")]
 
@@ -570,7 +573,7 @@ def layout_code_panel(
     for number, spans in enumerate(highlight_source(text, language)):
         source = first_line + number if first_line else 0
         for line in wrap_code(highlight_matches(spans, found), width - 3, source, code_offset):
-            space = " " * (width - 2 - cell_width(line.spans))
+            space = " " * (width - 2 - measure_cell_width(line.spans))
             line.spans = add_style_role([("  ", ""), *line.spans, (space, "")], "code")
             lines.append(line)
     return lines

@@ -17,7 +17,7 @@ from kbtui.text import one_line
 from kbtui.tui.commands import make_scope_bindings
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.garbage_collection import free_document_in_background
-from kbtui.tui.framework.styled_text import align_to_edges, cell_width
+from kbtui.tui.framework.styled_text import align_to_edges, measure_cell_width
 from kbtui.tui.framework.styled_widget import BorderOnlyPane, make_plain_content
 from kbtui.tui.framework.text_widgets import LabeledInput, PaneInput, TextLine, WrappedParagraphs
 from kbtui.tui.navigation_target import make_navigation_target
@@ -58,8 +58,8 @@ class ReaderHeader(TextLine):
     def render_line(self, y: int) -> Strip:
         """Render the line with the longest form of the right part that fits next to the left part."""
         width = self.content_size.width
-        forms, used = self._list_right_forms(), cell_width(self.left)
-        right = next((form for form in forms if used + cell_width(form) < width), forms[-1])
+        forms, used = self._list_right_forms(), measure_cell_width(self.left)
+        right = next((form for form in forms if used + measure_cell_width(form) < width), forms[-1])
         return self.render_spans(align_to_edges(self.left, right, width) if y == 0 else [], width)
 
     def _list_right_forms(self) -> list[Spans]:
@@ -77,7 +77,7 @@ class ReaderHeader(TextLine):
         """Post `HeaderPartClicked` for the clicked part."""
         edge = self.gutter.left
         for text, _ in self.left:
-            edge += cell_width([(text, "")])
+            edge += measure_cell_width([(text, "")])
             if event.x < edge:
                 self.post_message(self.HeaderPartClicked(text))
                 return

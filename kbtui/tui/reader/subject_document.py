@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kbtui.knowledge.front_matter import split_front_matter
-from kbtui.secrets import describe_secrets
+from kbtui.secret_detection import describe_secrets
 from kbtui.text import one_line
 from kbtui.tui.reader.document import Document, count_lines, format_token_cost
 from kbtui.tui.reader.document_blocks import (

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from kbtui.dates import Clock
     from kbtui.library import Library
-    from kbtui.sources.config import Source, SourceProgress
+    from kbtui.sources.config import SourceDefinition, SourceProgress
 
 RELOAD_SECONDS = 5.0
 """How many seconds pass before the screen looks again for runs started elsewhere."""
@@ -50,7 +50,9 @@ LIST_KEYS = ("prefixes", "allow_hosts", "env")
 # the form of a source
 
 
-def make_form_fields(topics: Sequence[str], source: Source | None = None) -> list[FormField]:
+def make_form_fields(
+    topics: Sequence[str], source: SourceDefinition | None = None
+) -> list[FormField]:
     """Return the fields of the form that adds a source, or that changes `source`."""
     block: dict[str, Any] = dict(source.block) if source else {}
 
@@ -102,7 +104,7 @@ def make_source_table(values: FormValues, kind: str) -> dict[str, Any]:
     return block
 
 
-def add_source_from_form(library: Library, values: FormValues) -> Source:
+def add_source_from_form(library: Library, values: FormValues) -> SourceDefinition:
     """Add a source to the file and approve it, because the user wrote it in the form. Raises `KbtuiError`."""
     from kbtui.sources.config import MAIN_KEY, add_source, approve_source, suggest_source_name
     from kbtui.userdata import UserData
@@ -118,8 +120,8 @@ def add_source_from_form(library: Library, values: FormValues) -> Source:
 
 
 def change_source_from_form(
-    library: Library, before: Source, values: FormValues
-) -> tuple[Source, bool]:
+    library: Library, before: SourceDefinition, values: FormValues
+) -> tuple[SourceDefinition, bool]:
     """Change a source; return the changed source, and whether it is approved.
 
     An approved source stays approved, because the user made the change. Raises `KbtuiError`, also if
@@ -435,7 +437,7 @@ class SourcesScreen(ListDetailScreen):
             )
         return topics
 
-    def _open_form(self, topics: list[str], source: Source | None) -> None:
+    def _open_form(self, topics: list[str], source: SourceDefinition | None) -> None:
         if source is None:
             fields = make_form_fields(topics)
             form: FormDialog = FormDialog(
@@ -453,14 +455,14 @@ class SourcesScreen(ListDetailScreen):
         )
         self.app.push_screen(form, self._on_source_changed)
 
-    def _on_source_added(self, source: Source | None) -> None:
+    def _on_source_added(self, source: SourceDefinition | None) -> None:
         if source is not None:
             run_key = self.get_key_hint("run")
             self._reload_with_message(
                 source.name, f"added {source.name}; press {run_key} to run it"
             )
 
-    def _on_source_changed(self, result: tuple[Source, bool] | None) -> None:
+    def _on_source_changed(self, result: tuple[SourceDefinition, bool] | None) -> None:
         if result is not None:
             source, approved = result
             note = "" if approved else "; it is not approved yet"
@@ -483,7 +485,7 @@ class SourcesScreen(ListDetailScreen):
                 self.show_error,
             )
 
-    def _count_documents(self, source: Source) -> int:
+    def _count_documents(self, source: SourceDefinition) -> int:
         from kbtui.sources.source_runner import count_documents
 
         try:

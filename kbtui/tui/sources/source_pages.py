@@ -24,7 +24,7 @@ from kbtui.userdata import UserData
 if TYPE_CHECKING:
     from kbtui.knowledge.models import Problem
     from kbtui.library import Library
-    from kbtui.sources.config import Source, SourceProgress
+    from kbtui.sources.config import SourceDefinition, SourceProgress
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.reader.document_blocks import DocumentBlock
     from kbtui.userdata.userdata import SourceRunRecord
@@ -52,7 +52,7 @@ class SourceStatus:
     documents, relative to the workspace.
     """
 
-    source: Source
+    source: SourceDefinition
     folder: str
     run: SourceRunRecord | None
     approved: float | None
@@ -214,7 +214,7 @@ def _make_run_blocks(run: SourceRunRecord | None, now: datetime) -> list[Documen
     return blocks
 
 
-def _make_toml_blocks(source: Source) -> list[DocumentBlock]:
+def _make_toml_blocks(source: SourceDefinition) -> list[DocumentBlock]:
     heading, file = [("Declaration", "h2")], [(".jp/kb-sources.toml", "dim")]
     return [
         HeadingBlock("block", heading, file, above=1),

@@ -220,7 +220,7 @@ def arguments(data: bytes) -> None:
 
 def shown(data: bytes) -> None:
     """Text made safe for a terminal, and masked."""
-    from kbtui.secrets import mask_secrets
+    from kbtui.secret_detection import mask_secrets
     from kbtui.text import cut_to_width, one_line, sanitize
 
     text = _text(data)

@@ -16,7 +16,7 @@ from pybase64 import b64decode
 
 from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.conversations.formats.jp.json_reader import DAMAGED
-from kbtui.conversations.models import Compaction, Event, Turn
+from kbtui.conversations.models import ConversationCompaction, ConversationEvent, Turn
 from kbtui.dates import parse_timestamp
 from kbtui.text import format_json
 
@@ -90,7 +90,7 @@ def _parse_attachment(item: Any) -> str | None:
 
 
 _Element = dict[str, Any]
-_OpenRequests = dict[str, "Event | deque[Event]"]
+_OpenRequests = dict[str, "ConversationEvent | deque[ConversationEvent]"]
 """The requests that have no response yet, by their id; a deque, oldest first, if several have the same id."""
 
 _new_object = object.__new__
@@ -114,10 +114,10 @@ class EventParser:
         self.config = config or ConversationConfigState()
         self.turns_before = turns
         self.turns: list[Turn] = []
-        self.compactions: list[Compaction] = []
+        self.compactions: list[ConversationCompaction] = []
         self.problems: list[str] = []
         self.more_problems = 0
-        self.leading: list[Event] = []
+        self.leading: list[ConversationEvent] = []
         self.resources = 0
         self.count = count
         self.is_configured = False
@@ -126,10 +126,10 @@ class EventParser:
         self._calls = 0
         self._open_calls: _OpenRequests = {}
         self._open_questions: _OpenRequests = {}
-        self._open_message: Event | None = None
+        self._open_message: ConversationEvent | None = None
         self._message_texts: list[str] = []
 
-    def add_elements(self, elements: list[Any]) -> None:
+    def parse_elements(self, elements: list[Any]) -> None:
         """Parse the next elements."""
         parsers = _PARSERS
         for index, element in enumerate(elements, self.count):
@@ -144,8 +144,8 @@ class EventParser:
             last = elements[-1]
             self.last_time = parse_timestamp(last.get("timestamp")) if type(last) is dict else None
 
-    def finish(self) -> None:
-        """Complete the last message. May be called several times, also between calls of `add_elements`."""
+    def complete_last_message(self) -> None:
+        """Complete the last message. May be called several times, also between calls of `parse_elements`."""
         if self._open_message is not None and self._message_texts:
             self._open_message.text = "".join((self._open_message.text, *self._message_texts))
             self._message_texts.clear()
@@ -169,7 +169,7 @@ class EventParser:
             # nor ends a message that is split over elements.
             self._check_timestamp(index, kind, element)
             time = parse_timestamp(element.get("timestamp"))
-            event = Event("unknown", time, format_json(element), index, name=kind)
+            event = ConversationEvent("unknown", time, format_json(element), index, name=kind)
             (self._turn.events if self._turn else self.leading).append(event)
 
     # one method for each type of element
@@ -179,7 +179,7 @@ class EventParser:
         self._append_event(kind, index, element, element.get("content"), "content")
 
     def _parse_turn_start(self, index: int, element: _Element) -> None:
-        self.finish()
+        self.complete_last_message()
         self._open_message = None
         self._check_timestamp(index, "turn_start", element)
         self._start_turn().started_at = parse_timestamp(element.get("timestamp"))
@@ -198,7 +198,7 @@ class EventParser:
         if resources := element.get("resources"):
             self._append_resources(event, resources)
 
-    def _append_resources(self, event: Event, resources: Any) -> None:
+    def _append_resources(self, event: ConversationEvent, resources: Any) -> None:
         """Append the resources of a request to its text."""
         try:
             count, text = format_resources(resources)
@@ -312,7 +312,7 @@ class EventParser:
         summary = element.get("summary")
         text = summary.get("summary") if type(summary) is dict else None
         self.compactions.append(
-            Compaction(
+            ConversationCompaction(
                 first + 1,
                 last + 1,
                 parse_timestamp(element.get("timestamp")),
@@ -326,11 +326,11 @@ class EventParser:
 
     def _append_event(
         self, kind: str, index: int, element: _Element, text: Any, field: str
-    ) -> Event:
+    ) -> ConversationEvent:
         """Append a new event to the turn, and end a message that was split over elements."""
         if self._open_message is not None:
             if self._message_texts:
-                self.finish()
+                self.complete_last_message()
             self._open_message = None
         turn = self._turn or self._start_turn()
         try:
@@ -343,7 +343,7 @@ class EventParser:
         if turn.started_at is None:
             turn.started_at = time
         # The same as `Event(kind, time, text, index)`, in a third of the time.
-        event = _new_object(Event)
+        event = _new_object(ConversationEvent)
         event.kind, event.timestamp, event.text, event.index = kind, time, text, index
         event.author = event.name = event.arguments = event.call_id = event.call = None
         event.data = event.metadata = event.problem = event.result = event.request = None
@@ -360,7 +360,9 @@ class EventParser:
                 self._report_event_problem(event, "its metadata is not an object")
         return event
 
-    def _set_text_from_value(self, event: Event, element: _Element, value: Any, field: str) -> None:
+    def _set_text_from_value(
+        self, event: ConversationEvent, element: _Element, value: Any, field: str
+    ) -> None:
         """Set the text of an event from typed content, or from a value of the wrong type."""
         try:
             text = format_typed_content(value)
@@ -384,7 +386,7 @@ class EventParser:
         self._calls = 0
         return turn
 
-    def _report_event_problem(self, event: Event, what: str) -> None:
+    def _report_event_problem(self, event: ConversationEvent, what: str) -> None:
         event.problem = f"{event.problem}; {what}" if event.problem else what
         self._add_problem(f"element {event.index} ({event.kind}): {what}")
 
@@ -394,7 +396,9 @@ class EventParser:
         else:
             self.more_problems += 1
 
-    def _decode_metadata(self, event: Event, metadata: dict[str, Any]) -> dict[str, Any]:
+    def _decode_metadata(
+        self, event: ConversationEvent, metadata: dict[str, Any]
+    ) -> dict[str, Any]:
         try:
             return _decode_base64_metadata_values(metadata)
         except RecursionError:
@@ -402,7 +406,7 @@ class EventParser:
             return {}
 
     def _remember_open_request(
-        self, event: Event, element: _Element, waiting: _OpenRequests
+        self, event: ConversationEvent, element: _Element, waiting: _OpenRequests
     ) -> None:
         """Remember a request until its response is found."""
         identity = element.get("id")
@@ -418,7 +422,7 @@ class EventParser:
             waiting[identity] = deque((found, event))
 
     def _pair_response_with_request(
-        self, event: Event, element: _Element, waiting: _OpenRequests
+        self, event: ConversationEvent, element: _Element, waiting: _OpenRequests
     ) -> None:
         """Pair a response with the oldest open request that has its id; ids can repeat."""
         identity = element.get("id")
@@ -431,7 +435,7 @@ class EventParser:
             if len(request) > 1:
                 waiting[identity] = request
             request = request.popleft()
-        if type(request) is not Event:
+        if type(request) is not ConversationEvent:
             self._report_event_problem(event, "no request has its id")
             return
         request.result, event.request = event, request

@@ -78,12 +78,12 @@ def load_conversation(
     damage: list[str] = []
     try:
         for batch in read_event_batches(str(info.events_path), damage):
-            parser.add_elements(batch)
+            parser.parse_elements(batch)
             if progress is not None:
-                parser.finish()
+                parser.complete_last_message()
                 _copy_parser_totals(parser, conversation)
                 progress(conversation)
-        parser.finish()
+        parser.complete_last_message()
         conversation.info = info.copy_with_counts(parser.count, parser.last_time)
     except WorkspaceError as error:
         damage.append(error.message)
@@ -112,10 +112,10 @@ def load_conversation_beginning(
             _apply_base_config(info, config)
         data = keep_complete_array_elements(read_file_head(str(info.events_path), size))
         for batch in parse_array_batches(data, []) if data else ():
-            parser.add_elements(batch)
+            parser.parse_elements(batch)
     except WorkspaceError:
         return None
-    parser.finish()
+    parser.complete_last_message()
     if not parser.turns:
         return None
     conversation = _make_conversation(info, parser)
@@ -131,10 +131,10 @@ def decode_turns(info: ConversationInfo) -> DecodedTurns:
     parser = EventParser()
     try:
         for batch in read_event_batches(str(info.events_path), problems):
-            parser.add_elements(batch)
+            parser.parse_elements(batch)
     except WorkspaceError as error:
         return DecodedTurns([], problem=error.message)
-    parser.finish()
+    parser.complete_last_message()
     lost = [problem for problem in problems if not isinstance(problem, HarmlessFileProblem)]
     return DecodedTurns(parser.turns, parser.last_time, "; ".join(lost) or None)
 
@@ -390,7 +390,7 @@ def _decode_conversation_part(
     problems = _apply_base_config(info, ConversationConfigState()) if info.base_config_path else []
     parser = EventParser(turns=before.turns, count=before.elements)
     cut = span.find_last_turn() if is_last else len(span.elements)
-    parser.add_elements(span.elements[:cut])
+    parser.parse_elements(span.elements[:cut])
     mark = start
     if cut:
         end = span.starts[cut] if is_last else len(span.data)
@@ -404,8 +404,8 @@ def _decode_conversation_part(
             before.problem or next(iter(parser.problems), None),
             tuple(sorted(waiting | parser.find_unanswered_ids())),
         )
-    parser.add_elements(span.elements[cut:])
-    parser.finish()
+    parser.parse_elements(span.elements[cut:])
+    parser.complete_last_message()
     is_configured = before.configured if start else parser.is_configured
     if is_last and info.base_config_path is None and not is_configured:
         problems.append(_NO_CONFIG)

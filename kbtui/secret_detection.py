@@ -187,7 +187,7 @@ A value with less entropy counts as an ordinary word.
 """
 
 
-class Secret(NamedTuple):
+class DetectedSecret(NamedTuple):
     """A secret in a text: start and end in characters, and what it is."""
 
     start: int
@@ -200,7 +200,7 @@ def mask_secrets(text: str) -> str:
     return mask_text_part(text, 0, len(text), find_secrets(text))
 
 
-def mask_text_part(text: str, start: int, end: int, found: Sequence[Secret]) -> str:
+def mask_text_part(text: str, start: int, end: int, found: Sequence[DetectedSecret]) -> str:
     """Return a part of a text with the secrets masked that were `found` in the whole text.
 
     A line from the middle of a private key cannot be recognized without the lines around it.
@@ -233,7 +233,7 @@ def mask_excerpt(excerpt: str, source: str) -> str:
         last = first + len("".join(window[secret.start : secret.end].split()))
         if last > 0 and first < len(dense):
             found.append(
-                Secret(
+                DetectedSecret(
                     _find_offset_ignoring_spaces(excerpt, max(0, first)),
                     _find_offset_ignoring_spaces(excerpt, min(last, len(dense)) - 1) + 1,
                     secret.what,
@@ -322,9 +322,9 @@ def list_secret_kinds(text: str) -> list[tuple[int, str]]:
     return [(secret.start, secret.what) for secret in find_secrets(text)]
 
 
-def find_secrets(text: str) -> list[Secret]:
+def find_secrets(text: str) -> list[DetectedSecret]:
     """Return the secrets of a text in order; overlapping secrets are merged."""
-    found: list[Secret] = []
+    found: list[DetectedSecret] = []
     for number, secret in enumerate(
         sorted(_find_secret_candidates(text), key=lambda one: (one.start, -one.end))
     ):
@@ -336,7 +336,7 @@ def find_secrets(text: str) -> list[Secret]:
     return found
 
 
-def _find_secret_candidates(text: str) -> Iterator[Secret]:
+def _find_secret_candidates(text: str) -> Iterator[DetectedSecret]:
     small = text.lower()
     if len(small) != len(text):  # a few letters become two characters in lower case
         small = text
@@ -345,21 +345,21 @@ def _find_secret_candidates(text: str) -> Iterator[Secret]:
     yield from _find_manifest_values(text)
     yield from _find_wallet_seed_phrases(text)
     for match in _match_at_offsets(_BEARER, text, _find_word_offsets(small, ("authorization",))):
-        yield Secret(match.start("value"), match.end("value"), "credentials")
+        yield DetectedSecret(match.start("value"), match.end("value"), "credentials")
     for match in _match_at_offsets(
         _BOOTSTRAP, text, _find_word_offsets(small, ("token", "kubeadm"))
     ):
-        yield Secret(match.start("value"), match.end("value"), "Kubernetes token")
+        yield DetectedSecret(match.start("value"), match.end("value"), "Kubernetes token")
     for pattern, sign in ((_URL, "://"), (_USER, "curl")):
         if sign in text:
             for match in pattern.finditer(text):
-                yield Secret(match.start("value"), match.end("value"), "password")
+                yield DetectedSecret(match.start("value"), match.end("value"), "password")
     for match in _match_at_offsets(_ASSIGNED, text, _find_assignment_offsets(small)):
         if _is_secret_assignment(match):
-            yield Secret(match.start("value"), match.end("value"), "secret")
+            yield DetectedSecret(match.start("value"), match.end("value"), "secret")
 
 
-def _find_formatted_keys(text: str) -> Iterator[Secret]:
+def _find_formatted_keys(text: str) -> Iterator[DetectedSecret]:
     """Yield the keys that have one of the known formats."""
     end = looked = 0
     for at in _find_word_offsets(text, _MARKERS):
@@ -376,7 +376,7 @@ def _find_formatted_keys(text: str) -> Iterator[Secret]:
         if what == _ENCODED_KEY and not _is_encoded_key(match[0]):
             continue
         end = match.end()
-        yield Secret(match.start(), end, "private key" if what == _ENCODED_KEY else what)
+        yield DetectedSecret(match.start(), end, "private key" if what == _ENCODED_KEY else what)
 
 
 def _is_word_start(text: str, at: int) -> bool:
@@ -394,7 +394,7 @@ def _is_encoded_key(encoded: str) -> bool:
     return b"PRIVATE KEY" in data
 
 
-def _find_discord_tokens(text: str) -> Iterator[Secret]:
+def _find_discord_tokens(text: str) -> Iterator[DetectedSecret]:
     """Yield tokens of Discord bots: the bot's number in base64, a time, and a signature."""
     from binascii import Error, a2b_base64
 
@@ -407,10 +407,10 @@ def _find_discord_tokens(text: str) -> Iterator[Secret]:
         except Error:
             continue
         if number.isdigit():
-            yield Secret(match.start(), match.end(), "Discord token")
+            yield DetectedSecret(match.start(), match.end(), "Discord token")
 
 
-def _find_manifest_values(text: str) -> Iterator[Secret]:
+def _find_manifest_values(text: str) -> Iterator[DetectedSecret]:
     """Yield the values in Kubernetes manifests with `kind: Secret`, in YAML or JSON."""
     if "Secret" not in text or not _SECRET_KIND.search(text):
         return
@@ -421,11 +421,13 @@ def _find_manifest_values(text: str) -> Iterator[Secret]:
             for block in _MANIFEST_BLOCK.finditer(text, at, stop):
                 first, end = block.span("values" if block["json"] is None else "json")
                 for value in _MANIFEST_VALUE.finditer(text, first, end):
-                    yield Secret(value.start("value"), value.end("value"), "Kubernetes secret")
+                    yield DetectedSecret(
+                        value.start("value"), value.end("value"), "Kubernetes secret"
+                    )
         at = stop + 1
 
 
-def _find_wallet_seed_phrases(text: str) -> Iterator[Secret]:
+def _find_wallet_seed_phrases(text: str) -> Iterator[DetectedSecret]:
     """Yield seed phrases of wallets: twelve or more words of the BIP 39 list in a row."""
     # `translate` takes twenty times as long for text as for bytes.
     words = text.replace("\\n", " ").encode("utf-8", "replace").translate(_BLANKS).split()
@@ -444,7 +446,7 @@ def _find_wallet_seed_phrases(text: str) -> Iterator[Secret]:
                 run.append(word)
                 continue
             if len(run) >= step:
-                yield Secret(run[0].start(), run[-1].end(), "mnemonic")
+                yield DetectedSecret(run[0].start(), run[-1].end(), "mnemonic")
             run = []
 
 

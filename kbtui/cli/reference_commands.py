@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from kbtui.citations.models import Citation
 
 
-def configure_show(parser: ArgumentParser) -> None:
+def declare_show_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments of `kbtui show`."""
     parser.add_argument(
         "ref", metavar="REF", help="topic/slug, topic/slug:12-18, jp-c…:3, chunk:ID"
     )
 
 
-def run_show(args: Namespace) -> int:
+def run_show_command(args: Namespace) -> int:
     """Print a topic, a subject, lines of it, a conversation, a turn, a tool call or a passage."""
     from kbtui.library import open_workspace
 
@@ -42,21 +42,21 @@ def run_show(args: Namespace) -> int:
     return 0
 
 
-def configure_open(parser: ArgumentParser) -> None:
+def declare_open_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments of `kbtui open`."""
     parser.add_argument(
         "ref", metavar="REF", help="topic/slug, topic/slug:12-18, jp-c…:3, chunk:ID"
     )
 
 
-def run_open(args: Namespace) -> int:
+def run_open_command(args: Namespace) -> int:
     """Open a reference in the TUI."""
     from kbtui.cli.tui import open_tui
 
     return open_tui(args.workspace, args.ref)
 
 
-def configure_cites(parser: ArgumentParser) -> None:
+def declare_cites_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments of `kbtui cites`."""
     parser.add_argument(
         "ref", metavar="REF", help="topic/slug, jp-c…, jp-c…:3, chunk:ID or a file's path"
@@ -64,7 +64,7 @@ def configure_cites(parser: ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
-def run_cites(args: Namespace) -> int:
+def run_cites_command(args: Namespace) -> int:
     """Show what a turn used, and which turns used a subject, a conversation, a passage or a file."""
     from kbtui.citations.export import citations_to_dict, format_citing_turn
     from kbtui.library import open_workspace
