@@ -38,7 +38,7 @@ MODEL_CAUSES: dict[str, str] = {
     "model_off": 'the model is switched off (setting model = "off")',
     "vectors_replaced": "the vectors are being rebuilt",
 }
-"""Why there is no semantic search, by cause. A notice with any other cause has a `detail`."""
+"""Explanations of why there is no semantic search. A notice whose cause is not listed has a `detail`."""
 
 
 class NoticeValues(TypedDict, total=False):

@@ -215,7 +215,7 @@ class MoreMatchesNotice(NamedTuple):
 class AnswerFullNotice(NamedTuple):
     """`number` matches do not fit into the answer.
 
-    They are in the conversations `ids` and in `more_ids` further ones.
+    `ids` names conversations that have such matches, and `more_ids` counts the others.
     """
 
     number: int
@@ -485,7 +485,7 @@ def format_refusal_for_assistant(refusal: Refusal) -> tuple[str, str]:
             return "turn and last cannot be combined", "use only one of them"
         case AnswerTooLongRefusal():
             if refusal.fitting:
-                one = f"ask for one turn with turn=1 to turn={refusal.turns}"
+                one = f"ask for a single turn: `turn` is a number from 1 to {refusal.turns}"
                 hint = f"last={refusal.fitting} fits; or {one}"
             else:
                 hint = f"the last turn alone is too long; turn={refusal.turns} gives it shortened"

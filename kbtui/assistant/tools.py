@@ -476,7 +476,7 @@ class ToolCall(NamedTuple):
 def _format_error_for_assistant(error: KbtuiError, tool: ToolDefinition) -> str:
     """Format an error for an assistant, with the argument that caused it and what to do.
 
-    An error's place that is not an argument is a path on this machine, and is left out.
+    If the error's place is not an argument, it is a path on this machine and is left out.
     """
     named = any(one.name == error.where for one in tool.parameters)
     text = f"`{error.where}`: {error.message}" if named else error.message

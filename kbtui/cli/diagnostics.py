@@ -421,7 +421,9 @@ def run_config_command(args: Namespace) -> int:
             for one in found
         ]
         missing = (
-            "" if get_settings_path().exists() else "  (does not exist: every key has its default)"
+            ""
+            if get_settings_path().exists()
+            else "  (does not exist: all settings are at their defaults)"
         )
         print_result("\n".join([*lines, "", f"file: {get_settings_path()}{missing}"]) + "\n")
     return 0

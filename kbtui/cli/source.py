@@ -50,7 +50,9 @@ def declare_source_arguments(parser: ArgumentParser) -> None:
     run_.add_argument("--all", action="store_true", help="fetch every approved source")
     remove = actions.add_parser("rm", help="remove a source, and keep or delete its documents")
     kept = remove.add_mutually_exclusive_group()
-    kept.add_argument("--keep", action="store_true", help="keep its documents as your own")
+    kept.add_argument(
+        "--keep", action="store_true", help="keep its documents as subjects that you edit yourself"
+    )
     kept.add_argument("--delete", action="store_true", help="delete its documents")
     for one in (approve, remove):
         one.add_argument("name", metavar="NAME", help="a source's name")

@@ -195,7 +195,7 @@ def _stop_outdated_engine(client: EngineClient) -> None:
     if _parse_version(str(client.hello.get("version"))) > _parse_version(__version__):
         client.close()
         raise EngineUnavailable(
-            f"the running engine has a newer version, {client.hello.get('version')}",
+            f"the running engine is newer than this kbtui: version {client.hello.get('version')}",
             hint="run `kbtui engine stop` with that version",
         )
     client.stop_engine()

@@ -56,9 +56,9 @@ if TYPE_CHECKING:
         """A message to subscribers.
 
         The event `ready` has the fields of `EngineReadiness`, `progress` has `phase`, `done`,
-        `total`, `waits` and `seconds_left`, and `gone` has `reason`. `changed` has references of
-        `subjects`, ids of `conversations`, and `knowledge`, which says whether the lists of topics
-        and subjects must be read again.
+        `total`, `waits` and `seconds_left`, and `gone` has `reason`. `changed` has
+        `subjects` (references), `conversations` (ids) and `knowledge` (whether the lists of topics
+        and subjects must be read again).
         """
 
         event: Literal["changed", "gone", "progress", "ready"]

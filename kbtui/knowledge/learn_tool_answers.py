@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 MAX_ARGUMENT_CHARACTERS = 300
 """The maximum number of characters of an argument that an error message repeats."""
 MAX_NAMES_CHARACTERS = 4_000
-"""The maximum number of characters of an answer that list the subjects that did not fit."""
+"""The maximum length, in characters, of the list of subjects that did not fit into an answer."""
 _NOTE_CHARACTERS = 700
 """How many characters are reserved for the note below a subject that is cut."""
 TOPICS_MOST = 3

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
 
 RUN_WORDS, SAMPLE_RUNS, CANDIDATE_RUNS = 4, 128, 16
-"""The number of words in a run, of runs in the sample of a text, and of sampled runs that are used to
-find candidates."""
+"""Words per run; runs sampled per text; and how many of the sampled runs are used to find candidates."""
 MIN_SIMILARITY = 0.8
 """The minimum share of common runs of two near-duplicates."""
 MIN_WORDS, MAX_WORDS = 20, 20_000

@@ -68,8 +68,8 @@ def _matches_no_slug(slug: str) -> bool:
 def _pattern_to_regex(pattern: str) -> str:
     """Return a regular expression that never backtracks into what it has matched.
 
-    `**` separates blocks of components. Matching each block at the first possible place leaves the
-    most of the slug for the next blocks, so each block can be an atomic group.
+    `**` separates blocks of components. Matching each block at the first possible position leaves
+    as much of the slug as possible for the later blocks, so each block can be an atomic group.
     """
     components = pattern.split("/")
     blocks: list[list[str]] = [[]]

@@ -78,7 +78,7 @@ def check_settings(library: Library | None) -> Iterator[DiagnosticFinding]:
 
     found = [one.key.name for one in explain_settings() if one.origin != "default"]
     where = get_settings_path() if get_settings_path().exists() else "no file"
-    named = f"changed: {', '.join(found)}" if found else "every key has its default"
+    named = f"changed: {', '.join(found)}" if found else "all settings are at their defaults"
     yield DiagnosticFinding("settings", "ok", f"{where}; {named}")
 
 
@@ -257,7 +257,7 @@ def _check_installed_learn(library: Library, knowledge: Knowledge) -> Iterator[D
     if definition is None:
         text = f"{name} offers `learn`, but no topic has a subject to learn"
     elif installed != definition["description"]:
-        text = f"{name} describes topics that have changed"
+        text = f"{name} is out of date: the topics that it describes have changed"
     else:
         return
     yield DiagnosticFinding("knowledge", "note", f"{text}; `kbtui tools install` updates it")

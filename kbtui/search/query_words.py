@@ -93,7 +93,7 @@ MIN_CORRECTED_LETTERS = 6
 MAX_CORRECTIONS = 3
 MAX_PREFIX_TERMS = 32
 MAX_ENDING_LETTERS = 5
-"""How many letters an unfinished word may have more than its stem."""
+"""How many letters longer than its stem an unfinished word may be."""
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 

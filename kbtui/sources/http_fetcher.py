@@ -352,7 +352,7 @@ async def _read_response_body(response: httpx.Response, most: int) -> bytes:
 
 def _describe_http_error(error: Exception | None) -> str:
     if isinstance(error, httpx.ConnectTimeout):
-        return "no connection in time"
+        return "the connection timed out"
     if isinstance(error, httpx.ConnectError):
         return f"no connection: {error}"
     if isinstance(error, httpx.RemoteProtocolError):

@@ -109,7 +109,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         shown = self._content
         rows: list[ListRow] = []
         if shown.used is not None:
-            rows.append(_make_citations_heading("used", f"TURN {shown.turn} USED"))
+            rows.append(_make_citations_heading("used", f"USED IN TURN {shown.turn}"))
             rows += [
                 self._make_cited_passage_row(number, cite)
                 for number, cite in enumerate(shown.used, 1)

@@ -225,7 +225,7 @@ SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         _THEME,
         _HELP,
         define_command("back", "escape", "back", "Go back to the list; from the list, leave."),
-        define_command("leave", "q,S", "leave", "Leave; asks if a source is running.", 12),
+        define_command("leave", "q,S", "leave", "Leave. While a source is running, ask first.", 12),
     ),
     *add_scope_to_commands(
         "insights",

@@ -154,7 +154,10 @@ def test_the_doctor_says_when_the_installed_topics_are_others_than_now(
     command(built.root, "install", "--yes")
     assert notes() == ""
     built.topics(guide={"title": "Renamed"}, off={"enable": False})
-    assert "learn.toml describes topics that have changed; `kbtui tools install`" in notes()
+    assert (
+        "learn.toml is out of date: the topics that it describes have changed; `kbtui tools install`"
+        in notes()
+    )
     command(built.root, "install", "--yes")
     assert notes() == ""
     built.topics(guide={"enable": False})

@@ -359,7 +359,7 @@ def test_an_older_client_leaves_a_newer_engine_and_makes_do(
         aged = library(built)
         answer = aged.search(SearchRequest("aardvark", mode="lexical"))
         assert [hit.ref for hit in answer.hits] == ["guide/start:1-3"]
-        assert "newer version" in (answer.degraded or "")
+        assert "newer than this kbtui" in (answer.degraded or "")
         aged.close()
     assert engine.request("status")["pid"] == engine.pid
 

@@ -76,7 +76,7 @@ async def search(scene: Scene) -> None:
 
 
 async def conversation(scene: Scene) -> None:
-    await scene.reads("[1]", "TURN 1 USED")
+    await scene.reads("[1]", "USED IN TURN 1")
 
 
 async def subject(scene: Scene) -> None:

@@ -11,7 +11,7 @@ async def test_a_turn_lists_what_it_used_with_footnotes_in_the_text(book: Builde
         await tui.open(TALK)
         await tui.until(lambda: any("[1]" in row for row in tui.rows("citations-list")))
         rows = tui.rows("citations-list")
-        assert rows[0] == "TURN 1 USED"
+        assert rows[0] == "USED IN TURN 1"
         assert rows[1].startswith("[1] Getting started")
         assert rows[2].startswith("[2] Makefile")
         assert "learned · project/" in tui.text
@@ -25,7 +25,7 @@ async def test_it_follows_the_turn_one_reads_and_says_why_it_is_empty(book: Buil
     async with running(book.root, size=(120, 24)) as tui:
         await tui.open(TALK)
         await tui.press("n", "n")
-        await tui.until(lambda: tui.rows("citations-list")[0] == "TURN 2 USED")
+        await tui.until(lambda: tui.rows("citations-list")[0] == "USED IN TURN 2")
         assert "No searches or tool" in tui.text
 
 

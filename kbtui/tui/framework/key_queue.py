@@ -30,7 +30,7 @@ The first follows the key, the second follows the messages that the key caused, 
 messages that those caused.
 """
 FOLLOW_UP_TIMEOUT_SECONDS = 0.5
-"""How many seconds to wait for a follow-up, which is lost if its widget is removed."""
+"""How many seconds to wait for `KeyHandled`, which never arrives if its widget was removed."""
 MAX_WAIT_SECONDS = 3.0
 """The longest time in seconds that a key waits for unfinished work."""
 RETRY_SECONDS = 0.01

@@ -579,8 +579,8 @@ _MEDIA_KEYS = ("mimeType", "mime_type")
 def format_typed_content(value: Any) -> str | None:
     """Return the text of typed content; None for any other value.
 
-    Typed content is an object with a `type`, a reference to content that is stored elsewhere
-    (`$blob`), or an array of these. Raises `RecursionError` if it is nested too deeply.
+    Typed content is one of these: an object with a `type`; a reference (`$blob`) to content that is
+    stored elsewhere; an array of both. Raises `RecursionError` if it is nested too deeply.
     """
     blocks = value if type(value) is list else [value]
     if not all(type(block) is dict and _is_typed_block(block) for block in blocks):
