@@ -251,7 +251,9 @@ def _read_installed_file(
     except (FileNotFoundError, NotADirectoryError):
         return "absent", None
     except OSError as error:
-        raise WorkspaceError(f"cannot be read: {error.strerror or error}", where=path) from error
+        raise WorkspaceError(
+            f"the file cannot be read: {error.strerror or error}", where=path
+        ) from error
     # Git may have changed the line endings.
     plain = data.replace(b"\r\n", b"\n")
     match = _MARK_LINE.match(plain)
@@ -311,7 +313,7 @@ def _is_inside_workspace(workspace: Workspace, path: str) -> bool:
 def _check_inside_workspace(workspace: Workspace, path: str) -> None:
     if not _is_inside_workspace(workspace, path):
         raise WorkspaceError(
-            "a link on the path leaves the workspace",
+            "a symbolic link in the path leads out of the workspace",
             where=path,
             hint="replace the link with a directory",
         )

@@ -199,7 +199,9 @@ def _approve_source(workspace: Workspace, userdata: UserData, args: Namespace) -
         print_to_stderr("the source is already approved")
         return 0
     sys.stderr.write(sanitize(format_source_toml(source), "visualize"))
-    if not args.yes and not confirm("allow kbtui to run this source, now and at its times?"):
+    if not args.yes and not confirm(
+        "allow kbtui to run this source, now and at its scheduled times?"
+    ):
         print_to_stderr("the source was not approved")
         return 1
     # Approve the block that was shown; the one in the file may have changed since.

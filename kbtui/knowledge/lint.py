@@ -278,7 +278,7 @@ def _find_slug_collisions(resolved: TopicSlugs) -> Iterator[Problem]:
         winner = scan.relative_paths[slug]
         others = ", ".join(sorted(names))
         yield Problem(
-            f"{winner} and {others} have the same slug, which means {winner}; use paths for the others",
+            f"{winner} and {others} have the same slug, which refers to {winner}; use paths for the others",
             where=f"{resolved.topic.id}/{slug}",
             topic=resolved.topic.id,
             hint="rename one of them",

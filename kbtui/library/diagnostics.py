@@ -122,9 +122,7 @@ def check_packages(library: Library | None) -> Iterator[DiagnosticFinding]:
             problems.append(_check_package(wanted.name, "note", text, by, exact))
         if "" in fresh and (gone := _find_missing_module_file(found)):
             how = f"--force-reinstall --no-deps {wanted.name}=={found.version}"
-            problems.append(
-                _check_package(wanted.name, "wrong", f"has lost its file {gone}", by, how)
-            )
+            problems.append(_check_package(wanted.name, "wrong", f"lacks its file {gone}", by, how))
     yield from problems
     if not problems:
         yield DiagnosticFinding(
@@ -345,7 +343,7 @@ def _check_sources(library: Library) -> Iterator[DiagnosticFinding]:
         if source.topic not in topics:
             yield DiagnosticFinding("sources", "wrong", f"{name}: unknown topic {source.topic!r}")
         if find_approval_time(library.workspace, userdata, source) is None:
-            hint = f"`kbtui source approve {name}` shows it and asks"
+            hint = f"`kbtui source approve {name}` shows it and asks for approval"
             yield DiagnosticFinding(
                 "sources", "note", f"{name}: not approved, so it never runs; {hint}"
             )

@@ -178,7 +178,7 @@ SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         _THEME,
         _HELP,
         define_command("back", "escape", "back", "Close the pattern, the filter or the review; if none is open, leave."),
-        define_command("leave", "q", "leave", "Leave; asks if there are unsaved changes.", 12),
+        define_command("leave", "q", "leave", "Leave. If there are unsaved changes, ask first.", 12),
     ),
     *add_scope_to_commands(
         "doctor",
@@ -219,7 +219,7 @@ SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("approve", "a", "review, approve", "Show exactly what the source would do, and approve it.", 10, needs="unapproved"),
         define_command("new", "n", "add", "Add a source.", 8),
         define_command("edit", "e", "change", "Change the source.", 6, needs="source"),
-        define_command("remove", "d,delete", "remove", "Remove the source; asks whether its documents stay.", 5, needs="source"),
+        define_command("remove", "d,delete", "remove", "Remove the source; ask whether to keep its documents.", 5, needs="source"),
         define_command("enter", "enter", "details", "Go to the details.", 7),
         _RELOAD,
         _THEME,

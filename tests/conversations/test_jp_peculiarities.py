@@ -28,7 +28,10 @@ def test_the_format_before_december_2025_is_named(jp: Path) -> None:
         dump([{"timestamp": time(0), "message": "Hi", "reply": {"provider": "x", "content": "Ho"}}])
     )
     info = find_conversation(workspace_at(jp.parent), jp_id())
-    assert info.problem == "there is no events.json, only messages.json of JP before December 2025"
+    assert (
+        info.problem
+        == "there is no events.json, only a messages.json, which JP wrote before December 2025"
+    )
     assert listed_ids(jp) == [f"jp-c{ID}"]
 
 

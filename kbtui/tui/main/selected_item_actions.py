@@ -435,7 +435,7 @@ class FirstTopicProposal(NamedTuple):
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            reason = f"cannot be created: {error.strerror}"
+            reason = f"the directory cannot be created: {error.strerror}"
             raise KbtuiError(reason, where=str(self.directory)) from error
         apply_toml_change(self.change)
 

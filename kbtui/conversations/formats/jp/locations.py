@@ -132,7 +132,7 @@ class JpConversationLocation:
             problems.append(f"there is no {METADATA}")
         if EVENTS not in events.times and events.failure is None:
             is_old = os.path.exists(f"{events.path}/messages.json")  # noqa: PTH110
-            only = ", only messages.json of JP before December 2025" if is_old else ""
+            only = ", only a messages.json, which JP wrote before December 2025" if is_old else ""
             problems.append(f"there is no {EVENTS}{only}")
         directory = Path(events.path)
         newest = max((time for copy in self.copies for time in copy.times.values()), default=None)
