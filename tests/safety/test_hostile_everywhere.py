@@ -106,7 +106,7 @@ def test_nothing_commands_the_terminal(
     terminal.resize(columns, SIZES[columns])
     go_through(terminal, places)
     terminal.keys("\x11")
-    assert terminal.leave() == 0
+    assert terminal.leave() == 0, terminal.read()
     check(terminal.raw, stripped=policy == "strip")
     # Also with "off" the screen shows what it would not let through.
     assert ("␛" in terminal.raw.decode()) == (policy != "strip")

@@ -93,7 +93,7 @@ def test_no_screen_lets_hostile_text_command_the_terminal(
     walk(terminal, USUAL, quiet)
     shown = terminal.raw.decode()
     terminal.keys("\x11")
-    assert terminal.leave() == 0
+    assert terminal.leave() == 0, terminal.read()
     check(terminal.raw, stripped=policy == "strip")
     # Where nothing is removed, it is shown.
     assert ("␛" in shown) == (policy != "strip")
@@ -114,5 +114,5 @@ def test_no_key_in_no_pane_lets_it(hostile: Builder, columns: int, lines: int, p
             terminal.keys(ESCAPE + pane)
             press(terminal, command, 0.2)
     terminal.keys("\x11")
-    assert terminal.leave() == 0
+    assert terminal.leave() == 0, terminal.read()
     check(terminal.raw, stripped=True)
