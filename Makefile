@@ -38,7 +38,7 @@ test-unicode-path: $(STAMP)  ## run the tests in a directory with spaces and non
 	@base=$$(mktemp -d); trap 'rm -rf "$$base"' EXIT; mkdir "$$base/$(UNICODE)" && \
 	HOME= TMPDIR="$$base/$(UNICODE)" $(BIN)/python -m pytest -n 3 --dist worksteal $(ARGS)
 
-test-slow: $(STAMP)  ## run the slow tests
+test-slow: $(STAMP)  ## run the slow tests (about half an hour)
 	$(BIN)/python -m pytest -m slow -n 2 --dist worksteal $(ARGS)
 
 man: $(STAMP)  ## write the manual page to build/kbtui.1
