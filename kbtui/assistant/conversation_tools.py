@@ -60,7 +60,7 @@ from kbtui.conversations.grep import (
 )
 from kbtui.conversations.repository import (
     ConversationNotFound,
-    add_last_event,
+    add_last_event_time,
     check_conversation,
     find_conversation,
     get_conversation_format,
@@ -130,7 +130,7 @@ def answer_conversation_list(
         titles = ((info, _get_conversation_title(info, masked=masked)) for info in infos)
         infos = [info for info, title in titles if title and wanted in title.casefold()]
     if sort == "activity":
-        infos = [add_last_event(info) for info in infos]
+        infos = [add_last_event_time(info) for info in infos]
     infos.sort(
         key=lambda info: (_get_sort_time(info, sort), info.created_at, info.id), reverse=descending
     )
@@ -334,7 +334,7 @@ def _search_conversations(
         if "title" in query.scopes:
             titles = _find_title_match(info.title, pattern, masked=query.masked)
         if titles or events.count or problem or info.events_path is None:
-            info = add_last_event(info.copy_with_counts(None, last_event_at))
+            info = add_last_event_time(info.copy_with_counts(None, last_event_at))
             results.append(_ConversationGrepResult(info, titles, events, problem))
     results.sort(
         key=lambda one: (get_last_activity(one.info), one.info.created_at, one.info.id),

@@ -206,7 +206,11 @@ def _extract_turn_citations(
 ) -> Iterator[Citation]:
     seen = set()
     for event in turn.events:
-        if event.kind != "tool_call_request" or event.name is None or not _has_succeeded(event):
+        if (
+            event.kind != "tool_call_request"
+            or event.name is None
+            or not _has_call_succeeded(event)
+        ):
             continue
         for target in _find_cited_targets(event, targets, file_tools):
             key = (target.target, target.chunk)
@@ -223,7 +227,7 @@ def _extract_turn_citations(
             )
 
 
-def _has_succeeded(call: ConversationEvent) -> bool:
+def _has_call_succeeded(call: ConversationEvent) -> bool:
     return call.result is not None and not call.result.is_error
 
 

@@ -373,7 +373,7 @@ class ConversationFormatter:
     def _format_time(self, text: str) -> str:
         return format_age(datetime.fromisoformat(text), self.now) if self.terminal else text
 
-    def _format_heading(self, ref: str, title: str | None) -> str:
+    def _format_conversation_heading(self, ref: str, title: str | None) -> str:
         title = self.make_single_safe_line(title or "Untitled")
         if self.terminal:
             title = cut_to_width(title, max(20, self.width - len(ref) - 2))
@@ -406,7 +406,7 @@ class ConversationFormatter:
             if self.terminal and opens:
                 if conversation is not None:
                     yield ""
-                yield self._format_heading(hit.id, hit.title)
+                yield self._format_conversation_heading(hit.id, hit.title)
             conversation, previous = hit.id, hit.block
             yield self._format_grep_match(hit, spans)
 
@@ -446,7 +446,7 @@ class ConversationFormatter:
 
     def format_conversation_turns(self, answer: ConversationReadAnswer) -> Iterator[str]:
         """Yield the lines of turns; each event has a heading (author and time) and its text."""
-        yield self._format_heading(answer.id, answer.title)
+        yield self._format_conversation_heading(answer.id, answer.title)
         for turn in answer.turns:
             yield ""
             yield self.colour_text(f"── {answer.id}:{turn['turn']} ──", BOLD)

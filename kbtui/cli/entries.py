@@ -259,7 +259,7 @@ def _create_entry(library: Library, args: Namespace) -> int:
     else:
         authoring.check_draft(knowledge, topic, draft)
         text = sys.stdin.buffer.read() if args.text == "-" else os.fsencode(args.text)
-        draft = replace(draft, text=_decode_text(text))
+        draft = replace(draft, text=_decode_entry_text(text))
         found = authoring.add_subject(knowledge, topic, draft)
     ref = f"{topic.id}/{found.slug}"
     if args.json:
@@ -270,7 +270,7 @@ def _create_entry(library: Library, args: Namespace) -> int:
     return 0
 
 
-def _decode_text(text: bytes) -> str:
+def _decode_entry_text(text: bytes) -> str:
     """Decode the text of an entry; raises `UsageError` if it is not UTF-8."""
     try:
         # Convert line breaks as Python does when it reads a text file.

@@ -44,7 +44,7 @@ def list_conversations(
     has the results of an earlier call by id; those whose files have not changed are reused.
     """
     infos = [
-        _find_unchanged_info(location, known) or location.read_info()
+        _find_unchanged_info(location, known) or location.read_conversation_info()
         for location in _iterate_conversation_locations(workspace)
         if archived is None or location.is_archived is archived
     ]
@@ -71,7 +71,7 @@ def find_conversation(
     Raises `ConversationNotFound`.
     """
     for location in _iterate_conversation_locations(workspace, id):
-        info = location.read_info()
+        info = location.read_conversation_info()
         return get_conversation_format(info).add_event_count(info) if counts else info
     raise ConversationNotFound(workspace, id)
 
@@ -107,16 +107,18 @@ def check_conversation(info: ConversationInfo) -> ConversationInfo:
     return replace(conversation.info, problem=conversation.describe_problems())
 
 
-def add_last_event(info: ConversationInfo) -> ConversationInfo:
+def add_last_event_time(info: ConversationInfo) -> ConversationInfo:
     """Return `info` with `last_event_at`, reading as little as possible."""
-    return get_conversation_format(info).add_last_event(info)
+    return get_conversation_format(info).add_last_event_time(info)
 
 
 def find_unusable_conversation_directories(
     workspace: Workspace,
 ) -> list[UnusableConversationDirectory]:
     """Return the directories that cannot be listed as conversations, with the reasons."""
-    return [directory for one in FORMATS for directory in one.find_locations(workspace)[1]]
+    return [
+        directory for one in FORMATS for directory in one.find_conversation_locations(workspace)[1]
+    ]
 
 
 def count_trashed_conversations(workspace: Workspace) -> dict[str, int]:
@@ -138,7 +140,7 @@ def _iterate_conversation_locations(
 ) -> Iterator[ConversationLocation]:
     for one in FORMATS:
         if only is None or only.startswith(one.ID_PREFIX):
-            yield from one.find_locations(workspace, only)[0]
+            yield from one.find_conversation_locations(workspace, only)[0]
 
 
 def _get_activity_sort_key(info: ConversationInfo) -> tuple[datetime, datetime, str]:

@@ -267,7 +267,7 @@ class IndexWorker:
             return
         self._is_check_requested, self.repaired_damage = False, None
         folder = find_current_index_generation(self._workspace.cache_dir)
-        if folder is None or (self._index is not None and not self._index.is_in_place()):
+        if folder is None or (self._index is not None and not self._index.are_files_in_place()):
             return  # the index is missing; opening it creates a new one
         found = find_damage(folder, self._stop)
         if found:
@@ -280,7 +280,7 @@ class IndexWorker:
         self._check_damage_if_requested()
         if self._is_rebuild_requested and self._index is not None:
             self._close_index()
-        if self._index is None or not self._index.is_in_place():
+        if self._index is None or not self._index.are_files_in_place():
             self._close_index()
             self._index = WorkspaceIndex(
                 self._workspace,

@@ -109,7 +109,7 @@ class IndexStorage:
             writer.close()
         self.catalog.close()
 
-    def is_in_place(self) -> bool:
+    def are_files_in_place(self) -> bool:
         """Whether the files are where readers look for them."""
         parts = [self.folder / name / "meta.json" for name in ("lexical", "hidden")]
         parts.append(self.folder / "catalog.sqlite")
@@ -352,9 +352,9 @@ class WorkspaceIndex:
         """The catalog of the generation that this index writes."""
         return self.storage.catalog
 
-    def is_in_place(self) -> bool:
+    def are_files_in_place(self) -> bool:
         """Whether the files are where readers look for them."""
-        return self.storage.is_in_place()
+        return self.storage.are_files_in_place()
 
     def close(self) -> None:
         """Close all files."""

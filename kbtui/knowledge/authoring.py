@@ -130,7 +130,7 @@ def edit_draft(knowledge: Knowledge, topic: Topic, draft: SubjectDraft) -> Subje
     except (KbtuiError, OSError, ValueError) as error:
         if _is_draft_untouched(path, draft.document.encode()):
             raise
-        raise _add_draft_path(error, path) from error
+        raise _add_draft_path_to_error(error, path) from error
     finally:
         if is_settled or _is_draft_untouched(path, draft.document.encode()):
             path.unlink(missing_ok=True)
@@ -146,7 +146,7 @@ def _is_draft_untouched(path: Path, before: bytes) -> bool:
         return False
 
 
-def _add_draft_path(error: Exception, path: Path) -> KbtuiError:
+def _add_draft_path_to_error(error: Exception, path: Path) -> KbtuiError:
     """Return the error with a hint that names the file with the typed text."""
     kept = f"your text is in {path}"
     if not isinstance(error, KbtuiError):
@@ -203,7 +203,7 @@ def edit_subject(subject: Subject) -> bool:
         except KbtuiError as error:
             if _is_draft_untouched(path, before):
                 raise
-            raise _add_draft_path(error, path) from error
+            raise _add_draft_path_to_error(error, path) from error
         return path.read_bytes() != before
     except OSError as error:
         reason = error.strerror or str(error)

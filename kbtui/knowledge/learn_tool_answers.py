@@ -48,7 +48,7 @@ class LearnCaller(NamedTuple):
     max_chars: int | None = None
     masked: bool = False
 
-    def list_already_given(self, resolved: TopicSlugs) -> frozenset[str]:
+    def list_subjects_already_given(self, resolved: TopicSlugs) -> frozenset[str]:
         """Return the subjects that the caller already has."""
         return resolved.learned_set if self.has_prompt else frozenset()
 
@@ -125,7 +125,7 @@ def format_subject_listing(resolved: TopicSlugs, caller: LearnCaller) -> str:
         blocks.append(topic.description.rstrip())
     available, given = (
         caller.list_offered_subjects(resolved),
-        sorted(caller.list_already_given(resolved)),
+        sorted(caller.list_subjects_already_given(resolved)),
     )
     if available:
         blocks += [_AVAILABLE, _format_slug_list(available, caller), _USE]
@@ -147,7 +147,7 @@ def answer_learn_patterns(
     A pattern can also be a slug with lines, `slug:first-last`, as in the results of
     `knowledge_search`.
     """
-    given = caller.list_already_given(resolved)
+    given = caller.list_subjects_already_given(resolved)
     try:
         exact = {pattern: _parse_exact_pattern(resolved, pattern) for pattern in patterns}
     except UsageError as error:

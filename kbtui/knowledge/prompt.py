@@ -132,7 +132,7 @@ def read_prompt_fragments(workspace: Workspace) -> list[PromptFragment]:
         paths = sorted(path for path in folder.iterdir() if path.suffix == ".toml")
     except OSError:
         return []
-    loaders = _find_loading_files(workspace) if paths else {}
+    loaders = _find_extending_files(workspace) if paths else {}
     found = []
     for path in paths:
         try:
@@ -178,7 +178,7 @@ def _get_string_or_none(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def _find_loading_files(workspace: Workspace) -> dict[str, list[str]]:
+def _find_extending_files(workspace: Workspace) -> dict[str, list[str]]:
     """Return for every extended file the configuration files that extend it, directly or not."""
     from kbtui.workspace.jp_config import EXTENSIONS, find_extended_files
     from kbtui.workspace.paths import format_path_from_root

@@ -180,7 +180,7 @@ def check_workspace(library: Library) -> Iterator[DiagnosticFinding]:
     yield from _check_free_space(workspace.cache_dir)
     try:
         if library.settings.query_log:
-            UserData(workspace).query_log.check_file()
+            UserData(workspace).query_log.check_query_log_file()
     except WorkspaceError as error:
         yield DiagnosticFinding("workspace", "wrong", f"searches are not logged: {error}")
 

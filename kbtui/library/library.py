@@ -118,10 +118,10 @@ class Library(ReferenceReader):
         `known` are the results of an earlier call by id: only conversations whose files have
         changed since are read again.
         """
-        from kbtui.conversations.repository import add_last_event, list_conversations
+        from kbtui.conversations.repository import add_last_event_time, list_conversations
 
         infos = list_conversations(self.workspace, counts=False, known=known)
-        return [add_last_event(info) for info in infos]
+        return [add_last_event_time(info) for info in infos]
 
     def read_conversation_tools_and_models(
         self, info: ConversationInfo

@@ -103,8 +103,8 @@ class SearchExplainer:
         part = round(self._find_score_in_leg(leg, rank, number), 6)
         if rank is not None:
             return SearchLegRank(rank, round(ranked[rank - 1][1], 6), part)
-        if number in self._list_deep_ranks(leg):
-            rank, score = self._list_deep_ranks(leg)[number]
+        if number in self._rank_many_chunks(leg):
+            rank, score = self._rank_many_chunks(leg)[number]
             return SearchLegRank(rank, round(score, 6), part)
         return SearchLegRank(gives=part, note=absent)
 
@@ -117,7 +117,7 @@ class SearchExplainer:
         length = len(run.legs[leg])
         return score_leg_rank(leg, rank, length, depth=run.request.depth, coverage=coverage)
 
-    def _list_deep_ranks(self, leg: str) -> dict[int, tuple[int, float]]:
+    def _rank_many_chunks(self, leg: str) -> dict[int, tuple[int, float]]:
         """Return rank and score of the best `DEEP_RANKS` chunks of a leg, by chunk number.
 
         Unlike a search, it does not limit the number of chunks of one entry.

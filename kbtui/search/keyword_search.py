@@ -55,7 +55,7 @@ class QueryTerm(NamedTuple):
     query: Any
 
     @property
-    def is_pair(self) -> bool:
+    def is_word_pair(self) -> bool:
         """Whether the term stands for two adjacent words."""
         return " " in self.term and "|" not in self.term
 
@@ -305,8 +305,8 @@ class _KeywordIndexQuery:
         made = QueryTermBuilder(self._schema, self.searcher, language)
         words = [part for word in self.words for part in made.build_word_terms(word)]
         self.parts = select_query_terms([*words, *made.build_pair_terms(self.words)], self.searcher)
-        self._terms = [part for part in self.parts if not part.is_pair]
-        self._nearby = [part for part in self.parts if part.is_pair]
+        self._terms = [part for part in self.parts if not part.is_word_pair]
+        self._nearby = [part for part in self.parts if part.is_word_pair]
         self.phrases = [(text, made.build_phrase_query(text)) for text in query.phrases]
         self.excluded = [(text, made.build_phrase_query(text)) for text in query.excluded]
         self.filters = list(self._iterate_filter_queries(request, narrowing))

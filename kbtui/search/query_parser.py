@@ -365,7 +365,7 @@ class _QueryFilterApplier:
         """Return the indexed terms that a value stands for; raises `FilterValueError`."""
         if row.kind == "choice":
             return row.parse_choice_value(value)
-        if self._is_indexed(row.term, value):
+        if self._is_value_indexed(row.term, value):
             return [value]
         if row.kind == "topic":
             return [self._resolve_topic(row, value)]
@@ -386,7 +386,7 @@ class _QueryFilterApplier:
             topics = [topic.id for topic in knowledge.topics.values() if topic.enable]
             raise row.make_unknown_value_error(value, topics) from None
 
-    def _is_indexed(self, field: str, value: str) -> bool:
+    def _is_value_indexed(self, field: str, value: str) -> bool:
         return any(searcher.doc_freq(field, value) for searcher in self._open_searchers() if value)
 
     def _list_indexed_terms(self, field: str) -> list[str]:

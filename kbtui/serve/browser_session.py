@@ -41,7 +41,7 @@ class BrowserSession(AppService):
             "",
             write_bytes=websocket.send_bytes,
             write_str=websocket.send_str,
-            close=self._close_socket,
+            close=self._close_browser_socket,
             download_manager=DownloadManager(),
         )
         self._command = command
@@ -50,7 +50,7 @@ class BrowserSession(AppService):
         self._requested_size: tuple[int, int] | None = None
         self._is_painted = False
 
-    async def _close_socket(self) -> None:
+    async def _close_browser_socket(self) -> None:
         await self._websocket.close()
 
     async def _open_app_process(self, width: int = 80, height: int = 24) -> Process:
@@ -108,7 +108,7 @@ class BrowserSession(AppService):
         """Handle a request of the TUI: open a link in a new tab, or close the tab's socket."""
         request = json.loads(data)
         if request.get("type") == "exit":
-            await self._close_socket()
+            await self._close_browser_socket()
         elif request.get("type") == "open_url" and str(request.get("url")).startswith(LINK_SCHEMES):
             link = {"url": request["url"], "new_tab": True}
             await self.remote_write_str(json.dumps(["open_url", link]))

@@ -61,7 +61,7 @@ class BrowserServer:
             ]
         )
         app.on_response_prepare.append(self._add_security_headers)
-        app.on_shutdown.append(self._stop_sessions)
+        app.on_shutdown.append(self._stop_browser_sessions)
         return app
 
     @web.middleware
@@ -126,7 +126,7 @@ class BrowserServer:
             await session.stop()
         return websocket
 
-    async def _stop_sessions(self, app: web.Application) -> None:
+    async def _stop_browser_sessions(self, app: web.Application) -> None:
         await asyncio.gather(
             *(session.stop() for session in self._sessions), return_exceptions=True
         )

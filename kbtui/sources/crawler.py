@@ -68,13 +68,13 @@ class Crawler:
         while self._queue:
             if self._done >= self._limits.pages or time.monotonic() > end:
                 key = "source_pages" if self._done >= self._limits.pages else "source_seconds"
-                self._stop_early(
+                self._stop_crawl_early(
                     f"stopped after {self._done} pages with {len(self._queue)} more to fetch: "
                     f"the limit is {key} in `kbtui config`"
                 )
                 return
             if self._failures >= MAX_FAILURES:
-                self._stop_early(
+                self._stop_crawl_early(
                     f"stopped after {MAX_FAILURES} failures in a row; {len(self._queue)} pages were left"
                 )
                 return
@@ -85,7 +85,7 @@ class Crawler:
             if url == self._start and self._run.source.depth > 0:
                 await self._read_sitemaps()
 
-    def _stop_early(self, reason: str) -> None:
+    def _stop_crawl_early(self, reason: str) -> None:
         self._run.record_failed_document(self._start, reason, permanent=False)
 
     def _enqueue_urls(self, urls: Iterable[str], depth: int) -> None:

@@ -102,7 +102,7 @@ class SourceDirectory:
             raise KbtuiError(
                 "the source's directory is a link, which is not supported", where=str(self.folder)
             )
-        for path in _list_files(self.folder):
+        for path in _list_files_in_folder(self.folder):
             self._names_in_use.add(self._get_relative_name(path))
             if path.suffix != ".md" or path.is_symlink():
                 continue
@@ -126,7 +126,7 @@ class SourceDirectory:
         if before != url and before in self.documents and url not in self.documents:
             self.documents[url] = self.documents.pop(before)
 
-    def mark_unchanged(self, url: str) -> None:
+    def mark_document_unchanged(self, url: str) -> None:
         """Record that a document did not change."""
         if url in self.documents and url not in self._seen:
             self._seen.add(url)
@@ -239,7 +239,7 @@ class SourceDirectory:
             self.folder.rmdir()
 
 
-def _list_files(folder: Path) -> Iterator[Path]:
+def _list_files_in_folder(folder: Path) -> Iterator[Path]:
     if not folder.is_dir():
         return
     for base, folders, names in os.walk(folder):
@@ -326,7 +326,7 @@ class SourceRunContext:
 
     def keep_unchanged_document(self, url: str) -> None:
         """Record that a document did not change."""
-        self.directory.mark_unchanged(url)
+        self.directory.mark_document_unchanged(url)
         self.new_memory[url] = self.memory.get(url, {})
 
     def record_skipped_document(self, what: str, reason: str) -> None:

@@ -79,7 +79,7 @@ def run_source(
             )
             limits = limits or make_source_limits(load_settings())
             fetching = _fetch_documents(workspace.root, context, limits, resolve)
-            interrupted = _run_to_end(context, fetching, should_stop)
+            interrupted = _run_source_to_end(context, fetching, should_stop)
             run = _make_run_record(context, began)
             userdata.save_fetched_addresses(name, context.new_memory)
         except (KbtuiError, OSError) as error:
@@ -114,7 +114,7 @@ def lock_source(workspace: Workspace, name: str) -> Iterator[None]:
         yield
 
 
-def _run_to_end(
+def _run_source_to_end(
     context: SourceRunContext, fetching: Coroutine[Any, Any, None], should_stop: Callable[[], bool]
 ) -> bool:
     """Run a source; return whether the run was interrupted."""

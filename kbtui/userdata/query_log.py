@@ -201,7 +201,7 @@ class QueryLog:
                 return str(error)
         return None
 
-    def check_file(self) -> None:
+    def check_query_log_file(self) -> None:
         """Raise `WorkspaceError` if the file is damaged."""
         for (found,) in self._store.select("PRAGMA quick_check(1)"):
             if found != "ok":

@@ -233,7 +233,7 @@ def make_runtime_folder() -> Path:
     return path
 
 
-def find_user_directory(root: Path, workspace_id: str | None) -> Path | None:
+def find_jp_user_directory(root: Path, workspace_id: str | None) -> Path | None:
     """Return JP's user-local directory of a workspace, None if there is none.
 
     Its name ends with the workspace's id. If there are several, the directory with the exact name is

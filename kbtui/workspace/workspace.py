@@ -45,7 +45,7 @@ class Workspace:
     @cached_property
     def user_dir(self) -> Path | None:
         """JP's user-local directory of this workspace, None if there is none."""
-        return paths.find_user_directory(self.root, self.id)
+        return paths.find_jp_user_directory(self.root, self.id)
 
     @cached_property
     def key(self) -> str:

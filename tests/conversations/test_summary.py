@@ -95,13 +95,13 @@ def test_a_list_made_again_reads_only_what_changed(
     builder.conversation(5, [], title="Another")
     (builder.conversation(3, []) / "metadata.json").unlink()
     described: list[str] = []
-    read_info = JpConversationLocation.read_info
+    read_conversation_info = JpConversationLocation.read_conversation_info
 
     def remembered(location: JpConversationLocation) -> ConversationInfo:
         described.append(location.id)
-        return read_info(location)
+        return read_conversation_info(location)
 
-    monkeypatch.setattr(JpConversationLocation, "read_info", remembered)
+    monkeypatch.setattr(JpConversationLocation, "read_conversation_info", remembered)
     again = list_conversations(builder.workspace, counts=False, known=known)
     assert sorted(described) == [f"jp-c1780000000{number}" for number in (2, 3, 5)]
     monkeypatch.undo()

@@ -13,7 +13,7 @@ from kbtui.tui.prompt_workshop.pattern_bar import try_pattern
 from kbtui.tui.prompt_workshop.preview_documents import escape_glob
 from kbtui.tui.prompt_workshop.prompt_state import (
     FolderCostSums,
-    PendingMarks,
+    PendingPreloadMarks,
     PromptCost,
     SubjectCosts,
     apply_marks,
@@ -140,7 +140,7 @@ def test_any_keys_end_in_what_the_marks_alone_would_give(
     book: Builder, presses: list[tuple[str, str]]
 ) -> None:
     knowledge = load_knowledge(open_workspace_root(book.root))
-    marks = PendingMarks()
+    marks = PendingPreloadMarks()
 
     class Files:
         def load_knowledge(self) -> Knowledge:

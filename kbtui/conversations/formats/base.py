@@ -61,7 +61,7 @@ class ConversationLocation(Protocol):
     def signature(self) -> str:
         """A digest of path, inode, size and time of all files; it changes if one of them does."""
 
-    def read_info(self) -> ConversationInfo:
+    def read_conversation_info(self) -> ConversationInfo:
         """Read the metadata but no events. Never raises; `problem` says what is wrong."""
 
 
@@ -74,7 +74,7 @@ class ConversationFormat(Protocol):
     ID_PREFIX: str
     """The prefix of this format's ids, such as `jp-c`."""
 
-    def find_locations(
+    def find_conversation_locations(
         self, workspace: Workspace, only: str | None = None
     ) -> tuple[Sequence[ConversationLocation], list[UnusableConversationDirectory]]:
         """Find every conversation of a workspace, or the one with the id `only`."""
@@ -82,7 +82,7 @@ class ConversationFormat(Protocol):
     def count_trashed_conversations(self, workspace: Workspace) -> dict[str, int]:
         """Count the unreadable conversations that the agent moved away, by directory."""
 
-    def add_last_event(self, info: ConversationInfo) -> ConversationInfo:
+    def add_last_event_time(self, info: ConversationInfo) -> ConversationInfo:
         """Return `info` with `last_event_at`, reading as little as possible."""
 
     def add_event_count(self, info: ConversationInfo) -> ConversationInfo:

@@ -333,7 +333,7 @@ class EntriesScreen(ListDetailScreen):
         while types and measure_cell_width([(" · ".join(types), "")]) > room:
             types.pop()
         self.show_totals(left, [(" · ".join(types), "dim")])
-        self._show_position()
+        self._show_list_position()
         self.show_key_hints()
 
     def _describe_flags(self) -> list[str]:
@@ -344,7 +344,7 @@ class EntriesScreen(ListDetailScreen):
         left_out = f"without {', '.join(missing)} and {last}" if missing else f"without {last}"
         return [*([f"with {' and '.join(shown)}"] if shown else []), left_out]
 
-    def _show_position(self) -> None:
+    def _show_list_position(self) -> None:
         loaded, position = self.pager.loaded, ""
         if loaded and loaded.rows:
             position = f"{self.table.index + 1:,} of {loaded.page.total:,}"
@@ -355,7 +355,7 @@ class EntriesScreen(ListDetailScreen):
     @on(RowList.SelectionChanged)
     def _on_row_selected(self, event: RowList.SelectionChanged) -> None:
         event.stop()
-        self._show_position()
+        self._show_list_position()
         if self.table.index > len(self.table.rows) - READ_AHEAD_ROWS:
             self.pager.read_more_entries()
         self._show_detail_after_delay()

@@ -333,7 +333,7 @@ class MainScreen(StyledScreen):
         self._update_key_hints()
 
     @on(ReaderPane.ViewChangeRequested)
-    def _change_view(self, event: ReaderPane.ViewChangeRequested) -> None:
+    def _change_document_view(self, event: ReaderPane.ViewChangeRequested) -> None:
         event.stop()
         target, document = self.navigator.shown, self.reader_pane.document_view.document
         if target:

@@ -220,7 +220,7 @@ class SelectedItemActions:
         from kbtui.tui.reader.document_links import resolve_file_link, resolve_subject_link
 
         if link.is_web_link:
-            self._offer_to_open(link.href)
+            self._offer_to_open_link(link.href)
             return
         main = self._main
         root = main.library.workspace.root
@@ -229,7 +229,7 @@ class SelectedItemActions:
         # Look for a file first, because the path of an image next to subjects looks like a slug.
         path = resolve_file_link(link.href, folder, root)
         if path is not None:
-            self._offer_to_open(str(path), path)
+            self._offer_to_open_link(str(path), path)
             return
         here = main.navigator.shown.ref if main.navigator.shown else None
         ref = None
@@ -244,7 +244,7 @@ class SelectedItemActions:
             "warning",
         )
 
-    def _offer_to_open(self, address: str, path: Path | None = None) -> None:
+    def _offer_to_open_link(self, address: str, path: Path | None = None) -> None:
         """Show a web address or a path, and ask whether to open it in another program or to copy it."""
         from kbtui.tui import external_programs
         from kbtui.tui.framework.dialogs import DialogOption, OptionsDialog

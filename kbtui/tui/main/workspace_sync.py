@@ -54,12 +54,12 @@ class WorkspaceSync:
             """Pass an event from the thread of the listener to the event loop."""
             self._main.screen.call_later(self.handle_engine_event, event)
 
-        def keep_stop_function(stop: Callable[[], None]) -> None:
+        def keep_listener_stop_function(stop: Callable[[], None]) -> None:
             self._stop_listening = stop
 
         self._listen_worker.submit(
             lambda: self._main.library.listen_to_engine(receive_event),
-            keep_stop_function,
+            keep_listener_stop_function,
             lambda error: self._main.status.show_engine_event(
                 {"event": "gone", "reason": str(error)}
             ),

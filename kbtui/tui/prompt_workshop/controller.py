@@ -11,7 +11,7 @@ from kbtui.tui.framework.garbage_collection import freeze_objects_if_grown
 from kbtui.tui.prompt_workshop.pattern_bar import PatternMatchResult, try_pattern
 from kbtui.tui.prompt_workshop.preview_documents import make_preview_page
 from kbtui.tui.prompt_workshop.prompt_state import (
-    PendingMarks,
+    PendingPreloadMarks,
     SubjectCosts,
     apply_marks,
     make_prefix_sums,
@@ -151,7 +151,7 @@ class PromptWorkshopController:
 
     def __init__(self, view: PromptWorkshopCallbacks, pump: MessagePump, library: Library) -> None:
         self.prompt_state: PromptState | None = None
-        self.marks = PendingMarks()
+        self.marks = PendingPreloadMarks()
         self.options = SubjectTreeOptions()
         self.costs = SubjectCosts()
         self.pattern_result = PatternMatchResult("")

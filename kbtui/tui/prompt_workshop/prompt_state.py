@@ -198,7 +198,7 @@ MarkState = Literal["learned", "disabled", "plain", "on", "off"]
 """The state of a subject ("plain", "learned", "disabled") or of a topic ("on", "off")."""
 
 
-class PendingMarks:
+class PendingPreloadMarks:
     """The marks that are not written yet, in the order in which the user set them."""
 
     def __init__(self) -> None:
@@ -256,7 +256,7 @@ def find_subject_or_topic_state(knowledge: Knowledge, topic: str, slug: str | No
 
 
 @dataclass(frozen=True)
-class RefusedMark:
+class RefusedPreloadMark:
     """A mark that cannot be set, with the reason."""
 
     mark: PreloadOrDisableMark
@@ -281,7 +281,7 @@ class PromptState:
     written_cost: PromptCost = NO_COST
     preloads: dict[str, PromptCost] = field(default_factory=dict)
     listings: dict[str, PromptCost] = field(default_factory=dict)
-    refusals: tuple[RefusedMark, ...] = ()
+    refusals: tuple[RefusedPreloadMark, ...] = ()
     fragments: tuple[PromptFragment, ...] = ()
 
 
@@ -310,7 +310,7 @@ def apply_marks(prompt_state: PromptState, marks: tuple[PreloadOrDisableMark, ..
             knowledge = knowledge.copy_with_marks([mark])
             applied.append(mark)
         except (NothingFound, UsageError) as error:
-            refusals.append(RefusedMark(mark, error))
+            refusals.append(RefusedPreloadMark(mark, error))
     return _measure_prompt(prompt_state, knowledge, tuple(applied), tuple(refusals))
 
 
@@ -318,7 +318,7 @@ def _measure_prompt(
     before: PromptState,
     knowledge: Knowledge,
     marks: tuple[PreloadOrDisableMark, ...],
-    refusals: tuple[RefusedMark, ...],
+    refusals: tuple[RefusedPreloadMark, ...],
 ) -> PromptState:
     """Return the state with new costs; reuse the costs of topics that have not changed."""
     preloads, listings = {}, {}

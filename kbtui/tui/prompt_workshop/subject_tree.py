@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kbtui.tui.prompt_workshop.prompt_state import (
         FolderCostSums,
         MarkState,
-        PendingMarks,
+        PendingPreloadMarks,
         PromptState,
         SubjectCosts,
     )
@@ -104,10 +104,13 @@ def make_subject_tree_rows(
 ) -> list[ListRow]:
     """Return all rows of the tree; the text of a row is made when the row is drawn."""
     written = prompt_state.written
-    rows = [_make_row(WHOLE_KEY, SubjectTreeNode("whole")), _make_heading_row("topics", "TOPICS")]
+    rows = [
+        _make_tree_row(WHOLE_KEY, SubjectTreeNode("whole")),
+        _make_heading_row("topics", "TOPICS"),
+    ]
     for number, problem in enumerate(written.problems):
         node = SubjectTreeNode("problem", name=str(problem), number=number)
-        rows.append(_make_row(f"problem:{number}", node))
+        rows.append(_make_tree_row(f"problem:{number}", node))
     for topic in written.topics:
         rows += _make_topic_rows(topic, slugs, options)
     if not written.topics:
@@ -117,13 +120,13 @@ def make_subject_tree_rows(
         rows.append(_make_heading_row("fragments", "JP'S PROMPT FRAGMENTS, read-only"))
     for number, fragment in enumerate(prompt_state.fragments):
         node = SubjectTreeNode("fragment", name=fragment.name, number=number)
-        rows.append(_make_row(f"fragment:{number}", node))
+        rows.append(_make_tree_row(f"fragment:{number}", node))
     return rows
 
 
 def make_match_rows(matches: Iterable[tuple[str, str]]) -> list[ListRow]:
     """Return the rows of the subjects that a pattern matches; `matches` are pairs of topic and slug."""
-    rows = [_make_row(WHOLE_KEY, SubjectTreeNode("whole"))]
+    rows = [_make_tree_row(WHOLE_KEY, SubjectTreeNode("whole"))]
     rows += [_make_subject_row(topic, slug, 0, shows_path=True) for topic, slug in matches]
     return rows
 
@@ -140,11 +143,11 @@ def _make_topic_rows(
             if _contains_all_words(f"{topic}/{slug}", words)
         ]
         if found or _contains_all_words(topic, words):
-            yield _make_row(key, SubjectTreeNode("topic", topic))
+            yield _make_tree_row(key, SubjectTreeNode("topic", topic))
         for slug in found:
             yield _make_subject_row(topic, slug, 1, shows_path=True)
         return
-    yield _make_row(key, SubjectTreeNode("topic", topic))
+    yield _make_tree_row(key, SubjectTreeNode("topic", topic))
     if key in options.opened:
         yield from _make_folder_rows(topic, slugs.sort_by_folder(topic), options.opened)
 
@@ -170,7 +173,7 @@ def _make_folder_rows(topic: str, slugs: list[str], opened: set[str]) -> Iterato
         for depth in range(common, len(folders)):
             path = "/".join(folders[: depth + 1]) + "/"
             key = make_folder_key(topic, path)
-            yield _make_row(key, SubjectTreeNode("folder", topic, path, depth + 1))
+            yield _make_tree_row(key, SubjectTreeNode("folder", topic, path, depth + 1))
             shown.append(folders[depth])
             if key not in opened:
                 closed = path
@@ -188,13 +191,13 @@ _NO_SPANS: list[tuple[str, str]] = []
 _NO_LINES: list[list[tuple[str, str]]] = []
 
 
-def _make_row(key: str, node: SubjectTreeNode) -> ListRow:
+def _make_tree_row(key: str, node: SubjectTreeNode) -> ListRow:
     # All rows share the same empty lists, because there may be 20,000 rows, of which few are ever drawn.
     return ListRow(key, _NO_SPANS, _NO_SPANS, _NO_LINES, True, "", node)
 
 
 def _make_subject_row(topic: str, slug: str, depth: int, *, shows_path: bool = False) -> ListRow:
-    return _make_row(
+    return _make_tree_row(
         f"{topic}/{slug}", SubjectTreeNode("subject", topic, slug, depth, 0, shows_path)
     )
 
@@ -209,7 +212,7 @@ class SubjectRowFormatter:
     """Formats rows when they are drawn, with the newest state, marks and costs."""
 
     def __init__(
-        self, costs: SubjectCosts, marks: PendingMarks, options: SubjectTreeOptions
+        self, costs: SubjectCosts, marks: PendingPreloadMarks, options: SubjectTreeOptions
     ) -> None:
         self.prompt_state: PromptState | None = None
         self.sums: dict[str, FolderCostSums] = {}

@@ -44,21 +44,21 @@ class BlockHeightIndex:
         number = -(-count // BLOCKS_PER_CHUNK)
         self._chunk_heights: list[list[int] | None] = [None] * number
         if chunks is None:
-            self._chunk_heights = [self._measure_chunk(chunk) for chunk in range(number)]
+            self._chunk_heights = [self._measure_block_chunk(chunk) for chunk in range(number)]
             chunks = [sum(known or ()) for known in self._chunk_heights]
         self._chunk_totals = list(chunks)
 
-    def _measure_chunk(self, chunk: int) -> list[int]:
+    def _measure_block_chunk(self, chunk: int) -> list[int]:
         first = chunk * BLOCKS_PER_CHUNK
         return list(
             map(self._estimate_height, range(first, min(first + BLOCKS_PER_CHUNK, self._count)))
         )
 
-    def _get_chunk(self, chunk: int) -> list[int]:
+    def _get_block_chunk(self, chunk: int) -> list[int]:
         """Return the heights of the blocks in a chunk; estimate them on first use."""
         known = self._chunk_heights[chunk]
         if known is None:
-            known = self._chunk_heights[chunk] = self._measure_chunk(chunk)
+            known = self._chunk_heights[chunk] = self._measure_block_chunk(chunk)
             self._chunk_totals[chunk] = sum(known)
         return known
 
@@ -66,19 +66,19 @@ class BlockHeightIndex:
         return self._count
 
     def __getitem__(self, index: int) -> int:
-        return self._get_chunk(index // BLOCKS_PER_CHUNK)[index % BLOCKS_PER_CHUNK]
+        return self._get_block_chunk(index // BLOCKS_PER_CHUNK)[index % BLOCKS_PER_CHUNK]
 
     def set_block_height(self, index: int, height: int) -> None:
         """Set the height of block `index`."""
         chunk, place = divmod(index, BLOCKS_PER_CHUNK)
-        known = self._get_chunk(chunk)
+        known = self._get_block_chunk(chunk)
         self._chunk_totals[chunk] += height - known[place]
         known[place] = height
 
     def count_lines_before_block(self, index: int) -> int:
         """Return the number of lines before block `index`."""
         chunk, place = divmod(index, BLOCKS_PER_CHUNK)
-        inside = sum(self._get_chunk(chunk)[:place]) if place else 0
+        inside = sum(self._get_block_chunk(chunk)[:place]) if place else 0
         return inside + sum(self._chunk_totals[:chunk])
 
     @property
@@ -96,16 +96,16 @@ class BlockHeightIndex:
         left = max(0, line) - (totals[chunk - 1] if chunk else 0)
         while chunk < len(self._chunk_totals):
             # A chunk may have fewer lines than estimated.
-            ends = list(accumulate(self._get_chunk(chunk)))
+            ends = list(accumulate(self._get_block_chunk(chunk)))
             if left < ends[-1]:
                 place = bisect_right(ends, left)
                 return chunk * BLOCKS_PER_CHUNK + place, left - (
-                    ends[place] - self._get_chunk(chunk)[place]
+                    ends[place] - self._get_block_chunk(chunk)[place]
                 )
             left -= ends[-1]
             chunk += 1
         for chunk in range(len(self._chunk_totals) - 1, -1, -1):
-            known = self._get_chunk(chunk)
+            known = self._get_block_chunk(chunk)
             for place in range(len(known) - 1, -1, -1):
                 if known[place]:
                     return chunk * BLOCKS_PER_CHUNK + place, known[place] - 1
@@ -175,9 +175,9 @@ class Document:
                 heads.append(number)
         self.landmarks["turn"] = heads
         if len(self.blocks) > MANY_BLOCKS:
-            self._measure_chunks()
+            self._measure_block_chunks()
 
-    def _measure_chunks(self) -> None:
+    def _measure_block_chunks(self) -> None:
         for start in range(0, len(self.blocks), BLOCKS_PER_CHUNK):
             chunk: dict[tuple[str, str], TextMeasure] = {}
             for block in self.blocks[start : start + BLOCKS_PER_CHUNK]:

@@ -109,7 +109,7 @@ class DocumentViewport:
         """Discard all lines, and estimate the heights of all blocks again."""
         self._line_cache.clear()
         count = len(self.document.blocks)
-        self.heights = BlockHeightIndex(count, self._estimate_height, self._estimate_chunks())
+        self.heights = BlockHeightIndex(count, self._estimate_height, self._estimate_block_chunks())
         if self.document.chunk_weights:
             for fold in list(self.folds.toggled)[:_MAX_EXACT_FOLDS]:
                 # The estimate assumes that all folds of a kind are in the same state, which is wrong for these.
@@ -124,7 +124,7 @@ class DocumentViewport:
             else self.document.blocks[number].estimate_height(self.width)
         )
 
-    def _estimate_chunks(self) -> list[int] | None:
+    def _estimate_block_chunks(self) -> list[int] | None:
         """Estimate the number of lines of each chunk of blocks."""
         if not self.document.chunk_weights:
             return None
@@ -348,12 +348,12 @@ class DocumentViewport:
             self.find_nearest_position(self.top),
             self.find_nearest_position(self.cursor),
         )
-        self.rows = self._collect_rows()
+        self.rows = self._collect_visible_rows()
         if len(self.rows) < self.height and self.top > self.first_position:
             self.top = self.offset_position(self.last_position, -(self.height - 1))
-            self.rows = self._collect_rows()
+            self.rows = self._collect_visible_rows()
 
-    def _collect_rows(self) -> list[tuple[LinePosition, StyledLine]]:
+    def _collect_visible_rows(self) -> list[tuple[LinePosition, StyledLine]]:
         rows: list[tuple[LinePosition, StyledLine]] = []
         block, line = self.top
         while len(rows) < self.height:

@@ -353,13 +353,13 @@ class ReaderPane(BorderOnlyPane, Vertical):
 
     def action_next(self) -> None:
         """Go to the next match during a find, otherwise to the next turn."""
-        self._go_to_next(1)
+        self._go_to_next_match_or_turn(1)
 
     def action_previous(self) -> None:
         """Go to the previous match during a find, otherwise to the previous turn."""
-        self._go_to_next(-1)
+        self._go_to_next_match_or_turn(-1)
 
-    def _go_to_next(self, step: int) -> None:
+    def _go_to_next_match_or_turn(self, step: int) -> None:
         if self.is_finding:
             self.go_to_match(self.match_index + step)
         else:
@@ -514,13 +514,13 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.find_text(entry.value, jump=False)
 
     @on(Input.Changed, "#find")
-    def _update_find(self, event: Input.Changed) -> None:
+    def _update_find_matches(self, event: Input.Changed) -> None:
         event.stop()
         if self.is_finding:
             self.find_text(event.value, jump=True)
 
     @on(Input.Submitted, "#find")
-    def _accept_find(self, event: Input.Submitted) -> None:
+    def _accept_find_text(self, event: Input.Submitted) -> None:
         event.stop()
         self.screen.set_focus(self.document_view)
 
@@ -562,7 +562,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
             self.document_view.update_view()
 
     @on(PaneInput.EscapePressed)
-    def _close_find(self, event: PaneInput.EscapePressed) -> None:
+    def _close_find_input(self, event: PaneInput.EscapePressed) -> None:
         event.stop()
         self.action_clear()
 

@@ -292,10 +292,12 @@ class SourcesScreen(ListDetailScreen):
     def action_reload(self) -> None:
         """Read everything again."""
         self._reload_worker.submit(
-            lambda: read_source_statuses(self.library), self._set_states, self.show_error
+            lambda: read_source_statuses(self.library),
+            self._receive_source_statuses,
+            self.show_error,
         )
 
-    def _set_states(self, states: SourceStatuses) -> None:
+    def _receive_source_statuses(self, states: SourceStatuses) -> None:
         if states == self.states and not self._key_to_select:
             return
         self.states = states

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 from kbtui.conversations.formats.jp.locations import (
     ID_PREFIX,
     count_trashed_conversations,
-    find_locations,
+    find_conversation_locations,
     list_live_conversations,
 )
 
 if TYPE_CHECKING:
     from kbtui.conversations.formats.jp.loader import (
         add_event_count,
-        add_last_event,
+        add_last_event_time,
         can_load_parts,
         decode_turns,
         load_conversation,
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 __all__ = [
     "ID_PREFIX",
     "add_event_count",
-    "add_last_event",
+    "add_last_event_time",
     "can_load_parts",
     "count_trashed_conversations",
     "decode_turns",
-    "find_locations",
+    "find_conversation_locations",
     "list_live_conversations",
     "load_conversation",
     "load_conversation_beginning",

@@ -210,7 +210,7 @@ def parse_array_batches(data: bytes, problems: list[str]) -> Iterator[list[Any]]
         problems.append("it is not a JSON array")
 
 
-def has_jp_ending(data: bytes) -> bool:
+def has_jp_array_ending(data: bytes) -> bool:
     """Return whether an array ends exactly as JP writes it."""
     return data.endswith((_END, _END[:-1]))
 
@@ -220,7 +220,7 @@ def _can_split_json_array(read_range: _ReadRange, size: int) -> bool:
     return (
         size > SPLIT_FROM
         and read_range(0, len(_BEGIN)) == _BEGIN
-        and has_jp_ending(read_range(size - len(_END), len(_END)))
+        and has_jp_array_ending(read_range(size - len(_END), len(_END)))
     )
 
 

@@ -22,7 +22,7 @@ from kbtui.conversations.formats.jp.json_reader import (
     SEPARATOR,
     HarmlessFileProblem,
     OpenedFile,
-    has_jp_ending,
+    has_jp_array_ending,
     keep_complete_array_elements,
     parse_array_batches,
     parse_json_object,
@@ -165,7 +165,7 @@ def _apply_base_config(info: ConversationInfo, config: ConversationConfigState) 
 # the number of events, and the last one
 
 
-def add_last_event(info: ConversationInfo) -> ConversationInfo:
+def add_last_event_time(info: ConversationInfo) -> ConversationInfo:
     """Return `info` with `last_event_at`, from the end of the file if that is enough."""
     if info.events_path is None or info.last_event_at is not None:
         return info
@@ -334,7 +334,7 @@ def _read_whole_turns(
     is_last = file_size - start <= size + READ_BYTES
     data = _read_range(file, start, file_size - start if is_last else size)
     if is_last:
-        if not has_jp_ending(data):
+        if not has_jp_array_ending(data):
             return None, is_last
         data = data[: data.rindex(b"]")]
     starts = [0]

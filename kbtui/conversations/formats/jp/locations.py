@@ -120,7 +120,7 @@ class JpConversationLocation:
         chosen = os.path.basename(self.get_copy_to_read_events_from().path)  # noqa: PTH119
         return f"{len(names)} directories have this id ({', '.join(names)}); kbtui reads {chosen}"
 
-    def read_info(self) -> ConversationInfo:
+    def read_conversation_info(self) -> ConversationInfo:
         """Read the metadata but no events. Never raises; `problem` says what is wrong."""
         events, source = self.get_copy_to_read_events_from(), self.get_copy_to_read_metadata_from()
         problems = [text for text in (self.describe_duplicates(), events.failure) if text]
@@ -209,7 +209,7 @@ def _parse_parent_id(value: Any) -> str | None:
         return None
 
 
-def find_locations(
+def find_conversation_locations(
     workspace: Workspace, only: str | None = None
 ) -> tuple[list[JpConversationLocation], list[UnusableConversationDirectory]]:
     """Find every conversation of a workspace, and the directories that are not conversations.
