@@ -468,7 +468,7 @@ async def test_a_k_shows_how_the_prompt_would_grow_and_keeps_nothing(book: Build
 MISTAKES = [
     ("-k", 0, "-k needs a value"),
     ("-k project", 3, "expected a topic and a pattern"),
-    ("-k projcet/*", 3, "did you mean 'project'?"),
+    ("-k projcet/*", 3, "did you mean project?"),
     ("-k project/* start", 13, "this pattern needs -k too"),
     ('start "peo', 6, "unclosed quote"),
     ("peop[le/*", 4, "a [ without ] is literal"),
