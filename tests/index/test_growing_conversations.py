@@ -282,7 +282,7 @@ def dying(kind, call):
         return result
     return wrapped
 
-catalog.Catalog.commit = dying("commit", catalog.Catalog.commit)
+catalog.Catalog.commit_transaction = dying("commit", catalog.Catalog.commit_transaction)
 catalog.Catalog.replace_citations = dying("cite", catalog.Catalog.replace_citations)
 lexical.KeywordIndexWriter.commit = dying("lexical", lexical.KeywordIndexWriter.commit)
 lexical.KeywordIndexWriter.update_chunk_documents = dying("update", lexical.KeywordIndexWriter.update_chunk_documents)

@@ -267,7 +267,7 @@ def dying(kind, call):
         return result
     return wrapped
 
-catalog.Catalog.commit = dying("catalog", catalog.Catalog.commit)
+catalog.Catalog.commit_transaction = dying("catalog", catalog.Catalog.commit_transaction)
 catalog.Catalog.write_entry_and_chunks = dying("put", catalog.Catalog.write_entry_and_chunks)
 lexical.KeywordIndexWriter.commit = dying("lexical", lexical.KeywordIndexWriter.commit)
 lexical.KeywordIndexWriter.replace_entry_documents = dying("replace", lexical.KeywordIndexWriter.replace_entry_documents)
