@@ -137,7 +137,7 @@ def get_local_time() -> datetime:
     return datetime.now(UTC).astimezone()
 
 
-def format_day(day: date, today: date) -> str:
+def format_relative_day(day: date, today: date) -> str:
     """Format a day as `Today`, `Yesterday`, a weekday (within the last week) or a short date."""
     days = (today - day).days
     if days == 0:
@@ -156,7 +156,7 @@ def format_age(when: datetime, present: datetime) -> str:
     """
     local = when.astimezone(present.tzinfo)
     if local.date() != present.date():
-        label = format_day(local.date(), present.date())
+        label = format_relative_day(local.date(), present.date())
         # The day of another year is left out, because the title next to it needs the space.
         return label.partition(" ")[2] if local.year != present.year and " " in label else label
     minutes = int((present - local).total_seconds()) // 60

@@ -81,7 +81,7 @@ class ConversationPage:
 
 
 @dataclass
-class GrepHit:
+class ConversationGrepLine:
     """A matching line or a line of context; adjacent lines have the same `block`."""
 
     id: str
@@ -112,7 +112,7 @@ class ConversationGrepAnswer:
 
     total: int = 0
     count: int = 0
-    hits: list[GrepHit] = field(default_factory=list)
+    hits: list[ConversationGrepLine] = field(default_factory=list)
     notices: list[ConversationNotice] = field(default_factory=list)
     is_bounded: bool = False
 

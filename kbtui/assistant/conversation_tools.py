@@ -17,6 +17,7 @@ from kbtui.assistant.conversation_answers import (
     AnswerTooLongRefusal,
     ConversationEntry,
     ConversationGrepAnswer,
+    ConversationGrepLine,
     ConversationNotice,
     ConversationPage,
     ConversationReadAnswer,
@@ -27,7 +28,6 @@ from kbtui.assistant.conversation_answers import (
     DamagedConversationNotice,
     EarlierTurnsOmittedNotice,
     EventJson,
-    GrepHit,
     MoreConversationsNotice,
     MoreMatchesNotice,
     OffsetTooLargeNotice,
@@ -247,7 +247,7 @@ def answer_conversation_grep(
                 break
             title = _get_conversation_title(result.info, masked=masked)
             block = (number << 32) + line.block
-            hit = GrepHit(
+            hit = ConversationGrepLine(
                 result.info.ref, cut_line_around_match(title) if title else title, line, block
             )
             if room is not None and (room := room - len(format_hit_xml(hit.as_json())) - 1) < 0:
@@ -555,7 +555,7 @@ _TEXT_LEAST = 200
 """The length to which texts are cut before whole events are omitted."""
 
 
-class _ShortenableText:
+class _ShortenableEventText:
     """A text in an event that can be shortened; `replace` sets the shortened text in the event."""
 
     def __init__(self, text: str, replace: Callable[[str], None], is_json: bool) -> None:
@@ -638,19 +638,19 @@ def _select_fitting_events(events: list[EventJson], size: int) -> list[EventJson
     return events
 
 
-def _find_shortenable_texts(event: EventJson) -> Iterator[_ShortenableText]:
+def _find_shortenable_texts(event: EventJson) -> Iterator[_ShortenableEventText]:
     if isinstance(content := event["content"], str):
-        yield _ShortenableText(content, _make_text_setter(event, "content"), is_json=False)
+        yield _ShortenableEventText(content, _make_text_setter(event, "content"), is_json=False)
     if "arguments" in event:
         yield from _find_shortenable_strings(event["arguments"])
 
 
-def _find_shortenable_strings(value: Any) -> Iterator[_ShortenableText]:
+def _find_shortenable_strings(value: Any) -> Iterator[_ShortenableEventText]:
     """Yield the strings in a JSON value, at any depth."""
     pairs = value.items() if isinstance(value, dict) else enumerate(value)
     for key, item in pairs:
         if isinstance(item, str):
-            yield _ShortenableText(item, _make_text_setter(value, key), is_json=True)
+            yield _ShortenableEventText(item, _make_text_setter(value, key), is_json=True)
         elif isinstance(item, dict | list):
             yield from _find_shortenable_strings(item)
 

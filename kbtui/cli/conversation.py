@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from kbtui.assistant.conversation_answers import (
         ConversationEntry,
         ConversationGrepAnswer,
+        ConversationGrepLine,
         ConversationPage,
         ConversationReadAnswer,
         EventJson,
-        GrepHit,
     )
     from kbtui.library import Library
 
@@ -411,7 +411,7 @@ class ConversationFormatter:
             yield self._format_grep_match(hit, spans)
 
     def _format_grep_match(
-        self, hit: GrepHit, spans: Callable[[str], list[tuple[int, int]]]
+        self, hit: ConversationGrepLine, spans: Callable[[str], list[tuple[int, int]]]
     ) -> str:
         line = hit.line
         turn = ".." if line.turn is None else str(line.turn)

@@ -217,7 +217,7 @@ class TurnResumePoint:
 
 
 @dataclass(frozen=True)
-class ConversationPart:
+class TurnRangeOfConversation:
     """Some turns of a conversation, numbered as in the whole.
 
     `start` is the mark at which the part begins, None for the beginning of the file. `mark` is the

@@ -307,7 +307,7 @@ def _create_filtered_entries_table(
     """Create a temporary table `listed` of the entries that match the filter, with their status."""
     status = read_embedding_status(reader.folder) if vectors else EmbeddingStatus(seq=2**62)
     failed = {entry_id: error for entry_id, error in status.missing.items() if error}
-    conditions, values = _make_filter_conditions(wanted)
+    conditions, values = _make_catalog_filter_conditions(wanted)
     if only is not None:
         conditions.append("e.id = ?")
         values.append(only)
@@ -360,7 +360,7 @@ def _make_in_clause(column: str, values: Sequence[str]) -> str:
     return f"{column} IN ({', '.join('?' * len(values))})" if values else "1"
 
 
-def _make_filter_conditions(wanted: EntryFilter) -> tuple[list[str], list[Any]]:
+def _make_catalog_filter_conditions(wanted: EntryFilter) -> tuple[list[str], list[Any]]:
     """Return a filter as SQL conditions, and the values of their placeholders."""
     conditions: list[str] = []
     values: list[Any] = []

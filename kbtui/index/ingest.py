@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kbtui.conversations.models import (
         Conversation,
         ConversationInfo,
-        ConversationPart,
+        TurnRangeOfConversation,
         TurnResumePoint,
     )
     from kbtui.index.catalog import Catalog
@@ -308,7 +308,7 @@ def _find_indexed_conversation_part(
 def _make_conversation_entry_part(
     catalog: Catalog,
     entry: CatalogEntry,
-    part: ConversationPart,
+    part: TurnRangeOfConversation,
     known: _IndexedConversationPart | None,
     embed_tool_results: bool,
 ) -> tuple[EntryPartToWrite, _IndexedConversationPart | None]:
@@ -353,7 +353,7 @@ def _make_conversation_entry_part(
 
 
 def _make_indexed_conversation_part(
-    part: ConversationPart, known: _IndexedConversationPart | None, new_chunks: list[Chunk]
+    part: TurnRangeOfConversation, known: _IndexedConversationPart | None, new_chunks: list[Chunk]
 ) -> _IndexedConversationPart | None:
     """Return the indexed part up to the mark of `part`; None if reading cannot resume there.
 

@@ -216,11 +216,11 @@ class KeywordIndexWriter:
 
     def remove_entry(self, entry_id: str) -> None:
         """Delete an entry's documents, if there are any."""
-        if entry_id in self._added or self._has_entry(entry_id):
+        if entry_id in self._added or self._is_entry_indexed(entry_id):
             self._writer.delete_documents_by_term("entry", entry_id)
             self.has_changes = True
 
-    def _has_entry(self, entry_id: str) -> bool:
+    def _is_entry_indexed(self, entry_id: str) -> bool:
         if not self._searcher.doc_freq("entry", entry_id):
             return False
         query = tantivy.Query.term_query(self._schema, "entry", entry_id, "basic")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from kbtui.knowledge.models import Subject, Topic
-    from kbtui.knowledge.visibility import TopicSlugs
+    from kbtui.knowledge.visibility import SubjectSlugsByVisibility
 
 MAX_ARGUMENT_CHARACTERS = 300
 """The maximum number of characters of an argument that an error message repeats."""
@@ -48,11 +48,11 @@ class LearnCaller(NamedTuple):
     max_chars: int | None = None
     masked: bool = False
 
-    def list_subjects_already_given(self, resolved: TopicSlugs) -> frozenset[str]:
+    def list_subjects_already_given(self, resolved: SubjectSlugsByVisibility) -> frozenset[str]:
         """Return the subjects that the caller already has."""
         return resolved.learned_set if self.has_prompt else frozenset()
 
-    def list_offered_subjects(self, resolved: TopicSlugs) -> list[str]:
+    def list_offered_subjects(self, resolved: SubjectSlugsByVisibility) -> list[str]:
         """Return the subjects that a listing offers to the caller."""
         if self.has_prompt or not resolved.learned:
             return resolved.available
@@ -117,7 +117,7 @@ def suggest_topics(name: str, topics: list[str]) -> str:
     )
 
 
-def format_subject_listing(resolved: TopicSlugs, caller: LearnCaller) -> str:
+def format_subject_listing(resolved: SubjectSlugsByVisibility, caller: LearnCaller) -> str:
     """Return the answer of `learn` to a call without subjects."""
     topic = resolved.topic
     blocks = [f"# Topic: {topic.name}"]
@@ -137,7 +137,7 @@ def format_subject_listing(resolved: TopicSlugs, caller: LearnCaller) -> str:
 
 
 def answer_learn_patterns(
-    resolved: TopicSlugs,
+    resolved: SubjectSlugsByVisibility,
     patterns: list[str],
     subject: Callable[[str], Subject],
     caller: LearnCaller,
@@ -223,7 +223,9 @@ def _format_subject_blocks(
     return blocks, [], failed
 
 
-def _parse_exact_pattern(resolved: TopicSlugs, pattern: str) -> SubjectLineRange | None:
+def _parse_exact_pattern(
+    resolved: SubjectSlugsByVisibility, pattern: str
+) -> SubjectLineRange | None:
     """Return the subject, or the range of its lines, that a pattern names exactly, or None.
 
     Raises `UsageError` for an invalid range of lines.
@@ -309,7 +311,9 @@ def _format_already_learned(slug: str) -> str:
     return f'"{slug}" is already in the system prompt.'
 
 
-def _format_no_match(resolved: TopicSlugs, patterns: list[str], caller: LearnCaller) -> str:
+def _format_no_match(
+    resolved: SubjectSlugsByVisibility, patterns: list[str], caller: LearnCaller
+) -> str:
     """Return the error for patterns that match nothing, with the available subjects."""
     named = ", ".join(f'"{shorten_argument(pattern)}"' for pattern in patterns[:_MAX_PATTERNS])
     blocks = [f'Nothing in topic "{resolved.topic.name}" matches {named}.']

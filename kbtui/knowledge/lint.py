@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from kbtui.knowledge.loader import Knowledge
     from kbtui.knowledge.models import Subject, Topic
-    from kbtui.knowledge.visibility import TopicSlugs
+    from kbtui.knowledge.visibility import SubjectSlugsByVisibility
 
 
 RUN_WORDS, SAMPLE_RUNS, CANDIDATE_RUNS = 4, 128, 16
@@ -269,7 +269,7 @@ def _find_title_clashes(knowledge: Knowledge) -> Iterator[Problem]:
         yield Problem(message, key=key, topic=topic.id, hint="choose another title")
 
 
-def _find_slug_collisions(resolved: TopicSlugs) -> Iterator[Problem]:
+def _find_slug_collisions(resolved: SubjectSlugsByVisibility) -> Iterator[Problem]:
     scan = resolved.scan
     losers: dict[str, list[str]] = {}
     for name, slug in scan.shadowed.items():
@@ -285,7 +285,7 @@ def _find_slug_collisions(resolved: TopicSlugs) -> Iterator[Problem]:
         )
 
 
-def _find_dead_patterns(resolved: TopicSlugs, field: str) -> Iterator[Problem]:
+def _find_dead_patterns(resolved: SubjectSlugsByVisibility, field: str) -> Iterator[Problem]:
     """Yield patterns that match nothing."""
     assert field in TOPIC_FIELDS
     topic, scan = resolved.topic, resolved.scan
@@ -301,7 +301,7 @@ def _find_dead_patterns(resolved: TopicSlugs, field: str) -> Iterator[Problem]:
             yield Problem(f"'{pattern}' matches no subject", key=key, topic=topic.id, hint=hint)
 
 
-def explain_dead_pattern(resolved: TopicSlugs, pattern: str) -> str | None:
+def explain_dead_pattern(resolved: SubjectSlugsByVisibility, pattern: str) -> str | None:
     """Return why a pattern matches nothing, or what may have been meant; None if unknown."""
     scan = resolved.scan
     matches = compile_slug_pattern(pattern)
@@ -326,7 +326,9 @@ def explain_dead_pattern(resolved: TopicSlugs, pattern: str) -> str | None:
     return f"did you mean '{near[0]}'?" if near else None
 
 
-def _find_empty_topic(knowledge: Knowledge, resolved: TopicSlugs) -> Iterator[Problem]:
+def _find_empty_topic(
+    knowledge: Knowledge, resolved: SubjectSlugsByVisibility
+) -> Iterator[Problem]:
     topic = resolved.topic
     key = f"kb.topic.{topic.id}.subjects"
     if resolved.visible or any(problem.key == key for problem in knowledge.problems):

@@ -11,7 +11,7 @@ from kbtui.errors import NothingFound, UsageError
 from kbtui.knowledge import learn_tool_answers, prompt
 from kbtui.knowledge.models import LearnResult, Problem, Subject, Topic
 from kbtui.knowledge.visibility import (
-    TopicSlugs,
+    SubjectSlugsByVisibility,
     apply_mark_to_topic,
     find_topic_directory,
     resolve_topic_slugs,
@@ -340,7 +340,7 @@ class Knowledge:
         self.topics = topics
         self.problems = problems
         self.files = list(dict.fromkeys(files))
-        self._resolved: dict[str, TopicSlugs] = {}
+        self._resolved: dict[str, SubjectSlugsByVisibility] = {}
         self._records: dict[str, dict[str, Subject]] = {}
         self._root = os.path.realpath(workspace.root)
         self._folder = Path(self._root)
@@ -494,9 +494,9 @@ class Knowledge:
         """Replace a topic, keeping the result of the walk."""
         walked = self.resolve(topic.id)
         self.topics[topic.id] = topic
-        self._resolved[topic.id] = TopicSlugs(topic, walked.scan, walked.folder)
+        self._resolved[topic.id] = SubjectSlugsByVisibility(topic, walked.scan, walked.folder)
 
-    def resolve(self, topic: str) -> TopicSlugs:
+    def resolve(self, topic: str) -> SubjectSlugsByVisibility:
         """Return a topic's slugs and which are visible; raises `NothingFound`."""
         found = self._resolved.get(topic)
         if found is None:
@@ -510,7 +510,7 @@ class Knowledge:
     def _suggest_topics(self, name: str) -> str:
         return learn_tool_answers.suggest_topics(name, list(self.topics))
 
-    def _resolve_enabled_topics(self) -> list[TopicSlugs]:
+    def _resolve_enabled_topics(self) -> list[SubjectSlugsByVisibility]:
         return [self.resolve(topic.id) for topic in self.topics.values() if topic.enable]
 
     def _check_topic_directory(self, topic: Topic) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kbtui.knowledge.models import Subject, Topic
-    from kbtui.knowledge.visibility import TopicSlugs
+    from kbtui.knowledge.visibility import SubjectSlugsByVisibility
     from kbtui.workspace import Workspace
 
 
@@ -39,7 +39,7 @@ exposing too much irrelevant knowledge upfront)"""
 
 
 def format_knowledge_section(
-    topics: list[TopicSlugs], subject: Callable[[str, str], Subject]
+    topics: list[SubjectSlugsByVisibility], subject: Callable[[str, str], Subject]
 ) -> str | None:
     """Return the `<knowledge>` section of enabled topics, None if it would be empty.
 
@@ -58,14 +58,16 @@ def format_knowledge_section(
     return "<knowledge>\n" + "\n\n".join(blocks) + "\n</knowledge>"
 
 
-def _format_topic_line(resolved: TopicSlugs) -> str:
+def _format_topic_line(resolved: SubjectSlugsByVisibility) -> str:
     topic = resolved.topic
     title = f" (**{topic.title}**)" if topic.title else ""
     introduction = f": {topic.introduction.strip()}" if topic.introduction else ""
     return f"- {topic.id}{title}{introduction}"
 
 
-def format_topic_block(resolved: TopicSlugs, subject: Callable[[str, str], Subject]) -> str:
+def format_topic_block(
+    resolved: SubjectSlugsByVisibility, subject: Callable[[str, str], Subject]
+) -> str:
     """Return one topic's part of the section: its description and the pre-loaded subjects."""
     topic = resolved.topic
     blocks = [f'<topic "{escape_quotes(topic.name)}">']
@@ -80,7 +82,7 @@ def format_topic_block(resolved: TopicSlugs, subject: Callable[[str, str], Subje
     return "\n\n".join(blocks) + "\n</topic>"
 
 
-def define_learn_tool(topics: list[TopicSlugs]) -> dict[str, Any] | None:
+def define_learn_tool(topics: list[SubjectSlugsByVisibility]) -> dict[str, Any] | None:
     """Return name, description and parameters of `learn`; None if there is nothing to learn.
 
     The description has the introductions of the topics. Pre-loaded subjects count as something

@@ -144,7 +144,7 @@ def _bracket_to_regex(inner: str) -> str:
     return f"(?!/)[{'^' if negated else ''}{''.join(parts)}]"
 
 
-class TopicSlugs:
+class SubjectSlugsByVisibility:
     """A topic's slugs, and which of them are visible.
 
     `visible` is sorted and has no hidden, disabled or shadowed subjects; only its exact slug reaches a
@@ -227,26 +227,32 @@ def find_topic_directory(root: str, topic: Topic) -> tuple[str | None, Problem |
     return real, None
 
 
-def resolve_topic_slugs(root: str, topic: Topic) -> tuple[TopicSlugs, list[Problem]]:
+def resolve_topic_slugs(root: str, topic: Topic) -> tuple[SubjectSlugsByVisibility, list[Problem]]:
     """Walk a topic's directory below the real path `root`; return its slugs and the problems."""
     folder = os.path.normpath(Path(root, topic.subjects))
     real, problem = find_topic_directory(root, topic)
     if real is None:
-        return TopicSlugs(topic, TopicScan(folder), folder), [problem] if problem else []
+        return SubjectSlugsByVisibility(topic, TopicScan(folder), folder), [
+            problem
+        ] if problem else []
     try:
         found = scan_topic(root, real)
     except OSError:
         # The directory changed since the check: check again for the right message.
         _, problem = find_topic_directory(root, topic)
-        return TopicSlugs(topic, TopicScan(folder), folder), [problem] if problem else []
+        return SubjectSlugsByVisibility(topic, TopicScan(folder), folder), [
+            problem
+        ] if problem else []
     mistakes = [
         Problem(message, where=escape_unprintable(str(Path(topic.subjects, path))), topic=topic.id)
         for message, path in found.mistakes
     ]
-    return TopicSlugs(topic, found, folder), mistakes
+    return SubjectSlugsByVisibility(topic, found, folder), mistakes
 
 
-def apply_mark_to_topic(topic: Topic, resolved: TopicSlugs, mark: PreloadOrDisableMark) -> Topic:
+def apply_mark_to_topic(
+    topic: Topic, resolved: SubjectSlugsByVisibility, mark: PreloadOrDisableMark
+) -> Topic:
     """Return a topic with a mark applied.
 
     Raises `NothingFound` for an unknown subject, and `UsageError` if a glob contradicts the
@@ -278,11 +284,13 @@ def apply_mark_to_topic(topic: Topic, resolved: TopicSlugs, mark: PreloadOrDisab
     return bare
 
 
-def _find_matching_pattern(resolved: TopicSlugs, topic: Topic, field: str, slug: str) -> str | None:
+def _find_matching_pattern(
+    resolved: SubjectSlugsByVisibility, topic: Topic, field: str, slug: str
+) -> str | None:
     """Return the pattern of a field that matches a slug, or None."""
     for pattern in getattr(topic, field):
         alone = replace(topic, learned=(), disabled=(pattern,) if field == "disabled" else ())
-        other = TopicSlugs(alone, resolved.scan, resolved.folder)
+        other = SubjectSlugsByVisibility(alone, resolved.scan, resolved.folder)
         reached = other.disabled if field == "disabled" else other.match([pattern])
         if slug in reached:
             return str(pattern)

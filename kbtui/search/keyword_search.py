@@ -23,7 +23,7 @@ from kbtui.index.tokenizer import (
 from kbtui.search.query_words import (
     LanguageAnalyzer,
     QueryWord,
-    analyze_query_words,
+    analyze_and_correct_query_words,
     list_indexed_character_pairs,
 )
 
@@ -299,7 +299,7 @@ class _KeywordIndexQuery:
     ) -> None:
         self.searcher = index.searcher()
         self._schema = index.schema
-        self.words = analyze_query_words(
+        self.words = analyze_and_correct_query_words(
             query.words, self.searcher, language, completes_last=request.partial and query.open
         )
         made = QueryTermBuilder(self._schema, self.searcher, language)

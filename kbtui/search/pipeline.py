@@ -396,14 +396,14 @@ def _iterate_filters_in_effect(request: SearchRequest, query: ParsedQuery) -> It
         if isinstance(value, datetime):
             yield f"{key}:{value.isoformat()}"
         elif value and not (key == "in" and len(value) > 1):
-            yield f"{key}:{','.join(map(_quote_filter_value, value))}"
+            yield f"{key}:{','.join(map(_quote_value_for_query, value))}"
     for part in query.filters:
         if part.excluded or fields.get(part.key) is None:
             yield query.text[part.start : part.end]
-    yield from (f"-{_quote_filter_value(text)}" for text in query.excluded)
+    yield from (f"-{_quote_value_for_query(text)}" for text in query.excluded)
 
 
-def _quote_filter_value(text: str) -> str:
+def _quote_value_for_query(text: str) -> str:
     return f'"{text}"' if " " in text or "," in text else text
 
 

@@ -166,7 +166,7 @@ class LanguageAnalyzer:
         return [token for run in runs if (token := self.analyze_letter_run(run))]
 
 
-def analyze_query_words(
+def analyze_and_correct_query_words(
     words: Sequence[str], searcher: Any, language: LanguageAnalyzer, *, completes_last: bool = False
 ) -> list[QueryWord]:
     """Analyze the words of a query for one index; correct words that the index does not have.

@@ -37,7 +37,7 @@ MAX_TIMEOUTS = 3
 """The number of timeouts in a row after which the server counts as hanging."""
 
 
-class SkippedResource(ExtractionError):
+class UnsupportedMcpResource(ExtractionError):
     """A resource whose type or size is not supported."""
 
 
@@ -133,7 +133,7 @@ async def _fetch_matching_resources(
             if late >= MAX_TIMEOUTS:
                 raise
             continue
-        except SkippedResource as error:
+        except UnsupportedMcpResource as error:
             run.record_skipped_document(resource.uri, str(error))
             continue
         except ExtractionError as error:
@@ -182,13 +182,13 @@ async def _read_resource_text(
             except (binascii.Error, ValueError) as error:
                 raise ExtractionError("its content is not base64") from error
         if len(data) > most:
-            raise SkippedResource(explain_too_large_document(most, len(data)))
+            raise UnsupportedMcpResource(explain_too_large_document(most, len(data)))
         if kind in (*HTML, *PDF, *MARKDOWN, *PLAIN):
             parts.append((await extractor.extract(data, kind, resource.uri, "utf-8"))["text"])
         elif isinstance(content, types.TextResourceContents):
             parts.append(_fence_resource(content.text, kind))
         else:
-            raise SkippedResource(f"content type {kind or '(unknown)'} is not supported")
+            raise UnsupportedMcpResource(f"content type {kind or '(unknown)'} is not supported")
     return "\n\n".join(part.strip("\n") for part in parts)
 
 

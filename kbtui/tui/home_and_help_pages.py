@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kbtui.dates import format_day
+from kbtui.dates import format_relative_day
 from kbtui.text import one_line, sanitize
 from kbtui.tui.commands import SCOPES, SCREENS, find_key_label, list_commands
 from kbtui.tui.library_pane import ENTRY_MARKS
@@ -163,7 +163,7 @@ def _add_conversations(
     for info in sorted(live, key=get_activity_sort_key)[:RECENT_CONVERSATIONS]:
         when = get_last_activity(info).astimezone(now.tzinfo)
         left: Spans = [(one_line(info.name), "" if info.title else "dim")]
-        right: Spans = [(format_day(when.date(), now.date()), "dim")]
+        right: Spans = [(format_relative_day(when.date(), now.date()), "dim")]
         blocks.append(
             HeadingBlock(f"talk:{info.id}", left, right, lead=[("  ", "")], link=info.ref)
         )

@@ -110,7 +110,7 @@ def derive_colors(variables: dict[str, str]) -> dict[str, str]:
         return _derive_ansi_colors(variables)
     text = max((WHITE, BLACK), key=lambda color: compute_contrast(color, background))
 
-    def tint_color(color: Color, amount: float) -> Color:
+    def tint_background_color(color: Color, amount: float) -> Color:
         # Use less of the colour until white or black text has a contrast of at least 6 on it, so that
         # dimmer text is readable on it too.
         while amount > 0.01 and compute_contrast(text, background.blend(color, amount)) < 6:
@@ -118,11 +118,11 @@ def derive_colors(variables: dict[str, str]) -> dict[str, str]:
         return background.blend(color, amount)
 
     colors = {name: Color.parse(variables[name]) for name in _TEXT_COLORS}
-    surface = tint_color(Color.parse(variables["surface"]), 1.0)
-    cursor = tint_color(colors["primary"], 0.17)
-    cursor_off = tint_color(foreground, 0.08)
+    surface = tint_background_color(Color.parse(variables["surface"]), 1.0)
+    cursor = tint_background_color(colors["primary"], 0.17)
+    cursor_off = tint_background_color(foreground, 0.08)
     grounds = (background, surface, cursor, cursor_off)
-    found = tint_color(colors["accent"], 0.32)
+    found = tint_background_color(colors["accent"], 0.32)
     derived = {f"kb-{name}": make_color_readable(color, grounds) for name, color in colors.items()}
     derived |= {
         "kb-text": make_color_readable(foreground, grounds),

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from kbtui.conversations.models import (
         Conversation,
         ConversationInfo,
-        ConversationPart,
         ConversationToolsAndModels,
         Turn,
+        TurnRangeOfConversation,
         TurnResumePoint,
     )
     from kbtui.workspace import Workspace
@@ -104,7 +104,7 @@ class ConversationFormat(Protocol):
 
     def load_conversation_part(
         self, info: ConversationInfo, mark: TurnResumePoint | None, size: int
-    ) -> ConversationPart | None:
+    ) -> TurnRangeOfConversation | None:
         """Load about `size` bytes, but at least one turn, from `mark` on.
 
         Returns None if the conversation must be loaded whole.

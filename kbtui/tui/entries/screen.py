@@ -250,11 +250,11 @@ class EntriesScreen(ListDetailScreen):
     def on_resize(self) -> None:
         """Show the columns and key hints that fit the new width."""
         super().on_resize()
-        self.call_after_refresh(self._show_headings)
+        self.call_after_refresh(self._show_column_headings)
         if self.pager.loaded is not None:
             self.call_after_refresh(self._show_page_totals, self.pager.loaded.page)
 
-    def _show_headings(self) -> None:
+    def _show_column_headings(self) -> None:
         left, right = make_table_headings(self.table.scrollable_content_region.width)
         # The table keeps two cells free for its scroll bar.
         self.query_one("#columns", TextLine).set_text(left, [*right, ("  ", "")])

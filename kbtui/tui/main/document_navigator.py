@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kbtui.refs import Ref
     from kbtui.tui.framework.styled_widget import StyledScreen
     from kbtui.tui.library_snapshot import LibrarySnapshot
-    from kbtui.tui.main.pane_layout import PaneLayout
+    from kbtui.tui.main.pane_layout import PaneLayoutController
     from kbtui.tui.main.status_bar import StatusBar
     from kbtui.tui.navigation_target import NavigationTarget, ScrollAnchor
     from kbtui.tui.reader.document import Document
@@ -52,7 +52,7 @@ class NavigationHistory:
         """The current target, or None if nothing has been opened."""
         return self.targets[self.at] if self.targets else None
 
-    def save_reading_position(self, mark: ScrollAnchor | None) -> None:
+    def save_reading_position_in_history(self, mark: ScrollAnchor | None) -> None:
         """Store the reading position in the current target."""
         if self.targets:
             self.targets[self.at] = self.targets[self.at]._replace(mark=mark)
@@ -113,22 +113,24 @@ class DocumentNavigator:
     def open_target(self, target: NavigationTarget, *, preview: bool = False) -> None:
         """Show a target; a preview is not added to the history."""
         if not preview:
-            self.save_reading_position()
+            self.save_reading_position_in_history()
             current = self.history.current_target
             if not (current and current.is_same_document(target) and target.ref is None):
                 self.history.add_target(target)
         self.show_target(target)
         self.is_opening = self.is_opening and not preview
 
-    def save_reading_position(self) -> None:
+    def save_reading_position_in_history(self) -> None:
         """Store the reading position in the history, unless the reader shows a preview."""
         current = self.history.current_target
         if current is not None and current.is_same_document(self.shown):
-            self.history.save_reading_position(self._pane.document_view.viewport.make_anchor())
+            self.history.save_reading_position_in_history(
+                self._pane.document_view.viewport.make_anchor()
+            )
 
     def go_through_history(self, by: int) -> bool:
         """Go `by` steps forward in the history, or back if negative; return False past its end."""
-        self.save_reading_position()
+        self.save_reading_position_in_history()
         target = self.history.move_in_history(by)
         if target is None:
             return False
@@ -437,7 +439,7 @@ class MainScreenContext(NamedTuple):
 
     screen: StyledScreen
     library: Library
-    panes: PaneLayout
+    panes: PaneLayoutController
     status: StatusBar
     navigator: DocumentNavigator
     references: TypedReferenceOpener

@@ -44,7 +44,7 @@ FOCUS_TARGETS = {
 FOLDABLE = ("library", "citations")
 
 
-class PaneLayout:
+class PaneLayoutController:
     """Shows, folds, resizes and focuses the panes of a screen.
 
     It sets CSS classes on the screen; `kbtui.tcss` defines the layout for them.

@@ -204,7 +204,7 @@ class SessionManager:
 
     def _make_session(self) -> SavedSession:
         main = self._main
-        main.navigator.save_reading_position()
+        main.navigator.save_reading_position_in_history()
         theme = main.screen.app.theme
         library = main.panes.library
         return SavedSession(

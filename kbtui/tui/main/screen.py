@@ -18,7 +18,12 @@ from kbtui.tui.main.document_navigator import (
     MainScreenContext,
     TypedReferenceOpener,
 )
-from kbtui.tui.main.pane_layout import FOCUS_TARGETS, HEIGHT_CLASSES, WIDTH_CLASSES, PaneLayout
+from kbtui.tui.main.pane_layout import (
+    FOCUS_TARGETS,
+    HEIGHT_CLASSES,
+    WIDTH_CLASSES,
+    PaneLayoutController,
+)
 from kbtui.tui.main.saved_session import SessionManager
 from kbtui.tui.main.search_controller import QueryCompleter, SearchController
 from kbtui.tui.main.selected_item_actions import SelectedItemActions
@@ -107,7 +112,7 @@ class MainScreen(StyledScreen):
         self.reader_pane = ReaderPane()
         self.citations_pane = CitationsPane(clock)
         self.results_pane = ResultsPane(clock)
-        self.panes = PaneLayout(
+        self.panes = PaneLayoutController(
             self, self.library_pane, self.results_pane, self.reader_pane, self.citations_pane
         )
         self.citations = CitationsController(

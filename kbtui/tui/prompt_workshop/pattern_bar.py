@@ -262,7 +262,7 @@ def _find_pattern_problem(
 # the line where a pattern is typed
 
 
-class PatternInput(PaneInput):
+class SubjectPatternInput(PaneInput):
     """The input for a pattern; the arrow keys move in the list while the input keeps the focus."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -288,7 +288,7 @@ class PatternBar(Vertical):
 
     def __init__(self) -> None:
         super().__init__(id="trying")
-        self.input = PatternInput(
+        self.input = SubjectPatternInput(
             id="pattern", placeholder="try a pattern: TOPIC/GLOB, such as guide/s*", compact=True
         )
         self._result_line = TextLine(id="remark")

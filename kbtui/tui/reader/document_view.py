@@ -70,7 +70,7 @@ class FoldState:
         self.toggled = {key for key in self.toggled if self.kinds.get(key) != kind}
         self.open_kinds ^= {kind}
 
-    def set_document(self, document: Document) -> None:
+    def adopt_document_folds(self, document: Document) -> None:
         """Use the folds of another document, and forget folds that it does not contain."""
         self.kinds = document.fold_kinds
         self.toggled = {key for key in self.toggled if key in self.kinds}
@@ -274,7 +274,7 @@ class DocumentViewport:
         self.document = document
         self._resize_anchors = None
         self.folds.toggled = set()
-        self.folds.set_document(document)
+        self.folds.adopt_document_folds(document)
         self.current_match = None
         self.is_model_view = False
         self.top = self.cursor = LinePosition()
@@ -289,7 +289,7 @@ class DocumentViewport:
         top, cursor = self.make_anchor(self.top), self.make_anchor()
         self.document = document
         self._resize_anchors = None
-        self.folds.set_document(document)
+        self.folds.adopt_document_folds(document)
         self.reset_layout()
         if following:
             self.go_to_end()

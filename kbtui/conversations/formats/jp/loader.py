@@ -35,8 +35,8 @@ from kbtui.conversations.formats.jp.locations import BASE_CONFIG, EVENTS
 from kbtui.conversations.models import (
     Conversation,
     ConversationInfo,
-    ConversationPart,
     ConversationToolsAndModels,
+    TurnRangeOfConversation,
     TurnResumePoint,
 )
 from kbtui.dates import parse_timestamp
@@ -267,7 +267,7 @@ def can_load_parts(info: ConversationInfo) -> bool:
 
 def load_conversation_part(
     info: ConversationInfo, mark: TurnResumePoint | None, size: int
-) -> ConversationPart | None:
+) -> TurnRangeOfConversation | None:
     """Load about `size` bytes of the file, but at least one turn, from `mark` on.
 
     If the file has changed before the mark, the part starts at the beginning of the file. Returns
@@ -375,7 +375,7 @@ def _decode_conversation_part(
     digest: Any,
     span: _JsonElementBatch,
     is_last: bool,
-) -> ConversationPart | None:
+) -> TurnRangeOfConversation | None:
     """Decode the turns of a span; None if one of its tool results belongs to a call before the span."""
     before = start or TurnResumePoint(1, "", 0, 0)
     waiting = set(before.waiting)
@@ -411,6 +411,6 @@ def _decode_conversation_part(
         problems.append(_NO_CONFIG)
     earlier = [before.problem] if before.problem else []
     problems += [f"{EVENTS}: {text}" for text in (*earlier, *parser.problems)]
-    return ConversationPart(
+    return TurnRangeOfConversation(
         Conversation(info, parser.turns, problems=problems), start, mark, is_last
     )
