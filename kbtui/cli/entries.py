@@ -74,7 +74,7 @@ def run_entries_command(args: Namespace) -> int:
         library.update_index()
     page = list_entries(
         library.workspace,
-        library.open_reader(),
+        library.open_index_reader(),
         wanted,
         cursor=args.cursor,
         limit=args.limit,
@@ -360,7 +360,7 @@ def _show_entry(library: Library, args: Namespace) -> int:
         library.update_index()
     if library.index_notices_phrase:
         print_to_stderr(library.index_notices_phrase)
-    reader = library.open_reader()
+    reader = library.open_index_reader()
     row = get_entry_row(
         library.workspace, reader, entry_id, vectors=library.settings.model != "off"
     )

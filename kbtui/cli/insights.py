@@ -64,7 +64,7 @@ def run_insights_command(args: Namespace) -> int:
         found = collect_insights(
             library.workspace,
             userdata,
-            library.open_reader(),
+            library.open_index_reader(),
             days=args.days,
             limit=args.limit,
             stale_days=args.stale_days,

@@ -186,7 +186,7 @@ class IndexAccess:
             if isinstance(error, UnresponsiveEngine) and error is not before:
                 self._silent = (error, time.monotonic())
 
-    def open_reader(self, wait: float) -> IndexReader:
+    def open_index_reader(self, wait: float) -> IndexReader:
         """Return a reader of the index; wait up to `wait` seconds until the first one is built.
 
         Raises `IndexUnavailable`.
@@ -229,7 +229,7 @@ class IndexAccess:
                     self._private = PrivateIndex(self._workspace, self._settings, error)
                 private = self._private
             private.wait(min(wait, private.remaining_wait_seconds))
-            return private.open_reader()
+            return private.open_index_reader()
         try:
             return IndexReader(self._workspace.cache_dir)
         except IndexUnavailable as error:
@@ -322,7 +322,7 @@ class PrivateIndex:
             notices.append(Notice("configuration_invalid", {"detail": detail}))
         return notices
 
-    def open_reader(self) -> IndexReader:
+    def open_index_reader(self) -> IndexReader:
         """Return a reader of the index in its present state; raises `IndexUnavailable`."""
         from kbtui.index import IndexReader
 

@@ -186,7 +186,7 @@ class Library(ReferenceReader):
         """Call `query` with a reader; if the index is damaged, have it rebuilt and call again."""
         from kbtui.index.index_generations import find_damage_behind_error
 
-        reader = self.open_reader()
+        reader = self.open_index_reader()
         try:
             return query(reader)
         except BaseException as error:
@@ -197,7 +197,7 @@ class Library(ReferenceReader):
                 self._request_index_repair(found)
             except IndexUnavailable as unavailable:
                 raise unavailable from error
-        return query(self.open_reader())
+        return query(self.open_index_reader())
 
     def _request_index_repair(self, found: str) -> None:
         """Have the engine rebuild a damaged index; raises `IndexUnavailable` if it cannot."""
@@ -324,7 +324,7 @@ class Library(ReferenceReader):
             if declined == "damaged" and not last:
                 self._request_index_repair(detail)
             elif declined == "no_index" and not last:
-                self._access.open_reader(FIRST_INDEX_SECONDS)
+                self._access.open_index_reader(FIRST_INDEX_SECONDS)
                 if self._access.is_index_private:
                     break
             else:
@@ -384,12 +384,12 @@ class Library(ReferenceReader):
             self.workspace, self.settings, answered, origin, caller, milliseconds, replaces
         )
 
-    def open_reader(self, wait: float = FIRST_INDEX_SECONDS) -> IndexReader:
+    def open_index_reader(self, wait: float = FIRST_INDEX_SECONDS) -> IndexReader:
         """Return a reader of the index; wait up to `wait` seconds until the first one is built.
 
         Raises `IndexUnavailable`.
         """
-        return self._access.open_reader(wait)
+        return self._access.open_index_reader(wait)
 
     # citations
 

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 class ReferenceReader:
     """Reads the targets of references.
 
-    The subclass `Library` provides `open_reader`, which passages and citations need.
+    The subclass `Library` provides `open_index_reader`, which passages and citations need.
     """
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
 
-    def open_reader(self) -> IndexReader:
+    def open_index_reader(self) -> IndexReader:
         """Return a reader of the index; raises `IndexUnavailable`."""
         raise NotImplementedError
 
@@ -80,7 +80,7 @@ class ReferenceReader:
         elif ref.kind == "subject":
             return ref._replace(topic=self.find_subject(ref).topic)
         else:
-            reader = self.open_reader()
+            reader = self.open_index_reader()
             found = reader.get_chunk(ref.chunk or "")
             entry = reader.get_entries({found[1]}).get(found[1]) if found else None
             if found is None or entry is None:
@@ -145,7 +145,7 @@ class ReferenceReader:
         if target.kind == "subject":
             return self._read_lines(target)
         if target.kind == "chunk":
-            found = self.open_reader().get_chunk(target.chunk or "")
+            found = self.open_index_reader().get_chunk(target.chunk or "")
             if found is None:
                 raise NothingFound("this passage no longer exists", where=str(target))
             return found[0].text
@@ -223,7 +223,7 @@ class ReferenceReader:
         from kbtui.citations.models import Citation
 
         targets, chunk, gone = self._list_names_of_target(target)
-        reader = self.open_reader()
+        reader = self.open_index_reader()
         rows = reader.find_citations(targets, chunk)
         entries = reader.get_entries(
             {row[0] for row in rows} | {_get_target_entry_id(row[5]) for row in rows}
@@ -249,7 +249,7 @@ class ReferenceReader:
             return (
                 [str(target)],
                 target.chunk,
-                self.open_reader().get_chunk(target.chunk or "") is None,
+                self.open_index_reader().get_chunk(target.chunk or "") is None,
             )
         if target.kind == "conversation":
             return [target.conversation or ""], None, False
@@ -341,7 +341,7 @@ class ReferenceReader:
         from kbtui.citations.extract import CitationTargetLookup
 
         root = self.workspace.root
-        targets, reader = CitationTargetLookup(self.load_knowledge(), {}), self.open_reader()
+        targets, reader = CitationTargetLookup(self.load_knowledge(), {}), self.open_index_reader()
         for base in (root, Path.cwd()):
             path = os.path.normpath(base / text.removeprefix("file://"))
             name = os.path.relpath(path, root) if path.startswith(f"{root}/") else path

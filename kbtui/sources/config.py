@@ -270,11 +270,11 @@ def hash_source(workspace: Workspace, source: SourceDefinition) -> str:
     """
     parts = {"form": _APPROVAL_FORMAT, "name": source.name, "block": source.block}
     if source.kind == "mcp":
-        parts["programs"] = {word: _hash_program(workspace, word) for word in source.server}
+        parts["programs"] = {word: _hash_program_file(workspace, word) for word in source.server}
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode("utf-8", "replace")).hexdigest()
 
 
-def _hash_program(workspace: Workspace, word: str) -> str | None:
+def _hash_program_file(workspace: Workspace, word: str) -> str | None:
     """Return the hash of the program in the workspace that a word of a command names, or None."""
     path = Path(workspace.root, word)
     try:

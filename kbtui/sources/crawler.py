@@ -140,11 +140,13 @@ class Crawler:
             self._run.keep_unchanged_document(url)
             self._enqueue_links(self._run.memory.get(url, {}).get("links", []), depth)
             return
-        if found.type in _XML:
+        if found.content_type in _XML:
             self._enqueue_urls(_find_sitemap_urls(found.body.decode("utf-8", "replace")), depth)
             return
         try:
-            facts = await self._extractor.extract(found.body, found.type, url, found.charset)
+            facts = await self._extractor.extract(
+                found.body, found.content_type, url, found.charset
+            )
         except ExtractionError as error:
             if url == self._start:
                 raise KbtuiError(str(error), where=url) from error

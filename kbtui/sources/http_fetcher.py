@@ -109,7 +109,7 @@ class FetchedResponse:
     body: bytes = b""
 
     @property
-    def type(self) -> str:
+    def content_type(self) -> str:
         """The content type in lower case without parameters."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
@@ -315,9 +315,9 @@ def _make_status_error(response: httpx.Response) -> FetchError:
 
 
 def _check_response_headers(found: FetchedResponse, accept: Collection[str], most: int) -> None:
-    if accept and found.type not in accept:
+    if accept and found.content_type not in accept:
         raise FetchError(
-            f"content type {found.type or '(unknown)'} is not supported", permanent=True
+            f"content type {found.content_type or '(unknown)'} is not supported", permanent=True
         )
     length = found.headers.get("content-length", "")
     if length.isdigit() and int(length) > most:

@@ -186,13 +186,13 @@ async def _read_resource_text(
         if kind in (*HTML, *PDF, *MARKDOWN, *PLAIN):
             parts.append((await extractor.extract(data, kind, resource.uri, "utf-8"))["text"])
         elif isinstance(content, types.TextResourceContents):
-            parts.append(_fence_resource(content.text, kind))
+            parts.append(_put_resource_in_code_fence(content.text, kind))
         else:
             raise UnsupportedMcpResource(f"content type {kind or '(unknown)'} is not supported")
     return "\n\n".join(part.strip("\n") for part in parts)
 
 
-def _fence_resource(text: str, kind: str) -> str:
+def _put_resource_in_code_fence(text: str, kind: str) -> str:
     """Return a text that is not prose in a fence with its language."""
     from kbtui.knowledge.subject_files import format_file_text_for_assistant
 

@@ -187,7 +187,7 @@ class InsightsScreen(SecondaryScreen):
         found = collect_insights(
             library.workspace,
             UserData(library.workspace),
-            library.open_reader(),
+            library.open_index_reader(),
             days=self._days,
             limit=LIST_LIMIT,
             hidden=self._hidden,

@@ -143,12 +143,12 @@ def test_a_private_index_is_made_behind_and_says_what_it_is(
     until(lambda: library.is_unfinished)
     assert "still being built" in (library.index_notices_phrase or "")
     # Who would rather not wait does not have to.
-    until(lambda: not isinstance(Call(lambda: library.open_reader(0.0)).end(), KbtuiError))
+    until(lambda: not isinstance(Call(lambda: library.open_index_reader(0.0)).end(), KbtuiError))
     may_go_on.set()
     answer = call.end()
     assert len(answer.hits) == 20
     assert answer.degraded == "a temporary index; keywords only: the engine cannot be started"
-    folder = library.open_reader().folder
+    folder = library.open_index_reader().folder
     library.close()
     assert not folder.exists()
 

@@ -79,13 +79,13 @@ async def test_letters_of_a_filter_do_not_wait_for_the_list(
     async with paged(shelf, "E", EntriesScreen) as (tui, screen, library):
         await read(tui, screen)
         is_read = threading.Event()
-        reader = library.open_reader
+        reader = library.open_index_reader
 
         def read_slowly() -> Any:
             is_read.wait(60)
             return reader()
 
-        library.open_reader = read_slowly  # type: ignore[method-assign]
+        library.open_index_reader = read_slowly  # type: ignore[method-assign]
         try:
             await tui.press("f")
             await tui.press("c")
@@ -425,7 +425,7 @@ async def test_without_any_entry_it_says_how_there_comes_to_be_one(
     workspace_root: Path,
 ) -> None:
     async with running(Builder(workspace_root).root) as tui:
-        tui.app.library.open_reader()
+        tui.app.library.open_index_reader()
         await tui.press("E")
         await tui.until("No entries yet. Declare a topic, then press n")
         await tui.press("f")

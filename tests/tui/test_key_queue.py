@@ -161,7 +161,7 @@ async def test_keys_typed_into_a_filter_of_entries_choose_among_what_it_leaves(
     book: Builder,
 ) -> None:
     async with running(book.root) as tui:
-        tui.app.library.open_reader()
+        tui.app.library.open_index_reader()
         await at_once(tui, "E", "f", *"times", "enter", "r")
         await tui.until(lambda: tui.app.screen is tui.main)
         await tui.until(lambda: tui.main.navigator.shown.key == "snippets/retry")

@@ -281,7 +281,7 @@ async def test_a_subject(book: Builder, size: tuple[int, int]) -> None:
 async def test_results(book: Builder, size: tuple[int, int]) -> None:
     async with running(book.root, size=size) as tui:
         # The temporary index is built first, so that every answer has the same notice.
-        await asyncio.to_thread(tui.app.library.open_reader)
+        await asyncio.to_thread(tui.app.library.open_index_reader)
         await tui.press("slash")
         await tui.type("make tests")
         await tui.until(lambda: tui.main.results_pane.answer is not None)

@@ -104,7 +104,7 @@ class EntryPageLoader:
         while True:
             page = list_entries(
                 library.workspace,
-                library.open_reader(),
+                library.open_index_reader(),
                 wanted,
                 cursor=cursor,
                 limit=max(1, goal - len(rows)),

@@ -104,7 +104,7 @@ class PassageBlock(FoldHeadingBlock):
 
 def build_entry_document(library: Library, row: EntryRow, now: datetime) -> Document:
     """Return the details of an entry: facts, recent citations, passages. Called in a thread."""
-    chunks = serialize_chunks(library.open_reader(), row.id)
+    chunks = serialize_chunks(library.open_index_reader(), row.id)
     source, problem = _read_front_matter(library, row)
     blocks: list[DocumentBlock] = [
         ParagraphBlock("title", [(one_line(row.title), "h1")]),

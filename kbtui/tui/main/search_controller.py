@@ -512,7 +512,7 @@ class QueryCompleter:
     def _find_suggestions(self, text: str, cursor: int) -> list[QuerySuggestion]:
         from kbtui.search.query_suggestions import suggest_query_completions
 
-        reader = self._library.open_reader(0.0) if self._has_index() else None
+        reader = self._library.open_index_reader(0.0) if self._has_index() else None
         return suggest_query_completions(text, cursor, self._library.load_knowledge(), reader)
 
     def _show_suggestions(
