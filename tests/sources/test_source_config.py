@@ -30,7 +30,7 @@ def test_no_file_is_no_sources(project: SourceWorkspace) -> None:
     found = load_sources(project.builder.workspace)
     assert (found.sources, found.problems) == ({}, [])
     with pytest.raises(NothingFound, match="unknown source 'docs'"):
-        found.find("docs")
+        found.find_source("docs")
 
 
 def test_the_three_kinds_are_read(project: SourceWorkspace) -> None:
@@ -56,9 +56,9 @@ def test_the_three_kinds_are_read(project: SourceWorkspace) -> None:
         """,
     )
     assert found.problems == []
-    assert found.find("docs").depth == 3
-    assert found.find("manual").summary == "manual.pdf"
-    assert found.find("notes").server == ("notes-mcp", "--root", "my notes")
+    assert found.find_source("docs").depth == 3
+    assert found.find_source("manual").summary == "manual.pdf"
+    assert found.find_source("notes").server == ("notes-mcp", "--root", "my notes")
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_a_mistake_names_file_key_and_reason_and_leaves_the_others(
     assert problem.key == f"source.broken.{key}"
     assert words in problem.message
     with pytest.raises(ConfigError, match=words):
-        found.find("broken")
+        found.find_source("broken")
 
 
 @pytest.mark.parametrize("name", ["../x", "a/b", ".hidden", "A", "x..y", "", "x" * 65, "a b", "ä"])
@@ -146,8 +146,8 @@ def test_editing_keeps_comments_and_order(project: SourceWorkspace) -> None:
     remove_source(workspace, "other")
     found = load_sources(workspace)
     assert list(found.sources) == ["docs", "third"]
-    assert found.find("docs").depth == 2
-    assert found.find("docs").cron is None
+    assert found.find_source("docs").depth == 2
+    assert found.find_source("docs").cron is None
     remove_source(workspace, "docs")
     remove_source(workspace, "third")
     assert load_sources(workspace).sources == {}

@@ -618,9 +618,9 @@ async def test_slow_work_is_done_in_threads_and_only_rows_in_sight_are_made(
     names = (
         "read_prompt_state",
         "apply_marks",
-        "make_rows",
+        "make_subject_tree_rows",
         "try_pattern",
-        "make_preview",
+        "make_preview_page",
         "make_prefix_sums",
     )
     called: dict[str, set[bool]] = {name: set() for name in names}
