@@ -18,8 +18,8 @@ class KbtuiError(Exception):
     """Base class of errors that a user can understand and act on.
 
     `message` says what happened. `where` is the file, key or argument, and `hint` says what to do;
-    both may be None. `brief` is the message of an error whose `message` has several lines, for
-    places that have one.
+    both may be None. If `message` has several lines, `brief` is a shorter one for places that show
+    a single line.
     """
 
     exit_code = 3

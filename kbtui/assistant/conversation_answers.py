@@ -106,8 +106,8 @@ class ConversationGrepLine:
 class ConversationGrepAnswer:
     """The answer of `conversation_grep`: matching lines, with lines of context.
 
-    `total` is the number of matches; `hits` has `count` of them, and their context. `is_bounded`
-    means that the size of the answer, including its hint, is limited.
+    `total` is the number of matches; `hits` contains `count` of them, with their context.
+    `is_bounded` means that the answer and its hint have a limited size.
     """
 
     total: int = 0
@@ -186,7 +186,7 @@ class ConversationReadAnswer:
 def _format_notices_hint(
     notices: list[ConversationNotice], length: int | None = None
 ) -> str | None:
-    """Join the notices for an assistant, cut to `length` characters; None without notices."""
+    """Return the joined notices for an assistant, cut to `length`; None if there are none."""
     return "; ".join(map(word_notice, notices))[:length] or None
 
 
@@ -313,7 +313,7 @@ class CurrentConversationRefusal(NamedTuple):
 
 
 class TurnNamedTwiceRefusal(NamedTuple):
-    """The id names a turn, and `argument` (`turn` or `last`) with `value` names other turns."""
+    """The id names `turn`, but `argument` (`turn` or `last`) with `value` names other turns."""
 
     turn: int
     argument: str
@@ -325,7 +325,7 @@ class TurnAndLastBothGivenRefusal(NamedTuple):
 
 
 class AnswerTooLongRefusal(NamedTuple):
-    """The answer would have `size` characters, more than `limit`; the last `fitting` turns fit."""
+    """The answer would have `size` characters, over `limit`; only the last `fitting` turns fit."""
 
     id: str
     turns: int
@@ -420,7 +420,7 @@ def format_notice_without_arguments(
     | ConversationWithoutTurnsNotice
     | UnknownContentNotice,
 ) -> str:
-    """Return the text of a notice that is the same for assistants and people."""
+    """Return the text of a notice whose wording is the same for assistants and people."""
     match notice:
         case ConversationsNotSearchedNotice():
             named = "; ".join(f"{one}: {problem}" for one, problem in notice.problems)

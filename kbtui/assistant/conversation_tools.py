@@ -87,7 +87,7 @@ READ_LENGTH = 60_000
 _FRAME_LENGTH = 10_000
 """How many characters are reserved for the fields around entries and hits.
 
-It is generous because escapes can lengthen the hint.
+The number is generous, because escaping can lengthen the hint.
 """
 _HIT_LENGTH_LEAST = 100
 """The minimum number of characters of a hit's XML."""
@@ -275,7 +275,7 @@ def answer_conversation_grep(
 def _make_answer_full_notice(
     answer: ConversationGrepAnswer, unfinished: list[str]
 ) -> AnswerFullNotice:
-    """Return the notice of a full answer, which names the conversations to ask for next."""
+    """Return the notice that the answer is full; it names the conversations to ask for next."""
     # A conversation that fills this answer alone would fill the next one, too.
     if answer.hits and unfinished[0] == answer.hits[0].id:
         unfinished = unfinished[1:]
@@ -356,7 +356,7 @@ def _find_title_match(title: str | None, pattern: LinePattern, *, masked: bool) 
 def _make_conversations_not_searched_notices(
     results: list[_ConversationGrepResult], *, masked: bool
 ) -> list[ConversationNotice]:
-    """Return the notice that names conversations that could not be searched completely, if any."""
+    """Return a notice of the conversations that could not be searched completely, if any."""
     broken = [(result.info.ref, result.problem) for result in results if result.problem]
     if not broken:
         return []
@@ -384,9 +384,9 @@ def answer_conversation_read(
 ) -> ConversationReadAnswer:
     """Answer a call of `conversation_read`; `id` can also name a turn (`jp-c17457886043:3`).
 
-    `max_chars` limits the size of the XML answer (also if another format is printed); None means
+    `max_chars` limits the size of the answer as XML, even if another format is printed; None means
     no limit. A single turn that exceeds the limit is shortened; for several turns, `UsageError` is
-    raised. `masked` replaces secrets. Raises `UsageError` also for an invalid argument, and
+    raised. `masked` replaces secrets. Also raises `UsageError` for an invalid argument, and
     `NothingFound` for an unknown conversation or turn.
     """
     ref = parse_conversation_ref(str(id), workspace.id)
@@ -417,7 +417,7 @@ def resolve_requested_turn(ref: Ref, turn: int | None, last: int | None) -> int 
 
 
 def resolve_included_kinds(include: Sequence[str] | None) -> frozenset[str]:
-    """Return the kinds of event in the groups `include` (default: all); raises `UsageError`."""
+    """Return the event kinds of the named groups (None: of all groups); raises `UsageError`."""
     groups = group_included_kinds()
     names = include or tuple(groups)
     for name in names:
@@ -563,7 +563,7 @@ class _ShortenableEventText:
         self.size = self.count_xml_characters(text)
 
     def count_xml_characters(self, text: str) -> int:
-        """Return how many characters a text has in the XML."""
+        """Return how many characters a text takes up in the XML."""
         return len(escape_xml(format_json(text) if self.is_json else text))
 
     def shorten_to_xml_size(self, size: int) -> None:
@@ -608,7 +608,7 @@ def _cut_text_middle(text: str, keep: int) -> str:
 
 
 def _find_text_limit(sizes: list[int], total: int) -> int:
-    """Return the maximum size of a text at which all texts together have `total` characters."""
+    """Return the size to which texts must be cut to have `total` characters together."""
     rest, count = total, len(sizes)
     for size in sorted(sizes):
         share = rest // count if count else 0
@@ -620,7 +620,7 @@ def _find_text_limit(sizes: list[int], total: int) -> int:
 
 
 def _select_fitting_events(events: list[EventJson], size: int) -> list[EventJson]:
-    """Return the events from both ends that fit into `size` with texts cut to `_TEXT_LEAST`."""
+    """Return the events from both ends that fit into `size` if texts are cut to `_TEXT_LEAST`."""
     sizes = []
     for event in events:
         spare = sum(max(0, text.size - _TEXT_LEAST) for text in _find_shortenable_texts(event))

@@ -20,7 +20,7 @@ def answer_jp_call(context_json: str, tool_json: str) -> dict[str, Any]:
     """Answer a call by JP with `{type: success, content}` or `{type: error, message, …}`.
 
     The workspace is exactly `context.root`; directories above it are not searched. The calling
-    conversation is `context.conversation_id` if JP passes it. Errors of kbtui do not raise; they
+    conversation is `context.conversation_id` if JP passes it. kbtui's errors are not raised; they
     become answers.
     """
     try:

@@ -114,10 +114,10 @@ _FOLDERS_LINE = re.compile(rb"# Folders made with it: ([^\n]+)\n")
 class PlannedFileChange:
     """A planned change of one file.
 
-    The actions `write`, `update` and `remove` change the file. The others do not: with `keep` it is
-    up to date, with `edited` the user has edited it, and with `taken` kbtui has not written it, or
-    another file defines the tool (`why` explains this). `old` is the content that the file must
-    still have, `new` the content to write.
+    The actions `write`, `update` and `remove` change the file. The others do not: `keep` means that
+    it is up to date, `edited` that the user has edited it, and `taken` that somebody else wrote it
+    or that another file defines the tool (`why` explains this). `old` is the content that the file
+    must still have, `new` the content to write.
     """
 
     path: str
@@ -140,7 +140,7 @@ class PlannedFileChange:
 def plan_tool_installation(workspace: Workspace, knowledge: Knowledge) -> list[PlannedFileChange]:
     """Return the changes that `tools install` makes, sorted by path.
 
-    Raises `WorkspaceError` if a directory is a link that leaves the workspace.
+    Raises `WorkspaceError` if a directory is a link out of the workspace.
     """
     from kbtui.assistant.tools import list_offered_tools
 
@@ -276,7 +276,7 @@ def _get_tool_file_path(tool: ToolDefinition) -> str:
 
 
 def _list_candidate_files(workspace: Workspace) -> list[str]:
-    """Return the files that kbtui may have written: the skill, and the files in its directory."""
+    """Return the files that kbtui may have written: the skill file and the tool files."""
     try:
         names = sorted(os.listdir(workspace.root / TOOLS_DIRECTORY))  # noqa: PTH208
     except OSError:

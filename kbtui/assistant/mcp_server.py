@@ -47,9 +47,9 @@ if TYPE_CHECKING:
 
 
 def repair_surrogates(item: Item) -> Item:
-    """Parse again a line that the SDK refused because of unpaired surrogates.
+    """Parse a line again if the SDK refused it because of unpaired surrogates.
 
-    Returns the message, or the unchanged `item` if it is anything else.
+    Returns the message. Any other `item` is returned unchanged.
     """
     errors = getattr(item, "errors", None)
     line = errors()[0]["input"] if errors else None
@@ -67,7 +67,7 @@ def repair_surrogates(item: Item) -> Item:
 
 
 def make_invalid_line_response(item: Item) -> types.JSONRPCError | None:
-    """Return the error to send for a line that is not a message; None if none must be sent."""
+    """Return the error to send for a line that is not a message; None to send nothing."""
     errors = getattr(item, "errors", None)
     if errors is None:
         return None
@@ -100,10 +100,10 @@ def _make_json_rpc_error(number: int | str | None, code: int, message: str) -> t
 
 
 class CheckedMcpInput:
-    """The input of a transport, with two checks that the SDK does not have.
+    """The input of a transport, with two checks that the SDK does not make.
 
     Unpaired surrogates are replaced. A line that is not a message is answered with an error; the
-    SDK would drop it, and does not let a server answer it.
+    SDK would drop it without letting the server answer.
     """
 
     def __init__(self, inner: ReadStream[Item], output: WriteStream[SessionMessage]) -> None:
@@ -145,7 +145,7 @@ class CheckedMcpInput:
 
 
 class SecretMaskingMcpOutput:
-    """The output of a transport, with secrets masked in protocol errors, which quote requests."""
+    """The output of a transport. Masks secrets in protocol errors, because they quote requests."""
 
     def __init__(self, inner: WriteStream[SessionMessage]) -> None:
         self._inner = inner
@@ -333,7 +333,7 @@ class _McpRequestHandler:
         ]
 
     async def _run_in_thread(self, work: Callable[[], T], slots: asyncio.Semaphore) -> T:
-        """Run `work` in a thread. If the call is cancelled, `work` still finishes in its slot."""
+        """Run `work` in a thread. If the call is cancelled, `work` keeps its slot until it ends."""
         loop = asyncio.get_running_loop()
         await slots.acquire()
         self.running += 1

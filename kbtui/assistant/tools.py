@@ -267,7 +267,7 @@ def list_offered_tools(knowledge: Knowledge) -> list[ToolDefinition]:
 
 
 def check_tool_arguments(tool: ToolDefinition, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Check the arguments of a call; return them with the defaults of missing and null ones.
+    """Check the arguments of a call; return them with defaults for missing and null ones.
 
     Values whose meaning is clear are converted: 5.0 to 5, a text to a list with this text, a number
     to a text. Raises one `UsageError` that lists all mistakes.
@@ -402,7 +402,7 @@ ANSWER_LIMIT = 60_000
 TITLE_LENGTH = 400
 """The maximum number of columns of a passage's title in a reply."""
 _HEAD_LENGTH = 2_000
-"""How many characters are reserved for the lines above the first passage, without the sources."""
+"""How many characters are reserved for the lines above the first passage, except the sources."""
 SURROGATES = re.compile("[\ud800-\udfff]")
 
 
@@ -485,7 +485,7 @@ def _format_error_for_assistant(error: KbtuiError, tool: ToolDefinition) -> str:
 
 
 def _format_error_hint_for_assistant(error: KbtuiError) -> str | None:
-    """Format the hint of an error; mark a hint with commands as one for the user."""
+    """Format the hint of an error; if it contains commands, mark it as meant for the user."""
     from kbtui.conversations.repository import ConversationNotFound
 
     hint = error.hint

@@ -75,7 +75,7 @@ class CitationTargetLookup:
         return self._subjects[topic]
 
     def find_subject(self, topic: str, slug: str) -> Subject | None:
-        """Return the subject with this slug, even if it is hidden, disabled or shadowed, or None."""
+        """Return the subject with this slug (also a hidden, disabled or shadowed one), or None."""
         key = (topic, slug)
         if key not in self._found:
             self._found[key] = self.knowledge.find(topic, slug)
@@ -118,7 +118,7 @@ class CitationTargetLookup:
 ToolFamily = Literal["learn", "knowledge_search", "conversation_read", "conversation_grep"]
 
 FILE_TOOLS: dict[str, str] = {"fs_read_file": "path"}
-"""The tools that read a file, each with the name of the argument that has the path."""
+"""The tools that read a file, each with the name of the argument for the path."""
 
 _TOOL_FAMILIES: tuple[ToolFamily, ...] = (
     "learn",
@@ -186,11 +186,11 @@ def extract_citations(
 ) -> list[Citation]:
     """Return the citations of a conversation in the order of its tool calls.
 
-    Only successful calls count, and each target or passage only once per turn. `titles` maps
-    the ids of existing conversations to their titles. To process many conversations, pass one
-    `CitationTargetLookup` as `knowledge`; `titles` and `subject_id` are ignored then, because it has
-    its own. The target of a search hit in a subject is `topic/slug` if `subject_id` is given, else
-    `chunk:<id>`.
+    Only successful calls count, and each target or passage only once per turn. `titles` maps the
+    ids of existing conversations to their titles. To process many conversations, pass one
+    `CitationTargetLookup` as `knowledge`; it has its own `titles` and `subject_id`, so the
+    arguments of these names are ignored. The target of a search hit in a subject is `topic/slug` if
+    `subject_id` is given, else `chunk:<id>`.
     """
     if not isinstance(knowledge, CitationTargetLookup):
         knowledge = CitationTargetLookup(knowledge, titles, subject_id)

@@ -275,9 +275,9 @@ def _print_tool_answer(
 ) -> None:
     """Print an answer in the given format; text on a terminal is shown in a pager.
 
-    XML and JSON contain the notices; with text, they go to standard error. The XML is the same that
-    an assistant gets, so its notices name the tools' arguments; the other formats name the options
-    of the command.
+    XML and JSON contain the notices; with text, they go to standard error. Assistants get the same
+    XML, so its notices name the tools' arguments; in the other formats, notices name the options of
+    the command.
     """
     hint = "; ".join(map(word_notice, answer.notices))
     if form == "json":

@@ -175,9 +175,9 @@ def declare_log_arguments(parser: ArgumentParser) -> None:
 def run_log_command(args: Namespace) -> int:
     """Print the logs of engine and screen for a report, with private text left out.
 
-    File names, ids and addresses are left out, and the rest of a message after its first quotation
-    mark. --whole keeps everything. The first lines have the versions of kbtui, Python, packages
-    and system.
+    File names, ids and addresses are left out, and so is everything after the first quotation mark
+    of a message. --whole keeps everything. The first lines have the versions of kbtui, Python,
+    packages and system.
     """
     from pathlib import Path
 
@@ -262,16 +262,17 @@ _FRAME_LINE = re.compile(
     r", line (?P<line>\d+)(?:, in (?P<name>[\w<>.]+)$)?",
     re.ASCII,
 )
-"""The pattern of a traceback's line for program code: these directories have no private files."""
+"""The pattern of a traceback's line for program code, from directories without private files."""
 _EXCEPTION_LINE = re.compile(
     r"(?:kbtui\.[\w.]+|[\w.]*(?:Error|Exception|Exit|Group|Interrupt|Warning))(?=:|$)", re.ASCII
 )
 _QUOTATION_MARK = re.compile(
     r"\b[bBrRuUfF]{1,2}'(?=\W)|(?<!\w)'|'(?!\w)|(?<!\w)[bBrRuUfF]{1,2}'|[\"`‘“”„«»]"
 )
-"""The pattern of a quotation mark, which excludes an apostrophe between letters.
+"""The pattern of a quotation mark; an apostrophe between letters does not count.
 
-The rest of the record after it is left out, because the quoted text may contain quotation marks.
+Everything after it in a record is left out: where the quoted text ends is unclear, because it may
+contain quotation marks.
 """
 _URL = re.compile(r"\b[a-z][a-z0-9+.-]*://\S+")
 _FILE_PATH = re.compile(r"(?<![\w…])(WORKSPACE|~)?/(?!…)[^:;,)]*")

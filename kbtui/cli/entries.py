@@ -58,9 +58,9 @@ def declare_entries_arguments(parser: CommandParser) -> None:
 def run_entries_command(args: Namespace) -> int:
     """List entries, newest first: subjects and conversations with type, status, size and citations.
 
-    Lists only entries with all words of QUERY in title or text; -word excludes a word, and
-    type:, topic:, is:, after: and before: filter like the options. The totals count all
-    matching entries; --cursor lists the next page.
+    Lists only entries that have all words of QUERY in title or text; -word excludes a word, and
+    type:, topic:, is:, after: and before: filter like the options. The totals count all matching
+    entries; --cursor lists the next page.
     """
     from kbtui.errors import UsageError
     from kbtui.index.entry_query import list_entries

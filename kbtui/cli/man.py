@@ -107,7 +107,7 @@ def _format_command_usage(parser: ArgumentParser, text: str = "") -> Iterator[st
 
 
 def _list_parser_arguments(parser: ArgumentParser) -> list[Action]:
-    """Return a parser's own arguments: not `--help`, `--workspace` and subcommands."""
+    """Return a parser's own arguments, without `--help`, `--workspace` and subcommands."""
     return [
         one
         for one in parser._actions

@@ -135,7 +135,7 @@ REFRESH_SECONDS = 0.1
 
 
 class ProgressLine:
-    """A line on stderr that shows progress and is overwritten; the end of `with` clears it."""
+    """A line on stderr that each new progress text overwrites; the end of `with` clears it."""
 
     def __init__(self) -> None:
         self._began = self._last = time.monotonic()
@@ -178,7 +178,7 @@ def format_time_left(seconds: float) -> str:
 
 
 class WaitingLine:
-    """Shows on stderr what a command is waiting for, and for how many seconds.
+    """Shows on stderr what a command is waiting for, and how many seconds it has waited.
 
     Shows nothing during the first half second, or if stderr is not a terminal.
     """
@@ -209,7 +209,7 @@ class WaitingLine:
 
 
 def print_through_pager(text: str) -> None:
-    """Print text that is already sanitized; on a terminal, in `$PAGER` or `less`.
+    """Print already sanitized text; on a terminal, with the pager `$PAGER` or `less`.
 
     If `PAGER` is empty or the pager cannot be started, write the text directly to the terminal.
     """

@@ -114,7 +114,7 @@ def list_search_roles() -> tuple[str, ...]:
 
 
 def group_search_roles() -> dict[str, tuple[str, ...]]:
-    """Return the roles of each group that `role:` accepts."""
+    """Return the groups that `role:` accepts, each with its roles."""
     return _collect_group_values(
         (kind.role_group, kind.role) for kind in EVENT_KINDS.values() if kind.is_indexed
     )

@@ -125,7 +125,7 @@ def cut_line_around_match(line: str, match: int | None = None, length: int = LIN
 
 
 def _find_character_boundary(line: str, place: int, step: int) -> int:
-    """Return the nearest start of a character at `place` or further in the direction of `step`."""
+    """Return `place`, or the next position in the direction of `step` where a character starts."""
     from unicodedata import category
 
     for _ in range(32):
@@ -260,7 +260,7 @@ def _search_event(
 
 
 def _mask_event_text(event: ConversationEvent, text: str) -> str:
-    """Mask the secrets in an event's text; in a tool call, before JSON escapes its values."""
+    """Mask the secrets in an event's text; those of a tool call before JSON escapes its values."""
     from kbtui.secret_detection import mask_json_values, mask_secrets
 
     if event.kind == "tool_call_request" and event.arguments and not event.text:

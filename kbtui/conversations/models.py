@@ -128,9 +128,9 @@ class ConversationCompaction:
 class Conversation:
     """A whole conversation: its list entry, turns and compactions.
 
-    `problems` has one line for each damaged part; from the 101st damaged element on, one line
-    counts them, and `more_problems` is their number. `leading` are events of unknown kinds before
-    the first turn. `resources` counts the resources that requests include.
+    `problems` has one line for each damaged part; the damaged elements after the 100th share one
+    line, and `more_problems` is their number. `leading` are events of unknown kinds before the
+    first turn. `resources` counts the resources that requests include.
     """
 
     info: ConversationInfo

@@ -111,7 +111,7 @@ def _read_power_supply_file(place: Path, name: str) -> str:
 MANY_CHUNKS = 300
 """The number of missing chunks from which a second session of the model embeds on all cores."""
 RETRY_SECONDS = 60.0
-"""How many seconds after a failure a query makes the engine load the model again."""
+"""How many seconds must have passed since a failure before a query loads the model again."""
 MODEL_LOADING = make_keywords_only_notice("model_loading")
 
 
@@ -205,7 +205,7 @@ class EngineEmbeddingModel:
             self._log("the model's export is finished; the engine uses it from now on")
 
     def get_encoder(self, missing: int) -> TextEncoder:
-        """Return the encoder to embed `missing` chunks; it uses all cores if there are many.
+        """Return the encoder for `missing` chunks; if these are many, one that uses all cores.
 
         Call this in the thread with low priority.
         """
@@ -234,11 +234,11 @@ class EngineEmbeddingModel:
 class EmbeddingWorker:
     """Loads the model, keeps the vectors up to date with the catalog, and ranks by meaning.
 
-    `missing` is the notice that says why there is no semantic search, and None if there is.
-    `left` is the number of chunks without a vector, None while it is unknown.
-    `is_asleep` means that the model is not loaded because no query and no chunk needs it.
-    `model_ready` is set when the model is loaded or could not be loaded. `caught_up` is set when
-    every chunk has its vector, or when an error prevents embedding.
+    `missing` is the notice why there is no semantic search, or None if it is available. `left` is
+    the number of chunks without a vector, None while it is unknown. `is_asleep` means that the
+    model is not loaded because no query and no chunk needs it. `model_ready` is set when the model
+    is loaded or could not be loaded. `caught_up` is set when every chunk has its vector, or when an
+    error prevents embedding.
     """
 
     def __init__(
@@ -352,8 +352,8 @@ class EmbeddingWorker:
 
         `pending` is the result of `start_query_embedding` for `text`; `filters` are arguments of
         `vectors.make_vector_filter_sql`. `worded` are the numbers of the chunks that the keyword
-        leg found, best first. The query's vector is shifted towards the vector of the best of them
-        that has one.
+        leg found, best first. The query's vector is shifted towards the first vector found among
+        these chunks.
 
         Returns a dictionary with `ranked` (pairs of chunk number and cosine similarity), `total`
         (the number of chunks that the query may see), `left` (how many of these have no vector)

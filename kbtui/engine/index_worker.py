@@ -31,7 +31,7 @@ DAMAGE_CHECK_INTERVAL = 600.0
 DAMAGE_CHECK_VALIDITY = 60.0
 """How many seconds after a damage check a suspicion of damage is ignored."""
 COMPACT_AT_ONCE_MAX = 2000
-"""The maximum number of passages of an index that every refresh compacts (in about 0.3 s)."""
+"""An index with at most this many passages is compacted by every refresh (in about 0.3 s)."""
 COMPACT_SECONDS, COMPACT_SHARE = 1.5e-4, 0.05
 """The time in seconds to compact one passage, and the share of a core that compacting may use.
 
@@ -262,7 +262,7 @@ class IndexWorker:
         threading.Thread(target=check, name="check", daemon=True).start()
 
     def _check_damage_if_requested(self) -> None:
-        """Check the index for damage if a client requested it; request a rebuild if it has some."""
+        """Check the index for damage if a client requested this; request a rebuild if damaged."""
         if not self._is_check_requested:
             return
         self._is_check_requested, self.repaired_damage = False, None

@@ -77,7 +77,8 @@ def make_empty_semantic_leg(notice: Notice | None) -> SemanticLeg:
 def make_index_behind_notice(state: RefreshState) -> Notice | None:
     """Return a notice that the index is not up to date with the files; None if it is.
 
-    `state` is the engine's readiness; `done` in it means that all files were compared once.
+    `state` is the engine's readiness; its `done` means that all files have been compared with the
+    index once.
     """
     if state.get("error"):
         return Notice("index_behind", {"cause": "error", "detail": str(state["error"])})

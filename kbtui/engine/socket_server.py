@@ -79,9 +79,9 @@ class ClientConnection:
         self._writer = writer
         self.is_subscribed = False
         self.pending_refresh: threading.Event | None = None
-        """An event that is set when the last refresh that this client requested is done."""
+        """Becomes set when the last refresh requested by this client is done."""
         self.wants_damage_check = False
-        """Whether the last refresh that this client requested includes a damage check."""
+        """Whether the last refresh requested by this client includes a damage check."""
 
     def send_frame(self, frame: bytes) -> None:
         """Send a frame without waiting; close the connection if more than 4 MiB are unsent."""
@@ -164,7 +164,7 @@ class EngineServer:
         self._environment = describe_answer_environment()
         """The state of the environment and of the settings file when the settings were loaded."""
         self._broken_environment: str | None = None
-        """A later state in which the settings have an error, which was logged."""
+        """A later state in which the settings are invalid; the error has been logged."""
         self._last_progress: EngineEvent | None = None
         self._index_progress: FileProgress | None = None
         """During a refresh, the number of changed entries (`total`) and of indexed ones (`done`)."""

@@ -1,7 +1,7 @@
 """Splits texts into chunks whose boundaries depend on the content, not on the distance from the start.
 
-A chunk ends before a heading, or between two paragraphs if it is long enough and a checksum of the
-next paragraph's text says so. An edit therefore moves only the boundaries near it. This is known as
+A chunk ends before a heading or, once it is long enough, before a paragraph whose text has a
+suitable checksum. An edit therefore moves only the boundaries near it. This is known as
 content-defined chunking (Muthitacharoen et al., "A Low-bandwidth Network File System", 2001).
 
 Sizes are in characters. About four make a token, and the model reads 256 tokens. A character of a
@@ -118,7 +118,7 @@ def _join_blocks(blocks: list[TextSpan]) -> TextSpan:
 
 
 def _split_into_blocks(lines: list[str], most: int) -> Iterator[TextSpan]:
-    """Yield paragraphs, headings and fenced blocks, and the parts of those larger than `most`."""
+    """Yield paragraphs, headings and fenced blocks; split those larger than `most`."""
     held: list[str] = []
     first = 1
     fence: str | None = None
@@ -203,8 +203,8 @@ def set_chunk_ids(
 ) -> list[Chunk]:
     """Set ids and ordinals of chunks, starting with ordinal `first`.
 
-    An id contains the number of its text among equal texts, so `seen` must count the texts of the
-    entry's earlier chunks.
+    An id depends on how many equal texts precede the chunk's text, so `seen` must count the texts
+    of the entry's earlier chunks.
     """
     counts: dict[str, int] = {} if seen is None else seen
     result = []

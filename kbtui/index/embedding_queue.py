@@ -29,12 +29,13 @@ NEIGHBOUR_WEIGHT = TITLE_WEIGHT = 0.3
 """The weights of a chunk's neighbours and of its entry's title in the chunk's vector, which is a sum of
 vectors; the chunk's own text weighs 1."""
 WRITE_ROWS, WRITE_SECONDS, WRITE_SECONDS_MAX = 5000, 3.0, 60.0
-"""How many finished rows are written at once, and the seconds after which fewer are written, at first
-and at most. These seconds grow with each write, because every write adds a fragment to the table."""
+"""The number of finished rows that are written together, and the time in seconds, at first and at
+most, after which fewer are written. The time grows with each write, because every write adds a
+fragment to the table."""
 SLICE_CHUNKS = 128
 """How many chunks of an entry are embedded between two checks for other work."""
 FAILURES_MAX = 3
-"""The number of failed entries in a row that shows that the model is broken."""
+"""After this number of failed entries in a row, the model counts as broken."""
 PAUSE_SECONDS = 2.0
 """The interval in seconds at which a paused queue asks whether it may continue."""
 
@@ -93,8 +94,9 @@ def compare_vectors_with_catalog(
 ) -> tuple[list[int], dict[str, set[int]]]:
     """Compare the vectors with the catalog.
 
-    Returns the chunk numbers of stale rows, and by entry id the numbers of the chunks without a
-    vector. A chunk with two rows counts as stale: both are removed, and one is written again.
+    Returns the chunk numbers of stale rows, and a mapping of entry ids to the numbers of the chunks
+    without a vector. A chunk with two rows counts as stale: both are removed, and one is written
+    again.
     """
     import numpy as np
 
@@ -152,12 +154,12 @@ class EmbeddingQueue:
         self._catalog, self._cache = catalog, cache
 
     def filter_chunks_without_vector(self, numbers: Sequence[int]) -> list[int]:
-        """Return the numbers of those chunks that have no vector yet. Any thread may call this."""
+        """Return those of `numbers` whose chunks have no vector yet. Any thread may call this."""
         missing = self._missing.numbers
         return [number for number in numbers if number in missing]
 
     def count_missing_vectors(self, *, hidden: bool) -> tuple[int, int]:
-        """Return how many chunks have no vector yet, and how many chunks there are to embed in all.
+        """Return how many chunks have no vector yet, and how many are to get one in all.
 
         Chunks of hidden entries count only if `hidden` is true. Any thread may call this.
         """

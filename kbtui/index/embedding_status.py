@@ -31,8 +31,8 @@ class EmbeddingStatus:
     """Which entries lack vectors.
 
     `missing` maps their ids to the error of the last attempt to embed them, if any. `seq` is the
-    number of the catalog transaction that this describes, -1 if nothing was ever embedded. `model`
-    is the model's key.
+    number of the catalog transaction that this status describes, -1 if nothing was ever embedded.
+    `model` is the model's key.
     """
 
     seq: int = -1

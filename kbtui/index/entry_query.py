@@ -238,11 +238,11 @@ def list_entries(
     now: float | None = None,
     is_given_up: Callable[[], bool] | None = None,
 ) -> EntryPage:
-    """Return a page of at most `limit` entries (and at most `most`), starting at `cursor`.
+    """Return a page of entries, starting at `cursor`; its size is `limit`, but at most `most`.
 
-    With `vectors` false, because the model is switched off, no entry is pending. Raises `UsageError`
-    if the cursor is invalid or belongs to another filter, and `IndexUnavailable` once `is_given_up`
-    returns true.
+    If `vectors` is false (the model is switched off), no entry counts as pending. Raises
+    `UsageError` if the cursor is invalid or belongs to another filter, and `IndexUnavailable` once
+    `is_given_up` returns true.
     """
     limit = max(1, min(most, limit))
     now = time.time() if now is None else now

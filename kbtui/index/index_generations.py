@@ -72,7 +72,7 @@ def find_current_index_generation(cache_dir: Path) -> Path | None:
 
 
 def create_index_generation(cache_dir: Path, mark: str) -> Path:
-    """Create an empty generation with a fingerprint and return its directory."""
+    """Create an empty generation with the fingerprint `mark`, and return its directory."""
     folder = cache_dir / f"gen-{mark}-{time.time_ns():x}"
     make_private_directory(folder)
     return folder

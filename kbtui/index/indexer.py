@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 
 MAX_LAG = 500
-"""How many entries may be written before an unchanged keyword index of hidden entries is committed too.
+"""How many entries are written before even an unchanged index of hidden entries is committed.
 
-The commit stores the catalog's sequence number. The next start repeats all changes after that number.
+The commit stores the catalog's sequence number, after which the next start repeats all changes.
 """
 
 MAX_STALE_SHARE = 2e-5
@@ -127,7 +127,7 @@ class IndexStorage:
             index_generations.remove_old_index_generations(self.cache_dir, self.folder)
 
     def _catch_up_keyword_indexes(self) -> None:
-        """Apply the catalog's changes since their last commit to the keyword indexes."""
+        """Apply to the keyword indexes the catalog's changes since their last commit."""
         seq = self.catalog.last_transaction_number()
         for hidden, writer in self.writers.items():
             mark = writer.read_catalog_watermark()
@@ -248,7 +248,7 @@ def _has_stale_documents(writer: KeywordIndexWriter) -> bool:
 
 
 def _has_same_document_fields(old: CatalogEntry | None, new: CatalogEntry) -> bool:
-    """Whether the entry's fields in its chunks' documents, except the time, are unchanged."""
+    """Whether the fields that an entry's documents contain, except the time, are unchanged."""
     names = ("title", "kind", "type", "topic", "hidden", "archived")
     return old is not None and all(getattr(old, name) == getattr(new, name) for name in names)
 
@@ -363,7 +363,8 @@ class WorkspaceIndex:
     def refresh(self, *, retry: bool = False) -> IndexRefreshChanges:
         """Compare all files with the catalog, and index those that differ.
 
-        `retry` also reads files again that could not be read before, even if they did not change.
+        With `retry`, files that could not be read before are read again even if they did not
+        change.
         """
         from kbtui.knowledge import load_knowledge
 
@@ -389,7 +390,7 @@ class WorkspaceIndex:
         return changes
 
     def compact(self, most: int | None = None) -> int:
-        """Remove replaced documents from the keyword indexes, if at most `most` must be rewritten for it.
+        """Remove replaced documents from the keyword indexes, unless this rewrites over `most`.
 
         Returns how many documents still have to be rewritten. Without `most` there is no limit. A
         requested refresh stops the compaction.

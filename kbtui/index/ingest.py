@@ -165,8 +165,8 @@ def read_conversation_entry(
 
 
 NEIGHBOURS, NEIGHBOUR_CHARACTERS = 2, 500
-"""The maximum number of neighbours on each side of a chunk that are part of its vector, and the maximum
-number of their characters on each side."""
+"""The maximum number of neighbours, and of their characters, on each side of a chunk that become
+part of its vector."""
 
 
 def find_embedding_neighbours(chunks: list[Chunk], position: int) -> list[Chunk]:
@@ -312,7 +312,7 @@ def _make_conversation_entry_part(
     known: _IndexedConversationPart | None,
     embed_tool_results: bool,
 ) -> tuple[EntryPartToWrite, _IndexedConversationPart | None]:
-    """Return a part of a conversation for writing, and the indexed part after it is written.
+    """Return a part of a conversation for writing, and the part that will be indexed after that.
 
     The last chunks before the part are written again, because their neighbours change.
     """
@@ -357,8 +357,8 @@ def _make_indexed_conversation_part(
 ) -> _IndexedConversationPart | None:
     """Return the indexed part up to the mark of `part`; None if reading cannot resume there.
 
-    It cannot if a chunk has no time: the index then uses the entry's time, which changes when the
-    entry grows.
+    Reading cannot resume if a chunk has no time: the index then uses the entry's time, which
+    changes when the entry grows.
     """
     if part.mark is None:
         return None

@@ -1,8 +1,8 @@
 """The keyword indexes, which rank chunks by tantivy's BM25. No other module writes them.
 
-There are two with the same schema: `lexical`, and `hidden` for hidden subjects. In one index, the
-scores of visible entries would reveal which words hidden subjects contain. Each commit writes the
-watermark, a document with the catalog's sequence number, which says how much of the catalog the
+There are two with the same schema: `lexical`, and `hidden` for hidden subjects. In a common index,
+the scores of visible entries would reveal which words hidden subjects contain. Each commit writes
+the watermark, a document with the catalog's sequence number, which says how much of the catalog the
 index contains.
 """
 
@@ -78,7 +78,7 @@ def parse_language_setting(setting: str) -> list[str]:
 
 
 def list_further_language_fields(setting: str) -> dict[str, str]:
-    """Map the fields of all languages except the first one to their languages."""
+    """Map the field of each language, except that of the first, to the language."""
     return {f"body_{name}": name for name in parse_language_setting(setting)[1:]}
 
 
@@ -194,7 +194,7 @@ class KeywordIndexWriter:
         """Write the documents of an entry's changed chunks, and delete those of removed ones.
 
         The entry must be in the index, and nothing except its chunks may have changed. `before` are
-        the chunks directly before `chunks`, whose text is indexed as context.
+        the chunks directly before `chunks`; their text is indexed as context.
         """
         # A chunk without a time of its own has the entry's time, which has changed.
         changed = {

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 class Chunk:
     """A passage of an entry, small enough for the model to read whole.
 
-    `id` is a hash of the entry, the text and its number among equal texts, so an edit elsewhere in
-    the entry does not change it; `number` is its key in the index. Chunks of subjects have `lines`
-    (first and last, 1-based). Chunks of conversations have `turn`, `role`, `tool` and `timestamp`
-    (Unix seconds), `call`, the tool call's number in its turn, and `args`, its short arguments.
-    `embed` says whether it gets a vector; `vector_hash` changes whenever its row in the table of
-    vectors must be written again.
+    `id` is a hash of the entry, the text and the number of equal texts before it, so an edit
+    elsewhere in the entry rarely changes it; `number` is the chunk's key in the index. Chunks of
+    subjects have `lines` (first and last, 1-based). Chunks of conversations have `turn`, `role`,
+    `tool`, `timestamp` (Unix seconds), `call` (the tool call's number in its turn) and `args` (its
+    short arguments). `embed` says whether the chunk gets a vector; `vector_hash` changes whenever
+    the chunk's row in the table of vectors must be written again.
     """
 
     id: str

@@ -37,8 +37,8 @@ _COMPOUND_SEPARATOR = re.compile(r"[.\-/_:]+")
 _CAMEL_PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
 _VERSION = re.compile(r"[vV]?(\d+(?:\.\d+)+)")
 MAX_COMPOUND_LENGTH, MAX_PATH_ENDS = 200, 5
-"""The maximum length of a compound in characters, and the maximum number of ends of a path or dotted name
-that become words."""
+"""The maximum length of a compound in characters, and the maximum number of words that are made
+from the ends of a path or dotted name."""
 
 
 @cache

@@ -70,7 +70,7 @@ def _parse_model_name(value: Any) -> str | None:
 
 
 def _parse_attachment(item: Any) -> str | None:
-    """Return an attachment as a URL; JP writes URLs and `{type, path, params}`."""
+    """Return an attachment as a URL; JP writes it as a URL or as `{type, path, params}`."""
     if isinstance(item, str):
         return item or None
     if not isinstance(item, dict) or not isinstance(kind := item.get("type"), str):
@@ -91,7 +91,7 @@ def _parse_attachment(item: Any) -> str | None:
 
 _Element = dict[str, Any]
 _OpenRequests = dict[str, "ConversationEvent | deque[ConversationEvent]"]
-"""The requests that have no response yet, by their id; a deque, oldest first, if several have the same id."""
+"""The requests without a response, by id; those with the same id are in a deque, oldest first."""
 
 _new_object = object.__new__
 _parse_iso_time = datetime.fromisoformat
@@ -101,7 +101,7 @@ PROBLEMS_NAMED = 100
 
 
 class EventParser:
-    """Parses elements in order. After `finish`, the attributes are complete.
+    """Parses elements in order. After `complete_last_message`, the attributes are complete.
 
     A parser that starts within a file needs the number of `turns` and of elements (`count`) before
     that place. `last_time` is the time of the last element. `is_configured` says whether the file's
@@ -209,7 +209,7 @@ class EventParser:
         event.text = f"{event.text}\n\n{text}" if event.text else text
 
     def _parse_chat_response(self, index: int, element: _Element) -> None:
-        """Parse a response by its first key of `message`, `reasoning` and `data`."""
+        """Parse a response by the first key that it has: `message`, `reasoning` or `data`."""
         if "message" in element:
             kind = "message"
         elif "reasoning" in element:
@@ -529,7 +529,7 @@ def decode_base64_text(text: str) -> str:
 def decode_tool_result_text(text: str) -> str:
     """Return the text of a tool result, which may be encoded twice.
 
-    A newer version of JP encodes a result again that an old version wrote in URL-safe base64.
+    If an old version of JP wrote a result in URL-safe base64, a newer one encodes it once more.
     """
     decoded = decode_base64_text(text)
     if decoded is text or " " in decoded or len(decoded) < _ENCODED_LENGTH:

@@ -26,7 +26,7 @@ LARGEST = 512 << 20
 """The maximum size in bytes of a file that is read. JP's own files are a thousandth of this."""
 LARGEST_CONFIG = 16 << 20
 DAMAGED = object()
-"""The value of an element that cannot be read. It keeps the index of later elements right."""
+"""The value in the place of an unreadable element, so that the later ones keep their index."""
 _BOM = b"\xef\xbb\xbf"
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
 SPLIT_FROM = 4 << 20
@@ -90,7 +90,7 @@ def read_file_tail(path: str, length: int) -> bytes:
 
 
 class HarmlessFileProblem(str):
-    """A problem in a file that did not lose data."""
+    """A problem in a file, without loss of data."""
 
     __slots__ = ()
 
@@ -98,8 +98,8 @@ class HarmlessFileProblem(str):
 class OpenedFile:
     """A context manager that opens a file and returns its descriptor and size.
 
-    Opening a pipe fails instead of waiting for a writer. Raises `WorkspaceError`, also for links that
-    lead outside of the conversations, and for read errors within the block.
+    Opening a pipe fails instead of waiting for a writer. Raises `WorkspaceError`, also for links
+    out of the root of the conversations and for read errors within the block.
 
     This is a class because a generator with `contextmanager` is slower, and a list opens thousands of
     files.
@@ -126,7 +126,7 @@ class OpenedFile:
         return self._file, status.st_size
 
     def _resolve_link(self) -> str:
-        """Return the target of a link; raises `WorkspaceError` if it is not in the conversations."""
+        """Return the target of a link; raises `WorkspaceError` if it is outside the root."""
         conversations = os.path.dirname(os.path.dirname(self._path))  # noqa: PTH120
         target = os.path.realpath(self._path)
         if not target.startswith(f"{os.path.realpath(conversations)}/"):
@@ -149,7 +149,7 @@ class OpenedFile:
 
 
 def parse_json_object(data: bytes, problems: list[str]) -> dict[str, Any]:
-    """Parse one JSON object; append problems that did not lose data to `problems`.
+    """Parse one JSON object; append problems without loss of data to `problems`.
 
     Raises `ValueError` with a message for anything else.
     """

@@ -308,7 +308,7 @@ def _hash_until_mark(file: int, mark: TurnResumePoint | None) -> Any:
 
 
 class _JsonElementBatch(NamedTuple):
-    """Consecutive elements of the array: their bytes, start offsets in these, and JSON values."""
+    """Consecutive elements of the array: their bytes, their offsets in these, and their values."""
 
     data: bytes
     starts: list[int]

@@ -40,7 +40,7 @@ class ConversationCopy:
     """One directory of a conversation, with the state of its files.
 
     `is_local` says whether it is in the user's own root. `times` (nanoseconds) and `sizes` (bytes)
-    have the files that exist; `failure` says why a file's state is unknown. `parent` is the id of
+    cover the files that exist; `failure` says why a file's state is unknown. `parent` is the id of
     the conversation that this directory is in.
     """
 
@@ -111,7 +111,7 @@ class JpConversationLocation:
         ).hexdigest()
 
     def describe_duplicates(self) -> str | None:
-        """Return a message about several directories of one root with the same id; None if there is one."""
+        """Return a message if several directories of one root have the same id, otherwise None."""
         names = [os.path.basename(copy.path) for copy in self.copies]  # noqa: PTH119
         is_doubled = len({copy.is_local for copy in self.copies}) < len(self.copies)
         if not is_doubled and not self.archived_copies:
@@ -329,7 +329,7 @@ def _is_inside(workspace: Workspace, path: str) -> bool:
 
 
 def _parse_directory_name(name: str) -> str | None:
-    """Return the id in a directory's name, which ends at the first `-`; None if there is no id."""
+    """Return the id at the start of a directory's name, before the first `-`, or None."""
     digits = name.partition("-")[0]
     if not (digits.isascii() and digits.isdigit()) or len(digits) > 12:
         return None
