@@ -145,7 +145,7 @@ def complete_subjects(path: str | None, given: list[str], current: str) -> Pairs
     """List the slugs of the topic that precedes the cursor, one directory level at a time."""
     knowledge = _load_knowledge(path)
     topic = knowledge.resolve_topic(given[0])
-    return _list_next_path_level(knowledge.resolve(topic.id).visible, current)
+    return _list_next_path_level(knowledge.get_topic_slugs(topic.id).visible, current)
 
 
 def complete_subject_globs(path: str | None, given: list[str], current: str) -> Pairs:
@@ -156,7 +156,7 @@ def complete_subject_globs(path: str | None, given: list[str], current: str) -> 
         return [(f"{topic.id}/", topic.title or "") for topic in _list_enabled_topics(knowledge)]
     if not any(one.id == topic for one in _list_enabled_topics(knowledge)):
         return []
-    steps = _list_next_path_level(knowledge.resolve(topic).visible, rest)
+    steps = _list_next_path_level(knowledge.get_topic_slugs(topic).visible, rest)
     return [(f"{topic}/{slug}", text) for slug, text in steps]
 
 

@@ -231,7 +231,7 @@ def _load_knowledge_with_options(args: Namespace) -> Knowledge:
         print_to_stderr(str(problem))
     for value in args.knowledge:
         topic, _, pattern = value.partition("/")
-        resolved = knowledge.resolve(topic)
+        resolved = knowledge.get_topic_slugs(topic)
         if not resolved.match([pattern]):
             from kbtui.knowledge.lint import explain_dead_pattern
 

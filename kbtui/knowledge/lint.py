@@ -142,7 +142,7 @@ def find_dead_mentions(
     of `learn`. Code blocks and paths of existing files are ignored.
     """
     firsts = {
-        topic: {slug.partition("/")[0] for slug in knowledge.resolve(topic).scan.slugs}
+        topic: {slug.partition("/")[0] for slug in knowledge.get_topic_slugs(topic).scan.slugs}
         for topic in dict.fromkeys(subject.topic for subject in subjects)
     }
     problems = []
@@ -191,7 +191,7 @@ def _iterate_dead_mentions(
 
 def _slug_exists(knowledge: Knowledge, topic: str, slug: str) -> bool:
     """Return whether a slug or a folder of slugs exists, disabled or not."""
-    slugs = knowledge.resolve(topic).scan
+    slugs = knowledge.get_topic_slugs(topic).scan
     return slug in slugs or any(name.startswith(f"{slug}/") for name in slugs.slugs)
 
 
@@ -217,7 +217,7 @@ def lint_knowledge(knowledge: Knowledge) -> list[Problem]:
     for topic in knowledge.topics.values():
         if not topic.enable:
             continue
-        resolved = knowledge.resolve(topic.id)
+        resolved = knowledge.get_topic_slugs(topic.id)
         problems += _find_slug_collisions(resolved)
         problems += _find_dead_patterns(resolved, "learned")
         problems += _find_dead_patterns(resolved, "disabled")

@@ -358,11 +358,11 @@ class Knowledge:
 
     def iterate_subjects(self, topic: str) -> Iterator[Subject]:
         """Yield the subjects of `list_subjects`, for callers that may stop early. Raises `NothingFound`."""
-        return self._iterate_subject_records(topic, self.resolve(topic).scan.slugs)
+        return self._iterate_subject_records(topic, self.get_topic_slugs(topic).scan.slugs)
 
     def find(self, topic: str, slug: str) -> Subject | None:
         """Return the subject with exactly this slug, whatever its flags, or None."""
-        if topic not in self.topics or slug not in self.resolve(topic).scan:
+        if topic not in self.topics or slug not in self.get_topic_slugs(topic).scan:
             return None
         return next(self._iterate_subject_records(topic, [slug]), None)
 
@@ -375,7 +375,7 @@ class Knowledge:
 
         Does not access the files. Raises `NothingFound`.
         """
-        resolved = self.resolve(topic)
+        resolved = self.get_topic_slugs(topic)
         return list(resolved.available) if patterns is None else resolved.match(patterns)
 
     def resolve_topic(self, name: str) -> Topic:
@@ -408,7 +408,7 @@ class Knowledge:
                 # Without this sentence, an assistant would conclude that there is no knowledge.
                 text += " The files that declare topics have errors: `kbtui doctor` shows them."
             return LearnResult(caller.mask_secrets(text), is_error=True)
-        resolved = self.resolve(found.id)
+        resolved = self.get_topic_slugs(found.id)
         if not patterns:
             return LearnResult(learn_tool_answers.format_subject_listing(resolved, caller))
         return learn_tool_answers.answer_learn_patterns(
@@ -440,7 +440,7 @@ class Knowledge:
 
         Raises `NothingFound`.
         """
-        resolved = self.resolve(topic)
+        resolved = self.get_topic_slugs(topic)
         if not resolved.topic.enable or not resolved.learned:
             return None
         return prompt.format_topic_block(resolved, self._get_subject_record)
@@ -467,7 +467,9 @@ class Knowledge:
                     f"unknown topic {mark.topic!r}", hint=self._suggest_topics(mark.topic)
                 )
             other._replace_topic(
-                apply_mark_to_topic(other.topics[mark.topic], other.resolve(mark.topic), mark)
+                apply_mark_to_topic(
+                    other.topics[mark.topic], other.get_topic_slugs(mark.topic), mark
+                )
             )
         return other
 
@@ -492,11 +494,11 @@ class Knowledge:
 
     def _replace_topic(self, topic: Topic) -> None:
         """Replace a topic, keeping the result of the walk."""
-        walked = self.resolve(topic.id)
+        walked = self.get_topic_slugs(topic.id)
         self.topics[topic.id] = topic
         self._resolved[topic.id] = SubjectSlugsByVisibility(topic, walked.scan, walked.folder)
 
-    def resolve(self, topic: str) -> SubjectSlugsByVisibility:
+    def get_topic_slugs(self, topic: str) -> SubjectSlugsByVisibility:
         """Return a topic's slugs and which are visible; raises `NothingFound`."""
         found = self._resolved.get(topic)
         if found is None:
@@ -511,7 +513,7 @@ class Knowledge:
         return learn_tool_answers.suggest_topics(name, list(self.topics))
 
     def _resolve_enabled_topics(self) -> list[SubjectSlugsByVisibility]:
-        return [self.resolve(topic.id) for topic in self.topics.values() if topic.enable]
+        return [self.get_topic_slugs(topic.id) for topic in self.topics.values() if topic.enable]
 
     def _check_topic_directory(self, topic: Topic) -> None:
         """Record a problem if the topic's directory is missing or outside the workspace."""
@@ -526,14 +528,14 @@ class Knowledge:
         """Return the record of an existing slug, without a size if the file has vanished."""
         for subject in self._iterate_subject_records(topic, [slug]):
             return subject
-        resolved = self.resolve(topic)
+        resolved = self.get_topic_slugs(topic)
         relative = resolved.scan.relative_paths[slug]
         file = f"{resolved.folder}/{relative}"
         return Subject(topic, slug, file, relative, root=self._folder)
 
     def _iterate_subject_records(self, topic: str, slugs: Iterable[str]) -> Iterator[Subject]:
         """Yield the records of slugs in their order; skip files that vanished since the walk."""
-        resolved = self.resolve(topic)
+        resolved = self.get_topic_slugs(topic)
         records = self._records.setdefault(topic, {})
         scan, relatives = resolved.scan, resolved.scan.relative_paths
         for slug in slugs:

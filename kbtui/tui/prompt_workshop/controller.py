@@ -218,7 +218,9 @@ class PromptWorkshopController:
         if reread:
             knowledge = prompt_state.written
             self._slugs = VisibleSubjectSlugs(knowledge, hidden=self.options.hidden)
-            subjects = sum(len(knowledge.resolve(topic).scan.slugs) for topic in knowledge.topics)
+            subjects = sum(
+                len(knowledge.get_topic_slugs(topic).scan.slugs) for topic in knowledge.topics
+            )
             freeze_objects_if_grown(subjects)
             self._count_subjects()
         self.make_rows()

@@ -203,7 +203,7 @@ def _match_preload_patterns(
         except UsageError as error:
             raise _PatternError(error.message, value.at, error.hint) from error
         name, _, pattern = value.text.partition("/")
-        learned = knowledge.resolve(name).learned_set
+        learned = knowledge.get_topic_slugs(name).learned_set
         slugs = [
             slug
             for slug in knowledge.list_slugs(name, [pattern])
@@ -243,7 +243,7 @@ def _find_pattern_problem(
     knowledge: Knowledge, topic: str, patterns: list[PatternInputWord]
 ) -> PatternProblem | None:
     """Return a remark about the first pattern that matches nothing or has an unclosed `[`."""
-    resolved = knowledge.resolve(topic)
+    resolved = knowledge.get_topic_slugs(topic)
     for word in patterns:
         pattern = word.text
         if len(pattern) > MAX_PATTERN_CHARACTERS:

@@ -190,7 +190,7 @@ def make_prefix_sums(knowledge: Knowledge, costs: SubjectCosts) -> dict[str, Fol
     return {
         topic: FolderCostSums(visible, [costs.get_cost(topic, slug) for slug in visible])
         for topic in knowledge.topics
-        for visible in [knowledge.resolve(topic).visible]
+        for visible in [knowledge.get_topic_slugs(topic).visible]
     }
 
 
@@ -247,7 +247,7 @@ class PendingPreloadMarks:
 
 def find_subject_or_topic_state(knowledge: Knowledge, topic: str, slug: str | None) -> MarkState:
     """Return the state of a subject, or of a topic if `slug` is None."""
-    resolved = knowledge.resolve(topic)
+    resolved = knowledge.get_topic_slugs(topic)
     if slug is None:
         return "on" if resolved.topic.enable else "off"
     if slug in resolved.disabled:
@@ -292,7 +292,7 @@ def read_prompt_state(
     written = library.load_knowledge()
     for topic in written.topics:
         # Read the directory in this thread, so that drawing a row never waits for it.
-        assert written.resolve(topic).scan.relative_paths is not None
+        assert written.get_topic_slugs(topic).scan.relative_paths is not None
     bare = PromptState(written, written, fragments=tuple(written.read_prompt_fragments()))
     bare = _measure_prompt(bare, written, (), ())
     bare = replace(bare, written_cost=bare.cost)

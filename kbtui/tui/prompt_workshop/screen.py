@@ -170,7 +170,9 @@ class PromptWorkshopScreen(ListDetailScreen):
         if prompt_state is None:
             return
         knowledge, options = prompt_state.written, self.controller.options
-        counts = {topic: len(knowledge.resolve(topic).visible) for topic in knowledge.topics}
+        counts = {
+            topic: len(knowledge.get_topic_slugs(topic).visible) for topic in knowledge.topics
+        }
         if sum(counts.values()) <= EXPAND_MOST:
             options.opened |= {f"topic:{topic}" for topic in counts}
         topic, _, slug = reference.partition("/")
@@ -178,7 +180,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             return
         self._key_to_select = f"topic:{topic}"
         options.opened.add(self._key_to_select)
-        scan = knowledge.resolve(topic).scan
+        scan = knowledge.get_topic_slugs(topic).scan
         slug = slug if slug in scan else slug.rpartition(":")[0]  # without line numbers
         if slug and slug in scan:
             options.hidden = options.hidden or slug in scan.hidden

@@ -79,7 +79,7 @@ class VisibleSubjectSlugs:
 
     def sort_by_name(self, topic: str) -> list[str]:
         """Return the slugs of a topic in alphabetical order."""
-        scan = self._knowledge.resolve(topic).scan
+        scan = self._knowledge.get_topic_slugs(topic).scan
         if self._hidden or not scan.hidden:
             return scan.slugs
         return [slug for slug in scan.slugs if slug not in scan.hidden]
@@ -225,7 +225,7 @@ class SubjectRowFormatter:
         self.prompt_state, self.sums = prompt_state, sums
         knowledge = prompt_state.knowledge
         self._learned = {
-            topic.id: sorted(knowledge.resolve(topic.id).learned) if topic.enable else []
+            topic.id: sorted(knowledge.get_topic_slugs(topic.id).learned) if topic.enable else []
             for topic in knowledge.topics.values()
         }
 
@@ -261,7 +261,10 @@ class SubjectRowFormatter:
         self, prompt_state: PromptState, node: SubjectTreeNode
     ) -> tuple[Spans, Spans]:
         topic, slug = node.topic, node.name
-        state, scan = self.find_subject_state(topic, slug), prompt_state.written.resolve(topic).scan
+        state, scan = (
+            self.find_subject_state(topic, slug),
+            prompt_state.written.get_topic_slugs(topic).scan,
+        )
         is_hidden = slug in scan.hidden
         sign, role = "  ", ""
         if state == "learned":
@@ -338,19 +341,21 @@ def describe_selected_row(prompt_state: PromptState, node: SubjectTreeNode) -> s
     """Return the line below the list, which says more about the selected row."""
     if node.kind == "whole":
         topics = [topic for topic in prompt_state.knowledge.topics.values() if topic.enable]
-        learned = sum(len(prompt_state.knowledge.resolve(topic.id).learned) for topic in topics)
+        learned = sum(
+            len(prompt_state.knowledge.get_topic_slugs(topic.id).learned) for topic in topics
+        )
         return f"{format_count(len(topics), 'topic')} on, {format_count(learned, 'subject')} pre-loaded"
     if node.kind == "topic" and node.topic in prompt_state.preloads:
         loaded = prompt_state.preloads[node.topic]
         parts = [f"in the prompt {loaded.format_short_cost()}"] if loaded.characters else []
-        resolved = prompt_state.knowledge.resolve(node.topic)
+        resolved = prompt_state.knowledge.get_topic_slugs(node.topic)
         listed, total = len(resolved.visible), len(resolved.scan.slugs)
         # The row counts the listed ones: no hidden or disabled subject.
         name = "listing" if listed == total else f"lists {listed:,} of {total:,}:"
         parts.append(f"{name} {prompt_state.listings[node.topic].format_short_cost()}")
         return " · ".join(parts)
     if node.kind == "subject" and node.topic in prompt_state.written.topics:
-        resolved = prompt_state.written.resolve(node.topic)
+        resolved = prompt_state.written.get_topic_slugs(node.topic)
         if node.name in resolved.scan:
             return f"{resolved.topic.subjects}/{resolved.scan.relative_paths[node.name]}"
     if node.kind == "fragment":
