@@ -286,7 +286,7 @@ def _make_answer_full_notice(
 def _select_conversations_to_search(
     workspace: Workspace, ids: Sequence[str] | None, archived: bool, excluded: str | None
 ) -> tuple[list[ConversationInfo], str | None]:
-    """Return the conversations to search; also return `excluded` if it is among `ids`."""
+    """Return the conversations to search, and `excluded` if it is among `ids`, else None."""
     if ids is None:
         infos = list_conversations(workspace, archived, counts=False)
         return [info for info in infos if info.id != excluded], None
@@ -556,7 +556,7 @@ _TEXT_LEAST = 200
 
 
 class _ShortenableEventText:
-    """A text in an event that can be shortened; `replace` sets the shortened text in the event."""
+    """A shortenable text in an event; `replace` puts the shortened text in its place."""
 
     def __init__(self, text: str, replace: Callable[[str], None], is_json: bool) -> None:
         self.text, self.replace, self.is_json = text, replace, is_json
@@ -583,8 +583,8 @@ class _ShortenableEventText:
 def shorten_turn(turn: TurnJson, size: int) -> tuple[TurnJson, TurnShortenedNotice]:
     """Shorten a turn to `size` characters of XML; return it, and a notice of what was shortened.
 
-    The middle of long texts is cut out, most of it from the longest texts. If this is not enough,
-    events in the middle of the turn are omitted.
+    Long texts lose their middle, and the longest ones lose most. If this is not enough, events in
+    the middle of the turn are omitted.
     """
     events = turn["events"]
     kept = _select_fitting_events(events, size)

@@ -182,7 +182,7 @@ IDLE_SECONDS = 60.0
 """How many seconds after the last call the index and the connection to the engine are closed."""
 CLOSE_SECONDS = 2.0
 UNREAD_SECONDS = 5.0
-"""How many seconds after the end of the input the client can still read answers."""
+"""How many seconds the client has to read the last answers after the input has ended."""
 
 INSTRUCTIONS = (
     "What this workspace knows (topics of subject files) and what was said in its past "

@@ -136,7 +136,7 @@ _SERVED_NAME = re.compile(
 
 
 def parse_tool_family(name: str) -> ToolFamily | None:
-    """Return the kbtui tool that the tool name of a call stands for, None for any other tool."""
+    """Return which of kbtui's tools a call's tool name stands for; None for any other tool."""
     match = _SERVED_NAME.fullmatch(name)
     plain = (match["tail"] or match["head"]) if match else name
     return next((family for family in _TOOL_FAMILIES if family == plain), None)

@@ -52,8 +52,8 @@ def run_completion_command(args: Namespace) -> int:
 def print_completions_for_tab(find_parser: Callable[[list[str]], tuple[CommandParser, int]]) -> int:
     """Print the completions of the command line that the shell's script put in the environment.
 
-    `find_parser` gets the words before the cursor. It returns the parser of their command, and how
-    many words at the beginning of the line the parser does not read.
+    `find_parser` gets the words before the cursor. It returns their command's parser, and the
+    number of words at the beginning of the line that this parser does not read.
     """
     from argcomplete.finders import ExclusiveCompletionFinder
     from argcomplete.lexers import split_line

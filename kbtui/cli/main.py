@@ -134,7 +134,7 @@ def load_command(name: str) -> "tuple[CommandParser, Callable[[Namespace], int]]
 def _print_crash_traceback(
     kind: type[BaseException], error: BaseException, trace: "TracebackType | None"
 ) -> None:
-    """Print the traceback of a bug without control characters, because it may quote files."""
+    """Print the traceback of a bug, which may quote files, without control characters."""
     from traceback import format_exception
 
     from kbtui.text import sanitize

@@ -109,7 +109,7 @@ def _read_power_supply_file(place: Path, name: str) -> str:
 
 
 MANY_CHUNKS = 300
-"""The number of missing chunks from which a second session of the model embeds on all cores."""
+"""With at least this many missing chunks, a second session of the model embeds on all cores."""
 RETRY_SECONDS = 60.0
 """How many seconds must have passed since a failure before a query loads the model again."""
 MODEL_LOADING = make_keywords_only_notice("model_loading")

@@ -49,7 +49,7 @@ class InotifyOverflow(Exception):
 class InotifyTreeWatcher:
     """Watches directories and everything below them with Linux's inotify, in one thread.
 
-    `should_enter(path)` returns whether to watch a subdirectory, or a link to a directory, too.
+    `should_enter(path)` returns whether a subdirectory, or a link to a directory, is watched too.
 
     The package `watchfiles` is not used on Linux because it wakes up a hundred times a second even
     if nothing happens. Waiting for inotify's file descriptor sleeps until there is an event.

@@ -29,7 +29,7 @@ DAMAGE_CHECK_DELAY = 1.0
 DAMAGE_CHECK_INTERVAL = 600.0
 """The minimum number of seconds between two damage checks after refreshes."""
 DAMAGE_CHECK_VALIDITY = 60.0
-"""How many seconds after a damage check a suspicion of damage is ignored."""
+"""For how many seconds after a damage check a suspicion of damage is ignored."""
 COMPACT_AT_ONCE_MAX = 2000
 """An index with at most this many passages is compacted by every refresh (in about 0.3 s)."""
 COMPACT_SECONDS, COMPACT_SHARE = 1.5e-4, 0.05

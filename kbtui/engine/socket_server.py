@@ -487,7 +487,7 @@ class EngineServer:
     def _end_engine_if_replaced(self) -> None:
         """End the engine if its cache was removed or the settings have changed.
 
-        Raises `ConnectionResetError` in this case. It closes the connection, so that the client
+        In this case, raises `ConnectionResetError`, which closes the connection, so that the client
         asks the next engine.
         """
         if reason := self._find_reason_to_end_engine():
