@@ -141,7 +141,10 @@ def score_command_palette_match(text: str, words: list[str]) -> float | None:
 def find_command_palette_items(
     items: list[CommandPaletteItem], text: str, keymap: Mapping[str, str] | None = None
 ) -> list[CommandPaletteItem]:
-    """Return the items that match `text`, best first; if none does, `text` itself if it may be a reference."""
+    """Return the items that match `text`, best first.
+
+    If no item matches and `text` may be a reference, return an item for this reference.
+    """
     words = text.casefold().split()
     if not words:
         return items[:ITEMS_MOST]

@@ -15,13 +15,13 @@ _POSSIBLE_REFERENCE = re.compile(r"[^\s/]+/\S+")
 
 
 class TypedReference(NamedTuple):
-    """A reference as the user typed it, which may name nothing."""
+    """A reference as the user typed it; its target may not exist."""
 
     text: str
 
 
 def may_be_reference(text: str) -> bool:
-    """Return whether all of `text` has the form of a reference; a bare topic has none."""
+    """Return whether all of `text` looks like a reference; the id of a topic alone does not."""
     return bool(_CERTAIN_REFERENCE.fullmatch(text) or _POSSIBLE_REFERENCE.fullmatch(text))
 
 

@@ -154,7 +154,7 @@ COLUMNS = (
 
 
 FIRST_HEADINGS = ("title, reference, #tags", "title, reference", "title")
-"""The heading of the first column, which has these one after the other; the longest that fits."""
+"""The possible headings of the first column; the longest one that fits is shown."""
 
 
 class EntryTable(RowList):
@@ -197,7 +197,7 @@ def make_table_headings(width: int) -> tuple[Spans, Spans]:
     """Return the left and the right part of the heading of a table that is `width` cells wide."""
     names = [column.align_text(column.name) for column in COLUMNS if width >= column.min_width]
     right = "  ".join(names)
-    # Two cells are free at the left and below the scroll bar, and two separate the headings.
+    # Leave two cells free at the left edge and two for the scroll bar; two cells separate the headings.
     room = width - count_columns(right) - 6
     left = next((text for text in FIRST_HEADINGS if len(text) <= room), FIRST_HEADINGS[-1])
     return [(f"  {left}", "section")], [(right, "section")]

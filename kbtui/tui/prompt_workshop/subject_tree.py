@@ -350,7 +350,7 @@ def describe_selected_row(prompt_state: PromptState, node: SubjectTreeNode) -> s
         parts = [f"in the prompt {loaded.format_short_cost()}"] if loaded.characters else []
         resolved = prompt_state.knowledge.get_topic_slugs(node.topic)
         listed, total = len(resolved.visible), len(resolved.scan.slugs)
-        # The row counts the listed ones: no hidden or disabled subject.
+        # The row counts only the listed subjects, not the hidden and disabled ones.
         name = "listing" if listed == total else f"lists {listed:,} of {total:,}:"
         parts.append(f"{name} {prompt_state.listings[node.topic].format_short_cost()}")
         return " · ".join(parts)

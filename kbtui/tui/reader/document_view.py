@@ -423,7 +423,7 @@ class DocumentViewport:
         block = self.document.find_line_block(line)
         row, before = self.document.blocks[block].above, 0
         for number, drawn in enumerate(self.get_block_lines(block)):
-            # An empty line between two parts has the number of the part below it.
+            # A blank line between two parts has the source line of the part below, so skip it.
             if before < drawn.source_line <= line and drawn.plain.strip():
                 row, before = number, drawn.source_line
         self.go_to_block_line(block, row, lead=0)
