@@ -141,7 +141,7 @@ class QueryMistake(NamedTuple):
         return f"{self.message} ({self.hint})" if self.hint else self.message
 
     @property
-    def notice(self) -> Notice:
+    def as_notice(self) -> Notice:
         """The error as a notice of the answer."""
         return Notice("query_mistake", {"detail": str(self)})
 

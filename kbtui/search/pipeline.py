@@ -96,7 +96,7 @@ class SearchRun:
         self.request, self.narrowing, self.mistakes = apply_query_filters(
             workspace, reader, self.query, request
         )
-        self.notices += [mistake.notice for mistake in self.mistakes[:1]]
+        self.notices += [mistake.as_notice for mistake in self.mistakes[:1]]
         self.notices += self.query.notices
         self.workspace, self.reader = workspace, reader
         self.legs: dict[str, Ranked] = {}

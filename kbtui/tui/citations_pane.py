@@ -94,18 +94,18 @@ class CitationsPane(BorderOnlyPane, Vertical):
     def show_text(self, text: str) -> None:
         """Show a text in place of citations."""
         self._content = CitationsPaneContent(reason=text)
-        self._update_rows()
+        self._update_citation_rows()
 
     def show_citations(self, sidebar: CitationsPaneContent) -> None:
         """Show citations."""
         self._content = sidebar
-        self._update_rows()
+        self._update_citation_rows()
 
     def on_resize(self) -> None:
         """Rebuild the rows for the new width."""
-        self._update_rows()
+        self._update_citation_rows()
 
-    def _update_rows(self) -> None:
+    def _update_citation_rows(self) -> None:
         shown = self._content
         rows: list[ListRow] = []
         if shown.used is not None:

@@ -258,7 +258,7 @@ class SearchController:
             if not wider.hits or (answer.hits and wider.has_notice("meaning_only")):
                 return answer if answer.hits or answer.mistakes else wider
             if answer.mistakes:
-                wider.notices = [answer.mistakes[0].notice]
+                wider.notices = [answer.mistakes[0].as_notice]
             return wider
 
         self._full_worker.submit(
