@@ -55,7 +55,7 @@ def test_an_editor_gets_the_terminal_and_what_it_wrote_is_listed(
     terminal.keys("\x13")
     terminal.until("EDITING")
     terminal.keys("hippopotamus\r")
-    terminal.until(lambda shown: "2 entries" in shown and "created guide/retry-policy" in shown)
+    terminal.until(lambda shown: "2 entries" in shown and "Created guide/retry-policy" in shown)
     terminal.keys("q")
     terminal.until("quit")
     terminal.keys("q")

@@ -104,7 +104,7 @@ async def test_citations_are_copied_as_markdown_and_as_json(book: Builder) -> No
     async with running(book.root, size=(160, 40)) as tui:
         await cited(tui, "jp-c17800000001")
         await tui.press("3", "c")
-        await tui.until("copied the citations of jp-c17800000001:1 as Markdown")
+        await tui.until("Copied the citations of jp-c17800000001:1 as Markdown")
         lines = tui.app.clipboard.split("\n")
         assert lines[0] == "Sources of `jp-c17800000001:1`:"
         assert lines[2].startswith("1. `project/start`")
@@ -117,7 +117,7 @@ async def test_citations_are_copied_as_markdown_and_as_json(book: Builder) -> No
         await tui.open("project/start")
         await tui.until(lambda: any("First steps" in row for row in tui.rows("citations-list")))
         await tui.press("3", "c")
-        await tui.until("copied the citations of project/start as Markdown")
+        await tui.until("Copied the citations of project/start as Markdown")
         assert "- `jp-c17800000001:1` First steps (2026-05-28 " in tui.app.clipboard
 
 

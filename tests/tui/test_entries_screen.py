@@ -220,7 +220,7 @@ async def test_an_address_is_copied_where_nothing_can_open_it(
         await read(tui, screen)
         await detailed(tui, screen, "project/web")
         await tui.press("o")
-        await tui.until(f"found no browser; copied {url}")
+        await tui.until(f"Found no browser; copied {url}")
         assert tui.app.clipboard == url
 
 
@@ -246,7 +246,7 @@ async def test_a_new_entry_is_written_in_the_editor_and_selected(
             await read(tui, screen)
             await tui.press("n")
             await form(tui, title="Retry policy", type="rule", tags="net, http")
-            await tui.until("created ")
+            await tui.until("Created ")
             library.refresh()
             screen.handle_files_changed({})
             await tui.until(
@@ -291,9 +291,9 @@ async def test_without_a_title_or_an_editor_the_form_says_so_and_keeps_what_was_
         await read(tui, screen)
         await tui.press("n")
         await form(tui, title="  ")
-        await tui.until("an entry needs a title")
+        await tui.until("An entry needs a title")
         await form(tui, title="A title")
-        await tui.until("vim needs a terminal" if chosen else "no editor is set")
+        await tui.until("vim needs a terminal" if chosen else "No editor is set")
         assert "A title" in tui.text
     assert {path.name for path in book.root.rglob("*.md")} == before
 
@@ -331,7 +331,7 @@ async def test_deleting_asks_and_moves_to_the_trash(book: Builder) -> None:
         await tui.until("to the trash?")
         await tui.press("y")
         await tui.until(lambda: not path.exists())
-        await tui.until("moved to the trash: project/style")
+        await tui.until("Moved to the trash: project/style")
         library.refresh()
         screen.handle_files_changed({})
         await tui.until(lambda: "project/style" not in refs(screen))

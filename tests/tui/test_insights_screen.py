@@ -54,7 +54,7 @@ async def test_a_gap_becomes_an_entry_with_its_words_as_title(
             await tui.press("enter")
             await tui.until(lambda: isinstance(tui.app.screen, FormDialog))
             await tui.press("ctrl+s")
-            await tui.until("created project/how-do-i-deploy")
+            await tui.until("Created project/how-do-i-deploy")
     [path] = asked_book.root.rglob("how-do-i-deploy.md")
     assert "title: how do I deploy?" in path.read_text()
 
@@ -93,7 +93,7 @@ async def test_erasing_asks_and_leaves_no_word(asked_book: Builder) -> None:
         await tui.press("x")
         await tui.until("Delete all logged searches")
         await tui.press("y")
-        await tui.until("deleted 5 searches")
+        await tui.until("Deleted 5 searches")
         await tui.until("0 searches, 1 citation")
     assert userdata.query_log.compute_search_statistics(days=365).total == 0
     kept = b"".join(path.read_bytes() for path in userdata.directory.glob("queries*"))

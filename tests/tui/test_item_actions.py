@@ -64,7 +64,7 @@ async def test_line_block_turn_all_reference_and_command_are_copied(book: Builde
         await tui.open(f"{TALK}:2")
         await tui.press("j", "j")
         assert await copied(tui, "t") == "You\n\nAnd the tests?\n\nJP\n\n`make test`."
-        await tui.until("copied turn 2 (7 lines)")
+        await tui.until("Copied turn 2 (7 lines)")
         assert await copied(tui, "r") == f"{TALK}:2"
         assert await copied(tui, "c") == f"kbtui show {TALK}:2"
         await tui.open("project/style")
@@ -79,7 +79,7 @@ async def test_line_block_turn_all_reference_and_command_are_copied(book: Builde
         assert await copied(tui, "c") == "kbtui learn project style"
         await tui.press("1", "y")
         await tui.until(lambda: tui.app.clipboard == "project/style")
-        await tui.until("copied project/style")
+        await tui.until("Copied project/style")
 
 
 async def test_what_the_mouse_selected_is_copied_by_ctrl_c(book: Builder) -> None:
@@ -91,7 +91,7 @@ async def test_what_the_mouse_selected_is_copied_by_ctrl_c(book: Builder) -> Non
         await tui.press("ctrl+c")
         assert "Short".startswith(tui.app.clipboard[:5])
         assert tui.app.clipboard
-        await tui.until("copied the selection")
+        await tui.until("Copied the selection")
 
 
 def test_the_local_clipboard_is_that_of_the_session(
@@ -342,7 +342,7 @@ async def test_without_an_editor_that_is_said(
     async with running(book.root) as tui:
         await tui.open("project/style")
         await tui.press("e")
-        await tui.until("no editor is set")
+        await tui.until("No editor is set")
         await tui.open(TALK)
         await tui.press("e")
         await tui.until("Only subject files can be edited here")
@@ -376,7 +376,7 @@ async def test_a_first_topic_is_shown_and_written_only_on_yes(make_workspace: Bu
         await tui.until("Project Knowledge")
         assert 'subjects = "notes"' in file.read_text()
         await tui.press("i")
-        await tui.until("there are topics already")
+        await tui.until("There are topics already")
 
 
 async def test_broken_topics_are_not_none_yet(make_workspace: Builder) -> None:

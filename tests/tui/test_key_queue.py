@@ -108,7 +108,7 @@ async def test_keys_typed_after_opening_apply_to_what_was_opened(book: Builder) 
         await at_once(tui, "#", *"jp-c17800000001", "enter", "n", "n")
         await tui.until("turn 2 of 3")
         await at_once(tui, "#", *"project/style", "enter", "y")
-        await tui.until("copied project/style")
+        await tui.until("Copied project/style")
         await at_once(tui, "#", *"jp-c17800000001", "enter", "3", "enter")
         await tui.until(lambda: tui.main.navigator.shown.key == "project/start")
 
@@ -128,7 +128,7 @@ async def test_a_citation_that_is_opened_right_after_another_turn_is_that_turns(
 async def test_a_hit_is_opened_before_the_keys_that_follow(book: Builder) -> None:
     async with running(book.root) as tui:
         await at_once(tui, "/", *"retry how often", "enter", "y")
-        await tui.until("copied jp-c17800000002:1")
+        await tui.until("Copied jp-c17800000002:1")
         assert value(tui, "#search") == "retry how often"
 
 

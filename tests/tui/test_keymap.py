@@ -167,9 +167,9 @@ async def test_a_key_of_the_workshop_can_be_changed(book: Builder) -> None:
         await tui.press("P")
         await tui.until("f4 write")
         await tui.press("w")
-        assert "no changes to write" not in tui.text
+        assert "No changes to write" not in tui.text
         await tui.press("f4")
-        await tui.until("no changes to write")
+        await tui.until("No changes to write")
         await tui.press("question_mark")
         assert "In the prompt workshop" not in tui.text
         await tui.press("f1")

@@ -67,11 +67,11 @@ async def test_a_turn_is_reached_by_its_number(book: Builder) -> None:
         assert "shell" in line(tui)
         assert "no such target" in tui.text  # the call is unfolded
         await go(tui, "99")
-        await tui.until("no turn 99: the conversation has 3 turns")
+        await tui.until("No turn 99: the conversation has 3 turns")
         assert "turn 3 of 3" in tui.text
         await go(tui, "2")
         assert "turn 2 of 3" in tui.text
-        assert "no turn 99" not in tui.text
+        assert "No turn 99" not in tui.text
         await go(tui, "-9")
         await tui.until("no turn -9: the conversation has 3 turns")
         assert "turn 1 of 3" in tui.text
@@ -96,7 +96,7 @@ async def test_a_line_is_reached_by_its_number(book: Builder) -> None:
         assert "Line 60" in line(tui)
         assert viewport.current_reference == "project/long:60"
         await go(tui, "9999")
-        await tui.until("no line 9999: the subject has 120 lines")
+        await tui.until("No line 9999: the subject has 120 lines")
         assert "This is the end." in line(tui)
         await go(tui, "-2")
         assert "Line 119" in line(tui)
@@ -116,8 +116,8 @@ async def test_a_reference_to_what_does_not_exist_goes_to_the_last_one_and_says_
 ) -> None:
     long_subject(book)
     said_of_turn, said_of_line = (
-        "no turn 9: the conversation has 3 turns",
-        "no line 9999: the subject has 120 lines",
+        "No turn 9: the conversation has 3 turns",
+        "No line 9999: the subject has 120 lines",
     )
     async with running(book.root, size=(100, 24)) as tui:
         viewport = tui.main.reader_pane.document_view.viewport
@@ -168,7 +168,7 @@ async def test_a_reference_opens_from_the_dialog_and_from_the_search_input(
             await tui.until(lambda key=key: pane.document_view.document.key == key)
             await tui.until(words)
         await go(tui, "jp-c17800000099")
-        await tui.until("there is no conversation jp-c17800000099")
+        await tui.until("There is no conversation jp-c17800000099")
         for text, key in ((f"{TALK}:1.2", TALK), ("project/people/ada", "project/people/ada")):
             await tui.press("slash")
             tui.main.query_one("#search", Input).value = text
@@ -184,7 +184,7 @@ async def test_an_error_in_a_reference_is_shown_in_a_workspace_with_a_long_path(
     root = tmp_path / ("long-" * 40)
     async with running(handbook(Builder(root)).root) as tui:
         await go(tui, "jp-c17800000099")
-        await tui.until("there is no conversation jp-c17800000099")
+        await tui.until("There is no conversation jp-c17800000099")
 
 
 async def test_the_reference_of_a_turn_and_a_call_is_what_kbtui_show_takes(book: Builder) -> None:

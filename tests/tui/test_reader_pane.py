@@ -225,7 +225,7 @@ async def test_y_copies_the_reference_of_the_current_line(book: Builder) -> None
             await tui.press("j")
         await tui.press("y")
         assert tui.app.clipboard == f"{TALK}:1.3"
-        assert f"copied {TALK}:1.3" in tui.text
+        assert f"Copied {TALK}:1.3" in tui.text
         await tui.open("project/start")
         while "Getting started" not in line(tui) or "title" in line(tui):
             await tui.press("j")

@@ -126,7 +126,7 @@ async def test_the_home_page_replaces_what_is_gone_since(book: Builder) -> None:
     async with running(book.root, start=AGAIN) as tui:
         await tui.until("project/style no longer exists; it was open last time.")
         await tui.until("what everybody here should know")
-        assert "there is no subject" not in tui.text
+        assert "here is no subject" not in tui.text
         assert tui.main.navigator.shown == NavigationTarget("home")
         await tui.press("left_square_bracket")
         await tui.until("Clone, build")

@@ -60,7 +60,7 @@ async def test_what_somebody_else_declared_is_looked_at_before_it_runs(papers: B
         await read(tui, screen)
         assert "not approved" in tui.text
         await tui.press("r")
-        await tui.until("papers is not approved: press a to review what it would do")
+        await tui.until("Source papers is not approved: press a to review what it would do")
         assert documents(papers) == []
         await tui.press("a")
         await tui.until("Approve papers?")
@@ -78,7 +78,7 @@ async def test_what_somebody_else_declared_is_looked_at_before_it_runs(papers: B
         source = load_sources(papers.workspace).find_source("papers")
         assert find_approval_time(papers.workspace, UserData(papers.workspace), source) is None
         await tui.press("a", "y")
-        await tui.until("approved papers")
+        await tui.until("Approved papers")
         assert find_approval_time(papers.workspace, UserData(papers.workspace), source) is not None
         await tui.press("r")
         await tui.until("papers: ok, 2 documents (2 new, 0 changed, 0 removed)")
@@ -92,7 +92,7 @@ async def test_what_changed_while_it_was_looked_at_is_not_approved(papers: Build
         await tui.until("Approve papers?")
         (papers.root / ".jp/kb-sources.toml").write_text(PAPERS.replace('"papers"', '"/etc"'))
         await tui.press("y")
-        await tui.until("approved papers")
+        await tui.until("Approved papers")
         now = load_sources(papers.workspace).find_source("papers")
         assert find_approval_time(papers.workspace, UserData(papers.workspace), now) is None
         await tui.until("not approved – a to review")
@@ -109,7 +109,7 @@ async def test_adding_changing_and_removing(papers: Builder) -> None:
         await tui.until("at noon")
         assert not (papers.root / ".jp/kb-sources.toml").exists()
         await fill(tui, cron="0 4 * * 1")
-        await tui.until("added papers")
+        await tui.until("Added papers")
         await tui.until(
             lambda: (
                 screen.selected_source is not None and screen.selected_source.approved is not None
@@ -120,7 +120,7 @@ async def test_adding_changing_and_removing(papers: Builder) -> None:
         await tui.until("papers: ok, 2 documents")
         await tui.press("e")
         await fill(tui, cron="")
-        await tui.until("changed papers")
+        await tui.until("Changed papers")
         await tui.until("only when you start it")
         assert load_sources(papers.workspace).find_source("papers").cron is None
         await tui.press("d")
@@ -130,7 +130,7 @@ async def test_adding_changing_and_removing(papers: Builder) -> None:
         await tui.press("d")
         await tui.until("remove it, keep its 2 documents")
         await tui.press("k")
-        await tui.until("removed papers")
+        await tui.until("Removed papers")
         await tui.until("No sources yet.")
     assert documents(papers) == ["one.md", "two.md"]
     assert "source:" not in (papers.root / "docs/project/papers/one.md").read_text()
@@ -141,7 +141,7 @@ async def test_changing_what_was_not_approved_approves_nothing(papers: Builder) 
         await read(tui, screen)
         await tui.press("e")
         await fill(tui, cron="0 4 * * 1")
-        await tui.until("changed papers; it is not approved yet")
+        await tui.until("Changed papers; it is not approved yet")
         source = load_sources(papers.workspace).find_source("papers")
         assert find_approval_time(papers.workspace, UserData(papers.workspace), source) is None
 
@@ -184,7 +184,7 @@ async def test_a_run_shows_how_far_it_is_and_is_stopped_on_a_key(
         await read(tui, screen)
         await tui.press("n")
         await fill(tui, url=slow_site, topic="project", allow_hosts="127.0.0.1", name="web")
-        await tui.until("added web")
+        await tui.until("Added web")
         await tui.press("r")
         await tui.until(f"{slow_site}next", 60)
         assert "1 of 2" in tui.text
@@ -217,7 +217,7 @@ async def test_a_topic_that_vanished_fails_the_run_and_loses_nothing(papers: Bui
     async with paged(papers, "S", SourcesScreen) as (tui, screen, _):
         await read(tui, screen)
         await tui.press("a", "y")
-        await tui.until("approved papers")
+        await tui.until("Approved papers")
         await tui.press("r")
         await tui.until("papers: ok")
         (papers.root / ".jp/kb.toml").write_text(

@@ -4,6 +4,7 @@ import itertools
 import re
 from unittest import mock
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
@@ -11,6 +12,7 @@ from rich.cells import cell_len
 from kbtui.tui.framework.styled_text import (
     MatchHighlight,
     align_to_edges,
+    capitalize_message,
     highlight_matches,
     measure_cell_width,
     slice_ranges,
@@ -308,3 +310,21 @@ def test_columns_fit_if_they_can(wanted: list[int], width: int) -> None:
     assert all(got <= want for got, want in zip(widths, wanted, strict=True))
     if sum(wanted) + 3 * (len(wanted) - 1) <= width:
         assert widths == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("copied project/style", "Copied project/style"),
+        ("url: is missing", "url: is missing"),
+        ("nothing.", "Nothing."),
+        ("project/style was not changed", "project/style was not changed"),
+        ("jp-c17800000001:2 is gone", "jp-c17800000001:2 is gone"),
+        ("kbtui crashed", "kbtui crashed"),
+        ("workshop.write works only there", "workshop.write works only there"),
+        ("3 changes", "3 changes"),
+        ("", ""),
+    ],
+)
+def test_messages_begin_with_a_capital_unless_with_a_name(text: str, shown: str) -> None:
+    assert capitalize_message(text) == shown

@@ -245,7 +245,7 @@ async def test_only_the_second_w_writes_exactly_what_was_shown(book: Builder, kb
         assert "Nothing is written yet." in shop.tui.text
         assert tree_hash(book.root) == before
         await shop.press("w")
-        await shop.tui.until("saved to .jp/kb.toml")
+        await shop.tui.until("Saved to .jp/kb.toml")
         text = kb.read_text()
         assert "# My topics. Keep this comment." in text
         assert "# always" in text
@@ -260,15 +260,15 @@ async def test_u_takes_back_what_was_written_byte_for_byte(book: Builder, kb: Pa
     before = kb.read_bytes()
     async with workshop(book.root) as shop:
         await shop.press("u")
-        assert "nothing to undo" in shop.screen.message_line.text
+        assert "Nothing to undo" in shop.screen.message_line.text
         await shop.select("project/start")
         await shop.marked("x")
         await shop.shown()
         await shop.press("enter")
-        await shop.tui.until("saved to .jp/kb.toml")
+        await shop.tui.until("Saved to .jp/kb.toml")
         assert kb.read_bytes() != before
         await shop.press("u")
-        await shop.tui.until("undone")
+        await shop.tui.until("Restored .jp/kb.toml")
         assert kb.read_bytes() == before
         await shop.tui.until(lambda: not shop.entry("start").startswith("✕"))
 
@@ -281,7 +281,7 @@ async def test_what_was_written_can_be_taken_back_after_coming_again(
         await shop.marked("x")
         await shop.shown()
         await shop.press("w")
-        await shop.tui.until("saved to .jp/kb.toml")
+        await shop.tui.until("Saved to .jp/kb.toml")
         await shop.press("q")
         await shop.tui.until(lambda: not shop.is_open)
         # The library shows it too.
@@ -289,7 +289,7 @@ async def test_what_was_written_can_be_taken_back_after_coming_again(
         await shop.press("P")
         await shop.tui.until(lambda: shop.is_open and shop.screen.list.rows)
         await shop.press("u")
-        await shop.tui.until("undone")
+        await shop.tui.until("Restored .jp/kb.toml")
         assert kb.read_text() == WRITTEN
 
 
@@ -309,7 +309,7 @@ async def test_a_file_that_changed_meanwhile_is_left_alone_and_said(
         assert shop.screen.controller.marks.all_marks
         await shop.shown()
         await shop.press("w")
-        await shop.tui.until("saved to .jp/kb.toml")
+        await shop.tui.until("Saved to .jp/kb.toml")
         assert kb.read_text().endswith("# another hand\n")
         kb.write_text("# all gone\n")
         await shop.press("u")
@@ -356,10 +356,10 @@ async def test_without_kb_toml_one_is_made_and_undoing_removes_it(book: Builder)
         assert "/dev/null" in shop.tui.text
         assert not kb.exists()
         await shop.press("w")
-        await shop.tui.until("saved to .jp/kb.toml")
+        await shop.tui.until("Saved to .jp/kb.toml")
         assert kb.read_text() == '[kb.topic.snippets]\nlearned = [\n    "retry",\n]\n'
         await shop.press("u")
-        await shop.tui.until("undone")
+        await shop.tui.until("Restored .jp/kb.toml")
         assert not kb.exists()
 
 
@@ -532,7 +532,7 @@ async def test_jps_fragments_are_a_read_only_group_with_who_loads_them(book: Bui
         assert ".jp/config/personas/dev.toml" in shop.tui.text
         assert shop.entry("House rules").startswith("House rules 24 ≈ 6")
         await shop.press("space", "x", "e")
-        assert "select a topic" in shop.screen.message_line.text
+        assert "Select a topic" in shop.screen.message_line.text
         assert not shop.screen.controller.marks.all_marks
     assert tree_hash(book.root) == before
 
@@ -564,7 +564,7 @@ async def test_hostile_titles_and_names_are_only_text(book: Builder) -> None:
         assert not any(sign in text for sign in "\x1b\x07\x9b\u202e")
         assert "Evil[/b] gnp" in text
         await shop.press("w")
-        await shop.tui.until("saved to")
+        await shop.tui.until("Saved to")
         assert knowledge_of(book.root).topics["[red]"].learned == ("re[a-z]+ [b]",)
         await shop.press("v")
         await shop.tried("re[")
@@ -680,9 +680,9 @@ async def test_leaving_kbtui_does_not_wait_for_the_counting(book: Builder) -> No
 async def test_a_refusal_goes_with_the_next_key(book: Builder) -> None:
     async with workshop(book.root) as shop:
         await shop.tui.press("w")
-        await shop.tui.until("no changes to write")
+        await shop.tui.until("No changes to write")
         await shop.tui.press("j")
-        assert "no changes to write" not in shop.tui.text
+        assert "No changes to write" not in shop.tui.text
 
 
 async def test_a_topic_says_how_many_of_its_subjects_it_lists(book: Builder) -> None:

@@ -100,6 +100,18 @@ def truncate_text_start(text: str, width: int) -> str:
     return "…" + text[start:]
 
 
+_PLAIN_WORD = re.compile(r"(?!(?:kbtui|jp)\b)[a-z]+(?=[ ,;]|\.?$)")
+
+
+def capitalize_message(text: str) -> str:
+    """Return a message that begins with a capital letter, unless its first word is a name.
+
+    Errors begin with a small letter, because the command line shows them after a colon. References,
+    paths and ids keep their spelling.
+    """
+    return text[0].upper() + text[1:] if _PLAIN_WORD.match(text) else text
+
+
 def align_to_edges(left: Sequence[Span], right: Sequence[Span], width: int) -> Spans:
     """Align `left` to the left edge and `right` to the right edge.
 

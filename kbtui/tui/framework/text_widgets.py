@@ -12,7 +12,13 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from kbtui.text import one_line
-from kbtui.tui.framework.styled_text import Spans, StyledLine, align_to_edges, wrap_spans
+from kbtui.tui.framework.styled_text import (
+    Spans,
+    StyledLine,
+    align_to_edges,
+    capitalize_message,
+    wrap_spans,
+)
 from kbtui.tui.framework.styled_widget import StyledWidget
 
 if TYPE_CHECKING:
@@ -109,7 +115,9 @@ class MessageLine(StyledWidget):
 
     def set_message(self, text: str, role: str) -> None:
         """Set the message."""
-        self.text, self._role = one_line(text), role
+        # A key is named as it is typed.
+        self.text = one_line(text) if role == "key" else capitalize_message(one_line(text))
+        self._role = role
         self._wrap_message()
 
     def on_resize(self) -> None:

@@ -330,7 +330,7 @@ class SelectedItemActions:
             self.run_with_activity_shown(
                 "exporting …",
                 lambda: write_export_file(library.workspace, path, text),
-                lambda _: main.status.flash_message(f"written: {path}"),
+                lambda _: main.status.flash_message(f"wrote {path}"),
             )
 
         default_path = str(Path.cwd() / f"{conversation}.md")
@@ -386,7 +386,7 @@ class SelectedItemActions:
         def report_written_topic() -> None:
             workshop = find_key_label("workshop", main.screen.configured_keys)
             hint = f"; {workshop} opens the prompt workshop" if workshop else ""
-            main.status.flash_message(f"written: .jp/kb.toml declares a topic{hint}")
+            main.status.flash_message(f"wrote .jp/kb.toml, which declares a topic{hint}")
             on_written()
 
         self.run_with_activity_shown(

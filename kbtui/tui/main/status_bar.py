@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING, ClassVar
 from kbtui.text import one_line
 from kbtui.tui.commands import find_key_label, list_commands
 from kbtui.tui.framework.command import format_command_hints, format_key_hints
-from kbtui.tui.framework.styled_text import align_to_edges, measure_cell_width
+from kbtui.tui.framework.styled_text import (
+    align_to_edges,
+    capitalize_message,
+    measure_cell_width,
+)
 from kbtui.tui.framework.styled_widget import StyledWidget
 from kbtui.tui.framework.text_widgets import TextLine
 
@@ -65,7 +69,7 @@ class StatusBar(TextLine):
 
     def flash_message(self, text: str, role: str = "strong") -> None:
         """Show a message for a few seconds."""
-        self._flash, self._is_refusal = [(one_line(text), role)], False
+        self._flash, self._is_refusal = [(capitalize_message(one_line(text)), role)], False
         if self._flash_timer:
             self._flash_timer.stop()
         self._flash_timer = self.set_timer(FLASH_SECONDS, self._clear_flashed_message)

@@ -471,7 +471,7 @@ class PromptWorkshopScreen(ListDetailScreen):
     def _on_undone(self) -> None:
         self._has_written = True
         self.controller.reread_files()
-        self.show_message("undone: .jp/kb.toml is restored", "inserted")
+        self.show_message("restored .jp/kb.toml as it was before", "inserted")
 
     def _on_write_error(self, error: Exception) -> None:
         self.show_message(f"Not written. {self.describe_error(error)}", "error")

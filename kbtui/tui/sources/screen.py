@@ -358,7 +358,7 @@ class SourcesScreen(ListDetailScreen):
         name = state.source.name
         if state.approved is None:
             review = f"press {self.get_key_hint('approve')} to review what it would do"
-            self.refuse_key(f"{name} is not approved: {review}")
+            self.refuse_key(f"Source {name} is not approved: {review}")
         elif self.runs.start_run(name):
             self.show_message(f"running {name} …", "dim")
             self._show_rows()
@@ -387,7 +387,7 @@ class SourcesScreen(ListDetailScreen):
         if state is None:
             return
         if state.approved is not None:
-            self.refuse_key(f"{state.source.name} is already approved")
+            self.refuse_key(f"Source {state.source.name} is already approved")
             return
         self.approving = state
         self.show_document(
@@ -543,7 +543,10 @@ class SourcesScreen(ListDetailScreen):
                 self.dismiss(None)
 
         verb = "is" if len(running) == 1 else "are"
+        noun = "Source" if len(running) == 1 else "Sources"
         self.ask_question(
-            f"{', '.join(running)} {verb} running.", {"y": "stop and leave"}, stop_runs_and_leave
+            f"{noun} {', '.join(running)} {verb} running.",
+            {"y": "stop and leave"},
+            stop_runs_and_leave,
         )
         return False
