@@ -267,7 +267,8 @@ def _require_terminal(program: str) -> None:
     names = {Path(path).name.partition(".")[0] for path in paths}
     if names & _TERMINAL_EDITORS and not all(map(os.isatty, (0, 1))):
         raise UsageError(
-            f"{program} needs a terminal", hint="`kbtui entry new --text` works without an editor"
+            f"the editor {program} needs a terminal",
+            hint="`kbtui entry new --text` works without an editor",
         )
 
 

@@ -293,7 +293,7 @@ async def test_without_a_title_or_an_editor_the_form_says_so_and_keeps_what_was_
         await form(tui, title="  ")
         await tui.until("An entry needs a title")
         await form(tui, title="A title")
-        await tui.until("vim needs a terminal" if chosen else "No editor is set")
+        await tui.until("The editor vim needs a terminal" if chosen else "No editor is set")
         assert "A title" in tui.text
     assert {path.name for path in book.root.rglob("*.md")} == before
 

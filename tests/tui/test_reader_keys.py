@@ -73,7 +73,7 @@ async def test_a_turn_is_reached_by_its_number(book: Builder) -> None:
         assert "turn 2 of 3" in tui.text
         assert "No turn 99" not in tui.text
         await go(tui, "-9")
-        await tui.until("no turn -9: the conversation has 3 turns")
+        await tui.until("No turn -9: the conversation has 3 turns")
         assert "turn 1 of 3" in tui.text
         await go(tui, "1.9")
         await tui.until("no tool call 9: turn 1 has 3 tool calls")
@@ -139,7 +139,7 @@ async def test_a_reference_to_what_does_not_exist_goes_to_the_last_one_and_says_
         for ref, message in (
             ("project/long:9999", said_of_line),
             (f"{TALK}:9", said_of_turn),
-            ("project/nothing:1", "the topic 'project' has no subject 'nothing'"),
+            ("project/nothing:1", "The topic 'project' has no subject 'nothing'"),
         ):
             await tui.press("ctrl+p")
             await tui.until(lambda: getattr(tui.app.focused, "id", "") == "palette-input")
