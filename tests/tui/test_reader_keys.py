@@ -76,7 +76,7 @@ async def test_a_turn_is_reached_by_its_number(book: Builder) -> None:
         await tui.until("No turn -9: the conversation has 3 turns")
         assert "turn 1 of 3" in tui.text
         await go(tui, "1.9")
-        await tui.until("no tool call 9: turn 1 has 3 tool calls")
+        await tui.until("No tool call 9: turn 1 has 3 tool calls")
 
 
 def long_subject(book: Builder) -> None:
