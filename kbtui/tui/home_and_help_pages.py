@@ -42,7 +42,7 @@ subjects = "docs"
 """
 NEW_TOPIC_KEY = ("first", "create a first topic")
 NEW_ENTRY_KEY = ("new", "create an entry")
-"""The id and meaning of the command that the home page adds while no topic, or no subject, exists."""
+"""The id and label of a command that the home page adds while there are no subjects."""
 HOME_KEYS = (
     ("search", "search everything"),
     ("library.open", "open what is selected"),
@@ -96,7 +96,7 @@ def build_home_document(
 
 
 def _list_creation_keys(contents: LibrarySnapshot | None) -> list[tuple[str, str]]:
-    """Return the command that creates a missing first topic or entry, and what the command does."""
+    """Return the id and the label of the command that creates a missing first topic or entry."""
     if contents is None or _has_unreadable_topics(contents):
         return []
     if not contents.listings:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 READ_SECONDS = 0.5
-"""How many seconds summaries are read before the lists are updated."""
+"""For how many seconds summaries are read before the lists are updated again."""
 
 
 def get_last_activity(info: ConversationInfo) -> datetime:
@@ -65,7 +65,7 @@ class LibrarySnapshot:
     unreadable: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """(Topic, slug) -> why the subject cannot be read, for the unreadable subjects found so far."""
     unchecked: int = 0
-    """How many subjects have not been read yet to find the unreadable ones."""
+    """How many subjects have not been checked yet for whether they can be read."""
 
     def count_turns(self, info: ConversationInfo) -> int:
         """Return the number of turns of a conversation, or -1 while it is unknown."""
@@ -87,8 +87,8 @@ class LibrarySnapshot:
 class LibrarySnapshotReader:
     """Reads snapshots: first the lists, then in small steps the details that need the contents of files.
 
-    Details are the summaries of conversations, and which subjects cannot be read. The reader keeps them
-    until the file changes. Call the methods in a thread, one call at a time.
+    The details are the summaries of conversations and the reasons why subjects cannot be read. The
+    reader keeps each detail until its file changes. Call the methods in a thread, one at a time.
     """
 
     def __init__(self, library: Library) -> None:
@@ -96,7 +96,7 @@ class LibrarySnapshotReader:
         self._known: dict[str, tuple[str, ConversationToolsAndModels]] = {}
         self._infos: dict[str, ConversationInfo] = {}
         self._checked: dict[str, int] = {}
-        """The file of a subject -> its stamp when it was read."""
+        """The file of a subject -> its stamp (`_make_stamp`) when it was last read."""
         self._reasons: dict[str, str] = {}
         """The file of an unreadable subject -> why it cannot be read."""
 
@@ -192,7 +192,7 @@ class LibrarySnapshotReader:
 
 
 def _make_stamp(subject: Subject) -> int:
-    """Return a number that is different after the file of a subject has changed.
+    """Return a number that changes whenever the file of a subject changes.
 
     Storing one number for each subject takes little memory.
     """

@@ -162,8 +162,8 @@ class ResultsPane(BorderOnlyPane, Vertical):
     def show_answer(self, answer: SearchAnswer, refining: bool, same_query: bool) -> None:
         """Show hits; for the same query, a hit that the user selected stays selected.
 
-        If the user did not move, the new first hit is selected instead: keeping the old first hit would
-        scroll better hits, which the semantic search adds above it, out of sight.
+        If the user selected none, the new first hit is selected. If the old one stayed selected,
+        better hits that the semantic search adds above it would be out of sight.
         """
         self.answer, self._is_refining = answer, refining
         self.border_title = "Results"

@@ -47,9 +47,9 @@ class EntryCitationCount:
 class InsightsReport:
     """Statistics of the searches and citations of the last `days` days.
 
-    `never_cited` has the first of the `never_cited_total` subjects that were never cited; the
-    subject that has been unchanged for longest comes first. `stale` are cited subjects that have
-    not changed for `stale_days` days. `citations_by_day` has the same days as `searches.by_day`.
+    `never_cited` lists subjects that were never cited, beginning with the one unchanged for longest;
+    `never_cited_total` counts all of them. `stale` are cited subjects that have not changed for
+    `stale_days` days. `citations_by_day` has the same days as `searches.by_day`.
     """
 
     days: int
@@ -163,7 +163,7 @@ def draw_bar_of_blocks(value: int, most: int, width: int = BAR_CELLS) -> str:
 def draw_day_chart(insights: InsightsReport, width: int = BAR_CELLS) -> list[str]:
     """Draw a header and a line for each day: the date, then searches and citations with bars.
 
-    The bars of a column have one scale; the longest has `width` cells.
+    All bars of a column share one scale, in which the longest bar has `width` cells.
     """
     searches, citations = insights.searches.by_day, insights.citations_by_day
     scales = [max(column.values(), default=0) for column in (searches, citations)]

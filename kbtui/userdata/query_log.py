@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from kbtui.workspace import Settings, Workspace
 
 LOG_SECONDS = 0.05
-"""How many seconds logging a search waits while another process writes to the log."""
+"""For how many seconds a search waits to be logged while another process writes to the log."""
 REPLACE_SECONDS = 600.0
-"""The maximum age in seconds of a logged search that a continuation of its query replaces."""
+"""A logged search older than this is not replaced when the user continues its query."""
 QUERY_CHARACTERS = 1000
 """How many characters of a query the log keeps."""
 DAY_SECONDS = 86_400.0
@@ -214,7 +214,7 @@ class QueryLog:
     def remove_old_searches(self, days: int, now: float | None = None) -> int:
         """Remove searches older than `days` days; return how many were removed.
 
-        Searches whose date is as far in the future are removed, too: a wrong clock dated them.
+        Searches dated more than `days` days in the future, by a wrong clock, are removed, too.
         Never raises: the next call tries again.
         """
         now = time.time() if now is None else now

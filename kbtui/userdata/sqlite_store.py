@@ -25,8 +25,8 @@ class SqliteStore:
     """One SQLite file with its tables. All methods raise `WorkspaceError` for an unusable file.
 
     `hint` says what the user can do about such a file. Without `sync`, a write does not wait for
-    the disk, which suits data that may be lost. `upgrades` has one script for each earlier version
-    of the tables, starting with version 1, that changes the tables to the next version.
+    the disk, which suits data that may be lost. `upgrades` has a script for each earlier version of
+    the tables, starting with version 1; the script upgrades them to the next version.
     """
 
     def __init__(

@@ -146,7 +146,7 @@ class UserData:
             )
 
     def remove_bookmark(self, ref: str) -> bool:
-        """Remove a bookmark; False if there was none."""
+        """Remove a bookmark; return False if there was none."""
         with self._store.write_transaction() as db:
             found = db.execute("DELETE FROM bookmarks WHERE ref = ?", (replace_surrogates(ref),))
             return found.rowcount > 0
@@ -212,7 +212,7 @@ class UserData:
         return runs
 
     def save_fetched_addresses(self, source: str, facts: dict[str, dict[str, Any]]) -> None:
-        """Replace the facts about each fetched address that a source's next run needs.
+        """Replace the facts that a source's next run needs about each fetched address.
 
         The facts are the response's `ETag`, the links of the page and the like, by address.
         """

@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 EXTENSIONS = ("toml", "json", "json5", "yaml", "yml")
 """The extensions of a layer's file, in the order in which they are tried."""
 MAX_SLOW_CHARACTERS = 100_000
-"""The maximum length of a YAML or JSON5 file in characters. The parsers, in pure Python, take a second for it.
+"""The maximum length of a YAML or JSON5 file in characters; parsing that many takes a second.
 
-libyaml is not an alternative, because deep nesting crashes the process.
+The parsers are written in pure Python. libyaml is no alternative for YAML, because deep nesting in a
+file would crash the process.
 """
 MAX_LAYERS = 1_000
 """The maximum number of files that one layer may load. A longer chain of `extends` is a mistake."""

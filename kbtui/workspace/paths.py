@@ -1,7 +1,7 @@
 """The directories that kbtui and JP use, as strings, and how a workspace is found.
 
 `kbtui search` imports this module on its fast path: `pathlib` and `kbtui.errors` are imported only
-where they are needed, because they take longer than the rest of that path.
+where they are needed, because importing them takes longer than the rest of that path.
 """
 
 from __future__ import annotations
@@ -173,9 +173,9 @@ def read_time_zone() -> str:
 
 
 def describe_answer_environment() -> str:
-    """Return a text that identifies what affects an answer besides the query.
+    """Return a text that identifies everything except the query that affects an answer.
 
-    These are the directories, settings, time zone and model. Two processes of the same version with
+    It names the directories, settings, time zone and model. Two processes of the same version with
     equal texts give equal answers.
     """
     settings = get_config_home() + "/config.toml"

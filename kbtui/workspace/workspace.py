@@ -1,4 +1,4 @@
-"""Finds the workspace: the nearest directory at or above that contains `.jp`."""
+"""Finds the workspace: the nearest directory, at or above a given one, that contains `.jp`."""
 
 import os
 import re

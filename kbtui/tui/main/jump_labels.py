@@ -1,4 +1,4 @@
-"""Jump labels: letters on all visible rows and links, digits on panes, and what typing them does."""
+"""Jump labels on visible rows, links (letters) and panes (digits); typing one goes there."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _find_row_labels(
 def _find_link_labels(
     panes: PaneLayoutController, open_link: Callable[[], object]
 ) -> Iterator[tuple[int, int, Callable[[], object]]]:
-    """Yield a target for each visible line of the reader with a fold or a link."""
+    """Yield a target for each visible line of the reader that has a fold or a link."""
     reader = panes.reader.document_view
     if not reader.region.width:
         return

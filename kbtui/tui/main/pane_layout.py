@@ -211,7 +211,7 @@ class PaneLayoutController:
             pane.styles.width = max(MIN_WIDTH, min(width, most))
 
     def widen_pane(self, name: str | None, by: int) -> bool:
-        """Make a pane `by` cells wider, which the reader loses; return False if this is impossible."""
+        """Widen a pane by `by` cells and narrow the reader; return False if this is impossible."""
         if self._get_css_width_class is None or name is None:
             return False
         if name == "reader":

@@ -194,7 +194,7 @@ class SessionManager:
         )
 
     def stop(self) -> None:
-        """Save the session, unless it is the default session of a first start."""
+        """Save the session, unless it is new and the user has changed nothing in it."""
         if not self._is_on or not self._main.navigator.history.targets:
             return
         session = self._make_session()

@@ -37,7 +37,7 @@ FIRST_HITS = 20
 LOG_SECONDS = 2.0
 """How many seconds a query stays unchanged before it is logged; opening a hit logs it immediately.
 
-A query that changes earlier was only typed on the way to another query.
+A query that changes sooner was only the beginning of what the user wanted to type.
 """
 PREVIEW_SECONDS = 0.12
 """How many seconds a hit stays selected before the reader shows it."""
@@ -74,7 +74,7 @@ class SearchController:
         self._is_logged = False
         """Whether the current query was logged; repeating it after a change of the index does not log it again."""
         self._unused = ""
-        """The query logged last if nobody used its results yet, else ""; a longer query replaces it in the log."""
+        """The last logged query until its hits are used, else ""; a longer query replaces it."""
         self._recent_worker = LatestOnlyWorker(pane)
         self._recent_queries: list[str] = []
         self._recent_index = -1
@@ -295,7 +295,8 @@ class SearchController:
     def log_query(self) -> None:
         """Add the current query to the query log, unless it is logged already.
 
-        If the query logged before is only its beginning, and nobody used those results, replace that query.
+        If it continues the previously logged query, and nobody used that query's hits, it replaces
+        that query in the log.
         """
         answer, self._unlogged = self._unlogged, None
         if answer is None:

@@ -42,7 +42,7 @@ EXPORTED_KINDS: dict[str, list[str] | None] = {
 LIKELY_NAMES = ("docs", "doc", "documentation", "notes", "wiki", "knowledge", "handbook")
 TEXT_SUFFIXES = (".md", ".markdown", ".txt", ".rst", ".adoc", ".org")
 SEARCH_DEPTH, FILES_MOST = 3, 2_000
-"""How deep, and up to about how many files, a directory is searched for text files."""
+"""Limits of counting the text files of a directory: levels of directories, and files (roughly)."""
 
 
 class SelectedItemActions:
@@ -463,9 +463,9 @@ def propose_first_topic(library: Library) -> FirstTopicProposal:
 
 
 def _find_text_directories(root: Path) -> list[tuple[Path, int]]:
-    """Return directories in the root with their numbers of text files.
+    """Return the directories in the root, each with the number of text files in it.
 
-    Only directories with likely names are returned if any of them contains text files.
+    If a directory with a likely name contains text files, only directories with likely names count.
     """
     try:
         names = [entry.name for entry in os.scandir(root) if entry.is_dir(follow_symlinks=False)]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 NAMED_CONVERSATIONS_MOST = 500
 """The maximum number of changed conversations that an event of the engine names.
 
-An event with this number may be incomplete, so every conversation may have changed.
+An event that names this many may be incomplete, so any conversation may have changed.
 """
 CHECK_SECONDS = 2.0
 """How many seconds pass between checks that the workspace still exists."""

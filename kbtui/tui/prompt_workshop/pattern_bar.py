@@ -348,7 +348,7 @@ class PatternBar(Vertical):
 
 
 def draw_pointer_at_column(remark: PatternProblem, column: int, width: int) -> Spans:
-    """Return the remark as a line with `^` in a column, and the text on the side where it fits."""
+    """Return a line with `^` in the given column, and the remark on the side where it fits."""
     text = one_line(remark.message + (f"; {remark.hint}" if remark.hint else ""))
     role = "error" if remark.is_error else "warning"
     size = count_columns(text)

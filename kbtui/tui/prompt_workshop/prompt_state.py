@@ -118,7 +118,7 @@ class SubjectCosts:
     def measure_all_subjects(
         self, knowledge: Knowledge, is_wanted: Callable[[], bool]
     ) -> Iterable[int]:
-        """Count every subject; yield the number of subjects left from time to time.
+        """Count every subject; from time to time, yield how many are left.
 
         Called in a thread. It estimates all new subjects first, does not read unchanged files (same
         size and time) again, and ends early if `is_wanted` returns False.
@@ -179,7 +179,7 @@ class FolderCostSums:
 
 
 def find_prefix_range(slugs: list[str], prefix: str) -> tuple[int, int]:
-    """Return the start and the end of the slugs with a prefix in a sorted list."""
+    """Return the start and end of the part of a sorted list whose slugs have a prefix."""
     if not prefix:
         return 0, len(slugs)
     return bisect_left(slugs, prefix), bisect_left(slugs, prefix + chr(0x10FFFF))

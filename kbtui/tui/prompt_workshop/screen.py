@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 PAGE_DELAY = 0.06
 """How many seconds a row stays selected before its preview is built."""
 EXPAND_MOST = 40
-"""The maximum number of subjects with which all topics are expanded at first."""
+"""If there are no more subjects than this, all topics are expanded at first."""
 
 
 class PromptWorkshopScreen(ListDetailScreen):
@@ -131,7 +131,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self.show_key_hints()
 
     def show_message(self, text: str = "", role: str = "strong") -> None:
-        """Show a message; if it replaces the question whether to leave, cancel that question."""
+        """Show a message; if it replaces the question of whether to leave, cancel that question."""
         self._is_asking_to_leave = False
         super().show_message(text, role)
 
@@ -508,7 +508,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             self.dismiss(self._has_written)
 
     def can_leave(self) -> bool:
-        """Return whether leaving loses no mark or the user was already asked; otherwise ask."""
+        """Return True if no mark would be lost or the user was already asked; otherwise ask."""
         if self.writer.is_writing:
             self.refuse_key(".jp/kb.toml is being written; try again in a moment")
             return False

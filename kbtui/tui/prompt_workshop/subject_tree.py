@@ -288,7 +288,7 @@ class SubjectRowFormatter:
     def _format_branch(
         self, prompt_state: PromptState, node: SubjectTreeNode
     ) -> tuple[Spans, Spans]:
-        """Format a topic or folder: its name, the number of pre-loaded subjects and of all subjects, the cost."""
+        """Format a topic or folder: its name, its pre-loaded and total subject counts, its cost."""
         topic, prefix = node.topic, node.name
         key = make_folder_key(topic, prefix) if node.kind == "folder" else f"topic:{topic}"
         is_opened = key in self._options.opened or bool(self._options.words)

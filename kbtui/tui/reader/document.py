@@ -22,15 +22,16 @@ if TYPE_CHECKING:
 BLOCKS_PER_CHUNK = 256
 """How many blocks form a chunk.
 
-A chunk is small enough to estimate the heights of all its blocks when it scrolls into view.
+A chunk is so small that estimating all its blocks, once it scrolls into view, takes no time.
 """
 
 
 class BlockHeightIndex:
     """The heights of `count` blocks in lines; each height is an estimate until the block is laid out.
 
-    `height` estimates the height of one block. `chunks` are estimates for whole chunks of `BLOCKS_PER_CHUNK`
-    blocks; with them, the blocks of a chunk are estimated on first use, and otherwise immediately.
+    `height` estimates the height of one block. `chunks` has an estimate for each chunk of
+    `BLOCKS_PER_CHUNK` blocks; if it is given, the blocks of a chunk are estimated only when the
+    chunk is first used, otherwise all blocks are estimated at once.
     """
 
     def __init__(
@@ -214,7 +215,7 @@ class Document:
         return self._positions.get(key)
 
     def find_turn_block(self, turn: int, call: int | None = None) -> int | None:
-        """Return the position of tool call `call` of a turn if it exists, else of the turn's heading, or None."""
+        """Return the position of a tool call, else of the heading of its turn, else None."""
         if call is not None:
             position = self.find_block(f"call:{turn}.{call}")
             if position is not None:
@@ -255,7 +256,7 @@ class Document:
     def find_matches(
         self, pattern: re.Pattern[str], model: bool = False
     ) -> Iterator[tuple[int, int]]:
-        """Yield the block position and the number within the block of each match.
+        """For each match, yield the position of its block, and its number within the block.
 
         Search what the user sees, or what the model sees if `model` is true.
         """
@@ -307,10 +308,10 @@ def format_token_cost(number: int) -> str:
 
 
 def find_start_block(document: Document, place: NavigationTarget) -> tuple[int, int] | None:
-    """Return the block to start reading at and the number of a match in it; None to start at the top.
+    """Return the block at which to start reading, and a match in it; None means the top.
 
-    The number of the match is -1 if the block contains none. For a turn or line that does not exist, return the
-    block of the nearest one.
+    The match is a number, -1 if the block contains none. For a turn or line that does not exist,
+    return the block of the nearest one.
     """
     ref = place.ref
     if ref is None or not document.blocks:
@@ -354,7 +355,7 @@ def describe_missing_place(document: Document, ref: Ref | None) -> str:
 
 
 def describe_missing_line(document: Document, line: int) -> str:
-    """Return the message that the shown text has no line with this number."""
+    """Return a message saying that the shown text has no line with this number."""
     # The output of `learn` has other line numbers than the subject.
     what = "subject" if document.view in ("read", "source") else "text"
     return f"no line {line}: the {what} has {format_count(document.lines_total, 'line')}"

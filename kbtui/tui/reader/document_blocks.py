@@ -64,7 +64,7 @@ class DocumentBlock:
         return self.above + 1
 
     def measure_text(self) -> TextMeasure:
-        """Return the number of lines that do not depend on the width, of characters, and of line breaks."""
+        """Count the lines that do not depend on the width, the characters, and the line breaks."""
         return self.estimate_height(80), 0, 0
 
     def get_searchable_text(self) -> str:
@@ -102,7 +102,7 @@ class TextBlock(DocumentBlock):
         )
 
     def measure_text(self) -> TextMeasure:
-        """Return the number of fixed lines, of characters, and of line breaks."""
+        """Count the lines that do not depend on the width, the characters, and the line breaks."""
         return self.above + 1, self.end - self.start, self.newlines
 
     def get_searchable_text(self) -> str:
@@ -301,7 +301,7 @@ def make_markdown_blocks(
     breaks: bool = False,
     **fields: Any,
 ) -> list[DocumentBlock]:
-    """Split the Markdown from character `start` of a text on into blocks.
+    """Split a Markdown text, starting at character `start`, into blocks.
 
     Long fenced code becomes source blocks. `lines_before` is the number of lines before `start`; None means
     that references cannot name lines. `above` is set on the first block, `fields` on all blocks.
@@ -325,7 +325,7 @@ def make_markdown_blocks(
 
 
 def make_message_blocks(said: Spans, where: str | None, hint: str | None) -> list[DocumentBlock]:
-    """Return blocks with a message, and with its location and a hint unless these are None."""
+    """Return blocks with a message, its location and a hint; leave out those that are None."""
     known = [("where", where), ("hint", hint)]
     facts: list[tuple[str, Spans]] = [
         (name, [(one_line(text), "")]) for name, text in known if text

@@ -177,7 +177,7 @@ class DocumentViewport:
         return lines
 
     def _find_visible_block(self, number: int, step: int) -> int | None:
-        """Return the first visible block from `number` on in direction `step`, or None."""
+        """Return the first visible block at or after `number` in direction `step`, or None."""
         blocks = self.document.blocks
         while 0 <= number < len(blocks):
             if not self._is_block_hidden(number):
@@ -656,7 +656,7 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         self.update_view()
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Render lines for painting, without the offsets that only text selection by mouse needs."""
+        """Render lines for painting, without offsets, which only selecting text by mouse needs."""
         self._is_painting = True
         try:
             return super().render_lines(crop)
@@ -664,9 +664,9 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
             self._is_painting = False
 
     def render_line(self, y: int) -> Strip:
-        """Render visible line `y`; except for painting, attach to each segment its offset in the text.
+        """Render visible line `y`; if not for painting, give each segment its offset in the text.
 
-        Offsets make all segments different, so while painting, Textual could not reuse cached segments.
+        Offsets make every segment unique, so Textual could not reuse cached segments for painting.
         """
         width = self.scrollable_content_region.width
         if y >= len(self.viewport.rows):

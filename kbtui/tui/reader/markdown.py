@@ -169,7 +169,7 @@ MAX_HIGHLIGHTED_CHARACTERS = 60_000
 
 
 def highlight_source(text: str, language: str | None) -> list[Spans]:
-    """Split a text into lines of spans: sanitize it, expand tabs, and highlight languages known to Pygments."""
+    """Sanitize a text and return its lines as spans, highlighted if Pygments knows the language."""
     text = sanitize(text).expandtabs(TAB_WIDTH)
     lexer = _find_lexer(language) if language and len(text) <= MAX_HIGHLIGHTED_CHARACTERS else None
     if lexer is None:
@@ -311,7 +311,7 @@ def _align_cell(spans: Spans, width: int, align: str) -> Spans:
 
 
 SHORT_LINE = 45
-"""The length below which a line break after a line counts as intended by the author."""
+"""A line break after a line shorter than this counts as intended by the author."""
 
 _TASK = re.compile(r"\[([ xX])\] ")
 _LINK_DEFINITION = re.compile(r"^ {0,3}\[([^\]\n]{1,200})\]:[ \t]*(\S+)", re.MULTILINE)
@@ -567,7 +567,7 @@ def layout_code_panel(
 ) -> list[StyledLine]:
     """Lay out code on a coloured background that is `width` cells wide.
 
-    `wrap_code` explains `code_offset`.
+    See `wrap_code` for `code_offset`.
     """
     lines: list[StyledLine] = []
     for number, spans in enumerate(highlight_source(text, language)):
@@ -616,10 +616,10 @@ def strip_markdown(
 ) -> tuple[str, list[CharacterRange]]:
     """Remove Markdown marks from a text; return the text and the new positions of its matches.
 
-    Only unambiguous marks are removed; the content of code and unclosed pairs stay as they are. List bullets and
-    table bars become dots, so that the text is readable on one line. `matches` are in ascending order; a mark
-    that overlaps a match stays, so that the match keeps all its characters. Only the first `reach` characters
-    are searched for marks.
+    Only unambiguous marks are removed; marks inside code and marks without a partner stay. List
+    bullets and table bars become dots, so that the text is readable on one line. `matches` are in
+    ascending order; a mark that overlaps a match stays, so that the match keeps all its characters.
+    Only the first `reach` characters are searched for marks.
     """
     if not _POSSIBLE_MARK.search(text):
         return text, matches

@@ -63,7 +63,7 @@ class ReaderHeader(TextLine):
         return self.render_spans(align_to_edges(self.left, right, width) if y == 0 else [], width)
 
     def _list_right_forms(self) -> list[Spans]:
-        """Return the right side with the whole size, with its tokens only, and without it."""
+        """Return three forms of the right side: with the full size, only its tokens, none of it."""
         size = next((n for n, (text, _) in enumerate(self.right) if "≈" in text), None)
         if size is None:
             return [self.right]
@@ -525,7 +525,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.screen.set_focus(self.document_view)
 
     def find_text(self, words: str, *, jump: bool) -> None:
-        """Find and highlight `words`; with `jump`, go to the first match from the cursor on."""
+        """Find and highlight `words`; with `jump`, go to the first match at or after the cursor."""
         pattern = compile_search_pattern([words])
         document, as_model = self.viewport.document, self.viewport.is_model_view
         self.viewport.set_search_pattern(pattern)
@@ -555,7 +555,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.refresh_header()
 
     def go_to_match(self, match: int) -> None:
-        """Go to match number `match`; numbers past the last match start again at the first."""
+        """Go to match number `match`; a number past the last match wraps around to the first."""
         if self.matches:
             self.match_index = match % len(self.matches)
             self.viewport.go_to_match(*self.matches[self.match_index])

@@ -532,7 +532,7 @@ class SourcesScreen(ListDetailScreen):
             self.action_leave()
 
     def can_leave(self) -> bool:
-        """Return whether no source is running; otherwise ask whether to stop the runs."""
+        """Return True if no source is running; otherwise ask whether to stop the runs."""
         running = list(self.runs.progress)
         if not running:
             return True
