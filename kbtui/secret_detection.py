@@ -201,7 +201,7 @@ def mask_secrets(text: str) -> str:
 
 
 def mask_text_part(text: str, start: int, end: int, found: Sequence[DetectedSecret]) -> str:
-    """Return a part of a text with the secrets masked that were `found` in the whole text.
+    """Return a part of a text; mask the secrets that were `found` in the whole text.
 
     A line from the middle of a private key cannot be recognized without the lines around it.
     """
@@ -214,7 +214,7 @@ def mask_text_part(text: str, start: int, end: int, found: Sequence[DetectedSecr
 
 
 def mask_excerpt(excerpt: str, source: str) -> str:
-    """Mask the secrets in a passage, also those that can only be recognized in its `source`.
+    """Mask the secrets in a passage, including those recognizable only in its `source`.
 
     Passage and source may differ in white space. If the source does not contain the passage, only
     the passage itself is checked.
@@ -243,7 +243,7 @@ def mask_excerpt(excerpt: str, source: str) -> str:
 
 
 def _find_offset_ignoring_spaces(text: str, count: int) -> int:
-    """Return the offset of the character that `count` non-space characters precede."""
+    """Return the offset of non-space character number `count`, counted from 0."""
     for word in re.finditer(r"\S+", text):
         if count < len(word[0]):
             return word.start() + count
@@ -254,7 +254,7 @@ def _find_offset_ignoring_spaces(text: str, count: int) -> int:
 def mask_json_values(value: Any) -> Any:
     """Mask the secrets in all strings of a JSON value, before JSON escapes the strings.
 
-    A string also counts as a secret if its name does, as in `{"password": "…"}`.
+    A string is also masked if its key is the name of a secret, as in `{"password": "…"}`.
     """
     return _mask_json_value(value, "")
 
@@ -380,7 +380,7 @@ def _find_formatted_keys(text: str) -> Iterator[DetectedSecret]:
 
 
 def _is_word_start(text: str, at: int) -> bool:
-    """Return whether a word starts at an offset; a preceding escape (`\\n`) is no part of it."""
+    """Return whether a word starts at an offset; a preceding escape (`\\n`) is not part of it."""
     if not at or not (text[at].isalnum() and (text[at - 1].isalnum() or text[at - 1] == "_")):
         return True
     return _ESCAPE.search(text, max(0, at - 12), at) is not None

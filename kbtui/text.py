@@ -132,7 +132,7 @@ def _limit_combining_marks(text: str) -> str:
 
 
 def _drop_excess_combining_marks(match: re.Match[str]) -> str:
-    """Remove the marks that exceed the limit for one character from a run of marks and symbols."""
+    """Return a run of marks and symbols without the marks that exceed the limit per character."""
     from unicodedata import category
 
     kept, marks = [], 0

@@ -36,24 +36,24 @@ Increase it when the columns change or when vectors are made from other texts.
 """
 
 EXACT_ROWS = 10_000
-"""The minimum number of rows for an index of one partition, which is exact and three times as fast as a
-search without an index."""
+"""A table with at least this many rows gets an index of one partition. This index is exact, and
+three times as fast as a search without an index."""
 APPROXIMATE_ROWS = 100_000
-"""The minimum number of rows for an approximate index, because the exact one is then too slow. It has
-many partitions and one bit per dimension (RaBitQ, Gao and Long, 2024): a search reads some partitions
-and ranks their best rows by the whole vectors. It finds 99 % of the rows that the exact index finds
-(docs/performance.md)."""
+"""With at least this many rows, the index is approximate, because an exact one would be too slow.
+It has many partitions and one bit per dimension (RaBitQ, Gao and Long, 2024): a search reads some
+partitions and ranks their best rows by the whole vectors. It finds 99 % of the rows that the exact
+index finds (docs/performance.md)."""
 PARTITION_ROWS, PROBED_PARTITIONS = 4000, 64
 MIN_RERANKED = 500
 """The minimum number of rows that are ranked by their whole vectors."""
 REINDEX_GROWTH = 4
-"""The growth factor of the table after which its index is rebuilt."""
+"""The factor by which the table grows before its index is rebuilt."""
 MAX_SUPPLEMENTS = 12
 """The maximum number of additional indexes before the index is rebuilt. Each compaction gives new rows a
 small index of their own, and Lance never joins fragments of different indexes."""
 NARROW_ROWS = 50_000
-"""The maximum number of rows that match a filter for an exact search. The nearest of so few rows may be in
-any partition."""
+"""If at most this many rows match a filter, the search is exact, because the nearest of so few rows
+may be in any partition."""
 CACHE_BYTES, METADATA_BYTES = 256 << 20, 64 << 20
 """How much memory Lance may use to cache its index, and to cache metadata of its files."""
 KEEP_VERSIONS = timedelta(minutes=2)

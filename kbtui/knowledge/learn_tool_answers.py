@@ -103,7 +103,7 @@ def find_enabled_topic(topics: Iterable[Topic], name: str) -> Topic:
 
 
 def suggest_topics(name: str, topics: list[str]) -> str:
-    """Return a hint with the topics most like a name, or with the first ones."""
+    """Return a hint that names the topics most similar to `name`, or else the first topics."""
     from difflib import get_close_matches
 
     if not topics:
@@ -226,7 +226,7 @@ def _format_subject_blocks(
 def _parse_exact_pattern(
     resolved: SubjectSlugsByVisibility, pattern: str
 ) -> SubjectLineRange | None:
-    """Return the subject, or the range of its lines, that a pattern names exactly, or None.
+    """Return the subject or lines that a pattern names exactly; None if it names neither.
 
     Raises `UsageError` for an invalid range of lines.
     """

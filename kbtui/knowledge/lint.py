@@ -27,13 +27,12 @@ if TYPE_CHECKING:
 RUN_WORDS, SAMPLE_RUNS, CANDIDATE_RUNS = 4, 128, 16
 """Words per run; runs sampled per text; and how many of the sampled runs are used to find candidates."""
 MIN_SIMILARITY = 0.8
-"""The minimum share of common runs of two near-duplicates."""
+"""The minimum share of runs that two near-duplicates have in common."""
 MIN_WORDS, MAX_WORDS = 20, 20_000
 """The minimum and maximum number of words that are compared. Shorter texts are similar by chance; of longer
 texts, only the beginning is compared."""
 MAX_TEXTS_PER_RUN = 50
-"""The maximum number of texts with the same run. A more frequent run is boilerplate, which does not find
-candidates."""
+"""A run in more texts than this is boilerplate and is not used to find candidates."""
 
 _WORD = re.compile(r"\w+")
 

@@ -265,9 +265,9 @@ def load_knowledge(
 
     `cfg` are `--cfg` values in their order: names, or assignments `kb.topic.<id>.<key>+=value`.
     `assignments` are further assignments, which are applied after them. `knowledge` are
-    `-k TOPIC/GLOB` values. `cwd`, by default the current directory, determines which `.jp.toml`
-    files of directories count. Mistakes in files become `Knowledge.problems`; those in arguments raise
-    `UsageError` or `ConfigError`.
+    `-k TOPIC/GLOB` values. `cwd`, by default the current directory, determines which directories'
+    `.jp.toml` files are read. Mistakes in files become `Knowledge.problems`; those in arguments
+    raise `UsageError` or `ConfigError`.
     """
     from kbtui.workspace import jp_config
 
@@ -499,7 +499,7 @@ class Knowledge:
         self._resolved[topic.id] = SubjectSlugsByVisibility(topic, walked.scan, walked.folder)
 
     def get_topic_slugs(self, topic: str) -> SubjectSlugsByVisibility:
-        """Return a topic's slugs and which are visible; raises `NothingFound`."""
+        """Return a topic's slugs, and which of them are visible; raises `NothingFound`."""
         found = self._resolved.get(topic)
         if found is None:
             if topic not in self.topics:

@@ -181,7 +181,7 @@ def _get_string_or_none(value: Any) -> str | None:
 
 
 def _find_extending_files(workspace: Workspace) -> dict[str, list[str]]:
-    """Return for every extended file the configuration files that extend it, directly or not."""
+    """For every extended file, return the configuration files that extend it, directly or not."""
     from kbtui.workspace.jp_config import EXTENSIONS, find_extended_files
     from kbtui.workspace.paths import format_path_from_root
 

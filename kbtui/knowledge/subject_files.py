@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 BINARY_BYTES = 8192
-"""The number of bytes at the start of a file in which a NUL marks the file as binary."""
+"""How many bytes at the start of a file are searched for a NUL, which marks it as binary."""
 _MEGABYTE = 1024 * 1024
 
 _PLAIN_EXTENSIONS = frozenset({"", "md", "txt", "text"})
@@ -177,7 +177,7 @@ def make_topic_folder(workspace: Workspace, topic: Topic) -> Path:
 def make_folder_inside(root: Path, folder: Path) -> Path:
     """Return the real path of a directory inside the real path `root`; create it if it is missing.
 
-    Raises `KbtuiError` if a link leads outside, something else has the name, or the system
+    Raises `KbtuiError` if a link leads outside, if something else has this name, or if the system
     refuses.
     """
     try:

@@ -71,7 +71,7 @@ class TopicScan:
             self._resolve_slug_collisions()
 
     def _resolve_slug_collisions(self) -> None:
-        """Give each slug of several files to one of them; the others get their paths as slugs.
+        """If files share a slug, give it to one of them, and give the others their paths as slugs.
 
         If such a path is itself a slug (`LICENSE` next to `LICENSE.md`), it is prefixed with `./`.
         """
@@ -90,7 +90,7 @@ class TopicScan:
 
 
 class _ScannedFolder:
-    """The files of one directory: its path and its slug, each empty or with a trailing `/`."""
+    """The files of one directory; its path and its slug are empty or end with `/`."""
 
     __slots__ = ("dotted", "hidden", "names", "path", "slug")
 

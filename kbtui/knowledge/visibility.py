@@ -42,7 +42,7 @@ def has_unclosed_bracket(pattern: str) -> bool:
 
 
 def compile_slug_pattern(pattern: str) -> Callable[[str], object]:
-    """Return a function whose truth value is whether a slug matches the pattern.
+    """Return a function that checks a slug against the pattern; its result is true for a match.
 
     Matching is case-sensitive. `**` as a whole component matches any number of components (at
     the end, at least one); inside a component it means `*`. A `[` without `]` is literal. The
@@ -147,10 +147,10 @@ def _bracket_to_regex(inner: str) -> str:
 class SubjectSlugsByVisibility:
     """A topic's slugs, and which of them are visible.
 
-    `visible` is sorted and has no hidden, disabled or shadowed subjects; only its exact slug reaches a
-    hidden or shadowed one. `learned` has the pre-loaded subjects in the order of their patterns,
-    `available` the subjects of a listing. `folder` is the directory as configured, with links
-    unresolved.
+    `visible` is sorted and has no hidden, disabled or shadowed subjects; a hidden or shadowed one
+    is matched only by its exact slug. `learned` has the pre-loaded subjects in the order of their
+    patterns, `available` the subjects of a listing. `folder` is the directory as configured, with
+    links unresolved.
     """
 
     def __init__(self, topic: Topic, found: TopicScan, folder: str) -> None:

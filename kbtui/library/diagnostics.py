@@ -31,7 +31,7 @@ class DiagnosticFinding(NamedTuple):
 
 
 MIN_TERMINAL_SIZE = (60, 15)
-"""The minimum numbers of columns and rows in which all panes of the TUI have enough space."""
+"""The smallest size, in columns and rows, in which all panes of the TUI have enough space."""
 MIN_FREE_BYTES = 300_000_000
 """The minimum number of bytes that should be free on the disk of the index."""
 
@@ -262,7 +262,7 @@ def _check_installed_learn(library: Library, knowledge: Knowledge) -> Iterator[D
 
 
 def _check_hard_links(knowledge: Knowledge) -> Iterator[DiagnosticFinding]:
-    """Find subjects whose file has more than one hard link, which may be outside the workspace."""
+    """Find subjects whose file has other hard links, which may be outside the workspace."""
     found = []
     for topic in knowledge.topics:
         for subject in knowledge.list_subjects(topic):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 SILENT_SECONDS = 10.0
-"""The number of seconds without further requests to an engine that did not answer."""
+"""How long, in seconds, no request is sent to an engine that failed to answer."""
 STEP_SECONDS = 0.02
 """The interval at which a waiting call checks whether it was cancelled."""
 
@@ -29,7 +29,7 @@ PATIENCE_SECONDS = 60.0
 
 
 def make_engine_notice_values(error: EngineUnavailable) -> NoticeValues:
-    """Return the values of a notice that the engine cannot be reached."""
+    """Return the values for the notice that the engine cannot be reached."""
     return {"cause": "engine", "detail": error.message, "where": error.where, "hint": error.hint}
 
 

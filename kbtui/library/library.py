@@ -73,7 +73,7 @@ class Library(ReferenceReader):
         super().__init__(workspace)
         self.settings = settings
         self._repair_notice: Notice | None = None
-        """The notice that the index was repaired, which the next answer has."""
+        """The notice that the index was repaired, until an answer has reported it."""
         self._access = IndexAccess(workspace, settings, lambda: self.connect_engine())
 
     def close(self) -> None:
@@ -112,11 +112,11 @@ class Library(ReferenceReader):
     def list_conversations_quickly(
         self, known: Mapping[str, ConversationInfo] | None = None
     ) -> list[ConversationInfo]:
-        """Return all conversations, newest first, after reading only metadata and last event.
+        """Return all conversations, newest first; read only their metadata and last event.
 
         `events_count` is unknown in the results, and damage before the last event is not noticed.
-        `known` are the results of an earlier call by id: only conversations whose files have
-        changed since are read again.
+        `known` maps ids to the results of an earlier call; only conversations whose files have
+        changed since that call are read again.
         """
         from kbtui.conversations.repository import add_last_event_time, list_conversations
 
@@ -178,7 +178,8 @@ class Library(ReferenceReader):
     def search_keywords(self, request: SearchRequest) -> SearchAnswer:
         """Search the present index by keywords, for a query that the user is still typing.
 
-        Searches in this process, because the engine would have to start and to read changed files.
+        Searches in this process, because the engine might have to start first or to read changed
+        files.
         """
         return self._search_in_process(request)
 

@@ -68,7 +68,7 @@ class ReferenceReader:
         """Parse a reference, check that its target exists, and return it with the topic's id.
 
         For a passage, return the reference of its lines, turn or call. Raises `UsageError`,
-        `NothingFound` and, for a passage if there is no index, `IndexUnavailable`.
+        `NothingFound`, and `IndexUnavailable` if a passage cannot be looked up.
         """
         ref = self.parse_typed_reference(text)
         if ref.kind == "conversation":
@@ -91,7 +91,7 @@ class ReferenceReader:
         return ref
 
     def find_subject(self, ref: Ref) -> Subject:
-        """Return the subject of a reference; raises `NothingFound`, also if it is disabled."""
+        """Return the subject of a reference; raises `NothingFound` if it is missing or disabled."""
         knowledge = self.load_knowledge()
         try:
             topic = knowledge.resolve_topic(ref.topic or "")
@@ -136,8 +136,8 @@ class ReferenceReader:
     def read(self, ref: str | Ref) -> str:
         """Return the text of a reference's target, as `kbtui show` prints it.
 
-        Raises `UsageError` for an invalid reference, `NothingFound` for a missing target and, for a
-        passage if there is no index, `IndexUnavailable`.
+        Raises `UsageError` for an invalid reference, `NothingFound` for a missing target, and
+        `IndexUnavailable` for a passage if there is no index.
         """
         target = self.parse_typed_reference(ref) if isinstance(ref, str) else ref
         if target.kind == "topic":
@@ -240,7 +240,7 @@ class ReferenceReader:
         ]  # fmt: skip
 
     def _list_names_of_target(self, target: Ref | str) -> tuple[list[str], str | None, bool]:
-        """Return the names of a target in citations, its chunk id, and whether it is gone."""
+        """Return a target's names in citations, its chunk id, and whether it is gone."""
         root = self.workspace.root
         if isinstance(target, str):
             names = [target, os.path.join(root, target)]  # noqa: PTH118
@@ -310,7 +310,8 @@ class ReferenceReader:
     def _find_citation_target(self, text: str) -> Ref | str:
         """Parse a reference or a path.
 
-        If the target of a reference does not exist, the text is tried as a path first.
+        A text that is not a reference, or names a topic or subject that does not exist, is tried as
+        a path.
         """
         try:
             ref = self.parse_typed_reference(text)

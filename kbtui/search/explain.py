@@ -173,7 +173,7 @@ class SearchExplainer:
     def _match_query_terms(
         self, entry: CatalogEntry, chunk: Chunk
     ) -> tuple[list[QueryTermMatch], list[str]]:
-        """Return the query's terms that match a chunk, best first, and its words that do not."""
+        """Return which of the query's terms match a chunk, best first, and which words do not."""
         found: list[QueryTermMatch] = []
         words: dict[str, bool] = {}
         for side in self._run.lexical.sides:

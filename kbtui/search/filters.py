@@ -64,7 +64,7 @@ class FilterDefinition:
         self.about = about
         """What the filter selects; this is also the help text of its option."""
         self.search = search
-        """The field of a `SearchRequest` with the filter's values; the key if no field has them."""
+        """The `SearchRequest` field with the filter's values; the key if there is no such field."""
         self.term = term
         """The field of the keyword index with the filter's values."""
         self.entries = entries

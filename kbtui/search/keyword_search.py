@@ -36,9 +36,10 @@ if TYPE_CHECKING:
 
 
 LARGE_INDEX_CHUNKS = 50_000
-"""The number of chunks from which minor terms of a query are dropped (docs/performance.md)."""
+"""In an index of at least this many chunks, the minor terms of a query are dropped
+(docs/performance.md)."""
 MIN_WORTH_SHARE = 0.02
-"""The minimum worth (weight times rarity) of a term, as a share of that of the best term."""
+"""The minimum worth (weight times rarity) of a term, as a share of the best term's worth."""
 
 
 class QueryTerm(NamedTuple):
@@ -74,7 +75,7 @@ def select_query_terms(parts: Sequence[QueryTerm], searcher: Any) -> list[QueryT
 
 
 def _estimate_term_weight(part: QueryTerm, searcher: Any) -> float | None:
-    """Return weight times rarity of a term; None if it is in no chunk or has alternatives."""
+    """Return a term's weight times its rarity; None if it is in no chunk or has alternatives."""
     if "|" in part.term:
         return None
     total = 0.0
@@ -211,13 +212,13 @@ def extract_words_ending_in_symbols(word: str) -> list[str]:
 
 
 OVERFETCH_FACTOR = 5
-"""How many times as many chunks as requested are fetched.
+"""The number of fetched chunks, as a multiple of the number requested.
 
 Afterwards, chunks that exceed the limit for one entry are dropped.
 """
 MAX_FETCHED_CHUNKS = 20_000
 MAX_PAIRED_CHUNKS = 200
-"""How many of the best chunks are searched for pairs of words, at one lookup for each chunk."""
+"""How many of the best chunks are searched for pairs of words, which takes one lookup per chunk."""
 
 Ranked = list[tuple[int, float]]
 """Chunk numbers with their scores, best first."""
@@ -420,7 +421,7 @@ class _KeywordIndexQuery:
     # building
 
     def _build_query(self) -> Any:
-        """Build the query; return None for a request without words and filters."""
+        """Build the query; return None for a request with neither words nor filters."""
         wanted = [(tantivy.Occur.Should, part.query) for part in self._terms]
         wanted += [(tantivy.Occur.Must, phrase) for _, phrase in self.phrases]
         limits = [(tantivy.Occur.MustNot, phrase) for _, phrase in self.excluded]

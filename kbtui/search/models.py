@@ -29,12 +29,12 @@ class SearchRequest:
     `partial` means that the user is still typing the query: its last word matches as a prefix.
     `since` (inclusive) and `until` (exclusive) limit the time. `exclude` is the id of a
     conversation that is not searched; if `entries` has ids, only these entries are searched.
-    `per_entry` is the maximum number of hits of one entry, `depth` that of each leg. With `like`, a
+    `per_entry` is the maximum number of hits from one entry, `depth` from each leg. With `like`, a
     reference, the search finds similar passages and ignores the query. With `why`, a reference, the
     answer explains why it is not among the hits. With `explain`, the answer explains each hit.
     `zone` is the time zone of dates in the query (None: that of this process). `worded` has the
-    chunk numbers of the keyword hits, best first, for the semantic leg: it shifts the query's
-    vector towards the vector of the first of them that has one.
+    chunk numbers of the keyword hits, best first: the semantic leg shifts the query's vector
+    towards that of the first hit that has a vector.
 
     Filters in `query` can narrow these options, but never widen them.
     """
@@ -259,7 +259,7 @@ class QueryTermMatch:
 
 @dataclass(frozen=True)
 class EmbeddedChunkText:
-    """The texts from which a chunk's vector is computed: its own, the title and its neighbours.
+    """The texts from which a chunk's vector is computed: its own, its neighbours' and the title.
 
     The title and the neighbours have weights.
     """
@@ -276,9 +276,9 @@ class RankExplanation:
     """Why a chunk has its rank, or why it is not a hit.
 
     `rank` is the 1-based rank of the chunk among all hits, None if it is not a hit. `missing` are
-    the words of the query that it does not contain, and pairs of adjacent words that it does not
-    contain side by side. `kept_out` lists the reasons why it is not shown, in the order in which
-    to fix them.
+    the words of the query that the chunk lacks, and pairs of adjacent words of the query that are
+    not side by side in the chunk. `kept_out` lists the reasons why it is not shown, in the order in
+    which to fix them.
     """
 
     ref: str
@@ -316,7 +316,7 @@ class RankExplanation:
 
 
 def describe_missing_words(missing: list[str]) -> list[str]:
-    """Return a line for the words of a query that a passage lacks, and one for pairs it has apart."""
+    """Return a line for the words that a passage lacks, and one for pairs that are apart in it."""
     words = [word for word in missing if " " not in word]
     # A pair with a word that is not there at all says nothing more.
     pairs = [pair for pair in missing if " " in pair and not set(pair.split()) & set(words)]

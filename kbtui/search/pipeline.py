@@ -113,7 +113,7 @@ class SearchRun:
 
     @cached_property
     def owners(self) -> dict[int, tuple[str, str]]:
-        """The ids of the ranked chunks, each with its entry's id, by chunk number."""
+        """The chunk id and the entry id of each ranked chunk, by chunk number."""
         return self.reader.get_entry_ids_of_chunks(list(self.scores))
 
     @cached_property
@@ -312,7 +312,7 @@ def parse_semantic_ranking(reply: dict[str, Any]) -> SemanticRanking:
 
 RANK_CONSTANT = 15
 LEG_WEIGHTS = {"lexical": 1.0, "semantic": 1.0}
-"""The constants of reciprocal rank fusion (Cormack, Clarke and Büttcher 2009, with k = 60).
+"""The constants of reciprocal rank fusion (Cormack, Clarke and Büttcher 2009, who use k = 60).
 
 The values were chosen by measurement (docs/search-quality.md).
 """
@@ -377,7 +377,7 @@ def fuse_rankings(
 
 
 RARE_SHARE = 0.05
-"""The maximum share of all passages that contain a rare word."""
+"""A word is rare if at most this share of all passages contain it."""
 MIN_SIMILARITY = 0.4
 """The minimum cosine similarity at which a passage without the query's rare words fits the query.
 

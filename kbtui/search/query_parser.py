@@ -58,9 +58,9 @@ class FilterLikeWord(NamedTuple):
 class ParsedQuery(NamedTuple):
     """A parsed query.
 
-    A hit needs any of the `words` and all `phrases`, and has none of the `excluded` texts. `spoken`
-    is the text for the semantic leg, which has words and phrases as typed. `open` means that the
-    query ends in a word to which the user may add letters.
+    A hit has all `phrases` and none of the `excluded` texts. Without phrases, a keyword hit has at
+    least one of the `words`. `spoken` is the text for the semantic leg: the words and phrases as
+    typed. `open` means that the query ends in a word to which the user may add letters.
     """
 
     text: str

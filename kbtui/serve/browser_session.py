@@ -70,7 +70,8 @@ class BrowserSession(AppService):
     async def set_terminal_size(self, width: int, height: int) -> None:
         """Forward a new terminal size to the TUI, but not before its first paint.
 
-        If a second size arrives during its first layout, Textual alternates between both forever.
+        If a second size arrives during its first layout, Textual alternates between the two
+        forever.
         """
         self._requested_size = (width, height)
         if self._is_painted and self._requested_size != self._size:
@@ -105,7 +106,7 @@ class BrowserSession(AppService):
             raise ValueError("unknown kind of message")
 
     async def on_meta(self, data: bytes) -> None:
-        """Handle a request of the TUI: open a link in a new tab, or close the tab's socket."""
+        """Handle a request from the TUI: open a link in a new tab, or close the tab's socket."""
         request = json.loads(data)
         if request.get("type") == "exit":
             await self._close_browser_socket()

@@ -95,7 +95,7 @@ def check_cron_expression(expression: str) -> None:
 
 
 def find_next_cron_time(expression: str, after: float) -> float | None:
-    """Return the first time of a cron expression after Unix time `after`, in local time, or None."""
+    """Return the first Unix time after `after` that `expression` matches in local time, or None."""
     from cronsim import CronSim
 
     for moment in CronSim(expression, datetime.fromtimestamp(after)):
@@ -275,7 +275,7 @@ def hash_source(workspace: Workspace, source: SourceDefinition) -> str:
 
 
 def _hash_program_file(workspace: Workspace, word: str) -> str | None:
-    """Return the hash of the program in the workspace that a word of a command names, or None."""
+    """If a word of a command names a program in the workspace, return its hash, else None."""
     path = Path(workspace.root, word)
     try:
         real = Path(os.path.realpath(path))

@@ -69,7 +69,7 @@ async def import_files(
 
 
 def _make_document_url(file: str, base: Path, root: Path) -> str:
-    """Return the name that identifies documents.
+    """Return the beginning of the URLs that identify the documents.
 
     It is written into files that the user may share, so it never contains the path of the user's
     home directory.

@@ -193,7 +193,7 @@ async def _read_resource_text(
 
 
 def _put_resource_in_code_fence(text: str, kind: str) -> str:
-    """Return a text that is not prose in a fence with its language."""
+    """Return a text unchanged if it is prose, else in a fence with its language."""
     from kbtui.knowledge.subject_files import format_file_text_for_assistant
 
     if not kind or kind.startswith("text/"):

@@ -27,8 +27,8 @@ def find_due_time(
 ) -> float | None:
     """Return when a source is due next, in Unix seconds; None if never.
 
-    This is the first cron time after the latest of the last run, the approval and `since`. It can be
-    in the past. Several missed times count as one.
+    This is the first cron time after the last run, the approval and `since`, whichever is latest.
+    It can be in the past. Several missed times count as one.
     """
     if source.cron is None:
         return None
@@ -59,8 +59,8 @@ def list_due_sources(
 class SourceScheduler:
     """Runs the sources that are due, one at a time, each in a process with low priority.
 
-    Call `check_and_start_due_sources` from one thread; it never waits for a run. The runs have the umask `umask`; -1 means
-    that of this process.
+    Call `check_and_start_due_sources` from one thread; it never waits for a run. The runs have the
+    umask `umask`; -1 means the umask of this process.
     """
 
     def __init__(self, workspace: Workspace, log: Callable[[str], None], umask: int = -1) -> None:

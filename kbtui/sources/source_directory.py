@@ -1,8 +1,8 @@
 """The directory of a source's documents, and the context of a run that changes it.
 
-The front matter of each file has its source, its URL, the time of fetching, and a digest of everything
-else. By the digest, kbtui recognises files that the user edited, even in a clone, and never overwrites
-them.
+The front matter of each file has its source, its URL, the time of fetching, and a digest of
+everything else. The digest reveals which files the user edited, even in a clone; kbtui never
+overwrites these.
 """
 
 from __future__ import annotations

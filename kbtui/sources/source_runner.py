@@ -197,8 +197,8 @@ def remove_source_and_documents(workspace: Workspace, name: str, *, keep: bool) 
     """Remove a source. With `keep`, its documents become ordinary subjects, else they are deleted.
 
     Returns a message for each document or directory that could not be changed. Raises
-    `SourceAlreadyRunning`, `NothingFound` or `ConfigError`, and `UsageError` if documents to delete
-    cannot be found.
+    `SourceAlreadyRunning`, `NothingFound` or `ConfigError`, and `UsageError` if the documents
+    should be deleted but cannot be found.
     """
     source = load_sources(workspace).find_source(name)
     with lock_source(workspace, name):

@@ -141,7 +141,7 @@ def normalize_url(url: str) -> str | None:
 
 
 def parse_host_and_port(url: str) -> tuple[str, int | str]:
-    """Return host and port; the default ports are equal, so that http may redirect to https."""
+    """Return host and port; 80 and 443 give the same value, so that http may redirect to https."""
     parts = urlsplit(url)
     port = parts.port or _PORTS.get(parts.scheme, 0)
     return (parts.hostname or "").rstrip("."), "web" if port in (80, 443) else port
@@ -150,7 +150,7 @@ def parse_host_and_port(url: str) -> tuple[str, int | str]:
 class CrawlPrefixes:
     """The URLs that a crawl may fetch: those that begin with one of its prefixes.
 
-    Without prefixes, that is the directory of the first URL.
+    Without prefixes, those are the URLs in the directory of the first URL.
     """
 
     def __init__(self, url: str, prefixes: Iterable[str]) -> None:

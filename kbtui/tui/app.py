@@ -207,7 +207,7 @@ class KbtuiApp(App[None]):
                 self.post_message(message)
 
     async def action_quit(self) -> None:
-        """Quit, unless a screen has to ask about unsaved changes first; then close all screens above it."""
+        """Quit, or return to a screen that must first ask about unsaved changes."""
         for screen in reversed(self.screen_stack):
             if isinstance(screen, StyledScreen) and not screen.can_leave():
                 while self.screen is not screen:
@@ -216,7 +216,7 @@ class KbtuiApp(App[None]):
         await super().action_quit()
 
     def action_help_quit(self) -> None:
-        """Handle ctrl+c without a selection (with one, it copies): quit if it was pressed twice."""
+        """Quit if ctrl+c was pressed twice. With text selected, ctrl+c copies instead."""
         if monotonic() - self._last_quit < DOUBLE_PRESS_SECONDS:
             self.call_later(self.action_quit)
             return

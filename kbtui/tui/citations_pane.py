@@ -45,7 +45,7 @@ USE_NAMES = {
 
 
 class CitationsPaneContent(NamedTuple):
-    """The content of the pane: `used` are the citations of turn `turn`, `using` cite the open document.
+    """The content of the pane: `used` are citations in turn `turn`, `using` those of the document.
 
     If a list is None, its section is omitted. `why_not_using` is shown if `used` is empty,
     `why_not_used` if `using` is empty, and `reason` if both sections are omitted. `ref` is the

@@ -261,7 +261,7 @@ class EntriesScreen(ListDetailScreen):
 
     @property
     def met_command_needs(self) -> frozenset[str]:
-        """The features that commands can need: an entry with an address, and entries with errors."""
+        """Which needs of commands are met: an entry with an address, or entries with errors."""
         entry, loaded = self.table.selected_entry, self.pager.loaded
         found = {
             "address": bool(entry and entry.source_url),
@@ -337,7 +337,7 @@ class EntriesScreen(ListDetailScreen):
         self.show_key_hints()
 
     def _describe_flags(self) -> list[str]:
-        """Return which entries the list includes and leaves out, because other pages may count differently."""
+        """Return what the list includes and leaves out, which explains its counts."""
         shown = [name for name, is_shown in self._flags.items() if is_shown]
         # Disabled subjects are not in the index.
         *missing, last = [name for name in [*self._flags, "disabled"] if name not in shown]
@@ -361,7 +361,7 @@ class EntriesScreen(ListDetailScreen):
         self._show_detail_after_delay()
 
     def _show_detail_after_delay(self) -> None:
-        """Show the details of the selected entry after the selection has not changed for a moment."""
+        """Show the selected entry's details once the selection has stayed for a moment."""
         if self._detail_timer is not None:
             self._detail_timer.stop()
         self._detail_timer = self.set_timer(DETAIL_DELAY, self._show_detail)

@@ -136,7 +136,7 @@ class LatestOnlyWorker:
             self._make_earlier_calls_obsolete()
 
     def _make_earlier_calls_obsolete(self) -> None:
-        """Make all earlier calls obsolete."""
+        """Cancel the newest call, drop the waiting call, and ignore results of earlier calls."""
         self._generation += 1
         self.has_pending_result = False
         self._waiting_job = None

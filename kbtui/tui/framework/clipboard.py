@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from textual.app import App
 
 MAX_TERMINAL_BYTES = 74_000
-"""The largest text in bytes that common terminals accept in one OSC 52 sequence."""
+"""The size in bytes of the largest text that common terminals accept in one OSC 52 sequence."""
 COMMAND_TIMEOUT_SECONDS = 2.0
 
 

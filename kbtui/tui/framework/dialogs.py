@@ -238,7 +238,7 @@ class ChoiceField(StyledWidget, can_focus=True):
             self.screen.update_shown_fields()
 
     def on_key(self, event: events.Key) -> None:
-        """Select the choice that starts with the typed letters, or the next one that starts with this letter."""
+        """Select the next choice that starts with the typed letters, else with the last letter."""
         letter = (event.character or "").casefold()
         if not letter.isprintable() or letter in {"", " "}:
             return

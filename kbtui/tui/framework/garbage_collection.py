@@ -40,8 +40,8 @@ _frozen_count = 0
 def freeze_objects_if_grown(count: int) -> None:
     """Freeze all objects if `count` has grown by at least `MIN_NEW_OBJECTS` since the last time.
 
-    `count` is the number of entries in the library. Freezing also affects current garbage, which then is
-    never freed, so it must be rare.
+    `count` is the number of entries in the library. Freezing also affects current garbage, which is
+    then never freed, so freezing must be rare.
     """
     global _frozen_count
     if count >= _frozen_count + MIN_NEW_OBJECTS:

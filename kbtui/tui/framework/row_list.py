@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 NEAR_END_LINES = 3
-"""How many lines may follow the visible lines if the end of the list counts as near."""
+"""The end of the list is near if at most this many lines follow the visible lines."""
 
 
 @dataclass(slots=True)
@@ -178,7 +178,7 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
             self._scroll_to_line(top)
 
     def _list_visible_lines(self) -> list[tuple[ListRow, int, bool] | None]:
-        """Return the row, the line within it, and whether it is selected, for each visible line."""
+        """Return each visible line's row, its index in the row, and whether the row is selected."""
         lines: list[tuple[ListRow, int, bool] | None] = []
         first = round(self.scroll_y)
         for line in range(first, first + self.scrollable_content_region.height):

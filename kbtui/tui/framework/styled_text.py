@@ -144,7 +144,8 @@ _WORD = re.compile(r"\s*\S+")
 def _find_line_bounds(text: str, width: int, first: int, hang: int) -> list[tuple[int, int]]:
     """Return the start and end of each line of prose.
 
-    `first` and `hang` are the widths of the lead of the first line and of the further lines.
+    The first line is preceded by text of width `first`, and each further line by text of width
+    `hang`.
     """
     lines: list[tuple[int, int]] = []
     start = end = 0
