@@ -40,7 +40,7 @@ _ATTRIBUTES_ANSWER = re.compile(rb"\x1b\[\?[0-9;]*c")
 class StderrRedirect:
     """Sends standard error to a log file, and lets Textual draw on a copy of the original descriptor.
 
-    Native libraries write to file descriptor 2 directly, without Python, which would garble the screen.
+    Otherwise native libraries, which write to file descriptor 2 directly, would garble the screen.
     """
 
     def __init__(self, log: Path) -> None:

@@ -254,7 +254,7 @@ class QueryLog:
             return count
 
     def list_recent_queries(self, origin: str = "dashboard", limit: int = 50) -> list[str]:
-        """Return the last queries from an origin without repetitions, newest first.
+        """Return the last queries from an origin, newest first, each only once.
 
         Raises `WorkspaceError`.
         """

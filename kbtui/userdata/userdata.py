@@ -55,9 +55,8 @@ class SourceRunRecord(NamedTuple):
 
     `entries` counts the documents that the source has after the run. `problems` has a line for
     each document that failed; `error` is the first problem, or the reason why nothing ran. `skips`
-    has documents that were left out without a failure; `skipped` counts all of these, also those
-    that `skips` does not name. `edited` names documents that the run did not update because the
-    user has edited them.
+    has documents that were left out without a failure, perhaps not all; `skipped` counts all of
+    them. `edited` names documents that the run did not update because the user has edited them.
     """
 
     source: str

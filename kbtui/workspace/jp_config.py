@@ -85,9 +85,9 @@ def read_config_layers(workspace: Workspace, cwd: Path | None = None) -> ConfigL
 def read_named_config_layers(workspace: Workspace, found: ConfigLayers, name: str) -> None:
     """Add to `found` the layers that `--cfg NAME` means; raises `UsageError` if there is none.
 
-    NAME is the path of a file, or a file in one of `config_load_paths`. These paths are searched
-    below the user-global, the workspace's and the user-local root, in this order. The first match of
-    each root is added.
+    NAME is the path of a file, or a file in one of `config_load_paths`. These paths are tried
+    below three roots in this order: user-global, workspace, user-local. The first match below each
+    root is added.
     """
     direct = Path(name).absolute()
     if direct.suffix[1:] in EXTENSIONS and direct.is_file():
@@ -204,9 +204,9 @@ def _list_layer_directories(root: Path, cwd: Path | None) -> Iterator[Path]:
 
 
 def _find_layer_file(stem: Path, files: list[Path]) -> Path | None:
-    """Return the first existing file of this name, with or without extension.
+    """Return the first existing file of this name, as it is or with a known extension, or None.
 
-    All candidates are added to `files`.
+    Every path that is tried is added to `files`.
     """
     names = [stem] if stem.suffix[1:] in EXTENSIONS else []
     names += [stem.with_name(f"{stem.name}.{extension}") for extension in EXTENSIONS]

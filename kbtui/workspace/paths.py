@@ -212,7 +212,7 @@ def format_path_from_root(root: Path, path: Path) -> str:
 def make_runtime_folder() -> Path:
     """Return the directory of the engines' sockets; create it if it is missing.
 
-    Raises `WorkspaceError` unless this user owns it. Other users lose access to it.
+    Takes away the access of other users. Raises `WorkspaceError` unless this user owns it.
     """
     from pathlib import Path
 

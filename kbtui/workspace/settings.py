@@ -247,7 +247,7 @@ def _read_settings_file(path: Path) -> tuple[str, dict[str, Any]]:
 
 
 def _locate_setting_line(path: Path, text: str, name: str) -> str:
-    """Return the file and, if it can be found, the line of a key, as `path:line`."""
+    """Return where the file sets a key, as `path:line`, or only the path if no line is found."""
     pattern = rf"""^[ \t]*\[?[ \t]*["']?{re.escape(name)}["']?[ \t]*[\].=]"""
     match = re.search(pattern, text, re.MULTILINE)
     return f"{path}:{text.count(chr(10), 0, match.start()) + 1}" if match else str(path)

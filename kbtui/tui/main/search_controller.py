@@ -484,8 +484,8 @@ class QueryCompleter:
     """Suggests completions while the user types a query.
 
     The input shows the best suggestion; `show` displays all suggestions in place of the key hints.
-    `has_index` says whether there is an index; without one, the completer does not build it, but
-    suggests only filters and topics.
+    `has_index` says whether there is an index; without one, the completer suggests only filters and
+    topics, instead of building an index.
     """
 
     def __init__(

@@ -49,7 +49,7 @@ class PatternInputWord:
 class PatternProblem:
     """A remark about the character at position `at` of the input.
 
-    `is_error` says whether the input has no result because of it.
+    `is_error` says whether the problem leaves the input without a result.
     """
 
     message: str
@@ -162,7 +162,7 @@ def _match_learn_patterns(
 def _find_topic(
     words: list[PatternInputWord], knowledge: Knowledge, selected: str | None
 ) -> tuple[str, list[PatternInputWord]]:
-    """Return the topic in `TOPIC/GLOB`, else the selected topic, and the patterns without the topic."""
+    """Return the topic (from `TOPIC/GLOB`, else the selected one) and the patterns without it."""
     name: str | None = None
     patterns = []
     for word in words:

@@ -225,8 +225,8 @@ class PendingPreloadMarks:
     ) -> None:
         """Set a mark, or remove it if it is set already.
 
-        `current` is the state with the marks, `written` the state in the files. If the files already
-        have the state of `mark`, toggling changes it to `otherwise`.
+        `current` is the state with the marks, `written` the state in the files. To switch off a state
+        that the files define, the state `otherwise` is marked instead.
         """
         wanted: MarkState = mark.state
         if current == wanted:

@@ -139,9 +139,8 @@ class CompactedTurn:
 def find_compacted_turns(conversation: Conversation) -> dict[int, CompactedTurn]:
     """Map the number of each compacted turn to what compactions removed from it.
 
-    If several compactions cover a turn, the latest one that has a summary applies; likewise the latest one that
-    removes reasoning, and the latest one that changes tool calls. If the times are equal, the order in the file
-    decides.
+    If several compactions cover a turn, the latest summary applies, and also the latest removal of
+    reasoning and the latest change of tool calls. For equal times, the order in the file decides.
     """
     turns = len(conversation.turns)
     summaries: dict[int, ConversationCompaction] = {}
@@ -322,7 +321,7 @@ def make_conversation_badges(info: ConversationInfo) -> Spans:
 
 
 MAX_SCANNED_PER_TEXT, MAX_SCANNED_TOTAL = 20_000, 2_000_000
-"""How many characters are searched for secrets, in one text and in a whole conversation."""
+"""How many characters are searched for secrets: in one text, and in a whole conversation."""
 
 
 class _ConversationDocumentBuilder:

@@ -93,7 +93,7 @@ class DocumentViewport:
         self.folds = FoldState()
         self.pattern: re.Pattern[str] | None = None
         self.is_model_view = False
-        """Whether the blocks that the model sees are shown, not those for the user (`DocumentBlock.view`)."""
+        """Whether blocks for the model are shown, not those for the user (`DocumentBlock.view`)."""
         self.code_offset: int | None = None
         """How many cells wide code is scrolled to the left; None wraps it."""
         self.current_match: tuple[int, int] | None = None
@@ -484,7 +484,7 @@ class DocumentViewport:
         return kind in self.folds.open_kinds
 
     def show_as_model_sees(self, on: bool) -> None:
-        """Show what the model sees, or else everything, and stay at the current line."""
+        """Show what the model sees, or else what the user sees, and stay at the current line."""
         row = next((n for n, (at, _) in enumerate(self.rows) if at == self.cursor), 0)
         cursor = self.make_anchor()
         self.is_model_view, self.current_match = on, None
