@@ -65,7 +65,7 @@ candidates for this."""
 MAX_FRAGMENTS = 24
 """The number of fragments or writes after which `compact` does its work."""
 OVERFETCH = 5
-"""How many times more chunks than the limit are fetched, because surplus chunks of an entry are dropped
+"""The number of fetched chunks, as a multiple of the limit. Surplus chunks of an entry are dropped
 afterwards."""
 
 

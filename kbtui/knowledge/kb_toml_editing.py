@@ -255,8 +255,8 @@ def _make_toml_change(path: Path, edits: dict[str, dict[str, Any]]) -> TomlChang
 def apply_toml_change(change: TomlChange) -> None:
     """Write a change in one step.
 
-    Raises `KbtuiError`, and leaves the file unchanged, if another program changed it since the
-    change was proposed, or if it cannot be written.
+    Raises `KbtuiError` and leaves the file unchanged if it cannot be written, or if another program
+    changed it after the change was proposed.
     """
     if read_toml_text(change.path) != change.old:
         raise KbtuiError(

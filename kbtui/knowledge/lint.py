@@ -135,7 +135,7 @@ _QUOTED_STRING = re.compile(r"[\"']([^\"']+)[\"']")
 def find_dead_mentions(
     knowledge: Knowledge, subjects: list[Subject], texts: dict[tuple[str, str], str]
 ) -> list[Problem]:
-    """Return a problem for each subject that is mentioned and does not exist.
+    """Return a problem for each mention of a subject that does not exist.
 
     Mentions are `` `topic/slug` ``, `` `folder/slug` `` if the topic has that folder, and calls
     of `learn`. Code blocks and paths of existing files are ignored.

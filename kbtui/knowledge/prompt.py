@@ -85,7 +85,7 @@ def format_topic_block(
 def define_learn_tool(topics: list[SubjectSlugsByVisibility]) -> dict[str, Any] | None:
     """Return name, description and parameters of `learn`; None if there is nothing to learn.
 
-    The description has the introductions of the topics. Pre-loaded subjects count as something
+    The description contains the introductions of the topics. Pre-loaded subjects count as something
     to learn, because the hosts of this tool do not build the `<knowledge>` section.
     """
     listed = [resolved for resolved in topics if resolved.available or resolved.learned]

@@ -267,6 +267,6 @@ def _list_parent_folders(base: str, real: str) -> tuple[str, ...]:
 
 
 def _get_collision_rank(path: str) -> tuple[bool, int, str]:
-    """Return the sort key of a path among those with the same slug; the first gets the slug."""
+    """Return a sort key for paths with the same slug; the path that sorts first gets the slug."""
     ending = split_file_extension(path.rpartition("/")[2])[1]
     return (is_hidden_path(path), _EXTENSION_RANKS.get(ending.lower(), len(_EXTENSION_RANKS)), path)

@@ -242,7 +242,7 @@ def _check_knowledge_topics(library: Library) -> Iterator[DiagnosticFinding]:
 
 
 def _check_installed_learn(library: Library, knowledge: Knowledge) -> Iterator[DiagnosticFinding]:
-    """Check that the installed definition of `learn` describes the present topics."""
+    """Check that the installed definition of `learn` describes the current topics."""
     from kbtui.files import parse_toml, read_regular_file
 
     name = f"{TOOLS_DIRECTORY}/learn.toml"

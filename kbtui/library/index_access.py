@@ -82,7 +82,7 @@ class CallCancellation:
 
 
 def get_current_cancellation() -> CallCancellation:
-    """Return the cancellation of the present call in this thread, or a new one."""
+    """Return the cancellation of the current call in this thread, or a new one."""
     found = getattr(CallCancellation._of_thread, "value", None)
     return found if isinstance(found, CallCancellation) else CallCancellation()
 
@@ -323,7 +323,7 @@ class PrivateIndex:
         return notices
 
     def open_index_reader(self) -> IndexReader:
-        """Return a reader of the index in its present state; raises `IndexUnavailable`."""
+        """Return a reader of the index in its current state; raises `IndexUnavailable`."""
         from kbtui.index import IndexReader
 
         try:

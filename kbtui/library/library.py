@@ -176,7 +176,7 @@ class Library(ReferenceReader):
         self._request("refresh", retry=True, wait=wait, timeout=wait + 5.0)
 
     def search_keywords(self, request: SearchRequest) -> SearchAnswer:
-        """Search the present index by keywords, for a query that the user is still typing.
+        """Search the current index by keywords, for a query that the user is still typing.
 
         Searches in this process, because the engine might have to start first or to read changed
         files.

@@ -189,7 +189,7 @@ class ReferenceReader:
     def extract_citations(self, conversation: Conversation) -> list[Citation]:
         """Return the citations in the turns of a conversation.
 
-        The targets have their present titles; `gone` marks targets that no longer exist.
+        The targets have their current titles; `gone` marks targets that no longer exist.
         """
         from kbtui.citations import extract_citations
         from kbtui.citations.extract import CitationTargetLookup

@@ -42,7 +42,7 @@ class HitFreshnessChecker:
     def check_hit(
         self, entry: CatalogEntry, chunk: Chunk
     ) -> tuple[str, tuple[int, int] | None] | None:
-        """Return "fresh" or "changed" and the present lines of a chunk.
+        """Return "fresh" or "changed" and the current lines of a chunk.
 
         Returns None if the chunk's file no longer contains it, or the chunk's subject is disabled.
         """
@@ -138,7 +138,7 @@ class HitFreshnessChecker:
         return None
 
     def _get_turn_texts(self, entry: CatalogEntry, number: int) -> list[str]:
-        """Return the present texts of a turn; [] if the turn no longer exists."""
+        """Return the current texts of a turn; [] if the turn no longer exists."""
         if (entry.id, number) not in self._turn_texts:
             self._turn_texts[entry.id, number] = self._read_turn(entry, number)
         return self._turn_texts[entry.id, number]

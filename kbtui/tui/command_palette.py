@@ -169,9 +169,8 @@ def find_command_palette_items(
 class CommandPaletteScreen(StyledScreen):
     """A screen with an input and a list of matching items; its result is the chosen item.
 
-    The result is a `TuiCommand`, the name of a theme, a `TypedReference`, or a `NavigationTarget` for
-    everything else.
-    `find_targets` is called in a thread.
+    The result is a `TuiCommand`, the name of a theme, a `TypedReference`, or a `NavigationTarget`
+    for everything else. `find_targets` is called in a thread.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
