@@ -381,7 +381,7 @@ def _get_conversation_sort_key(
 
 
 def _get_sort_time(info: ConversationInfo, sort: str) -> datetime:
-    """Return the time by which a conversation is sorted, which its row shows, too."""
+    """Return the time by which a conversation is sorted; its row shows the same time."""
     if sort == "created":
         return info.created_at
     if sort == "updated":

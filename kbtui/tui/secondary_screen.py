@@ -108,7 +108,7 @@ class SecondaryScreen(StyledScreen):
 
     @property
     def met_command_needs(self) -> frozenset[str]:
-        """The features that commands can need (`TuiCommand.needs`) and that the screen has now."""
+        """Which of the features that commands need (`TuiCommand.needs`) the screen has now."""
         return frozenset()
 
     def get_key_hint(self, name: str) -> str:

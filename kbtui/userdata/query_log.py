@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 LOG_SECONDS = 0.05
 """For how many seconds a search waits to be logged while another process writes to the log."""
 REPLACE_SECONDS = 600.0
-"""A logged search older than this is not replaced when the user continues its query."""
+"""A logged search older than this stays when the user continues typing its query."""
 QUERY_CHARACTERS = 1000
 """How many characters of a query the log keeps."""
 DAY_SECONDS = 86_400.0

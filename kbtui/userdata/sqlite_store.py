@@ -25,7 +25,7 @@ class SqliteStore:
     """One SQLite file with its tables. All methods raise `WorkspaceError` for an unusable file.
 
     `hint` says what the user can do about such a file. Without `sync`, a write does not wait for
-    the disk, which suits data that may be lost. `upgrades` has a script for each earlier version of
+    the disk: good enough for data that may be lost. `upgrades` has a script for each earlier version of
     the tables, starting with version 1; the script upgrades them to the next version.
     """
 

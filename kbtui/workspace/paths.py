@@ -173,7 +173,7 @@ def read_time_zone() -> str:
 
 
 def describe_answer_environment() -> str:
-    """Return a text that identifies everything except the query that affects an answer.
+    """Return a text that identifies everything that affects an answer, except the query.
 
     It names the directories, settings, time zone and model. Two processes of the same version with
     equal texts give equal answers.

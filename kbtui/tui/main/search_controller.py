@@ -295,8 +295,8 @@ class SearchController:
     def log_query(self) -> None:
         """Add the current query to the query log, unless it is logged already.
 
-        If it continues the previously logged query, and nobody used that query's hits, it replaces
-        that query in the log.
+        A query that continues the previously logged one replaces it, unless the hits of that one were
+        used.
         """
         answer, self._unlogged = self._unlogged, None
         if answer is None:

@@ -42,7 +42,7 @@ EXPORTED_KINDS: dict[str, list[str] | None] = {
 LIKELY_NAMES = ("docs", "doc", "documentation", "notes", "wiki", "knowledge", "handbook")
 TEXT_SUFFIXES = (".md", ".markdown", ".txt", ".rst", ".adoc", ".org")
 SEARCH_DEPTH, FILES_MOST = 3, 2_000
-"""Limits of counting the text files of a directory: levels of directories, and files (roughly)."""
+"""How many levels of a directory, and about how many files, are searched for text files."""
 
 
 class SelectedItemActions:

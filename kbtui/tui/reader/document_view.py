@@ -231,7 +231,7 @@ class DocumentViewport:
         return LinePosition(block, line + lines)
 
     def find_nearest_position(self, position: LinePosition) -> LinePosition:
-        """Return the nearest position that is visible, which means not in a closed fold."""
+        """Return the nearest visible position (one that is not in a closed fold)."""
         if not len(self.heights):
             return LinePosition()
         number = min(position.block, len(self.heights) - 1)

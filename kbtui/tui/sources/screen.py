@@ -272,7 +272,7 @@ class SourcesScreen(ListDetailScreen):
 
     @property
     def met_command_needs(self) -> frozenset[str]:
-        """The features that commands can need and that the selected source has."""
+        """Which of the features that commands need the selected source has."""
         state = self.selected_source
         found = {
             "approving": self.approving is not None,

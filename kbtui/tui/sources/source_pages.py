@@ -225,7 +225,7 @@ def _make_toml_blocks(source: SourceDefinition) -> list[DocumentBlock]:
 
 
 def make_approval_page(state: SourceStatus, approve_key: str, back_key: str) -> Document:
-    """Return the page that lists everything a source would do, with the keys that approve it or go back."""
+    """Return a page with everything a source would do, and the keys to approve it or go back."""
     source = state.source
     intro = "Each run does the following on this computer, with your permissions:"
     answers = f"Press {approve_key} to approve exactly this (any later change needs a new approval), or {back_key} to go back without approving."
