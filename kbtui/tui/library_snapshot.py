@@ -65,7 +65,7 @@ class LibrarySnapshot:
     unreadable: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """(Topic, slug) -> why the subject cannot be read, for the unreadable subjects found so far."""
     unchecked: int = 0
-    """How many subjects are still to be checked for whether they can be read."""
+    """How many subjects must still be read to find out whether they are readable."""
 
     def count_turns(self, info: ConversationInfo) -> int:
         """Return the number of turns of a conversation, or -1 while it is unknown."""

@@ -108,7 +108,7 @@ class SecondaryScreen(StyledScreen):
 
     @property
     def met_command_needs(self) -> frozenset[str]:
-        """Which of the features that commands need (`TuiCommand.needs`) the screen has now."""
+        """The needs of commands (`TuiCommand.needs`) that the screen meets now."""
         return frozenset()
 
     def get_key_hint(self, name: str) -> str:

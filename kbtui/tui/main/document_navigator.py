@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 BIG_CONVERSATION_BYTES = 2 << 20
 """The minimum size in bytes of a conversation whose beginning is shown before the rest is read."""
 WARM_BLOCKS = 20
-"""How many blocks the loading thread lays out, so that it imports the modules drawing needs."""
+"""How many blocks the loading thread lays out, to import what drawing needs in that thread."""
 
 _TURN_NUMBER = re.compile(r"\d{1,9}(?:\.\d{1,9})?")
 

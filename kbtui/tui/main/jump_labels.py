@@ -1,4 +1,4 @@
-"""Jump labels on visible rows, links (letters) and panes (digits); typing one goes there."""
+"""Jump labels: letters on rows and links, digits on panes; typing a label goes there."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class DocumentBlock:
         return self.above + 1
 
     def measure_text(self) -> TextMeasure:
-        """Count the lines that do not depend on the width, the characters, and the line breaks."""
+        """Return the numbers of fixed lines (the same at any width), characters and line breaks."""
         return self.estimate_height(80), 0, 0
 
     def get_searchable_text(self) -> str:
@@ -102,7 +102,7 @@ class TextBlock(DocumentBlock):
         )
 
     def measure_text(self) -> TextMeasure:
-        """Count the lines that do not depend on the width, the characters, and the line breaks."""
+        """Return the numbers of fixed lines (the same at any width), characters and line breaks."""
         return self.above + 1, self.end - self.start, self.newlines
 
     def get_searchable_text(self) -> str:

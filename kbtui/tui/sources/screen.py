@@ -272,7 +272,7 @@ class SourcesScreen(ListDetailScreen):
 
     @property
     def met_command_needs(self) -> frozenset[str]:
-        """Which of the features that commands need the selected source has."""
+        """The needs of commands (`TuiCommand.needs`) that the selected source meets."""
         state = self.selected_source
         found = {
             "approving": self.approving is not None,
