@@ -251,7 +251,7 @@ def format_explanation(explained: dict[str, Any]) -> str:
 
 
 def _iterate_explanation_lines(explained: dict[str, Any]) -> Iterator[str]:
-    from kbtui.search.models import describe_missing_words
+    from kbtui.notices import describe_missing_words
 
     if explained["rank"] is not None:
         yield f"    rank {explained['rank']}, score {explained['score']:.4f}"

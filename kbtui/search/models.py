@@ -315,15 +315,6 @@ class RankExplanation:
         })  # fmt: skip
 
 
-def describe_missing_words(missing: list[str]) -> list[str]:
-    """Return a line for the words that a passage lacks, and one for pairs that are apart in it."""
-    words = [word for word in missing if " " not in word]
-    # A pair with a word that is not there at all says nothing more.
-    pairs = [pair for pair in missing if " " in pair and not set(pair.split()) & set(words)]
-    lines = [f"not in the passage: {', '.join(words)}"] if words else []
-    return lines + ([f"not side by side: {', '.join(pairs)}"] if pairs else [])
-
-
 @dataclass
 class SearchAnswer:
     """The answer to a `SearchRequest`: the hits, and notices for the user.

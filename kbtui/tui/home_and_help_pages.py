@@ -309,7 +309,7 @@ def _add_search_rankings(blocks: list[DocumentBlock], explanation: RankExplanati
 
 
 def _add_query_terms(blocks: list[DocumentBlock], explanation: RankExplanation) -> None:
-    from kbtui.search.models import describe_missing_words
+    from kbtui.notices import describe_missing_words
 
     facts: Facts = [
         (
