@@ -176,7 +176,7 @@ def remove_own_workspace_id(ref: Ref, workspace: str | None) -> Ref:
     if ref.workspace is not None and workspace is not None and ref.workspace != workspace:
         raise NothingFound(
             f"{ref.conversation}-{ref.workspace} is a conversation of another workspace",
-            hint=f"this workspace has the id {workspace}; name the other one with -w PATH",
+            hint=f"this workspace has the id {workspace}; choose the other workspace with -w PATH",
         )
     return ref._replace(workspace=None)
 

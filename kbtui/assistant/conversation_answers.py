@@ -386,11 +386,11 @@ def word_notice(notice: ConversationNotice) -> str:
         case CurrentConversationOmittedNotice():
             return f"{notice.id} is the current conversation: use include_current=true"
         case OnlyOneTurnReturnedNotice():
-            return f"turn {notice.turn} of {notice.total}: use another turn, or last"
+            return f"turn {notice.turn} of {notice.total}: pass another `turn`, or use `last`"
         case EarlierTurnsOmittedNotice():
-            return f"{describe_earlier_turns(notice)}: use turn, or a larger last"
+            return f"{describe_earlier_turns(notice)}: use `turn`, or a larger `last`"
         case TurnShortenedNotice():
-            return f"{describe_shortened_turn(notice)}: use include for fewer kinds of event"
+            return f"{describe_shortened_turn(notice)}: name only the kinds of event that you need in `include`"
         case (
             ConversationsNotSearchedNotice()
             | DamagedConversationNotice()
@@ -479,17 +479,17 @@ def format_refusal_for_assistant(refusal: Refusal) -> tuple[str, str]:
             )
         case TurnNamedTwiceRefusal():
             other = f"{refusal.argument}={refusal.value}"
-            message = f"the id already names turn {refusal.turn}, and {other} names other turns"
+            message = f"the id selects turn {refusal.turn}, and {other} selects other turns"
             return message, "use only one of them"
         case TurnAndLastBothGivenRefusal():
-            return "turn and last cannot be combined", "use only one of them"
+            return "`turn` and `last` cannot be combined", "use only one of them"
         case AnswerTooLongRefusal():
             if refusal.fitting:
                 one = f"ask for a single turn: `turn` is a number from 1 to {refusal.turns}"
                 hint = f"last={refusal.fitting} fits; or {one}"
             else:
                 hint = f"the last turn alone is too long; turn={refusal.turns} gives it shortened"
-            hint += "; or use include for fewer kinds of event"
+            hint += "; or name only the kinds of event that you need in `include`"
             return describe_answer_too_long(refusal), hint
     assert_never(refusal)
 

@@ -536,9 +536,7 @@ def word_notice(notice: notices.ConversationNotice) -> str:
         case notices.EarlierTurnsOmittedNotice():
             return f"{notices.describe_earlier_turns(notice)}: --turn N shows one of them, a larger --last shows more"
         case notices.TurnShortenedNotice():
-            return (
-                f"{notices.describe_shortened_turn(notice)}: use --include for fewer kinds of event"
-            )
+            return f"{notices.describe_shortened_turn(notice)}: name only the kinds of event that you need with --include"
         case _:
             return notices.format_notice_without_arguments(notice)
 
@@ -557,15 +555,15 @@ def reword_error_for_command(error: KbtuiError) -> KbtuiError:
             hint = "add --archived" if refusal.is_archived else "leave out --archived"
         case notices.TurnNamedTwiceRefusal():
             other = f"--{refusal.argument} {refusal.value}"
-            message = f"the id already names turn {refusal.turn}, and {other} names other turns"
+            message = f"the id selects turn {refusal.turn}, and {other} selects other turns"
         case notices.TurnAndLastBothGivenRefusal():
             message = "--turn and --last cannot be combined"
         case notices.AnswerTooLongRefusal():
             hint = f"the last turn alone is too long; --turn {refusal.turns} shows it shortened"
             if refusal.fitting:
-                one = f"print one turn with --turn 1 to --turn {refusal.turns}"
+                one = f"print a single turn with --turn N, from 1 to {refusal.turns}"
                 hint = f"--last {refusal.fitting} fits; or {one}"
-            hint += "; or use --include for fewer kinds of event"
+            hint += "; or name only the kinds of event that you need with --include"
         case _:
             pass
     kind = type(error)

@@ -121,7 +121,7 @@ def group_search_roles() -> dict[str, tuple[str, ...]]:
 
 
 def group_included_kinds() -> dict[str, tuple[str, ...]]:
-    """Return the kinds of each group of the argument `include`."""
+    """Return the kinds of events in each group that the tool argument `include` accepts."""
     return _collect_group_values((kind.include, kind.name) for kind in EVENT_KINDS.values())
 
 

@@ -288,7 +288,7 @@ class Catalog:
     def _write_changed_chunks(
         self, entry_id: str, chunks: Sequence[Chunk], seq: int, start: int | None
     ) -> tuple[EntryWriteResult, int]:
-        """Write the changed rows; also return how much the entry's checksum changes.
+        """Write the changed rows; also return the number to add to the entry's checksum, a sum.
 
         `start` is None for an entry that has no rows yet.
         """

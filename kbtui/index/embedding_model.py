@@ -148,7 +148,7 @@ class TorchEmbedder:
             raise EmbeddingModelUnavailable(
                 f"the model cannot be loaded: {type(error).__name__}: {error}".split("\n", 1)[0],
                 where=model.source,
-                hint="check `model` in config.toml; another model must already be on this machine",
+                hint="check `model` in config.toml; kbtui does not download models",
             ) from error
         self.model = model
         self.dimension = int(self.encode(["size"]).shape[1])

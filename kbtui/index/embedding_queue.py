@@ -29,9 +29,9 @@ NEIGHBOUR_WEIGHT = TITLE_WEIGHT = 0.3
 """The weights of a chunk's neighbours and of its entry's title in the chunk's vector, which is a sum of
 vectors; the chunk's own text weighs 1."""
 WRITE_ROWS, WRITE_SECONDS, WRITE_SECONDS_MAX = 5000, 3.0, 60.0
-"""The number of finished rows that are written together, and the time in seconds, at first and at
-most, after which fewer are written. The time grows with each write, because every write adds a
-fragment to the table."""
+"""Finished rows are written in batches of `WRITE_ROWS`, or after a time limit if there are fewer. The
+limit starts at `WRITE_SECONDS` and grows with each write up to `WRITE_SECONDS_MAX`, because every write
+adds a fragment to the table."""
 SLICE_CHUNKS = 128
 """How many chunks of an entry are embedded between two checks for other work."""
 FAILURES_MAX = 3

@@ -70,8 +70,8 @@ def _is_lossless_edit(old: str, new: str, expected: dict[str, Any]) -> bool:
 def _edit_toml_document(old: str, edits: dict[str, dict[str, Any]], *, careful: bool) -> str:
     """Return the text with values set and everything around them unchanged.
 
-    Without `careful`, arrays are rewritten with their comments above the items, for layouts that
-    tomlkit cannot edit.
+    If `careful` is false, arrays are rewritten and their comments are moved above the items. This is
+    the fallback for layouts that tomlkit cannot edit.
     """
     import tomlkit
 

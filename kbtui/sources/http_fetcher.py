@@ -55,7 +55,7 @@ class SourceLimits:
     delay_most: float = 30.0
 
     def explain_too_many_documents(self, count: int, what: str) -> str:
-        """Return the message that a run read only the first `files` of `count` documents."""
+        """Return a message: a run found `count` documents but read only as many as the limit allows."""
         return (
             f"only the first {self.files:,} of {count:,} {what} were read: "
             "the limit is source_files in `kbtui config`"

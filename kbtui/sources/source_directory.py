@@ -289,8 +289,9 @@ MAX_NAMED_PROBLEMS = 500
 class SourceRunContext:
     """The context of one run, to which a fetcher reports documents and failures.
 
-    `memory` maps URLs to facts that the last run stored for this one, such as ETags; `new_memory` is
-    for the next run. If `is_complete` is true, documents that the run did not find are gone.
+    `memory` maps URLs to facts that the previous run stored, such as ETags; `new_memory` collects
+    them for the next run. If `is_complete` is true, documents that the run did not find no longer
+    exist at the source.
     """
 
     source: SourceDefinition

@@ -80,7 +80,7 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("wrap", "x", "wrap code", "Wrap wide code, or stop wrapping it."),
         define_command("code_right", "l,right", "code to the right", "Scroll wide code to the right.", action="sideways(1)", palette=False),
         define_command("code_left", "h,left", "code to the left", "Scroll wide code to the left.", action="sideways(-1)", palette=False),
-        define_command("clear", "escape", "clear find", "Remove the highlighted matches of a find.", palette=False),
+        define_command("clear", "escape", "clear find", "Clear the matches that find highlighted.", palette=False),
     ),
     *add_scope_to_commands(
         "citations",

@@ -78,7 +78,7 @@ def _load_theme(path: Path) -> Theme:
         try:
             Color.parse(value if isinstance(value, str) else "")
         except ColorParseError as error:
-            raise ValueError(f"{key}: invalid colour {value!r}; write '#7aa2d6'") from error
+            raise ValueError(f"{key}: invalid colour {value!r}; write it like '#7aa2d6'") from error
     if "primary" not in values:
         raise ValueError("the colour 'primary' is missing")
     return Theme(name=path.stem, dark=dark, **values)

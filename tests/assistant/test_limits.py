@@ -148,7 +148,7 @@ def test_scope_all_is_accepted_and_is_the_default(built: Builder, library: Libra
 def test_two_turns_at_once_are_refused(library: Library, other: dict[str, int]) -> None:
     reply = answer_tool_call("conversation_read", {"id": f"jp-c{LIVE}:2", **other}, library)
     assert reply.is_error
-    assert "the id already names turn 2" in reply.text
+    assert "the id selects turn 2" in reply.text
     same = answer_tool_call("conversation_read", {"id": f"jp-c{LIVE}:2", "turn": 2}, library)
     assert not same.is_error
 

@@ -196,7 +196,7 @@ def test_read_has_no_limit_for_a_person_but_takes_one(
     assert kbtui("read", str(ID + 5), "--max-chars", "60000") == 2
     err = capsys.readouterr().err
     assert "--turn 1 shows it shortened" in err
-    assert "use --include" in err
+    assert "with --include" in err
 
 
 @pytest.mark.parametrize(

@@ -189,7 +189,7 @@ def test_one_turn_or_the_last_ones(four: Path) -> None:
     one = read(four, turn=2)
     assert [turn["turn"] for turn in one["turns"]] == [2]
     assert (one["count"], one["omitted"]) == (1, 3)
-    assert one["hint"] == "turn 2 of 4: use another turn, or last"
+    assert one["hint"] == "turn 2 of 4: pass another `turn`, or use `last`"
     assert [turn["turn"] for turn in read(four, last=2)["turns"]] == [3, 4]
     assert "turns 1 to 2" in read(four, last=2)["hint"]
     assert read(four, last=99)["count"] == 4
@@ -197,7 +197,7 @@ def test_one_turn_or_the_last_ones(four: Path) -> None:
     same = read(four, id=f"jp-c{ID}:3", turn=3)
     assert [turn["turn"] for turn in same["turns"]] == [3]
     for other in ({"turn": 2}, {"last": 1}):
-        with pytest.raises(UsageError, match="the id already names turn 3"):
+        with pytest.raises(UsageError, match="the id selects turn 3"):
             read(four, id=f"jp-c{ID}:3", **other)
 
 

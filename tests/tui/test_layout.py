@@ -153,8 +153,8 @@ async def test_the_status_line_says_the_short_thing_where_there_is_no_room(book:
         )
         await tui.until("embedding 5 of 500, 2 min left")
         await tui.pilot.resize_terminal(60, 20)
-        status.flash_message("a sentence that takes more than half of the line")
-        await tui.until("a sentence that takes more than half of the line")
+        status.flash_message("A sentence that takes more than half of the line")
+        await tui.until("A sentence that takes more than half of the line")
         await tui.pilot.resize_terminal(70, 20)
 
         def ready() -> bool:

@@ -139,7 +139,7 @@ class JumpLabelScreen(StyledScreen):
         )
 
     def compose(self) -> ComposeResult:
-        """Yield the copy of the screen below with the labels."""
+        """Yield a copy of the screen below, with the labels drawn over it."""
         yield self._picture
 
     def on_key(self, event: events.Key) -> None:

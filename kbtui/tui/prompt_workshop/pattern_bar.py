@@ -60,7 +60,7 @@ class PatternProblem:
 
 @dataclass(frozen=True)
 class PatternMatchResult:
-    """The result of a pattern: a call of `learn`, or the subjects that `-k` would pre-load.
+    """What a pattern matches: subjects that a call of `learn` returns, or that `-k` would pre-load.
 
     `matches` are pairs of topic and slug. `cost` is the total cost of the matches, an estimate until the
     preview is built.

@@ -315,7 +315,7 @@ class _JsonElementBatch(NamedTuple):
     elements: list[Any]
 
     def find_last_turn(self) -> int:
-        """Return the index of the last element that begins a turn; 0 if only the first does."""
+        """Return the index of the last element that begins a turn, 0 if none is found."""
         for index in range(len(self.elements) - 1, 0, -1):
             element = self.elements[index]
             if type(element) is dict and element.get("type") == "turn_start":
