@@ -51,7 +51,7 @@ class ConversationEntry(TypedDict):
 
 
 @dataclass
-class ConversationPage:
+class ConversationListPage:
     """A page of the list of conversations.
 
     `total` is the number of matching conversations, `omitted` the number of those after this page.
@@ -134,7 +134,7 @@ class ConversationGrepAnswer:
         }
 
 
-class EventJson(TypedDict, total=False):
+class AnswerEventJson(TypedDict, total=False):
     """An event as JSON. Every event has `event_kind`, `timestamp` and `content`."""
 
     event_kind: Required[str]
@@ -148,11 +148,11 @@ class EventJson(TypedDict, total=False):
     content: Required[str | None]
 
 
-class TurnJson(TypedDict):
+class AnswerTurnJson(TypedDict):
     """A turn as JSON."""
 
     turn: int
-    events: list[EventJson]
+    events: list[AnswerEventJson]
 
 
 @dataclass
@@ -162,7 +162,7 @@ class ConversationReadAnswer:
     id: str
     title: str | None
     turns_total: int
-    turns: list[TurnJson]
+    turns: list[AnswerTurnJson]
     notices: list[ConversationNotice] = field(default_factory=list)
 
     @property

@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.assistant.conversation_answers import (
     READ_HINT_LENGTH,
+    AnswerEventJson,
     AnswerFullNotice,
     AnswerTooLongRefusal,
+    AnswerTurnJson,
     ConversationEntry,
     ConversationGrepAnswer,
     ConversationGrepLine,
+    ConversationListPage,
     ConversationNotice,
-    ConversationPage,
     ConversationReadAnswer,
     ConversationsNotSearchedNotice,
     ConversationWithoutTurnsNotice,
@@ -27,7 +29,6 @@ from kbtui.assistant.conversation_answers import (
     CurrentConversationRefusal,
     DamagedConversationNotice,
     EarlierTurnsOmittedNotice,
-    EventJson,
     MoreConversationsNotice,
     MoreMatchesNotice,
     OffsetTooLargeNotice,
@@ -35,7 +36,6 @@ from kbtui.assistant.conversation_answers import (
     ToolArgumentsRefusedError,
     ToolConversationNotFoundError,
     TurnAndLastBothGivenRefusal,
-    TurnJson,
     TurnNamedTwiceRefusal,
     TurnShortenedNotice,
     UnknownContentNotice,
@@ -53,7 +53,7 @@ from kbtui.conversations.grep import (
     ConversationMatches,
     GrepLine,
     GrepQuery,
-    LinePattern,
+    LiteralGrepPattern,
     cut_line_around_match,
     resolve_grep_scopes,
     search_turns,
@@ -115,7 +115,7 @@ def answer_conversation_list(
     title_contains: str | None = None,
     max_chars: int | None = None,
     masked: bool = False,
-) -> ConversationPage:
+) -> ConversationListPage:
     """Answer a call of `conversation_list`.
 
     `sort` is `created`, `activity` or `updated`. The page has fewer than `limit` conversations if
@@ -134,7 +134,7 @@ def answer_conversation_list(
     infos.sort(
         key=lambda info: (_get_sort_time(info, sort), info.created_at, info.id), reverse=descending
     )
-    page = ConversationPage(len(infos), offset, [])
+    page = ConversationListPage(len(infos), offset, [])
     room = None if max_chars is None else max_chars - _FRAME_LENGTH
     for info in infos[offset : offset + limit]:
         entry = _make_conversation_entry(
@@ -230,7 +230,7 @@ def answer_conversation_grep(
     )
     if max_chars is not None:
         query = replace(query, limit=min(query.limit, max_chars // _HIT_LENGTH_LEAST))
-    line_pattern = LinePattern(query.pattern, query.ignore_case)
+    line_pattern = LiteralGrepPattern(query.pattern, query.ignore_case)
     excluded = None if include_current else current
     answer = ConversationGrepAnswer(is_bounded=max_chars is not None)
     infos, left_out = _select_conversations_to_search(workspace, ids or None, archived, excluded)
@@ -319,7 +319,7 @@ class _ConversationGrepResult:
 
 
 def _search_conversations(
-    infos: list[ConversationInfo], query: GrepQuery, pattern: LinePattern
+    infos: list[ConversationInfo], query: GrepQuery, pattern: LiteralGrepPattern
 ) -> list[_ConversationGrepResult]:
     """Return the conversations with matches or problems, newest activity first."""
     results = []
@@ -343,7 +343,9 @@ def _search_conversations(
     return results
 
 
-def _find_title_match(title: str | None, pattern: LinePattern, *, masked: bool) -> list[GrepLine]:
+def _find_title_match(
+    title: str | None, pattern: LiteralGrepPattern, *, masked: bool
+) -> list[GrepLine]:
     if not title or not pattern.count_matching_lines(title):
         return []
     title = mask_secrets(title) if masked else title
@@ -523,13 +525,13 @@ def _count_fitting_turns(sizes: list[int], room: int) -> int:
     return len(sizes)
 
 
-def _make_turn_json(turn: Turn, kinds: frozenset[str]) -> TurnJson:
+def _make_turn_json(turn: Turn, kinds: frozenset[str]) -> AnswerTurnJson:
     """Return a turn as JSON with its events of the given kinds."""
     events = [_make_event_json(event) for event in turn.events if event.kind in kinds]
     return {"turn": turn.number, "events": events}
 
 
-def _make_event_json(event: ConversationEvent) -> EventJson:
+def _make_event_json(event: ConversationEvent) -> AnswerEventJson:
     """Return an event as JSON; its keys depend on its kind."""
     is_call = event.kind == "tool_call_request"
     value: Any = {"event_kind": event.kind, "timestamp": format_timestamp(event.timestamp)}
@@ -543,7 +545,7 @@ def _make_event_json(event: ConversationEvent) -> EventJson:
     if event.problem is not None:
         value["problem"] = event.problem
     value["content"] = event.text or None if is_call else event.text
-    found: EventJson = value
+    found: AnswerEventJson = value
     return found
 
 
@@ -580,7 +582,7 @@ class _ShortenableEventText:
         self.replace(_cut_text_middle(self.text, max(0, keep)))
 
 
-def shorten_turn(turn: TurnJson, size: int) -> tuple[TurnJson, TurnShortenedNotice]:
+def shorten_turn(turn: AnswerTurnJson, size: int) -> tuple[AnswerTurnJson, TurnShortenedNotice]:
     """Shorten a turn to `size` characters of XML; return it, and a notice of what was shortened.
 
     Long texts lose their middle, and the longest ones lose most. If this is not enough, events in
@@ -588,7 +590,7 @@ def shorten_turn(turn: TurnJson, size: int) -> tuple[TurnJson, TurnShortenedNoti
     """
     events = turn["events"]
     kept = _select_fitting_events(events, size)
-    shortened: TurnJson = {"turn": turn["turn"], "events": deepcopy(kept)}
+    shortened: AnswerTurnJson = {"turn": turn["turn"], "events": deepcopy(kept)}
     texts = [text for event in shortened["events"] for text in _find_shortenable_texts(event)]
     fixed = len(format_turn_xml(shortened)) + 1 - sum(text.size for text in texts)
     limit = _find_text_limit([text.size for text in texts], size - fixed)
@@ -619,7 +621,7 @@ def _find_text_limit(sizes: list[int], total: int) -> int:
     return max(sizes, default=0)
 
 
-def _select_fitting_events(events: list[EventJson], size: int) -> list[EventJson]:
+def _select_fitting_events(events: list[AnswerEventJson], size: int) -> list[AnswerEventJson]:
     """Return the events from both ends that fit into `size` if texts are cut to `_TEXT_LEAST`."""
     sizes = []
     for event in events:
@@ -638,7 +640,7 @@ def _select_fitting_events(events: list[EventJson], size: int) -> list[EventJson
     return events
 
 
-def _find_shortenable_texts(event: EventJson) -> Iterator[_ShortenableEventText]:
+def _find_shortenable_texts(event: AnswerEventJson) -> Iterator[_ShortenableEventText]:
     if isinstance(content := event["content"], str):
         yield _ShortenableEventText(content, _make_text_setter(event, "content"), is_json=False)
     if "arguments" in event:

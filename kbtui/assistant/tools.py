@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from kbtui.assistant.conversation_answers import (
         ConversationGrepAnswer,
-        ConversationPage,
+        ConversationListPage,
         ConversationReadAnswer,
     )
     from kbtui.knowledge import Knowledge
@@ -637,7 +637,7 @@ def _answer_conversation_tool(kind: Literal["list", "grep", "read"], call: ToolC
     from kbtui.assistant.conversation_answers import format_xml
 
     functions: dict[
-        str, Callable[..., ConversationPage | ConversationGrepAnswer | ConversationReadAnswer]
+        str, Callable[..., ConversationListPage | ConversationGrepAnswer | ConversationReadAnswer]
     ] = {
         "list": tools.answer_conversation_list,
         "grep": tools.answer_conversation_grep,

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from kbtui.assistant.conversation_answers import (
+        AnswerEventJson,
         ConversationEntry,
         ConversationGrepAnswer,
         ConversationGrepLine,
-        ConversationPage,
+        ConversationListPage,
         ConversationReadAnswer,
-        EventJson,
     )
     from kbtui.library import Library
 
@@ -165,7 +165,7 @@ def _list_conversations(library: Library, args: Namespace) -> int:
 
 def _grep_conversations(library: Library, args: Namespace) -> int:
     from kbtui.assistant.conversation_tools import answer_conversation_grep
-    from kbtui.conversations.grep import LinePattern
+    from kbtui.conversations.grep import LiteralGrepPattern
 
     pattern = " ".join(args.pattern)
     context = args.context
@@ -182,7 +182,7 @@ def _grep_conversations(library: Library, args: Namespace) -> int:
             limit=args.limit,
             archived=args.archived,
         )
-    spans = LinePattern(pattern, not args.case_sensitive).find_match_spans
+    spans = LiteralGrepPattern(pattern, not args.case_sensitive).find_match_spans
     _print_tool_answer(
         "grep",
         answer,
@@ -269,7 +269,7 @@ def _split_at_commas(values: list[str] | None) -> list[str] | None:
 
 def _print_tool_answer(
     kind: str,
-    answer: ConversationPage | ConversationGrepAnswer | ConversationReadAnswer,
+    answer: ConversationListPage | ConversationGrepAnswer | ConversationReadAnswer,
     form: str,
     text: Callable[[ConversationFormatter], Iterable[str]],
 ) -> None:
@@ -338,7 +338,7 @@ class ConversationFormatter:
 
     # lists
 
-    def format_conversation_list(self, answer: ConversationPage) -> Iterator[str]:
+    def format_conversation_list(self, answer: ConversationListPage) -> Iterator[str]:
         """Yield a line for each conversation: id, number of events, last activity, title, marks.
 
         On a terminal, a line with JP's column names comes first.
@@ -465,7 +465,7 @@ class ConversationFormatter:
                         self.colour_text(text, DIM) if event["event_kind"] == "reasoning" else text
                     )
 
-    def _format_event_heading(self, event: EventJson) -> str:
+    def _format_event_heading(self, event: AnswerEventJson) -> str:
         kind = EVENT_KINDS[event["event_kind"]]
         who, colour = kind.label, _COLOURS[kind.colour]
         if event.get("author"):

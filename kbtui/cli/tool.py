@@ -111,7 +111,7 @@ def _install_tools(
             return 0
         apply_file_changes(workspace, todo)
     if as_json:
-        print_json_result(_serialize_file_changes(changes))
+        print_json_result(_serialize_planned_changes(changes))
     else:
         print_to_stderr(f"{len(todo)} files changed" if todo else "nothing to change")
     _explain_tool_activation(workspace, changes)
@@ -124,7 +124,7 @@ def _uninstall_tools(workspace: Workspace, *, as_json: bool) -> int:
     changes = plan_tool_removal(workspace)
     apply_file_changes(workspace, changes)
     if as_json:
-        print_json_result(_serialize_file_changes(changes))
+        print_json_result(_serialize_planned_changes(changes))
     else:
         print_result("".join(_format_file_change_headline(change) for change in changes))
     removed = [change for change in changes if change.action == "remove"]
@@ -153,7 +153,7 @@ def _format_file_change(change: PlannedFileChange) -> str:
     )
 
 
-def _serialize_file_changes(changes: list[PlannedFileChange]) -> list[dict[str, object]]:
+def _serialize_planned_changes(changes: list[PlannedFileChange]) -> list[dict[str, object]]:
     return [
         {
             "path": change.path,

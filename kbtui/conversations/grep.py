@@ -22,7 +22,7 @@ LINE_LENGTH = 400
 """The maximum length of a line in characters; a longer line is cut around its match."""
 
 
-class LinePattern:
+class LiteralGrepPattern:
     """A literal pattern that matches within single lines.
 
     If case is ignored, an ASCII pattern matches ASCII letters only; any other pattern follows
@@ -209,7 +209,7 @@ def get_searchable_text(event: ConversationEvent) -> str:
 
 
 def search_turns(
-    turns: Iterable[Turn], query: GrepQuery, pattern: LinePattern
+    turns: Iterable[Turn], query: GrepQuery, pattern: LiteralGrepPattern
 ) -> ConversationMatches:
     """Search the turns of one conversation; count all matches and keep the first `query.limit`."""
     found = ConversationMatches()
@@ -227,7 +227,7 @@ def _search_event(
     event: ConversationEvent,
     text: str,
     query: GrepQuery,
-    pattern: LinePattern,
+    pattern: LiteralGrepPattern,
     found: ConversationMatches,
 ) -> None:
     if found.count >= query.limit:

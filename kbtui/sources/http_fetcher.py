@@ -250,7 +250,7 @@ class HttpFetcher:
         conditions: Mapping[str, str],
         most: int,
     ) -> FetchedResponse:
-        client = self._get_client(url.scheme, host, port)
+        client = self._get_http_client_for_host(url.scheme, host, port)
         # Drop cookies, so that the server cannot track the crawl from page to page.
         client.cookies.clear()
         named = f"[{host}]" if ":" in host else host
@@ -281,7 +281,7 @@ class HttpFetcher:
         finally:
             await response.aclose()
 
-    def _get_client(self, scheme: str, host: str, port: int) -> httpx.AsyncClient:
+    def _get_http_client_for_host(self, scheme: str, host: str, port: int) -> httpx.AsyncClient:
         """Return the client for one host.
 
         Clients are not shared between hosts: a connection's certificate was checked for one

@@ -177,7 +177,7 @@ def make_library_rows(
     rows: list[ListRow] = []
     if not state.filter.parts:
         # Conditions such as `tool:` apply to conversations only, so no subject can match.
-        rows += make_topic_rows(contents, state)
+        rows += make_library_topic_rows(contents, state)
     return rows + make_conversation_rows(contents, state, present)
 
 
@@ -193,7 +193,7 @@ def _make_note_row(key: str, text: str, role: str = "dim", indent: str = "") -> 
     return ListRow(f"note:{key}", [(f"{indent}{text}", role)], selectable=False)
 
 
-def make_topic_rows(contents: LibrarySnapshot, state: LibraryPaneState) -> list[ListRow]:
+def make_library_topic_rows(contents: LibrarySnapshot, state: LibraryPaneState) -> list[ListRow]:
     """Return the rows of topics and subjects."""
     return list(_make_topic_section(contents, state))
 
@@ -524,7 +524,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
                 continue
             key = f"topic:{listing.topic.id}"
             self.state.expanded.add(key)
-            if len(make_topic_rows(contents, self.state)) > room:
+            if len(make_library_topic_rows(contents, self.state)) > room:
                 self.state.expanded.discard(key)
 
     def update_rows(self, select: str | None = None) -> None:

@@ -15,7 +15,7 @@ import pexpect
 import pytest
 from support import grep_answer, list_answer, read_answer
 
-from kbtui.assistant.conversation_answers import ConversationEntry, ConversationPage, format_xml
+from kbtui.assistant.conversation_answers import ConversationEntry, ConversationListPage, format_xml
 from kbtui.cli.conversation import ConversationFormatter, format_age
 from kbtui.cli.main import main
 from kbtui.workspace import open_workspace_root
@@ -708,6 +708,6 @@ def test_marks_of_a_conversation_are_words(root: Path) -> None:
         "problem": None,
     }
     writer = ConversationFormatter(terminal=False, colours=False, width=80, now=datetime.now(UTC))
-    assert list(writer.format_conversation_list(ConversationPage(1, 0, [entry]))) == [
+    assert list(writer.format_conversation_list(ConversationListPage(1, 0, [entry]))) == [
         "jp-c1  ?  2026-05-29T10:00:00.000Z  Untitled  pinned archived in jp-c7 [area=search] [draft]"
     ]

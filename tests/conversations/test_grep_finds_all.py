@@ -19,7 +19,7 @@ from kbtui.conversations.formats.jp.json_reader import parse_array_batches
 from kbtui.conversations.grep import (
     SCOPES,
     GrepQuery,
-    LinePattern,
+    LiteralGrepPattern,
     get_searchable_text,
     search_turns,
 )
@@ -71,7 +71,7 @@ _PATTERN = st.text(st.sampled_from('abAB ks"\\/.éÉKİſ\u212a{:,1'), min_size=
 
 def search_every_line(data: bytes, query: GrepQuery) -> list[tuple[str, int, str]]:
     """Return every matching line, by decoding all events and testing each line alone."""
-    needle = LinePattern(query.pattern, query.ignore_case)
+    needle = LiteralGrepPattern(query.pattern, query.ignore_case)
     builder = EventParser()
     for batch in parse_array_batches(data, []):
         builder.parse_elements(batch)
@@ -94,7 +94,7 @@ def decode(path: Path) -> DecodedTurns:
 
 
 def search(path: Path, query: GrepQuery) -> tuple[int, list[tuple[str, Any, str]]]:
-    pattern = LinePattern(query.pattern, query.ignore_case)
+    pattern = LiteralGrepPattern(query.pattern, query.ignore_case)
     found = search_turns(decode(path).turns, query, pattern)
     return found.count, [(line.scope, line.turn, line.text) for line in found.lines]
 
@@ -130,7 +130,9 @@ def test_what_is_found_is_what_plain_reading_finds(
     first = GrepQuery(pattern, ignore_case, frozenset(scopes), limit=1)
     assert search(path, first) == (len(expected), expected[:1])
     with_context = GrepQuery(pattern, ignore_case, frozenset(scopes), context=1, limit=1000)
-    around = search_turns(decode(path).turns, with_context, LinePattern(pattern, ignore_case))
+    around = search_turns(
+        decode(path).turns, with_context, LiteralGrepPattern(pattern, ignore_case)
+    )
     lines = [(line.scope, line.turn, line.text) for line in around.lines if line.is_match]
     assert (around.count, lines) == (len(expected), expected)
 
@@ -196,7 +198,7 @@ def test_any_piece_of_any_text_is_found(
 def test_a_line_that_has_the_pattern_in_either_case_matches(
     text: str, pattern: str, ignore_case: bool
 ) -> None:
-    needle = LinePattern(pattern, ignore_case)
+    needle = LiteralGrepPattern(pattern, ignore_case)
     assert needle.count_matching_lines(text) == bool(needle.find_match_spans(text))
 
 

@@ -78,7 +78,7 @@ READ_AHEAD_ROWS = 100
 
 
 @dataclass(slots=True, eq=False)
-class PassageBlock(FoldHeadingBlock):
+class FoldablePassageBlock(FoldHeadingBlock):
     """A passage; while folded, only its first characters are shown."""
 
     text: str = ""
@@ -124,7 +124,7 @@ def build_entry_document(library: Library, row: EntryRow, now: datetime) -> Docu
         ]
         right: Spans = [(chunk["model"] or NO_VECTOR, "dim" if chunk["model"] else "warning")]
         key, text = f"chunk:{chunk['chunk_id']}", chunk["text"]
-        blocks.append(PassageBlock(key, left, right, kind="chunk", text=text))
+        blocks.append(FoldablePassageBlock(key, left, right, kind="chunk", text=text))
     return Document(f"entry:{row.id}", one_line(row.ref), blocks, ref=row.ref, record=row)
 
 

@@ -123,7 +123,7 @@ class PaneLayoutController:
         """The ids of the folded panes."""
         return [name for name in FOLDABLE if self._screen.has_class(f"no-{name}")]
 
-    def fold_pane(self, name: str) -> bool:
+    def fold_pane_if_focused(self, name: str) -> bool:
         """Fold a pane; return False if it is not focused or cannot be folded."""
         if name not in FOLDABLE or self.focused_pane != name:
             return False

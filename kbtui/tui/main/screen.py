@@ -497,7 +497,7 @@ class MainScreen(StyledScreen):
             return
         self.search.hide_results()
         self.navigator.show_document_before_preview()
-        if self.panes.fold_pane(name):
+        if self.panes.fold_pane_if_focused(name):
             key = find_key_label(f"pane.{name}", self.configured_keys)
             if key and not self.has_class("-one"):
                 self.status.flash_message(f"The {name} pane is folded. Press {key} to unfold it.")
