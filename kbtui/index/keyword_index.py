@@ -100,7 +100,7 @@ def make_text_analyzer(language: str) -> Any:
             raise IndexUnavailable(
                 f"unknown language {language!r}",
                 where="config.toml: language",
-                hint='write languages in English ("english", "english, german") or "" for none',
+                hint='use English names of languages ("english" or "english, german"), or "" for none',
             ) from error
     return builder.build()
 

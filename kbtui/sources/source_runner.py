@@ -212,7 +212,7 @@ def remove_source_and_documents(workspace: Workspace, name: str, *, keep: bool) 
                     where=name,
                     hint="give the source a topic that exists, or keep its documents",
                 ) from error
-            problems.append(f"its documents cannot be read and stay unchanged: {error}")
+            problems.append(f"its documents cannot be read, so they stay unchanged: {error}")
         directories = _open_all_directories(workspace, source)
         remove_source(workspace, name)
         for directory in directories:

@@ -148,8 +148,8 @@ class InsightsScreen(SecondaryScreen):
     HEADING = "Insights"
     SCOPE = "insights"
     NOTES = (
-        "A query is a gap if its last search without filters found nothing, or only "
-        "texts that seem to be about something else.",
+        "A query is a gap if, the last time it ran without filters, it found nothing or "
+        "only texts that seem to be about something else.",
     )
     BINDINGS: ClassVar[list[BindingType]] = [*make_scope_bindings("insights", "moving")]
 
