@@ -18,7 +18,7 @@ FILE_SIZE_LIMIT = 500_000
 def read_regular_file(path: str | os.PathLike[str], most: int = FILE_SIZE_LIMIT) -> bytes:
     """Return the content of a regular file; symbolic links are followed.
 
-    Raises `OSError`, also if the file is larger than `most` bytes or is not a regular file.
+    Raises `OSError` if the file cannot be read, is larger than `most` bytes, or is not a regular file.
     """
     # O_NONBLOCK: opening a pipe would wait for a writer.
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
@@ -99,7 +99,8 @@ def replace_files(changes: Sequence[FileReplacement]) -> None:
     """Write and remove several files: either all of them or, after an error, none.
 
     All new contents are staged first, so that a full disk or a missing permission raises an error
-    before any file is changed. Raises `WorkspaceError`, also if a file's content is not its `old`.
+    before any file is changed. Raises `WorkspaceError` if a change fails, or if a file's content is not
+    its `old`.
     """
     path = Path()
     with ExitStack() as undo:

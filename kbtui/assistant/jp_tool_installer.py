@@ -189,7 +189,7 @@ def plan_tool_removal(workspace: Workspace) -> list[PlannedFileChange]:
 def apply_file_changes(workspace: Workspace, changes: Iterable[PlannedFileChange]) -> None:
     """Make the changes; if one fails, make none of them.
 
-    Raises `WorkspaceError`, also if a file has changed since the plan was made.
+    Raises `WorkspaceError` if a change fails, or if a file has changed since the plan was made.
     """
     todo = [change for change in changes if change.action in ("write", "update", "remove")]
     folders: set[str] = set()

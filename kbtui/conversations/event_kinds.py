@@ -38,9 +38,9 @@ class EventKind:
         self.label = label
         """The heading of such events."""
         self.scope_group = scope_group
-        """The kind's group of scopes in grep."""
+        """The group of grep's scopes to which such events belong."""
         self.role_group = role_group
-        """The kind's group of roles in searches."""
+        """The role by which a search filters such events."""
         self.is_indexed = is_indexed
         """Whether searches find such events."""
         self.is_embedded = is_embedded

@@ -109,7 +109,7 @@ class SearchService:
         self._last_used = 0.0
 
     def answer_client_request(self, request: dict[str, Any], state: RefreshState) -> dict[str, Any]:
-        """Answer a client's request with `question`, `wait`, `origin`, `caller` and `uses_model`.
+        """Answer a request that has the fields `question`, `wait`, `origin`, `caller` and `uses_model`.
 
         Returns a dictionary of one of three forms:
         `answer` and `suspect`, which is true if there are no hits and the index was not recently

@@ -120,7 +120,7 @@ class IndexStorage:
         return is_linked and all(part.exists() for part in parts)
 
     def publish(self) -> None:
-        """Make a new generation the one in use."""
+        """Switch to the new generation, if there is one."""
         if self._unpublished:
             index_generations.publish_index_generation(self.folder)
             self._unpublished = False

@@ -140,9 +140,9 @@ class KeywordIndexWriter:
     """Writes one of the two keyword indexes. Only one thread may use it.
 
     `has_changes` says whether there is something to commit. An unnecessary commit would change
-    scores: it replaces the watermark, and replaced documents stay in the statistics until tantivy
-    merges segments or `rewrite_all_documents` removes them. A change of a hidden entry must not
-    change the scores of visible ones.
+    scores: the watermark is a document that each commit replaces, and replaced documents stay in the
+    statistics until tantivy merges segments or `rewrite_all_documents` removes them. A change of a
+    hidden entry must not change the scores of visible ones.
     """
 
     def __init__(self, folder: Path, language: str, *, threads: int = 1) -> None:
@@ -248,7 +248,7 @@ class KeywordIndexWriter:
         return sum((held.get("deletes") or {}).get("num_deleted_docs", 0) for held in segments)
 
     def count_documents(self) -> int:
-        """Count the documents after the last commit."""
+        """Return how many documents the index contained at the last commit."""
         return int(self._searcher.num_docs)
 
     def rewrite_all_documents(

@@ -83,7 +83,7 @@ def find_near_duplicates(
 
 
 def _sample_word_run_hashes(words: list[str]) -> list[int]:
-    """Return the smallest hashes of a text's runs of words, which are the same in every process."""
+    """Return the smallest hashes of a text's runs of words. A run has the same hash in every process."""
     runs = {
         crc32(" ".join(words[start : start + RUN_WORDS]).encode())
         for start in range(len(words) - RUN_WORDS + 1)

@@ -69,7 +69,7 @@ class TopicDeclarations:
         topic: str | None = None,
         hint: str | None = None,
     ) -> None:
-        """Record a mistake; with `topic`, that topic is broken."""
+        """Record a mistake; if `topic` is given, mark that topic as broken."""
         place = format_path_from_root(self.root, where) if where else None
         self.problems.append(Problem(message, where=place, key=key, topic=topic, hint=hint))
         if topic is not None:

@@ -75,8 +75,8 @@ class SearchRequest:
 def parse_search_request(shape: dict[str, Any]) -> SearchRequest:
     """Parse a request from JSON, as `SearchRequest.as_json` or a command writes it.
 
-    Raises `ValueError` for an unknown field or a value of the wrong type: a mistake of the sender,
-    another process, must not lead to a wrong answer.
+    Raises `ValueError` for an unknown field or a value of the wrong type: if the sending process makes
+    a mistake, it must get an error and not a wrong answer.
     """
     values: dict[str, Any] = {}
     for one in fields(SearchRequest):

@@ -298,7 +298,7 @@ class PromptWorkshopController:
     # counting
 
     def _count_subjects(self) -> None:
-        """Count the characters of every subject in a thread, and report the progress."""
+        """In a background thread, count the characters of every subject and report the progress."""
         self._count_number += 1
         number, prompt_state = self._count_number, self.prompt_state
         if prompt_state is None:

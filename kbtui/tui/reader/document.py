@@ -200,7 +200,7 @@ class Document:
     def features(self) -> frozenset[str]:
         """The features that commands can need: "turns", "folds", "links", "views".
 
-        A document with links also has the feature "folds", because the command that unfolds opens links too.
+        A document with links also has the feature "folds", because one command unfolds blocks and opens links.
         """
         features = {
             "turns": self.turns_total > 0,
@@ -371,7 +371,7 @@ def _list_turn_blocks(document: Document, first: int, turn: int) -> Iterator[int
 def _find_best_block(
     document: Document, span: list[int], pattern: re.Pattern[str], passage: str
 ) -> tuple[int, int] | None:
-    """Return the best block and the number of a match in it; None if no block contains a match.
+    """Return the indices of the best block and of one match in it; None if no block contains a match.
 
     The best block contains the passage, or else the largest number of different matches.
     """

@@ -124,8 +124,8 @@ def change_source_from_form(
 ) -> tuple[SourceDefinition, bool]:
     """Change a source; return the changed source, and whether it is approved.
 
-    An approved source stays approved, because the user made the change. Raises `KbtuiError`, also if
-    the source was changed in the file after `before` was read.
+    An approved source stays approved, because the user made the change. Raises `KbtuiError` if the
+    change fails, or if the source is no longer the same in the file as in `before`.
     """
     from kbtui.sources.config import approve_source, edit_source, find_approval_time, load_sources
     from kbtui.userdata import UserData
