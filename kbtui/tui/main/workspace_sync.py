@@ -86,7 +86,7 @@ class WorkspaceSync:
             return
         self._is_workspace_gone = not is_found
         root = self._main.library.workspace.root
-        gone = f"Workspace {root} was moved or deleted. Showing what was loaded."
+        gone = f"The workspace was moved or deleted. Showing what was loaded from {root}"
         self._main.status.set_problem_text("" if is_found else gone)
         if is_found:
             self.read_library_lists()
