@@ -324,11 +324,11 @@ async def test_deleting_asks_and_moves_to_the_trash(book: Builder) -> None:
         await read(tui, screen)
         await detailed(tui, screen, "project/style")
         await tui.press("d")
-        await tui.until("to the trash?")
+        await tui.until("y move it")
         await tui.press("enter", "escape")
         assert path.exists(), "only y moves it"
         await tui.press("d")
-        await tui.until("to the trash?")
+        await tui.until("y move it")
         await tui.press("y")
         await tui.until(lambda: not path.exists())
         await tui.until("Moved to the trash: project/style")
@@ -351,9 +351,9 @@ async def test_where_there_is_no_trash_another_question_is_asked(
         for answer in ("escape", "D"):
             assert path.exists()
             await tui.press("d")
-            await tui.until("to the trash?")
+            await tui.until("y move it")
             await tui.press("y")
-            await tui.until("for good?")
+            await tui.until("delete it for good")
             await tui.press(answer)
         await tui.until(lambda: not path.exists())
 
