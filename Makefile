@@ -28,15 +28,15 @@ run: $(STAMP)  ## open the TUI on the demo workspace, or WORKSPACE=path
 	@if [ -n "$(WORKSPACE)" ]; then exec $(BIN)/kbtui -w "$(WORKSPACE)"; else exec $(BIN)/kbtui demo; fi
 
 test: $(STAMP)  ## run the tests (under five minutes)
-	$(BIN)/python -m pytest -n 3 --dist worksteal $(ARGS)
+	$(BIN)/python -m pytest -n 4 --dist worksteal $(ARGS)
 
 test-long-path: $(STAMP)  ## run the tests in a directory with a long name, with HOME unset
 	@base=$$(mktemp -d); trap 'rm -rf "$$base"' EXIT; mkdir "$$base/$(LONG)" && \
-	env -u HOME TMPDIR="$$base/$(LONG)" $(BIN)/python -m pytest -n 3 --dist worksteal $(ARGS)
+	env -u HOME TMPDIR="$$base/$(LONG)" $(BIN)/python -m pytest -n 4 --dist worksteal $(ARGS)
 
 test-unicode-path: $(STAMP)  ## run the tests in a directory with spaces and non-ASCII letters, with HOME empty
 	@base=$$(mktemp -d); trap 'rm -rf "$$base"' EXIT; mkdir "$$base/$(UNICODE)" && \
-	HOME= TMPDIR="$$base/$(UNICODE)" $(BIN)/python -m pytest -n 3 --dist worksteal $(ARGS)
+	HOME= TMPDIR="$$base/$(UNICODE)" $(BIN)/python -m pytest -n 4 --dist worksteal $(ARGS)
 
 test-slow: $(STAMP)  ## run the slow tests (about half an hour)
 	$(BIN)/python -m pytest -m slow -n 2 --dist worksteal $(ARGS)
