@@ -1,5 +1,6 @@
 """There is one engine per workspace, started on demand, up to date with the files, ended when idle."""
 
+import contextlib
 import json
 import os
 import signal
@@ -204,8 +205,9 @@ def wakes(pid: int) -> int:
     """Return how often the threads of a process have woken up so far."""
     found = 0
     for task in Path(f"/proc/{pid}/task").iterdir():
-        _, _, rest = (task / "status").read_text().partition("\nvoluntary_ctxt_switches:")
-        found += int(rest.split()[0])
+        with contextlib.suppress(FileNotFoundError):  # the thread has just ended
+            _, _, rest = (task / "status").read_text().partition("\nvoluntary_ctxt_switches:")
+            found += int(rest.split()[0])
     return found
 
 
