@@ -9,6 +9,7 @@ import tempfile
 import traceback
 from pathlib import Path
 
+from tests.arguments import make_name_parser
 from tests.bench import (
     backlog,
     conversations,
@@ -40,7 +41,7 @@ def main() -> int:
     parser.add_argument(
         "names",
         nargs="*",
-        choices=ALL,
+        type=make_name_parser(ALL),
         metavar="NAME",
         help=f"of {', '.join(USUAL)}; and of the long {', '.join(scale.BENCHES)}",
     )

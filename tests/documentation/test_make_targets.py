@@ -1,8 +1,12 @@
 """Every `make` target and every benchmark in the documentation exists."""
 
+import argparse
 import re
 from pathlib import Path
 
+import pytest
+
+from tests.arguments import make_name_parser
 from tests.bench.__main__ import ALL
 
 ROOT = Path(__file__).parents[2]
@@ -29,3 +33,14 @@ def test_every_named_benchmark_exists() -> None:
     }
     assert named
     assert named - set(ALL) == set()
+
+
+def test_a_tool_runs_without_names_and_rejects_an_unknown_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("names", nargs="*", type=make_name_parser(ALL))
+    assert parser.parse_args([]).names == []
+    with pytest.raises(SystemExit):
+        parser.parse_args(["search", "nosuch"])
+    assert "unknown name 'nosuch'; known: " in capsys.readouterr().err

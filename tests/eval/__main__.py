@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from kbtui.search import SearchRequest
 from kbtui.search.pipeline import SearchRun, fuse_rankings, run_search_and_build_answer
+from tests.arguments import make_name_parser
 from tests.eval import cranfield
 from tests.eval.indexed_corpus import IndexedCorpus, Vectors, cache_folder, index_corpus
 from tests.eval.labelled_questions import CORPUS, read_questions
@@ -146,7 +147,9 @@ def list_regressions(
 def main() -> int:
     """Measure the sets; return 1 if a figure is too low."""
     parser = argparse.ArgumentParser(prog="python -m tests.eval")
-    parser.add_argument("sets", nargs="*", choices=SETS, metavar="SET", help=", ".join(SETS))
+    parser.add_argument(
+        "sets", nargs="*", type=make_name_parser(SETS), metavar="SET", help=", ".join(SETS)
+    )
     parser.add_argument("--write", action="store_true", help="save these figures and rankings")
     parser.add_argument(
         "--misses", action="store_true", help="print the rank of each question's first answer"

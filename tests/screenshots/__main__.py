@@ -16,6 +16,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from tests.arguments import make_name_parser
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
@@ -123,7 +125,9 @@ async def take(name: str, shot: Shot, root: Path) -> None:
 def main() -> None:
     """Make the named pictures, or all. The index stays below build/ for the next run."""
     parser = argparse.ArgumentParser(prog="python -m tests.screenshots")
-    parser.add_argument("names", nargs="*", choices=SHOTS, metavar="NAME", help=", ".join(SHOTS))
+    parser.add_argument(
+        "names", nargs="*", type=make_name_parser(SHOTS), metavar="NAME", help=", ".join(SHOTS)
+    )
     names = parser.parse_args().names
     base = TARGET.parents[1] / "build" / "screenshots"
     for name in ("cache", "config", "data", "state"):

@@ -7,6 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.arguments import make_name_parser
 from tests.safety.fuzz.targets import SEEDS, TARGETS
 
 MEMORY_MB = 2048
@@ -36,7 +37,11 @@ def one(name: str, seconds: int, corpus: Path) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.safety.fuzz", description=__doc__)
     parser.add_argument(
-        "targets", nargs="*", choices=TARGETS, metavar="TARGET", help=", ".join(TARGETS)
+        "targets",
+        nargs="*",
+        type=make_name_parser(TARGETS),
+        metavar="TARGET",
+        help=", ".join(TARGETS),
     )
     parser.add_argument("--seconds", type=int, default=120, help="for each target (120)")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
