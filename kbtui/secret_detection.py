@@ -517,7 +517,7 @@ def _find_assignment_offsets(small: str) -> list[int]:
 
 
 def describe_secrets(text: str) -> str | None:
-    """Describe the secrets of a text by kind and line, for a warning; None without secrets."""
+    """Return a warning that names the kinds and lines of the secrets in a text; None if it has none."""
     found = list_secret_kinds(text)
     if not found:
         return None

@@ -68,7 +68,7 @@ def _make_parameter_table(one: ToolParameter) -> dict[str, Any]:
 
 
 def format_skill_toml(tools: Iterable[ToolDefinition]) -> str:
-    """Format JP's skill file, which adds a section to the prompt and enables the tools."""
+    """Return the content of JP's skill file, which enables the tools and adds a section to the prompt."""
     from kbtui.assistant.tools import DATA_WARNING
 
     tools = list(tools)

@@ -62,7 +62,7 @@ def is_readable_index_generation(folder: Path) -> bool:
 
 
 def find_current_index_generation(cache_dir: Path) -> Path | None:
-    """Return the directory of the generation in use, None if there is none yet."""
+    """Return the directory of the current generation; None if there is none yet."""
     try:
         name = (cache_dir / CURRENT_LINK).readlink()
     except OSError:

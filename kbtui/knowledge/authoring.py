@@ -48,7 +48,7 @@ class TrashUnavailable(KbtuiError):
 
 @dataclass(frozen=True)
 class SubjectDraft:
-    """A subject that is not written yet. Its slug is `slug`, or is derived from the title."""
+    """A subject to be written. If `slug` is not given, the slug is derived from the title."""
 
     title: str
     text: str = ""

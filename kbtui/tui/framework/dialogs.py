@@ -83,7 +83,7 @@ class DialogOption:
 
 
 class OptionsDialog(StyledScreen):
-    """A dialog that offers options by key or row; its result is that of the chosen option."""
+    """A dialog whose options are chosen by key or row. It returns the chosen option's result."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "dismiss", show=False),

@@ -186,7 +186,7 @@ class StyledScreen(Screen[Any]):
         return node, binding.action if binding else ""
 
     def handle_files_changed(self, event: Mapping[str, Any]) -> None:
-        """Handle the engine's `changed` event, which every open screen gets."""
+        """Handle the engine's `changed` event. Every open screen receives it."""
 
     def can_leave(self) -> bool:
         """Return whether the screen can close now; if changes would be lost, ask the user and return False."""
