@@ -7,46 +7,22 @@ of the arguments.
 from __future__ import annotations
 
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbtui.assistant.conversation_answers import (
     READ_HINT_LENGTH,
-    AnswerEventJson,
-    AnswerFullNotice,
-    AnswerTooLongRefusal,
-    AnswerTurnJson,
-    ConversationEntry,
     ConversationGrepAnswer,
     ConversationGrepLine,
     ConversationListPage,
     ConversationNotice,
     ConversationReadAnswer,
-    ConversationsNotSearchedNotice,
-    ConversationWithoutTurnsNotice,
-    CurrentConversationOmittedNotice,
-    CurrentConversationRefusal,
-    DamagedConversationNotice,
-    EarlierTurnsOmittedNotice,
-    MoreConversationsNotice,
-    MoreMatchesNotice,
-    OffsetTooLargeNotice,
-    OnlyOneTurnReturnedNotice,
-    ToolArgumentsRefusedError,
-    ToolConversationNotFoundError,
-    TurnAndLastBothGivenRefusal,
-    TurnNamedTwiceRefusal,
-    TurnShortenedNotice,
-    UnknownContentNotice,
-    UnknownConversationRefusal,
-    WrongArchiveStateRefusal,
+    ToolArgumentsRefused,
+    ToolConversationNotFound,
     escape_xml,
-    format_entry_xml,
-    format_event_xml,
-    format_hit_xml,
-    format_read_xml,
-    format_turn_xml,
+    format_xml,
+    format_xml_element,
 )
 from kbtui.conversations.event_kinds import EVENT_KINDS, group_included_kinds
 from kbtui.conversations.grep import (
@@ -56,6 +32,7 @@ from kbtui.conversations.grep import (
     LiteralGrepPattern,
     cut_line_around_match,
     resolve_grep_scopes,
+    search_title,
     search_turns,
 )
 from kbtui.conversations.repository import (
@@ -75,7 +52,7 @@ from kbtui.secret_detection import mask_json_values, mask_secrets
 from kbtui.text import format_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from datetime import datetime
 
     from kbtui.conversations.models import Conversation, ConversationEvent, ConversationInfo, Turn
@@ -94,6 +71,7 @@ _HIT_LENGTH_LEAST = 100
 _PROBLEMS_NAMED = 3
 _IDS_NAMED = 40
 _LABELS_SHOWN = 20
+_FEWER_KINDS = "name only the kinds of event that you need"
 
 
 def _check_argument_minimum(name: str, value: int, least: int) -> None:
@@ -127,8 +105,11 @@ def answer_conversation_list(
     infos = list_conversations(workspace, archived, counts=False)
     if title_contains:
         wanted = title_contains.casefold()
-        titles = ((info, _get_conversation_title(info, masked=masked)) for info in infos)
-        infos = [info for info, title in titles if title and wanted in title.casefold()]
+        infos = [
+            info
+            for info in infos
+            if info.title and wanted in _mask_secrets_if(masked, info.title).casefold()
+        ]
     if sort == "activity":
         infos = [add_last_event_time(info) for info in infos]
     infos.sort(
@@ -141,15 +122,23 @@ def answer_conversation_list(
             check_conversation(info), masked=masked, short=room is not None
         )
         if room is not None:
-            room -= len(format_entry_xml(entry)) + 1
+            room -= len(format_xml_element("conversation", entry, 4)) + 1
             if room < 0 and page.conversations:
                 break
         page.conversations.append(entry)
     page.omitted = max(0, len(infos) - offset - page.count)
     if page.omitted:
-        page.notices.append(MoreConversationsNotice(page.omitted, offset + page.count))
+        following = offset + page.count
+        page.notices.append(
+            ConversationNotice(
+                f"{page.omitted} more", f"use offset={following}", f"--offset {following}"
+            )
+        )
     elif infos and not page.count:
-        page.notices.append(OffsetTooLargeNotice(len(infos)))
+        fact = f"there are only {len(infos)} conversations"
+        page.notices.append(
+            ConversationNotice(fact, "use a smaller offset", "use a smaller --offset")
+        )
     return page
 
 
@@ -159,15 +148,15 @@ def _get_sort_time(info: ConversationInfo, sort: str) -> datetime:
     return get_last_activity(info) if sort == "activity" else info.created_at
 
 
-def _get_conversation_title(info: ConversationInfo, *, masked: bool) -> str | None:
-    return mask_secrets(info.title) if masked and info.title else info.title
+def _mask_secrets_if(masked: bool, text: str) -> str:
+    return mask_secrets(text) if masked else text
 
 
 def _make_conversation_entry(
     info: ConversationInfo, *, masked: bool, short: bool
-) -> ConversationEntry:
+) -> dict[str, Any]:
     """Return a conversation as JSON; `short` cuts long texts and limits the number of labels."""
-    entry: Any = {
+    entry: dict[str, Any] = {
         "id": info.ref,
         "title": info.title,
         "events_count": info.events_count,
@@ -183,19 +172,16 @@ def _make_conversation_entry(
     }
     if masked:
         entry = mask_json_values(entry)
-    found: ConversationEntry = _shorten_strings_in_json(entry) if short else entry
-    return found
-
-
-def _shorten_strings_in_json(value: Any) -> Any:
-    if isinstance(value, str):
-        return cut_line_around_match(value)
-    if isinstance(value, dict):
-        first = islice(value.items(), _LABELS_SHOWN)
-        return {
-            _shorten_strings_in_json(key): _shorten_strings_in_json(item) for key, item in first
-        }
-    return value
+    if not short:
+        return entry
+    labels = islice(entry["labels"].items(), _LABELS_SHOWN)
+    entry["labels"] = {
+        cut_line_around_match(key): cut_line_around_match(text) for key, text in labels
+    }
+    return {
+        name: cut_line_around_match(value) if isinstance(value, str) else value
+        for name, value in entry.items()
+    }
 
 
 # grep
@@ -225,91 +211,116 @@ def answer_conversation_grep(
     """
     _check_argument_minimum("context", context, 0)
     _check_argument_minimum("limit", limit, 1)
+    most = limit if max_chars is None else min(limit, max_chars // _HIT_LENGTH_LEAST)
     query = GrepQuery(
-        pattern, ignore_case, resolve_grep_scopes(scopes or None), context, limit, masked=masked
+        LiteralGrepPattern(pattern, ignore_case), resolve_grep_scopes(scopes), context, most, masked
     )
-    if max_chars is not None:
-        query = replace(query, limit=min(query.limit, max_chars // _HIT_LENGTH_LEAST))
-    line_pattern = LiteralGrepPattern(query.pattern, query.ignore_case)
     excluded = None if include_current else current
+    infos = _select_conversations_to_search(workspace, ids, archived, excluded)
+    results = _search_conversations(infos, query)
     answer = ConversationGrepAnswer(is_bounded=max_chars is not None)
-    infos, left_out = _select_conversations_to_search(workspace, ids or None, archived, excluded)
-    results = _search_conversations(infos, query, line_pattern)
     room = None if max_chars is None else max_chars - _FRAME_LENGTH
     unfinished: list[str] = []
     is_full = False
     for number, result in enumerate(results):
         before = answer.count
-        lines = [] if is_full else [*result.titles, *result.events.lines]
-        for line in lines:
+        ref, title = result.info.ref, result.info.title
+        title = cut_line_around_match(_mask_secrets_if(masked, title)) if title else title
+        for line in [] if is_full else [*result.titles, *result.events.lines]:
             if line.is_match and answer.count == query.limit:
                 is_full = True
                 break
-            title = _get_conversation_title(result.info, masked=masked)
-            block = (number << 32) + line.block
-            hit = ConversationGrepLine(
-                result.info.ref, cut_line_around_match(title) if title else title, line, block
-            )
-            if room is not None and (room := room - len(format_hit_xml(hit.as_json())) - 1) < 0:
-                is_full = True
-                break
+            hit = ConversationGrepLine(ref, title, line, (number << 32) + line.block)
+            if room is not None:
+                room -= len(format_xml_element("hit", hit.as_json(), 4)) + 1
+                if room < 0:
+                    is_full = True
+                    break
             answer.count += line.is_match
             answer.hits.append(hit)
         found = result.events.count + len(result.titles)
         answer.total += found
         if answer.count - before < found:
-            unfinished.append(result.info.ref)
+            unfinished.append(ref)
     # Drop lines of context whose matching line exceeded the limit.
     matching = {hit.block for hit in answer.hits if hit.line.is_match}
     answer.hits = [hit for hit in answer.hits if hit.block in matching]
-    if answer.omitted and room is not None and (room < 0 or query.limit < limit):
-        answer.notices.append(_make_answer_full_notice(answer, unfinished))
-    elif answer.omitted:
-        answer.notices.append(MoreMatchesNotice(answer.omitted))
-    if left_out is not None:
-        answer.notices.append(CurrentConversationOmittedNotice(left_out))
-    answer.notices += _make_conversations_not_searched_notices(results, masked=masked)
+    if answer.omitted:
+        is_cut = room is not None and (room < 0 or query.limit < limit)
+        answer.notices.append(_make_omitted_matches_notice(answer, unfinished if is_cut else None))
+    if ids and excluded and excluded in (parse_conversation_id(name, workspace.id) for name in ids):
+        answer.notices.append(
+            ConversationNotice(
+                f"{excluded} is the current conversation", "use include_current=true"
+            )
+        )
+    if broken := [(result.info.ref, result.problem) for result in results if result.problem]:
+        named = "; ".join(
+            f"{ref}: {_mask_secrets_if(masked, problem)}"
+            for ref, problem in broken[:_PROBLEMS_NAMED]
+        )
+        more = len(broken) - _PROBLEMS_NAMED
+        rest = f"; and {more} more" if more > 0 else ""
+        answer.notices.append(ConversationNotice(f"not searched completely: {named}{rest}"))
     return answer
 
 
-def _make_answer_full_notice(
-    answer: ConversationGrepAnswer, unfinished: list[str]
-) -> AnswerFullNotice:
-    """Return the notice that the answer is full; it names the conversations to ask for next."""
+def _make_omitted_matches_notice(
+    answer: ConversationGrepAnswer, unfinished: list[str] | None
+) -> ConversationNotice:
+    """Return the notice that matches are omitted, by the argument `limit` or for lack of room.
+
+    `unfinished` has the conversations with matches for which there was no room, else None.
+    """
+    fact = f"{answer.omitted} more {'match' if answer.omitted == 1 else 'matches'}"
+    command_hint = "use a longer pattern, -i or -s to find fewer, --limit to show more"
+    if unfinished is None:
+        hint = "use a longer pattern, ids or scopes, or a larger limit"
+        return ConversationNotice(fact, hint, command_hint)
+    hint = "use a longer pattern or scopes"
     # A conversation that fills this answer alone would fill the next one, too.
     if answer.hits and unfinished[0] == answer.hits[0].id:
         unfinished = unfinished[1:]
-    named = tuple(unfinished[:_IDS_NAMED])
-    return AnswerFullNotice(answer.omitted, named, len(unfinished) - len(named))
+    if not unfinished:
+        hint += ", or read the conversation with `conversation_read`"
+        return ConversationNotice(fact, hint, command_hint)
+    names = ", ".join(f'"{ref}"' for ref in unfinished[:_IDS_NAMED])
+    more = len(unfinished) - _IDS_NAMED
+    hint += f", or continue with ids=[{names}]" + (f" and {more} more" if more > 0 else "")
+    return ConversationNotice(fact, hint, command_hint)
 
 
 def _select_conversations_to_search(
     workspace: Workspace, ids: Sequence[str] | None, archived: bool, excluded: str | None
-) -> tuple[list[ConversationInfo], str | None]:
-    """Return the conversations to search, and `excluded` if it is among `ids`, else None."""
-    if ids is None:
+) -> list[ConversationInfo]:
+    """Return the conversations to search, without `excluded`."""
+    if not ids:
         infos = list_conversations(workspace, archived, counts=False)
-        return [info for info in infos if info.id != excluded], None
+        return [info for info in infos if info.id != excluded]
     chosen = []
-    wanted = dict.fromkeys(parse_conversation_id(name, workspace.id) for name in ids)
-    for id in wanted:  # noqa: A001
+    for id in dict.fromkeys(parse_conversation_id(name, workspace.id) for name in ids):  # noqa: A001
         try:
             info = find_conversation(workspace, id)
         except ConversationNotFound:
-            raise ToolConversationNotFoundError(
-                UnknownConversationRefusal(id), where="ids"
+            raise ToolConversationNotFound(
+                f"there is no conversation {id}",
+                "`conversation_list` gives the ids",
+                where="ids",
+                command_hint="`kbtui conversation ls` lists them",
             ) from None
         if info.archived is not archived:
-            raise ToolConversationNotFoundError(
-                WrongArchiveStateRefusal(id, info.archived), where="ids"
+            raise ToolConversationNotFound(
+                f"{id} is {'archived' if info.archived else 'not archived'}",
+                f"use archived={str(info.archived).lower()}",
+                where="ids",
+                command_hint="add --archived" if info.archived else "leave out --archived",
             )
         if id != excluded:
             chosen.append(info)
-    return chosen, excluded if excluded in wanted else None
+    return chosen
 
 
-@dataclass(slots=True)
-class _ConversationGrepResult:
+class _ConversationGrepResult(NamedTuple):
     """A conversation that has matches, or that could not be searched completely."""
 
     info: ConversationInfo
@@ -319,54 +330,26 @@ class _ConversationGrepResult:
 
 
 def _search_conversations(
-    infos: list[ConversationInfo], query: GrepQuery, pattern: LiteralGrepPattern
+    infos: list[ConversationInfo], query: GrepQuery
 ) -> list[_ConversationGrepResult]:
     """Return the conversations with matches or problems, newest activity first."""
     results = []
     for info in infos:
-        titles: list[GrepLine] = []
         events, last_event_at, problem = ConversationMatches(), None, None
         if info.events_path is None:
             problem = info.problem
         elif query.scopes != {"title"}:
             turns, last_event_at, problem = get_conversation_format(info).decode_turns(info)
-            events = search_turns(turns, query, pattern)
-        if "title" in query.scopes:
-            titles = _find_title_match(info.title, pattern, masked=query.masked)
+            events = search_turns(turns, query)
+        titles = search_title(info.title or "", query) if "title" in query.scopes else []
         if titles or events.count or problem or info.events_path is None:
-            info = add_last_event_time(info.copy_with_counts(None, last_event_at))
+            info = add_last_event_time(replace(info, last_event_at=last_event_at))
             results.append(_ConversationGrepResult(info, titles, events, problem))
     results.sort(
         key=lambda one: (get_last_activity(one.info), one.info.created_at, one.info.id),
         reverse=True,
     )
     return results
-
-
-def _find_title_match(
-    title: str | None, pattern: LiteralGrepPattern, *, masked: bool
-) -> list[GrepLine]:
-    if not title or not pattern.count_matching_lines(title):
-        return []
-    title = mask_secrets(title) if masked else title
-    return [
-        GrepLine("title", None, None, cut_line_around_match(title[start:end], match - start), True)
-        for start, end, match in pattern.find_matching_lines(title)
-    ]
-
-
-def _make_conversations_not_searched_notices(
-    results: list[_ConversationGrepResult], *, masked: bool
-) -> list[ConversationNotice]:
-    """Return a notice of the conversations that could not be searched completely, if any."""
-    broken = [(result.info.ref, result.problem) for result in results if result.problem]
-    if not broken:
-        return []
-    shown = tuple(
-        (ref, mask_secrets(problem) if masked else problem)
-        for ref, problem in broken[:_PROBLEMS_NAMED]
-    )
-    return [ConversationsNotSearchedNotice(shown, len(broken) - len(shown))]
 
 
 # read
@@ -399,7 +382,10 @@ def answer_conversation_read(
     conversation_id = ref.conversation
     assert conversation_id is not None
     if conversation_id == current and not include_current:
-        raise ToolArgumentsRefusedError(CurrentConversationRefusal(conversation_id))
+        raise ToolArgumentsRefused(
+            f"{conversation_id} is the current conversation, which you can already see",
+            "use include_current=true",
+        )
     conversation = load_conversation(find_conversation(workspace, conversation_id))
     turns = select_requested_turns(conversation, turn, last)
     return _make_read_answer(
@@ -411,10 +397,14 @@ def resolve_requested_turn(ref: Ref, turn: int | None, last: int | None) -> int 
     """Return the turn that the reference or the argument names; raises `UsageError`."""
     if ref.turn is None:
         return turn
-    if last is not None:
-        raise ToolArgumentsRefusedError(TurnNamedTwiceRefusal(ref.turn, "last", last))
-    if turn is not None and turn != ref.turn:
-        raise ToolArgumentsRefusedError(TurnNamedTwiceRefusal(ref.turn, "turn", turn))
+    name, value = ("turn", turn) if last is None else ("last", last)
+    if value is not None and (name == "last" or value != ref.turn):
+        message = "the id selects turn {}, and {} selects other turns"
+        raise ToolArgumentsRefused(
+            message.format(ref.turn, f"{name}={value}"),
+            "use only one of them",
+            command_message=message.format(ref.turn, f"--{name} {value}"),
+        )
     return ref.turn
 
 
@@ -441,7 +431,11 @@ def select_requested_turns(
     unknown turn.
     """
     if turn is not None and last is not None:
-        raise ToolArgumentsRefusedError(TurnAndLastBothGivenRefusal())
+        raise ToolArgumentsRefused(
+            "`turn` and `last` cannot be combined",
+            "use only one of them",
+            command_message="--turn and --last cannot be combined",
+        )
     for name, value in (("turn", turn), ("last", last)):
         if value is not None:
             _check_argument_minimum(name, value, 1)
@@ -474,79 +468,105 @@ def _make_read_answer(
     answer = ConversationReadAnswer(conversation.info.ref, title, total, turns)
     if len(selected) < total:
         first, last = selected[0].number, selected[-1].number
-        answer.notices.append(
-            EarlierTurnsOmittedNotice(first - 1)
-            if last == total
-            else OnlyOneTurnReturnedNotice(first, total)
-        )
+        if last == total:
+            notice = ConversationNotice(
+                f"turns 1 to {first - 1} are omitted",
+                "use `turn`, or a larger `last`",
+                "--turn N shows one of them, a larger --last shows more",
+            )
+        else:
+            notice = ConversationNotice(
+                f"turn {first} of {total}",
+                "pass another `turn`, or use `last`",
+                "--turn N shows another turn, --last N the last N turns",
+            )
+        answer.notices.append(notice)
     answer.notices += _list_conversation_notices(conversation, masked=masked)
     if limit is None:
         return answer
-    shown = [format_turn_xml(turn) for turn in turns]
     values = answer.as_json()
-    size = len(format_read_xml(values, shown))
+    size = len(format_xml("read", values))
     if size > limit:
-        room = limit - len(format_read_xml({**values, "hint": None}, [])) - READ_HINT_LENGTH
+        frame = len(format_xml("read", {**values, "hint": None, "turns": []}))
+        room = limit - frame - READ_HINT_LENGTH
         if not is_single:
-            fitting = _count_fitting_turns([len(turn) + 1 for turn in shown], room)
-            raise ToolArgumentsRefusedError(
-                AnswerTooLongRefusal(answer.id, total, size, limit, fitting)
-            )
+            raise _make_answer_too_long_error(answer, size, limit, room)
         answer.turns[0], shortened = shorten_turn(turns[0], max(0, room))
         answer.notices.insert(0, shortened)
     return answer
 
 
+def _make_answer_too_long_error(
+    answer: ConversationReadAnswer, size: int, limit: int, room: int
+) -> ToolArgumentsRefused:
+    """Return the error for several turns that do not fit; it says how many of the last turns do."""
+    total = answer.turns_total
+    turns = "1 turn" if total == 1 else f"{total} turns"
+    fitting = _count_fitting_turns(answer.turns, room)
+    if fitting:
+        hint = (
+            f"last={fitting} fits; or ask for a single turn: `turn` is a number from 1 to {total}"
+        )
+        command_hint = (
+            f"--last {fitting} fits; or print a single turn with --turn N, from 1 to {total}"
+        )
+    else:
+        hint = f"the last turn alone is too long; turn={total} gives it shortened"
+        command_hint = f"the last turn alone is too long; --turn {total} shows it shortened"
+    return ToolArgumentsRefused(
+        f"{answer.id} has {turns}; this answer would have {size:,} characters; "
+        f"the limit is {limit:,}",
+        f"{hint}; or {_FEWER_KINDS} in `include`",
+        command_hint=f"{command_hint}; or {_FEWER_KINDS} with --include",
+    )
+
+
 def _list_conversation_notices(
     conversation: Conversation, *, masked: bool
-) -> list[ConversationNotice]:
-    """Return the notices about damage, missing turns and unknown events of a conversation."""
-    remarks: list[ConversationNotice] = []
+) -> Iterator[ConversationNotice]:
+    """Yield the notices about damage, missing turns and unknown events of a conversation."""
     if problems := conversation.problems:
-        problem = mask_secrets(problems[0]) if masked else problems[0]
-        remarks.append(DamagedConversationNotice(problem, len(problems) - 1))
+        more = f" (and {len(problems) - 1} more problems)" if len(problems) > 1 else ""
+        yield ConversationNotice(f"damaged: {_mask_secrets_if(masked, problems[0])}{more}")
     elif not conversation.turns:
-        remarks.append(ConversationWithoutTurnsNotice())
+        yield ConversationNotice("the conversation has no turns yet")
     if extras := conversation.describe_unknown_content():
-        remarks.append(
-            UnknownContentNotice(
-                tuple(mask_secrets(extra) if masked else extra for extra in extras)
-            )
-        )
-    return remarks
+        named = " and ".join(_mask_secrets_if(masked, extra) for extra in extras)
+        yield ConversationNotice(f"the conversation also has {named}")
 
 
-def _count_fitting_turns(sizes: list[int], room: int) -> int:
-    """Return how many of the last turns fit into `room` characters together."""
-    for fitting, size in enumerate(reversed(sizes)):
-        room -= size
+def _count_fitting_turns(turns: list[dict[str, Any]], room: int) -> int:
+    """Return how many of the last turns fit into `room` characters of XML together."""
+    for fitting, turn in enumerate(reversed(turns)):
+        room -= len(format_xml_element("turn", turn, 4)) + 1
         if room < 0:
             return fitting
-    return len(sizes)
+    return len(turns)
 
 
-def _make_turn_json(turn: Turn, kinds: frozenset[str]) -> AnswerTurnJson:
+def _make_turn_json(turn: Turn, kinds: frozenset[str]) -> dict[str, Any]:
     """Return a turn as JSON with its events of the given kinds."""
     events = [_make_event_json(event) for event in turn.events if event.kind in kinds]
     return {"turn": turn.number, "events": events}
 
 
-def _make_event_json(event: ConversationEvent) -> AnswerEventJson:
+def _make_event_json(event: ConversationEvent) -> dict[str, Any]:
     """Return an event as JSON; its keys depend on its kind."""
     is_call = event.kind == "tool_call_request"
-    value: Any = {"event_kind": event.kind, "timestamp": format_timestamp(event.timestamp)}
-    for name in ("author", "name", "call"):
-        if (field := getattr(event, name)) is not None:
-            value[name] = field
-    if event.kind == "tool_call_response":
-        value["is_error"] = event.is_error
-    if is_call:
-        value["arguments"] = event.arguments or {}
-    if event.problem is not None:
-        value["problem"] = event.problem
-    value["content"] = event.text or None if is_call else event.text
-    found: AnswerEventJson = value
-    return found
+    fields = {
+        "author": event.author,
+        "name": event.name,
+        "call": event.call,
+        "is_error": event.is_error if event.kind == "tool_call_response" else None,
+        "arguments": event.arguments or {} if is_call else None,
+        "problem": event.problem,
+    }
+    return {
+        "event_kind": event.kind,
+        "timestamp": format_timestamp(event.timestamp),
+        **{name: value for name, value in fields.items() if value is not None},
+        "content": event.text or None if is_call else event.text,
+    }
 
 
 # shortening a turn
@@ -557,32 +577,34 @@ _TEXT_LEAST = 200
 """The length to which texts are cut before whole events are omitted."""
 
 
-class _ShortenableEventText:
-    """A shortenable text in an event; `replace` puts the shortened text in its place."""
+class _ShortenableText(NamedTuple):
+    """A text that can be shortened: the value of `key` in an event or in a part of its arguments."""
 
-    def __init__(self, text: str, replace: Callable[[str], None], is_json: bool) -> None:
-        self.text, self.replace, self.is_json = text, replace, is_json
-        self.size = self.count_xml_characters(text)
-
-    def count_xml_characters(self, text: str) -> int:
-        """Return how many characters a text takes up in the XML."""
-        return len(escape_xml(format_json(text) if self.is_json else text))
+    container: Any
+    key: Any
+    is_json: bool
+    size: int
+    """How many characters the text takes up in the XML."""
 
     def shorten_to_xml_size(self, size: int) -> None:
         """Shorten the text to `size` characters of XML; a note in it says how much is left out."""
         if self.size <= size:
             return
-        keep = min(size, len(self.text))
+        text = self.container[self.key]
+        keep = min(size, len(text))
         while keep > 0:
-            shown = _cut_text_middle(self.text, keep)
-            taken = self.count_xml_characters(shown)
+            taken = _count_xml_characters(_cut_text_middle(text, keep), self.is_json)
             if taken <= size:
                 break
             keep = min(keep - 1, keep * size // taken)
-        self.replace(_cut_text_middle(self.text, max(0, keep)))
+        self.container[self.key] = _cut_text_middle(text, max(0, keep))
 
 
-def shorten_turn(turn: AnswerTurnJson, size: int) -> tuple[AnswerTurnJson, TurnShortenedNotice]:
+def _count_xml_characters(text: str, is_json: bool) -> int:
+    return len(escape_xml(format_json(text) if is_json else text))
+
+
+def shorten_turn(turn: dict[str, Any], size: int) -> tuple[dict[str, Any], ConversationNotice]:
     """Shorten a turn to `size` characters of XML; return it, and a notice of what was shortened.
 
     Long texts lose their middle, and the longest ones lose most. If this is not enough, events in
@@ -590,14 +612,18 @@ def shorten_turn(turn: AnswerTurnJson, size: int) -> tuple[AnswerTurnJson, TurnS
     """
     events = turn["events"]
     kept = _select_fitting_events(events, size)
-    shortened: AnswerTurnJson = {"turn": turn["turn"], "events": deepcopy(kept)}
+    shortened = {"turn": turn["turn"], "events": deepcopy(kept)}
     texts = [text for event in shortened["events"] for text in _find_shortenable_texts(event)]
-    fixed = len(format_turn_xml(shortened)) + 1 - sum(text.size for text in texts)
+    fixed = len(format_xml_element("turn", shortened, 4)) + 1 - sum(text.size for text in texts)
     limit = _find_text_limit([text.size for text in texts], size - fixed)
     for text in texts:
         text.shorten_to_xml_size(limit)
-    left_out = len(events) - len(kept)
-    return shortened, TurnShortenedNotice(turn["turn"], left_out, len(events))
+    fact = f"turn {turn['turn']} is shortened"
+    if left_out := len(events) - len(kept):
+        fact += f": {left_out} of its {len(events)} events in the middle are omitted"
+    return shortened, ConversationNotice(
+        fact, f"{_FEWER_KINDS} in `include`", f"{_FEWER_KINDS} with --include"
+    )
 
 
 def _cut_text_middle(text: str, keep: int) -> str:
@@ -621,12 +647,12 @@ def _find_text_limit(sizes: list[int], total: int) -> int:
     return max(sizes, default=0)
 
 
-def _select_fitting_events(events: list[AnswerEventJson], size: int) -> list[AnswerEventJson]:
+def _select_fitting_events(events: list[dict[str, Any]], size: int) -> list[dict[str, Any]]:
     """Return the events from both ends that fit into `size` if texts are cut to `_TEXT_LEAST`."""
     sizes = []
     for event in events:
         spare = sum(max(0, text.size - _TEXT_LEAST) for text in _find_shortenable_texts(event))
-        sizes.append(len(format_event_xml(event)) + 1 - spare)
+        sizes.append(len(format_xml_element("event", event, 8)) + 1 - spare)
     first, last, used = 0, len(events), _TURN_FRAME
     while first < last:
         at_front = first <= len(events) - last
@@ -640,25 +666,18 @@ def _select_fitting_events(events: list[AnswerEventJson], size: int) -> list[Ans
     return events
 
 
-def _find_shortenable_texts(event: AnswerEventJson) -> Iterator[_ShortenableEventText]:
+def _find_shortenable_texts(event: dict[str, Any]) -> Iterator[_ShortenableText]:
     if isinstance(content := event["content"], str):
-        yield _ShortenableEventText(content, _make_text_setter(event, "content"), is_json=False)
-    if "arguments" in event:
-        yield from _find_shortenable_strings(event["arguments"])
+        size = _count_xml_characters(content, is_json=False)
+        yield _ShortenableText(event, "content", False, size)
+    yield from _find_shortenable_strings(event.get("arguments", {}))
 
 
-def _find_shortenable_strings(value: Any) -> Iterator[_ShortenableEventText]:
+def _find_shortenable_strings(value: Any) -> Iterator[_ShortenableText]:
     """Yield the strings in a JSON value, at any depth."""
-    pairs = value.items() if isinstance(value, dict) else enumerate(value)
-    for key, item in pairs:
+    for key, item in value.items() if isinstance(value, dict) else enumerate(value):
         if isinstance(item, str):
-            yield _ShortenableEventText(item, _make_text_setter(value, key), is_json=True)
+            size = _count_xml_characters(item, is_json=True)
+            yield _ShortenableText(value, key, True, size)
         elif isinstance(item, dict | list):
             yield from _find_shortenable_strings(item)
-
-
-def _make_text_setter(container: Any, key: Any) -> Callable[[str], None]:
-    def replace_text(text: str) -> None:
-        container[key] = text
-
-    return replace_text

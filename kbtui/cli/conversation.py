@@ -6,7 +6,7 @@ import json
 import sys
 from datetime import UTC, datetime
 
-from kbtui.assistant import conversation_answers as notices
+from kbtui.assistant.conversation_answers import ToolCallRefused, format_notices
 from kbtui.cli.output import (
     WaitingLine,
     get_terminal_width,
@@ -24,10 +24,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Callable, Iterable, Iterator
+    from typing import Any
 
     from kbtui.assistant.conversation_answers import (
-        AnswerEventJson,
-        ConversationEntry,
         ConversationGrepAnswer,
         ConversationGrepLine,
         ConversationListPage,
@@ -279,7 +278,7 @@ def _print_tool_answer(
     XML, so its notices name the tools' arguments; in the other formats, notices name the options of
     the command.
     """
-    hint = "; ".join(map(word_notice, answer.notices))
+    hint = format_notices(answer.notices, for_command=True)
     if form == "json":
         print_json_result({**answer.as_json(), "hint": hint or None})
         return
@@ -465,7 +464,7 @@ class ConversationFormatter:
                         self.colour_text(text, DIM) if event["event_kind"] == "reasoning" else text
                     )
 
-    def _format_event_heading(self, event: AnswerEventJson) -> str:
+    def _format_event_heading(self, event: dict[str, Any]) -> str:
         kind = EVENT_KINDS[event["event_kind"]]
         who, colour = kind.label, _COLOURS[kind.colour]
         if event.get("author"):
@@ -483,7 +482,7 @@ class ConversationFormatter:
         return self.colour_text(" ".join(parts), BOLD, colour) + shown
 
 
-def _list_conversation_flags(entry: ConversationEntry) -> Iterator[str]:
+def _list_conversation_flags(entry: dict[str, Any]) -> Iterator[str]:
     if entry["pinned_at"]:
         yield "pinned"
     if entry["archived_at"]:
@@ -518,57 +517,10 @@ _OPTIONS_BY_ARGUMENT = {
 """The options of the command by the names of the tools' arguments."""
 
 
-def word_notice(notice: notices.ConversationNotice) -> str:
-    """Return the text of a notice for the command line, with the options to use."""
-    match notice:
-        case notices.MoreConversationsNotice():
-            return f"{notice.number} more: --offset {notice.offset}"
-        case notices.OffsetTooLargeNotice():
-            return f"there are only {notice.total} conversations: use a smaller --offset"
-        case notices.MoreMatchesNotice() | notices.AnswerFullNotice():
-            more = notices.describe_match_count(notice.number)
-            return f"{more}: use a longer pattern, -i or -s to find fewer, --limit to show more"
-        case notices.CurrentConversationOmittedNotice():
-            return f"{notice.id} is the current conversation"
-        case notices.OnlyOneTurnReturnedNotice():
-            others = "--turn N shows another turn, --last N the last N turns"
-            return f"turn {notice.turn} of {notice.total}: {others}"
-        case notices.EarlierTurnsOmittedNotice():
-            return f"{notices.describe_earlier_turns(notice)}: --turn N shows one of them, a larger --last shows more"
-        case notices.TurnShortenedNotice():
-            return f"{notices.describe_shortened_turn(notice)}: name only the kinds of event that you need with --include"
-        case _:
-            return notices.format_notice_without_arguments(notice)
-
-
 def reword_error_for_command(error: KbtuiError) -> KbtuiError:
-    """Reword an error of the tools with options instead of arguments; keep the error's class."""
-    refusal = notices.get_refusal_from_error(error)
+    """Reword an error of the tools with options instead of arguments; keep the error's exit code."""
     where = _OPTIONS_BY_ARGUMENT.get(error.where or "")
-    if refusal is None and where is None:
-        return error
-    message, hint = error.message, error.hint
-    match refusal:
-        case notices.UnknownConversationRefusal():
-            hint = "`kbtui conversation ls` lists them"
-        case notices.WrongArchiveStateRefusal():
-            hint = "add --archived" if refusal.is_archived else "leave out --archived"
-        case notices.TurnNamedTwiceRefusal():
-            other = f"--{refusal.argument} {refusal.value}"
-            message = f"the id selects turn {refusal.turn}, and {other} selects other turns"
-        case notices.TurnAndLastBothGivenRefusal():
-            message = "--turn and --last cannot be combined"
-        case notices.AnswerTooLongRefusal():
-            hint = f"the last turn alone is too long; --turn {refusal.turns} shows it shortened"
-            if refusal.fitting:
-                one = f"print a single turn with --turn N, from 1 to {refusal.turns}"
-                hint = f"--last {refusal.fitting} fits; or {one}"
-            hint += "; or name only the kinds of event that you need with --include"
-        case _:
-            pass
-    kind = type(error)
-    if isinstance(error, notices.ToolArgumentsRefusedError):
-        kind = UsageError
-    elif isinstance(error, notices.ToolConversationNotFoundError):
-        kind = NothingFound
-    return kind(message, where=where, hint=hint)
+    if isinstance(error, ToolCallRefused):
+        kind = UsageError if isinstance(error, UsageError) else NothingFound
+        return kind(error.command_message, where=where, hint=error.command_hint)
+    return type(error)(error.message, where=where, hint=error.hint) if where else error

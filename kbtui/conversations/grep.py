@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from kbtui.conversations import event_kinds
 from kbtui.dates import format_timestamp
 from kbtui.errors import UsageError
+from kbtui.secret_detection import mask_json_values, mask_secrets
 from kbtui.text import format_json
 
 if TYPE_CHECKING:
@@ -75,10 +76,6 @@ class LiteralGrepPattern:
                 end = len(text)
             yield start, end, place
             place = find(end + 1)
-
-    def count_matching_lines(self, text: str) -> int:
-        """Return the number of matching lines."""
-        return sum(1 for _ in self.find_matching_lines(text))
 
     def find_match_spans(self, line: str) -> list[tuple[int, int]]:
         """Return start and end of each match in a line, without overlaps."""
@@ -151,8 +148,7 @@ class GrepQuery:
     finds them.
     """
 
-    pattern: str
-    ignore_case: bool = True
+    pattern: LiteralGrepPattern
     scopes: frozenset[str] = frozenset(SCOPES)
     context: int = 0
     limit: int = 50
@@ -179,12 +175,10 @@ class ConversationMatches:
     lines: list[GrepLine] = field(default_factory=list)
 
 
-def resolve_grep_scopes(names: Iterable[str] | None) -> frozenset[str]:
+def resolve_grep_scopes(names: Sequence[str] | None) -> frozenset[str]:
     """Return the scopes for a list of names: `all`, groups or single scopes. Raises `UsageError`."""
-    if names is None:
-        return frozenset(SCOPES)
     found: set[str] = set()
-    for name in names:
+    for name in names or ("all",):
         if name == "all":
             found.update(SCOPES)
         elif name in GROUPS:
@@ -194,7 +188,7 @@ def resolve_grep_scopes(names: Iterable[str] | None) -> frozenset[str]:
         else:
             known = ", ".join(("all", *GROUPS, *SCOPES))
             raise UsageError(f"unknown scope {name!r}", where="scopes", hint=f"scopes are {known}")
-    return frozenset(found or SCOPES)
+    return frozenset(found)
 
 
 def get_searchable_text(event: ConversationEvent) -> str:
@@ -208,61 +202,50 @@ def get_searchable_text(event: ConversationEvent) -> str:
     return event.text
 
 
-def search_turns(
-    turns: Iterable[Turn], query: GrepQuery, pattern: LiteralGrepPattern
-) -> ConversationMatches:
+def search_title(title: str, query: GrepQuery) -> list[GrepLine]:
+    """Return the matching lines of a conversation's title."""
+    if query.masked and any(query.pattern.find_matching_lines(title)):
+        title = mask_secrets(title)
+    return [
+        GrepLine("title", None, None, cut_line_around_match(title[start:end], match - start), True)
+        for start, end, match in query.pattern.find_matching_lines(title)
+    ]
+
+
+def search_turns(turns: Iterable[Turn], query: GrepQuery) -> ConversationMatches:
     """Search the turns of one conversation; count all matches and keep the first `query.limit`."""
     found = ConversationMatches()
     for turn in turns:
         for event in turn.events:
-            if event_kinds.get_event_role(event.kind) in query.scopes and (
-                text := get_searchable_text(event)
-            ):
-                _search_event(turn, event, text, query, pattern, found)
+            role = event_kinds.get_event_role(event.kind)
+            if role in query.scopes and (text := get_searchable_text(event)):
+                _search_event(turn.number, event, text, query, found)
     return found
 
 
 def _search_event(
-    turn: Turn,
-    event: ConversationEvent,
-    text: str,
-    query: GrepQuery,
-    pattern: LiteralGrepPattern,
-    found: ConversationMatches,
+    turn: int, event: ConversationEvent, text: str, query: GrepQuery, found: ConversationMatches
 ) -> None:
-    if found.count >= query.limit:
-        found.count += pattern.count_matching_lines(text)
-        return
-    spans = list(pattern.find_matching_lines(text))
-    if spans and query.masked:
+    spans = list(query.pattern.find_matching_lines(text))
+    kept = max(0, query.limit - found.count)
+    if spans and kept and query.masked:
         text = _mask_event_text(event, text)
-        spans = list(pattern.find_matching_lines(text))
-    if not spans:
-        return
-    kept = spans[: query.limit - found.count]
+        spans = list(query.pattern.find_matching_lines(text))
     found.count += len(spans)
-    scope, time = event_kinds.get_event_role(event.kind), format_timestamp(event.timestamp)
-    block = found.lines[-1].block if found.lines else 0
-    for number, (line, match) in enumerate(_add_context_lines(text, kept, query.context)):
-        if number == 0 or line is None:
+    if not (spans and kept):
+        return
+    role, time = event_kinds.get_event_role(event.kind), format_timestamp(event.timestamp)
+    block = found.lines[-1].block + 1 if found.lines else 1
+    for line, match in _add_context_lines(text, spans[:kept], query.context):
+        if line is None:
             block += 1
-        if line is not None:
-            found.lines.append(
-                GrepLine(
-                    scope,
-                    turn.number,
-                    time,
-                    cut_line_around_match(line, match),
-                    match is not None,
-                    block,
-                )
-            )
+        else:
+            shown = cut_line_around_match(line, match)
+            found.lines.append(GrepLine(role, turn, time, shown, match is not None, block))
 
 
 def _mask_event_text(event: ConversationEvent, text: str) -> str:
     """Mask the secrets in an event's text; those of a tool call before JSON escapes its values."""
-    from kbtui.secret_detection import mask_json_values, mask_secrets
-
     if event.kind == "tool_call_request" and event.arguments and not event.text:
         arguments = format_json(mask_json_values(event.arguments))
         return mask_secrets(f"{event.name}\n{arguments}" if event.name else arguments)

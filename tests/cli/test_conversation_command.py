@@ -15,7 +15,7 @@ import pexpect
 import pytest
 from support import grep_answer, list_answer, read_answer
 
-from kbtui.assistant.conversation_answers import ConversationEntry, ConversationListPage, format_xml
+from kbtui.assistant.conversation_answers import ConversationListPage, format_xml
 from kbtui.cli.conversation import ConversationFormatter, format_age
 from kbtui.cli.main import main
 from kbtui.workspace import open_workspace_root
@@ -693,7 +693,7 @@ def test_how_long_ago(before: timedelta, expected: str) -> None:
 
 
 def test_marks_of_a_conversation_are_words(root: Path) -> None:
-    entry: ConversationEntry = {
+    entry: dict[str, Any] = {
         "id": "jp-c1",
         "title": None,
         "events_count": None,
