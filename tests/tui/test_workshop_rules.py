@@ -24,7 +24,6 @@ from kbtui.tui.prompt_workshop.prompt_state import (
 )
 from kbtui.tui.prompt_workshop.subject_tree import (
     SubjectTreeOptions,
-    VisibleSubjectSlugs,
     make_folder_key,
     make_subject_tree_rows,
 )
@@ -109,8 +108,7 @@ def test_every_subject_is_listed_once_when_all_is_open(
         for part in parts
         for depth in range(1, len(part))
     }
-    slugs = VisibleSubjectSlugs(prompt_state.written, hidden=True)
-    rows = make_subject_tree_rows(prompt_state, slugs, SubjectTreeOptions(opened))
+    rows = make_subject_tree_rows(prompt_state, SubjectTreeOptions(opened, hidden=True))
     listed = [row.key for row in rows if row.data.kind == "subject"]
     assert sorted(listed) == sorted(f"t/{slug}" for slug in found)
     folders = [row.key for row in rows if row.data.kind == "folder"]
@@ -148,10 +146,8 @@ def test_any_keys_end_in_what_the_marks_alone_would_give(
 
     prompt_state = read_prompt_state(Files())  # type: ignore[arg-type]
     for slug, state in presses:
-        mark = marks.get_mark("project", slug)
-        written = find_subject_or_topic_state(knowledge, "project", slug)
-        now = mark.state if mark else written
-        marks.toggle_mark(PreloadOrDisableMark("project", slug, state), now, written, "plain")  # type: ignore[arg-type]
+        now = marks.find_state(knowledge, "project", slug)
+        marks.toggle_mark(PreloadOrDisableMark("project", slug, state), knowledge)  # type: ignore[arg-type]
         prompt_state = apply_marks(prompt_state, marks.all_marks)
         assert not prompt_state.refusals
         # Pressed once it is so; pressed again it is not.

@@ -11,7 +11,7 @@ from workshop_support import knowledge_of, workshop
 
 from kbtui.knowledge.models import PreloadOrDisableMark
 from kbtui.knowledge.prompt import estimate_tokens
-from kbtui.tui.prompt_workshop import controller as controller_module
+from kbtui.tui.prompt_workshop import screen as screen_module
 
 WRITTEN = """\
 # My topics. Keep this comment.
@@ -162,7 +162,7 @@ async def test_a_topic_is_switched_off_and_on_again(book: Builder) -> None:
         await shop.tui.until("−")
         await shop.marked("e")
         assert "off" not in shop.entry("Project Handbook")
-        assert not shop.screen.controller.marks.all_marks
+        assert not shop.screen.marks.all_marks
 
 
 async def test_a_mark_that_a_pattern_forbids_is_refused_with_what_to_do(book: Builder) -> None:
@@ -175,7 +175,7 @@ async def test_a_mark_that_a_pattern_forbids_is_refused_with_what_to_do(book: Bu
             shop.screen.message_line.text.split()
         )
         assert "kb.toml" in shop.tui.text
-        assert not shop.screen.controller.marks.all_marks
+        assert not shop.screen.marks.all_marks
         assert shop.entry("old").startswith("✕ old")
 
 
@@ -185,16 +185,16 @@ async def test_folders_topics_and_fragments_say_why_they_take_no_mark(book: Buil
             await shop.select(key)
             await shop.press("space")
             assert words in shop.screen.message_line.text
-        assert not shop.screen.controller.marks.all_marks
+        assert not shop.screen.marks.all_marks
 
 
 async def test_all_marks_are_dropped_at_once(book: Builder) -> None:
     async with workshop(book.root) as shop:
         await shop.select("project/start")
         await shop.marked("x", "e")
-        assert len(shop.screen.controller.marks) == 2
+        assert len(shop.screen.marks) == 2
         await shop.marked("U")
-        assert not shop.screen.controller.marks.all_marks
+        assert not shop.screen.marks.all_marks
         await shop.tui.until(lambda: "to write" not in shop.tui.text)
 
 
@@ -210,7 +210,7 @@ async def test_marks_outlive_a_reload_and_one_whose_subject_is_gone_is_dropped(
         book.subject("project/start.md", "much shorter\n")
         await shop.press("ctrl+r")
         await shop.tui.until("unknown subject")
-        assert [mark.slug for mark in shop.screen.controller.marks.all_marks] == ["start"]
+        assert [mark.slug for mark in shop.screen.marks.all_marks] == ["start"]
         await shop.tui.until(lambda: "start 13 ≈ 4" in shop.entry("start"))
 
 
@@ -221,7 +221,7 @@ async def test_files_that_change_meanwhile_are_seen_and_marks_stay(book: Builder
         book.subject("project/new.md", "brand new\n")
         shop.screen.handle_files_changed({"event": "changed", "knowledge": True})
         await shop.tui.until(lambda: any("new 10 ≈ 3" in entry for entry in shop.entries))
-        assert [mark.slug for mark in shop.screen.controller.marks.all_marks] == ["start"]
+        assert [mark.slug for mark in shop.screen.marks.all_marks] == ["start"]
         # While a change is shown, what is shown stays.
         await shop.shown()
         shop.screen.handle_files_changed({"event": "changed", "knowledge": True})
@@ -250,7 +250,7 @@ async def test_only_the_second_w_writes_exactly_what_was_shown(book: Builder, kb
         assert "# My topics. Keep this comment." in text
         assert "# always" in text
         assert text.replace('  "start",\n', "", 1).replace('disabled = ["retry"]\n', "") == WRITTEN
-        await shop.tui.until(lambda: not shop.screen.controller.marks.all_marks)
+        await shop.tui.until(lambda: not shop.screen.marks.all_marks)
         await shop.tui.until(lambda: shop.entry("start").startswith("◆ start"))
         assert knowledge_of(book.root).topics["project"].learned == ("style", "start")
 
@@ -306,7 +306,7 @@ async def test_a_file_that_changed_meanwhile_is_left_alone_and_said(
         assert "review the change and try again" in " ".join(shop.screen.message_line.text.split())
         assert kb.read_text() == WRITTEN + "# another hand\n"
         # Asked again, the change is shown anew, on what the file says now.
-        assert shop.screen.controller.marks.all_marks
+        assert shop.screen.marks.all_marks
         await shop.shown()
         await shop.press("w")
         await shop.tui.until("Saved to .jp/kb.toml")
@@ -440,7 +440,7 @@ async def test_a_glob_lists_what_it_matches_and_what_learn_would_cost(book: Buil
         await shop.press("enter")
         assert shop.tui.app.focused is shop.screen.list
         await shop.marked("space")
-        assert [mark.slug for mark in shop.screen.controller.marks.all_marks] == ["retry"]
+        assert [mark.slug for mark in shop.screen.marks.all_marks] == ["retry"]
 
 
 async def test_a_k_shows_how_the_prompt_would_grow_and_keeps_nothing(book: Builder) -> None:
@@ -487,7 +487,7 @@ async def test_mistakes_are_pointed_at_and_the_rest_goes_on(book: Builder) -> No
         await shop.select("topic:project")
         for typed, at, words in MISTAKES:
             await shop.tried(typed)
-            remark = shop.screen.controller.pattern_result.remark
+            remark = shop.screen.pattern_result.remark
             assert remark is not None, typed
             assert (remark.at, words in f"{remark.message}; {remark.hint}") == (at, True), remark
             lines = shop.tui.text.split("\n")
@@ -533,7 +533,7 @@ async def test_jps_fragments_are_a_read_only_group_with_who_loads_them(book: Bui
         assert shop.entry("House rules").startswith("House rules 24 ≈ 6")
         await shop.press("space", "x", "e")
         assert "Select a topic" in shop.screen.message_line.text
-        assert not shop.screen.controller.marks.all_marks
+        assert not shop.screen.marks.all_marks
     assert tree_hash(book.root) == before
 
 
@@ -627,24 +627,21 @@ async def test_slow_work_is_done_in_threads_and_only_rows_in_sight_are_made(
     main = threading.get_ident()
 
     def noted(name: str) -> None:
-        real = getattr(controller_module, name)
+        real = getattr(screen_module, name)
 
         def call(*args: object, **options: object) -> object:
             called[name].add(threading.get_ident() == main)
             return real(*args, **options)
 
-        monkeypatch.setattr(controller_module, name, call)
+        monkeypatch.setattr(screen_module, name, call)
 
     for name in names:
         noted(name)
     async with workshop(book.root, size=(100, 30)) as shop:
-        formatter = shop.screen.controller.formatter
         drawn: list[str] = []
-        real = formatter.format_row
+        real = shop.screen.list.format_row
         monkeypatch.setattr(
-            formatter,
-            "format_row",
-            lambda node, **exact: drawn.append(node.name) or real(node, **exact),
+            shop.screen.list, "format_row", lambda node: drawn.append(node.name) or real(node)
         )
         await shop.select("topic:bulk")
         await shop.press("right")

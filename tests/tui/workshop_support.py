@@ -33,7 +33,7 @@ class Shop:
         for row in self.screen.list.rows:
             left, right = (row.left, row.right)
             if row.selectable:
-                left, right = self.screen.controller.formatter.format_row(row.data)
+                left, right = self.screen.list.format_row(row.data)
             found.append(" ".join("".join(text for text, _ in [*left, (" ", ""), *right]).split()))
         return found
 
@@ -62,8 +62,8 @@ class Shop:
         screen = self.screen
         await self.tui.until(
             lambda: (
-                screen.controller.prompt_state is not None
-                and screen.controller.prompt_state.marks == screen.controller.marks.all_marks
+                screen.prompt_state is not None
+                and screen.prompt_state.marks == screen.marks.all_marks
             )
         )
 
@@ -78,11 +78,11 @@ class Shop:
         if self.tui.app.focused is not screen.pattern_bar.input:
             await self.press("slash")
         screen.pattern_bar.input.value = text
-        await self.tui.until(lambda: screen.controller.pattern_result.text == text)
-        await self.tui.until(lambda: not screen.controller.pattern_worker.is_busy)
+        await self.tui.until(lambda: screen.pattern_result.text == text)
+        await self.tui.until(lambda: not screen.pattern_worker.is_busy)
         await self.tui.pilot.pause()
-        if screen.controller.pattern_result.is_usable:
-            title = screen.controller.pattern_result.command
+        if screen.pattern_result.is_usable:
+            title = screen.pattern_result.command
             await self.tui.until(lambda: screen.page and screen.page.document.title == title)
             await self.tui.pilot.pause()
 
@@ -100,7 +100,7 @@ async def workshop(
         await tui.until(lambda: shop.is_open)
         screen = shop.screen
         await tui.until(lambda: screen.list.rows)
-        await tui.until(lambda: not screen.controller.count_worker.is_busy)
+        await tui.until(lambda: not screen.count_worker.is_busy)
         await tui.until(lambda: screen.page is not None)
         yield shop
 

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from shlex import quote
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from textual import on
 from textual.binding import Binding
 from textual.containers import Horizontal, Vertical
-from textual.message import Message
-from textual.widgets import Input
 
 from kbtui.errors import UsageError
 from kbtui.knowledge.lint import explain_dead_pattern
@@ -37,16 +34,14 @@ if TYPE_CHECKING:
 FLAGS = ("-k", "--knowledge")
 
 
-@dataclass(frozen=True)
-class PatternInputWord:
+class PatternInputWord(NamedTuple):
     """A word of the input without its quotes; `at` is the position of its start in the input."""
 
     text: str
     at: int
 
 
-@dataclass(frozen=True)
-class PatternProblem:
+class PatternProblem(NamedTuple):
     """A remark about the character at position `at` of the input.
 
     `is_error` says whether the problem leaves the input without a result.
@@ -62,8 +57,7 @@ class PatternProblem:
 class PatternMatchResult:
     """What a pattern matches: subjects that a call of `learn` returns, or that `-k` would pre-load.
 
-    `matches` are pairs of topic and slug. `cost` is the total cost of the matches, an estimate until the
-    preview is built.
+    `matches` are pairs of topic and slug, and `cost` is their total cost.
     """
 
     text: str
@@ -93,7 +87,11 @@ def try_pattern(
     """Parse the input and find its matches; `selected` is the topic for a pattern without a topic."""
     try:
         words = list(_split_words(text))
-        if any(_is_flag(word.text) for word in words):
+        if not words:
+            return PatternMatchResult(text)
+        if any(
+            word.text in FLAGS or word.text.startswith(("--knowledge=", "-k")) for word in words
+        ):
             return _match_preload_patterns(text, words, knowledge, costs)
         return _match_learn_patterns(text, words, knowledge, costs, selected)
     except _PatternError as error:
@@ -130,10 +128,6 @@ def _split_words(text: str) -> Iterator[PatternInputWord]:
         yield PatternInputWord(parts, start)
 
 
-def _is_flag(word: str) -> bool:
-    return word in FLAGS or word.startswith(("--knowledge=", "-k"))
-
-
 # what `learn` would return
 
 
@@ -144,19 +138,12 @@ def _match_learn_patterns(
     costs: SubjectCosts,
     selected: str | None,
 ) -> PatternMatchResult:
-    if not words:
-        return PatternMatchResult(text)
     name, patterns = _find_topic(words, knowledge, selected)
     globs = tuple(word.text for word in patterns)
-    slugs = knowledge.list_slugs(name, list(globs) or None)
-    return PatternMatchResult(
-        text,
-        topic=name,
-        patterns=globs,
-        matches=tuple((name, slug) for slug in slugs),
-        cost=costs.sum_costs(name, slugs),
-        remark=_find_pattern_problem(knowledge, name, patterns),
-    )
+    matches = tuple((name, slug) for slug in knowledge.list_slugs(name, globs or None))
+    problem = _find_pattern_problem(knowledge, name, patterns)
+    cost = costs.sum_costs(matches)
+    return PatternMatchResult(text, name, globs, (), matches, cost, problem)
 
 
 def _find_topic(
@@ -171,20 +158,19 @@ def _find_topic(
             patterns.append(word)
             continue
         if name is not None and name != first:
-            advice = f"write only {name}/…, or use -k before each pattern"
-            raise _PatternError("`learn` takes one topic at a time", word.at, advice)
+            hint = f"write only {name}/…, or use -k before each pattern"
+            raise _PatternError("`learn` takes one topic at a time", word.at, hint)
         name = first
         if rest:
             patterns.append(PatternInputWord(rest, word.at + len(first) + 1))
     found = knowledge.topics.get(name or selected or "")
     if found is None:
         topics = ", ".join(topic.id for topic in knowledge.topics.values() if topic.enable)
-        hint = f"topics: {topics}" if topics else None
-        raise _PatternError("no topic is selected: write TOPIC/GLOB", words[0].at, hint)
+        known = f"topics: {topics}" if topics else None
+        raise _PatternError("no topic is selected: write TOPIC/GLOB", words[0].at, known)
     if not found.enable:
-        raise _PatternError(
-            f"the topic {found.id} is switched off", words[0].at, "switch the topic on first"
-        )
+        message = f"the topic {found.id} is switched off"
+        raise _PatternError(message, words[0].at, "switch the topic on first")
     return found.id, patterns
 
 
@@ -196,7 +182,7 @@ def _match_preload_patterns(
 ) -> PatternMatchResult:
     values = list(_parse_flag_values(words))
     matches: dict[tuple[str, str], None] = {}
-    remark, cost = None, NO_COST
+    remark = None
     for value in values:
         try:
             knowledge.copy_with_preload_options([value.text])
@@ -204,18 +190,15 @@ def _match_preload_patterns(
             raise _PatternError(error.message, value.at, error.hint) from error
         name, _, pattern = value.text.partition("/")
         learned = knowledge.get_topic_slugs(name).learned_set
-        slugs = [
-            slug
-            for slug in knowledge.list_slugs(name, [pattern])
-            if slug not in learned and (name, slug) not in matches
-        ]
-        matches.update(((name, slug), None) for slug in slugs)
-        cost = cost.add_cost(costs.sum_costs(name, slugs))
+        slugs = [slug for slug in knowledge.list_slugs(name, [pattern]) if slug not in learned]
+        before = len(matches)
+        matches |= dict.fromkeys((name, slug) for slug in slugs)
         word = PatternInputWord(pattern, value.at + len(name) + 1)
         remark = remark or _find_pattern_problem(knowledge, name, [word])
-        if remark is None and not slugs:
+        if remark is None and len(matches) == before:
             remark = PatternProblem("all matches are already pre-loaded", word.at, is_error=False)
     preloads = tuple(value.text for value in values)
+    cost = costs.sum_costs(matches)
     return PatternMatchResult(text, None, (), preloads, tuple(matches), cost, remark)
 
 
@@ -234,9 +217,8 @@ def _parse_flag_values(words: list[PatternInputWord]) -> Iterator[PatternInputWo
         elif text.startswith("-k"):
             yield PatternInputWord(text[2:].removeprefix("="), word.at + 2)
         else:
-            raise _PatternError(
-                "this pattern needs -k too", word.at, "write -k before each pattern"
-            )
+            hint = "write -k before each pattern"
+            raise _PatternError("this pattern needs -k too", word.at, hint)
 
 
 def _find_pattern_problem(
@@ -247,9 +229,8 @@ def _find_pattern_problem(
     for word in patterns:
         pattern = word.text
         if len(pattern) > MAX_PATTERN_CHARACTERS:
-            return PatternProblem(
-                f"the pattern is longer than any slug: {len(pattern):,} characters", word.at
-            )
+            message = f"the pattern is longer than any slug: {len(pattern):,} characters"
+            return PatternProblem(message, word.at)
         is_unclosed = has_unclosed_bracket(pattern)
         at = word.at + max(0, pattern.find("[")) if is_unclosed else word.at
         if not resolved.match([pattern]):
@@ -276,16 +257,6 @@ class SubjectPatternInput(PaneInput):
 class PatternBar(Vertical):
     """The input, and a line below it with the result, or with a remark that points at a character with `^`."""
 
-    class PatternChanged(Message):
-        """The user changed the pattern."""
-
-        def __init__(self, text: str) -> None:
-            super().__init__()
-            self.text = text
-
-    class PatternSubmitted(Message):
-        """The user pressed Enter in the input."""
-
     def __init__(self) -> None:
         super().__init__(id="trying")
         self.input = SubjectPatternInput(
@@ -298,40 +269,19 @@ class PatternBar(Vertical):
     def compose(self) -> ComposeResult:
         """Yield the key of the command, the input, and the line below."""
         with Horizontal(id="pattern-line"):
+            key = find_key_label("workshop.try", get_configured_keys(self)) or "no key"
             sign = TextLine(id="pattern-sign")
-            sign.left = [
-                (find_key_label("workshop.try", get_configured_keys(self)) or "no key", "key")
-            ]
+            sign.left = [(key, "key")]
             self._label_cells = 3 + measure_cell_width(sign.left)
             sign.styles.width = self._label_cells
             yield sign
             yield self.input
         yield self._result_line
 
-    @property
-    def result_text(self) -> str:
-        """The text of the line below the input."""
-        return self._result_line.text
-
-    @on(Input.Changed, "#pattern")
-    def _on_input_changed(self, event: Input.Changed) -> None:
-        event.stop()
-        self.post_message(self.PatternChanged(event.value))
-
-    @on(Input.Submitted, "#pattern")
-    def _on_input_submitted(self, event: Input.Submitted) -> None:
-        event.stop()
-        self.post_message(self.PatternSubmitted())
-
-    def clear(self) -> None:
-        """Empty the input."""
-        self.input.value = ""
-        self._result_line.set_text([])
-
     def show_result(self, result: PatternMatchResult, outcome: str) -> None:
         """Show the number of matches with `outcome` at the right, and the command or a remark at the left."""
-        if not result.text.strip():
-            self._result_line.set_text([])
+        self._result_line.display = bool(result.text.strip())
+        if not self._result_line.display:
             return
         count, remark = len(result.matches), result.remark
         right: Spans = []
@@ -344,10 +294,10 @@ class PatternBar(Vertical):
         width = self.size.width - sum(count_columns(text) + 1 for text, _ in right)
         position = self._label_cells + count_columns(result.text[: remark.at])
         column = max(0, position - round(self.input.scroll_x))
-        self._result_line.set_text(draw_pointer_at_column(remark, column, width), right)
+        self._result_line.set_text(_draw_pointer_at_column(remark, column, width), right)
 
 
-def draw_pointer_at_column(remark: PatternProblem, column: int, width: int) -> Spans:
+def _draw_pointer_at_column(remark: PatternProblem, column: int, width: int) -> Spans:
     """Return a line with `^` in the given column, and the remark on the side where it fits."""
     text = one_line(remark.message + (f"; {remark.hint}" if remark.hint else ""))
     role = "error" if remark.is_error else "warning"

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.knowledge import read_subject
+from kbtui.knowledge.models import PreloadOrDisableMark
 from kbtui.knowledge.prompt import estimate_tokens
 from kbtui.tui.reader.document import format_size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterator
 
     from kbtui.knowledge import Knowledge
-    from kbtui.knowledge.models import PreloadOrDisableMark, PromptFragment, Subject
+    from kbtui.knowledge.models import PromptFragment, Subject
     from kbtui.library import Library
 
 
@@ -37,14 +38,6 @@ class PromptCost(NamedTuple):
     characters: int = 0
     tokens: int = 0
     is_estimate: bool = False
-
-    def add_cost(self, other: PromptCost) -> PromptCost:
-        """Return the sum of both costs."""
-        return PromptCost(
-            self.characters + other.characters,
-            self.tokens + other.tokens,
-            self.is_estimate or other.is_estimate,
-        )
 
     def format_short_cost(self, *, exact: bool = True) -> str:
         """Format as `1,204 ≈ 301`, or without `exact` as an aligned `1.2k ≈ 301`; `~` marks an estimate."""
@@ -73,16 +66,10 @@ def format_cost_growth(before: PromptCost, after: PromptCost, *, units: bool = T
     tokens = after.tokens - before.tokens
     if not characters and not tokens:
         return ""
-    # Show the sign of the tokens only if it differs, which is possible: a text with fewer characters can
-    # have more tokens.
-    second = f"{abs(tokens):,}" if characters * tokens >= 0 else _format_signed_number(tokens)
-    if not units:
-        return f"{_format_signed_number(characters)} ≈ {second}"
-    return f"{_format_signed_number(characters)} characters ≈ {second} tokens"
-
-
-def _format_signed_number(number: int) -> str:
-    return f"{'−' if number < 0 else '+'}{abs(number):,}"
+    # A text with fewer characters can have more tokens; only then do the tokens get a sign.
+    token_growth = f"{abs(tokens):,}" if characters * tokens >= 0 else f"{tokens:+,}"
+    pattern = "{} characters ≈ {} tokens" if units else "{} ≈ {}"
+    return pattern.format(f"{characters:+,}", token_growth).replace("-", "−")
 
 
 class SubjectCosts:
@@ -105,23 +92,22 @@ class SubjectCosts:
         """Return the cost of a subject, or None while it is unknown."""
         return self._costs.get((topic, slug))
 
-    def sum_costs(self, topic: str, slugs: Iterable[str]) -> PromptCost:
-        """Return the total cost of subjects; it is an estimate unless all of them are counted."""
-        found = [self._costs.get((topic, slug)) for slug in slugs]
-        costs = [cost for cost in found if cost is not None]
+    def sum_costs(self, subjects: Collection[tuple[str, str]]) -> PromptCost:
+        """Return the total cost of pairs of topic and slug; an estimate unless all are counted."""
+        costs = [cost for subject in subjects if (cost := self._costs.get(subject))]
         return PromptCost(
             sum(cost.characters for cost in costs),
             sum(cost.tokens for cost in costs),
-            len(costs) < len(found) or any(cost.is_estimate for cost in costs),
+            len(costs) < len(subjects) or any(cost.is_estimate for cost in costs),
         )
 
     def measure_all_subjects(
         self, knowledge: Knowledge, is_wanted: Callable[[], bool]
-    ) -> Iterable[int]:
+    ) -> Iterator[int]:
         """Count every subject; from time to time, yield how many are left.
 
-        Called in a thread. It estimates all new subjects first, does not read unchanged files (same
-        size and time) again, and ends early if `is_wanted` returns False.
+        Estimate all new and changed subjects first, and do not read unchanged files (same size and
+        time) again. End early if `is_wanted` returns False. Called in a thread.
         """
         todo: list[Subject] = []
         # Work on a copy, because a `Knowledge` keeps the subjects that it lists.
@@ -130,9 +116,8 @@ class SubjectCosts:
             for subject in copied.list_subjects(topic):
                 key = (topic, subject.slug)
                 if self._versions.get(key) != (subject.size, subject.mtime_ns):
-                    self._costs[key] = PromptCost(
-                        subject.size, (subject.size + 3) // 4, is_estimate=True
-                    )
+                    tokens = (subject.size + 3) // 4
+                    self._costs[key] = PromptCost(subject.size, tokens, is_estimate=True)
                     todo.append(subject)
         del copied
         yield len(todo)
@@ -140,15 +125,14 @@ class SubjectCosts:
         for number, subject in enumerate(todo, 1):
             if subject.size <= min(COUNTED_BYTES_MOST, allowed):
                 allowed -= subject.size
-                self.measure_subject(subject)
+                self._measure_subject(subject)
             if number % REPORT_EVERY == 0:
                 if not is_wanted():
                     return
                 yield len(todo) - number
         yield 0
 
-    def measure_subject(self, subject: Subject) -> None:
-        """Read one subject, and store its cost."""
+    def _measure_subject(self, subject: Subject) -> None:
         key = (subject.topic, subject.slug)
         try:
             self._costs[key] = measure_prompt_cost(read_subject(subject))
@@ -198,51 +182,35 @@ MarkState = Literal["learned", "disabled", "plain", "on", "off"]
 """The state of a subject ("plain", "learned", "disabled") or of a topic ("on", "off")."""
 
 
-class PendingPreloadMarks:
-    """The marks that are not written yet, in the order in which the user set them."""
-
-    def __init__(self) -> None:
-        self._marks: dict[tuple[str, str | None], PreloadOrDisableMark] = {}
-
-    def __len__(self) -> int:
-        return len(self._marks)
+class PendingPreloadMarks(dict[tuple[str, str | None], PreloadOrDisableMark]):
+    """(Topic, slug or None) -> a mark that is not written yet, in the order in which the user set them."""
 
     @property
     def all_marks(self) -> tuple[PreloadOrDisableMark, ...]:
         """The marks in the form that `Knowledge.copy_with_marks` takes."""
-        return tuple(self._marks.values())
+        return tuple(self.values())
 
-    def get_mark(self, topic: str, slug: str | None) -> PreloadOrDisableMark | None:
-        """Return the mark on a subject, or on a topic if `slug` is None."""
-        return self._marks.get((topic, slug))
+    def find_state(self, written: Knowledge, topic: str, slug: str | None) -> MarkState:
+        """Return the marked state of a subject, or of a topic if `slug` is None; without a mark, the written one."""
+        mark = self.get((topic, slug))
+        return mark.state if mark else find_subject_or_topic_state(written, topic, slug)
 
-    def toggle_mark(
-        self,
-        mark: PreloadOrDisableMark,
-        current: MarkState,
-        written: MarkState,
-        otherwise: MarkState,
-    ) -> None:
-        """Set a mark, or remove it if it is set already.
-
-        `current` is the state with the marks, `written` the state in the files. To switch off a state
-        that the files define, the state `otherwise` is marked instead.
-        """
+    def toggle_mark(self, mark: PreloadOrDisableMark, knowledge: Knowledge) -> None:
+        """Set a mark, or remove it if it is set already; `knowledge` is as the files define it."""
+        current = self.find_state(knowledge, mark.topic, mark.slug)
+        written = find_subject_or_topic_state(knowledge, mark.topic, mark.slug)
         wanted: MarkState = mark.state
         if current == wanted:
-            wanted = otherwise if written == wanted else written
-        self._marks.pop((mark.topic, mark.slug), None)
+            # To switch off a state that the files define, the state "plain" is marked instead.
+            wanted = "plain" if written == wanted else written
+        self.pop((mark.topic, mark.slug), None)
         if wanted != written:
-            self._marks[mark.topic, mark.slug] = replace(mark, state=wanted)
+            self[mark.topic, mark.slug] = replace(mark, state=wanted)
 
     def remove_mark(self, mark: PreloadOrDisableMark) -> None:
         """Remove this mark, but keep a newer mark of the same subject."""
-        if self._marks.get((mark.topic, mark.slug)) == mark:
-            del self._marks[mark.topic, mark.slug]
-
-    def clear(self) -> None:
-        """Remove all marks."""
-        self._marks.clear()
+        if self.get((mark.topic, mark.slug)) == mark:
+            del self[mark.topic, mark.slug]
 
 
 def find_subject_or_topic_state(knowledge: Knowledge, topic: str, slug: str | None) -> MarkState:
@@ -256,21 +224,14 @@ def find_subject_or_topic_state(knowledge: Knowledge, topic: str, slug: str | No
 
 
 @dataclass(frozen=True)
-class RefusedPreloadMark:
-    """A mark that cannot be set, with the reason."""
-
-    mark: PreloadOrDisableMark
-    error: KbtuiError
-
-
-@dataclass(frozen=True)
 class PromptState:
     """The prompt with and without the marks; immutable, because threads build and read it.
 
     `written` is the knowledge as the files define it, and `knowledge` is the knowledge with the
     `marks` applied. `prompt` is the `<knowledge>` section with the marks, `cost` its cost, and
     `written_cost` the cost without the marks. For each topic, `preloads` is the cost of its
-    pre-loaded subjects, and `listings` the cost of its listing.
+    pre-loaded subjects, and `listings` the cost of its listing. `refusals` are the marks that cannot
+    be set, with the reasons.
     """
 
     written: Knowledge
@@ -281,7 +242,7 @@ class PromptState:
     written_cost: PromptCost = NO_COST
     preloads: dict[str, PromptCost] = field(default_factory=dict)
     listings: dict[str, PromptCost] = field(default_factory=dict)
-    refusals: tuple[RefusedPreloadMark, ...] = ()
+    refusals: tuple[tuple[PreloadOrDisableMark, KbtuiError], ...] = ()
     fragments: tuple[PromptFragment, ...] = ()
 
 
@@ -293,10 +254,9 @@ def read_prompt_state(
     for topic in written.topics:
         # Read the directory in this thread, so that drawing a row never waits for it.
         assert written.get_topic_slugs(topic).scan.relative_paths is not None
-    bare = PromptState(written, written, fragments=tuple(written.read_prompt_fragments()))
-    bare = _measure_prompt(bare, written, (), ())
-    bare = replace(bare, written_cost=bare.cost)
-    return apply_marks(bare, marks) if marks else bare
+    unmarked = PromptState(written, written, fragments=tuple(written.read_prompt_fragments()))
+    unmarked = _measure_prompt(unmarked, written, (), ())
+    return apply_marks(replace(unmarked, written_cost=unmarked.cost), marks)
 
 
 def apply_marks(prompt_state: PromptState, marks: tuple[PreloadOrDisableMark, ...]) -> PromptState:
@@ -310,7 +270,7 @@ def apply_marks(prompt_state: PromptState, marks: tuple[PreloadOrDisableMark, ..
             knowledge = knowledge.copy_with_marks([mark])
             applied.append(mark)
         except (NothingFound, UsageError) as error:
-            refusals.append(RefusedPreloadMark(mark, error))
+            refusals.append((mark, error))
     return _measure_prompt(prompt_state, knowledge, tuple(applied), tuple(refusals))
 
 
@@ -318,7 +278,7 @@ def _measure_prompt(
     before: PromptState,
     knowledge: Knowledge,
     marks: tuple[PreloadOrDisableMark, ...],
-    refusals: tuple[RefusedPreloadMark, ...],
+    refusals: tuple[tuple[PreloadOrDisableMark, KbtuiError], ...],
 ) -> PromptState:
     """Return the state with new costs; reuse the costs of topics that have not changed."""
     preloads, listings = {}, {}

@@ -1,38 +1,52 @@
-"""The prompt workshop: show what an assistant gets, mark subjects, and write the marks to the file."""
+"""The prompt workshop: show what an assistant gets, mark subjects, and write the marks to `.jp/kb.toml`."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from textual import on
 from textual.containers import Vertical
 from textual.widgets import Input
 
+from kbtui.knowledge import kb_toml_editing
 from kbtui.knowledge.models import PreloadOrDisableMark
+from kbtui.library.index_access import CallCancellation, get_current_cancellation
 from kbtui.text import one_line
 from kbtui.tui.commands import make_scope_bindings
+from kbtui.tui.framework.background_workers import LatestOnlyWorker
+from kbtui.tui.framework.garbage_collection import freeze_objects_if_grown
 from kbtui.tui.framework.row_list import RowList
 from kbtui.tui.framework.styled_widget import make_plain_content
 from kbtui.tui.framework.text_widgets import LabeledInput, PaneInput, TextLine
 from kbtui.tui.library_pane import ENTRY_MARKS
-from kbtui.tui.prompt_workshop.controller import KbTomlWriter, PromptWorkshopController
-from kbtui.tui.prompt_workshop.pattern_bar import PatternBar
-from kbtui.tui.prompt_workshop.preview_documents import make_change_preview
-from kbtui.tui.prompt_workshop.prompt_state import find_subject_or_topic_state, format_cost_growth
+from kbtui.tui.prompt_workshop.pattern_bar import PatternBar, PatternMatchResult, try_pattern
+from kbtui.tui.prompt_workshop.preview_documents import make_change_preview, make_preview_page
+from kbtui.tui.prompt_workshop.prompt_state import (
+    PendingPreloadMarks,
+    SubjectCosts,
+    apply_marks,
+    format_cost_growth,
+    make_prefix_sums,
+    read_prompt_state,
+)
 from kbtui.tui.prompt_workshop.subject_tree import (
     UNWRITTEN_SIGN,
     WHOLE_KEY,
     SubjectTreeList,
+    SubjectTreeOptions,
     describe_selected_row,
     format_prompt_totals,
     make_folder_key,
+    make_match_rows,
+    make_subject_tree_rows,
 )
 from kbtui.tui.reader.document import format_count
 from kbtui.tui.reader.document_blocks import FactTableBlock, HeadingBlock
 from kbtui.tui.secondary_screen import ListDetailScreen
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from textual.binding import BindingType
     from textual.timer import Timer
@@ -42,9 +56,8 @@ if TYPE_CHECKING:
     from kbtui.library import Library
     from kbtui.tui.framework.row_list import ListRow
     from kbtui.tui.framework.styled_text import Spans
-    from kbtui.tui.prompt_workshop.pattern_bar import PatternMatchResult
     from kbtui.tui.prompt_workshop.preview_documents import DocumentWithCost
-    from kbtui.tui.prompt_workshop.subject_tree import SubjectTreeNode
+    from kbtui.tui.prompt_workshop.prompt_state import FolderCostSums, PromptState
     from kbtui.tui.reader.document_blocks import DocumentBlock
 
 PAGE_DELAY = 0.06
@@ -80,27 +93,35 @@ class PromptWorkshopScreen(ListDetailScreen):
 
     def __init__(self, library: Library, reference: str | None, written: list[TomlChange]) -> None:
         super().__init__(library)
-        self.controller = PromptWorkshopController(self, self, library)
-        self.list = SubjectTreeList(self.controller.formatter)
+        self.prompt_state: PromptState | None = None
+        self.marks = PendingPreloadMarks()
+        self.costs = SubjectCosts()
+        self.options = SubjectTreeOptions()
+        self.list = SubjectTreeList(self.costs, self.marks, self.options)
         self.pattern_bar = PatternBar()
+        self.pattern_result = PatternMatchResult("")
         self.filter = LabeledInput("choose", "filter")
-        self.writer = KbTomlWriter(
-            self,
-            written,
-            on_proposed=self._show_proposed_change,
-            on_written=self._on_written,
-            on_undone=self._on_undone,
-            on_error=self._on_write_error,
-        )
         self.view = "learn"
         self.page: DocumentWithCost | None = None
-        self._first_reference = reference
+        self._pattern_topic: str | None = None
+        """The topic for a pattern that contains no topic."""
+        self._has_match_rows = False
+        self._first_reference: str | None = reference or ""
         self._key_to_select: str | None = WHOLE_KEY
         self._page_timer: Timer | None = None
-        self._is_asking_to_leave = False
-        self._has_pattern = False
+        self._shown_change: TomlChange | None = None
+        """The change that is shown for review; no preview may replace it."""
+        self._written_changes = written
+        self._is_writing = False
         self._has_written = False
-        self._marks_being_written: tuple[PreloadOrDisableMark, ...] = ()
+        self._is_asking_to_leave = False
+        self._read_worker = LatestOnlyWorker(self)
+        self._mark_worker = LatestOnlyWorker(self)
+        self._row_worker = LatestOnlyWorker(self)
+        # Run two at a time, so that a text of several megabytes does not delay the preview of the next row.
+        self._page_worker = LatestOnlyWorker(self, limit=2)
+        self.pattern_worker = LatestOnlyWorker(self)
+        self.count_worker = LatestOnlyWorker(self, cancellation=CallCancellation)
 
     def compose_list_pane(self) -> list[Widget]:
         """Return the filter, the list, and the line that describes the selected row."""
@@ -113,11 +134,14 @@ class PromptWorkshopScreen(ListDetailScreen):
     def on_mount(self) -> None:
         """Start reading after the first paint."""
         self._show_prompt_totals()
-        self.call_after_refresh(self.controller.reread_files)
+        self.call_after_refresh(self.action_reload)
 
     def on_unmount(self) -> None:
-        """Stop counting, and free the rows."""
-        self.controller.stop()
+        """Stop counting, and free the rows and the state, which may be large."""
+        self.count_worker.discard_results()
+        self.prompt_state = self.list.prompt_state = None
+        self.pattern_result = PatternMatchResult("")
+        self.costs.clear()
         self.list.rows = []
 
     def on_resize(self) -> None:
@@ -126,8 +150,7 @@ class PromptWorkshopScreen(ListDetailScreen):
 
     def _show_prompt_totals(self) -> None:
         width = self.query_one("#totals", TextLine).content_size.width
-        marks = len(self.controller.marks)
-        self.show_totals(*format_prompt_totals(self.controller.prompt_state, marks, width))
+        self.show_totals(*format_prompt_totals(self.prompt_state, len(self.marks), width))
         self.show_key_hints()
 
     def show_message(self, text: str = "", role: str = "strong") -> None:
@@ -138,109 +161,258 @@ class PromptWorkshopScreen(ListDetailScreen):
     @property
     def met_command_needs(self) -> frozenset[str]:
         """The features that commands can need: marks to discard, and written changes to undo."""
-        found = {"marks": len(self.controller.marks) > 0, "written": bool(self.writer.written)}
+        found = {"marks": len(self.marks) > 0, "written": bool(self._written_changes)}
         return frozenset(name for name, is_met in found.items() if is_met)
-
-    @property
-    def is_showing_change(self) -> bool:
-        """Whether the screen shows a change for review, which no preview may replace."""
-        return self.writer.shown is not None
 
     @property
     def is_loaded(self) -> bool:
         """Whether the topics have been loaded."""
-        return self.controller.prompt_state is not None
+        return self.prompt_state is not None
 
-    # callbacks of the controller
+    # the state of the prompt
 
-    def show_prompt_state(self, *, reread: bool) -> None:
-        """Show a new state of the prompt; `reread` says whether it comes from reading the files again."""
-        if reread and self._first_reference is not None:
-            self._select_first(self._first_reference)
-            self._first_reference = None
-        elif reread and not self.list.rows:
-            self._select_first("")
-        self._show_prompt_totals()
-        self.list.refresh()
-        self._show_selected()
+    def action_reload(self) -> None:
+        """Read everything again; unwritten marks stay."""
+        self._reread_files()
 
-    def _select_first(self, reference: str) -> None:
-        """Select the entry `reference`, and expand the topic and folders that contain it."""
-        prompt_state = self.controller.prompt_state
+    def handle_files_changed(self, event: Mapping[str, Any]) -> None:
+        """Reload if topics or subjects have changed; unwritten marks stay."""
+        is_affected = event.get("knowledge") or event.get("subjects")
+        if is_affected and self._shown_change is None and not self._is_writing:
+            self._reread_files()
+
+    def _reread_files(self, written: tuple[PreloadOrDisableMark, ...] = ()) -> None:
+        """Read the files again; keep all marks except `written`, which have just been written."""
+        marks = tuple(mark for mark in self.marks.all_marks if mark not in written)
+
+        def read_state_and_costs() -> tuple[PromptState, dict[str, FolderCostSums]]:
+            prompt_state = read_prompt_state(self.library, marks)
+            return prompt_state, make_prefix_sums(prompt_state.knowledge, self.costs)
+
+        def show_reread_state(made: tuple[PromptState, dict[str, FolderCostSums]]) -> None:
+            for mark in written:
+                self.marks.remove_mark(mark)
+            if self._first_reference is not None:
+                self._select_first(made[0], self._first_reference)
+                self._first_reference = None
+            self._update_prompt_state(*made)
+            knowledge = made[0].written
+            slugs = (knowledge.get_topic_slugs(topic).scan.slugs for topic in knowledge.topics)
+            freeze_objects_if_grown(sum(map(len, slugs)))
+            self._count_subjects(made[0])
+
+        self._read_worker.submit(read_state_and_costs, show_reread_state, self.show_error)
+
+    def _apply_marks(self) -> None:
+        """Apply the marks to the state read from the files."""
+        prompt_state, marks = self.prompt_state, self.marks.all_marks
         if prompt_state is None:
             return
-        knowledge, options = prompt_state.written, self.controller.options
-        counts = {
-            topic: len(knowledge.get_topic_slugs(topic).visible) for topic in knowledge.topics
-        }
-        if sum(counts.values()) <= EXPAND_MOST:
-            options.opened |= {f"topic:{topic}" for topic in counts}
+
+        def apply_and_sum_costs() -> tuple[PromptState, dict[str, FolderCostSums]]:
+            marked = apply_marks(prompt_state, marks)
+            return marked, make_prefix_sums(marked.knowledge, self.costs)
+
+        def show_if_current(made: tuple[PromptState, dict[str, FolderCostSums]]) -> None:
+            if self.prompt_state is not None and made[0].written is self.prompt_state.written:
+                self._update_prompt_state(*made)
+
+        self._mark_worker.submit(apply_and_sum_costs, show_if_current, self.show_error)
+
+    def _update_prompt_state(
+        self, prompt_state: PromptState, sums: dict[str, FolderCostSums]
+    ) -> None:
+        self.prompt_state = prompt_state
+        self.list.set_prompt_state(prompt_state, sums)
+        for mark, _ in prompt_state.refusals:
+            self.marks.remove_mark(mark)
+        self._show_prompt_totals()
+        self._show_selected()
+        if self.marks.all_marks != prompt_state.marks:  # changed while the thread ran
+            self._apply_marks()
+        self._make_rows()
+        for _, error in prompt_state.refusals:
+            self.show_error(error)
+
+    def _select_first(self, prompt_state: PromptState, reference: str) -> None:
+        """Select the entry `reference`, and expand the topic and folders that contain it."""
+        knowledge, options = prompt_state.written, self.options
+        topics = {topic: knowledge.get_topic_slugs(topic) for topic in knowledge.topics}
+        if sum(len(slugs.visible) for slugs in topics.values()) <= EXPAND_MOST:
+            options.opened |= {f"topic:{topic}" for topic in topics}
         topic, _, slug = reference.partition("/")
-        if topic not in knowledge.topics:
+        if topic not in topics:
             return
         self._key_to_select = f"topic:{topic}"
         options.opened.add(self._key_to_select)
-        scan = knowledge.get_topic_slugs(topic).scan
+        scan = topics[topic].scan
         slug = slug if slug in scan else slug.rpartition(":")[0]  # without line numbers
         if slug and slug in scan:
             options.hidden = options.hidden or slug in scan.hidden
             self._key_to_select = f"{topic}/{slug}"
-            parts = slug.split("/")
-            options.opened |= {
-                make_folder_key(topic, "/".join(parts[:depth]) + "/")
-                for depth in range(1, len(parts))
-            }
+            for end, character in enumerate(slug, 1):
+                if character == "/":
+                    options.opened.add(make_folder_key(topic, slug[:end]))
 
-    def show_rows(self, rows: list[ListRow]) -> None:
+    def _count_subjects(self, prompt_state: PromptState) -> None:
+        """In a background thread, count the characters of every subject and show the progress."""
+
+        def count_in_thread() -> None:
+            call = get_current_cancellation()
+            for left in self.costs.measure_all_subjects(
+                prompt_state.written, lambda: not call.cancelled
+            ):
+                newest = self.prompt_state or prompt_state
+                sums = make_prefix_sums(newest.knowledge, self.costs)
+                self.call_later(show_progress, call, newest, sums, left)
+
+        def show_progress(
+            call: CallCancellation, newest: PromptState, sums: dict[str, FolderCostSums], left: int
+        ) -> None:
+            if call.cancelled:
+                return
+            if newest is self.prompt_state:
+                self.list.sums = sums
+            subtitle = f"counting {left:,}" if left else ""
+            self.query_one("#listed", Vertical).border_subtitle = subtitle
+            self.list.refresh()
+
+        self.count_worker.submit(count_in_thread, lambda _: None, self.show_error)
+
+    # rows and patterns
+
+    def _make_rows(self) -> None:
+        """Build the rows of the tree; if there is a pattern, try it again instead."""
+        if self.pattern_result.text.strip():
+            self._try_pattern(self.pattern_result.text)
+        elif (prompt_state := self.prompt_state) is not None:
+            options = replace(self.options, opened=set(self.options.opened))
+            self._row_worker.submit(
+                lambda: make_subject_tree_rows(prompt_state, options),
+                self._show_rows,
+                self.show_error,
+            )
+
+    def _show_rows(self, rows: list[ListRow]) -> None:
         """Show new rows; the selected row stays selected."""
-        has_pattern = bool(self.controller.pattern_result.text)
-        if has_pattern and not self._has_pattern and len(rows) > 1:
+        has_pattern = bool(self.pattern_result.text)
+        if has_pattern and not self._has_match_rows and len(rows) > 1:
             self._key_to_select = rows[1].key  # the first match
-        self._has_pattern = has_pattern
+        self._has_match_rows = has_pattern
         empty = "No matches." if has_pattern else "Nothing to show."
         self.list.set_rows(rows, [(empty, "dim")], select=self._key_to_select)
         self._key_to_select = None
         self._show_selected()
 
-    def show_pattern_result(self, result: PatternMatchResult) -> None:
-        """Show the result of a tried pattern."""
-        self.query_one("#remark").display = bool(result.text.strip())
+    def _try_pattern(self, text: str) -> None:
+        """Parse a pattern and list its matches; an empty pattern shows the tree again."""
+        if not text.strip():
+            self.pattern_worker.discard_results()
+            self._show_pattern_result(PatternMatchResult(""))
+            self._make_rows()
+            return
+        prompt_state, topic = self.prompt_state, self._pattern_topic
+        self.pattern_result = replace(self.pattern_result, text=text)
+        if prompt_state is None:  # `_make_rows` tries the pattern once the files are read
+            return
+
+        def match_pattern() -> tuple[PatternMatchResult, list[ListRow]]:
+            result = try_pattern(text, prompt_state.knowledge, self.costs, topic)
+            return result, make_match_rows(result.matches)
+
+        def show_matches(made: tuple[PatternMatchResult, list[ListRow]]) -> None:
+            result, rows = made
+            self._show_rows(rows)
+            self._show_pattern_result(result)
+
+        self._row_worker.discard_results()
+        self.pattern_worker.submit(match_pattern, show_matches, self.show_error)
+
+    def _show_pattern_result(self, result: PatternMatchResult) -> None:
+        self.pattern_result = result
         self.pattern_bar.show_result(result, result.cost.format_long_cost())
         self._show_selected(PAGE_DELAY)
 
-    def show_uncounted_subjects(self, left: int) -> None:
-        """Show that `left` subjects still have to be counted."""
-        subtitle = f"counting {left:,}" if left else ""
-        self.query_one("#listed", Vertical).border_subtitle = subtitle
-        self.list.refresh()
+    def action_try(self) -> None:
+        """Focus the pattern input."""
+        self._pattern_topic = self.list.selected_node.topic or self._pattern_topic
+        self.set_focus(self.pattern_bar.input)
 
-    def show_preview(self, page: DocumentWithCost) -> None:
-        """Show the preview of the selected row, unless the screen shows a change."""
-        if self.is_showing_change:
+    @on(Input.Changed, "#pattern")
+    def _on_pattern_changed(self, event: Input.Changed) -> None:
+        event.stop()
+        self._withdraw_change()
+        self._try_pattern(event.value)
+
+    def action_filter(self) -> None:
+        """Show and focus the filter of slugs."""
+        self.filter.show_input()
+
+    @on(Input.Changed, "#choose")
+    def _on_filter_changed(self, event: Input.Changed) -> None:
+        event.stop()
+        self.options.words = event.value
+        self._make_rows()
+
+    @on(Input.Submitted)
+    def _on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self.set_focus(self.list)
+
+    def action_hidden(self) -> None:
+        """Show or hide hidden subjects."""
+        self.options.hidden = not self.options.hidden
+        self._make_rows()
+        self.show_message(f"hidden subjects are {'shown' if self.options.hidden else 'not shown'}")
+
+    # the selected row and its preview
+
+    def _show_selected(self, delay: float = 0.001) -> None:
+        """Describe the selected row now, and build its preview after a delay."""
+        if self.prompt_state is None:
             return
-        self._show_preview_now(page)
-        result, prompt_state = self.controller.pattern_result, self.controller.prompt_state
+        text = one_line(describe_selected_row(self.prompt_state, self.list.selected_node))
+        self.query_one("#particulars", TextLine).set_text([(text, "dim")])
+        if self._page_timer is not None:
+            self._page_timer.stop()
+        self._page_timer = self.set_timer(delay, self._make_preview)
+
+    def _make_preview(self) -> None:
+        """Build the preview of the selected row, or of the tried pattern."""
+        prompt_state, node, view = self.prompt_state, self.list.selected_node, self.view
+        if prompt_state is None or self._shown_change is not None:
+            return
+        result = self.pattern_result if self.pattern_result.text.strip() else None
+        self._page_worker.submit(
+            lambda: make_preview_page(prompt_state, node, view, result),
+            self._show_preview,
+            self.show_error,
+        )
+
+    def _show_preview(self, page: DocumentWithCost) -> None:
+        if self._shown_change is not None:
+            return
+        self._show_page(page)
+        result, prompt_state = self.pattern_result, self.prompt_state
         if result.is_usable and page.cost is not None:
-            outcome = page.cost.format_long_cost()
+            outcome = page.document.size
             if result.preloads and prompt_state is not None:
-                outcome = (
-                    format_cost_growth(prompt_state.cost, page.cost) or "prompt size unchanged"
-                )
+                growth = format_cost_growth(prompt_state.cost, page.cost)
+                outcome = growth or "prompt size unchanged"
             self.pattern_bar.show_result(result, outcome)
 
-    def _show_preview_now(self, page: DocumentWithCost) -> None:
+    def _show_page(self, page: DocumentWithCost) -> None:
         before, self.page = self.page, page
-        is_same = before is not None and before.document.key == page.document.key
-        if is_same and before is not None and before.line == page.line:
-            self.reader.reload_document(page.document)
+        document = page.document
+        if before and (before.document.key, before.line) == (document.key, page.line):
+            self.reader.reload_document(document)
         else:
-            self.reader.show_document(page.document)
+            self.reader.show_document(document)
             if page.line is not None:
                 self._go_to_line(page.line)
         pane = self.query_one("#detail", Vertical)
-        pane.border_title = make_plain_content(page.document.title)
-        size = page.cost.format_long_cost() if page.cost else page.document.size
-        pane.border_subtitle = make_plain_content(size)
+        pane.border_title = make_plain_content(document.title)
+        pane.border_subtitle = make_plain_content(document.size)
 
     def _go_to_line(self, line: int) -> None:
         viewport = self.reader.viewport
@@ -249,23 +421,6 @@ class PromptWorkshopScreen(ListDetailScreen):
         row = next((n for n, drawn in enumerate(lines) if drawn.source_line == line), 0)
         viewport.go_to_block_line(block, row, 0)
         self.reader.update_view()
-
-    # the selected row
-
-    def _show_selected(self, delay: float = 0.001) -> None:
-        """Describe the selected row now, and build its preview after a delay."""
-        prompt_state = self.controller.prompt_state
-        if prompt_state is None:
-            return
-        text = one_line(describe_selected_row(prompt_state, self.list.selected_node))
-        self.query_one("#particulars", TextLine).set_text([(text, "dim")])
-        if self._page_timer is not None:
-            self._page_timer.stop()
-        self._page_timer = self.set_timer(delay, self._make_preview)
-
-    def _make_preview(self) -> None:
-        if not self.is_showing_change:
-            self.controller.make_preview(self.list.selected_node, self.view)
 
     @on(RowList.SelectionChanged)
     def _on_row_selected(self, event: RowList.SelectionChanged) -> None:
@@ -291,38 +446,30 @@ class PromptWorkshopScreen(ListDetailScreen):
 
     def action_open(self) -> None:
         """Write the shown change; without one, expand or collapse a topic or folder, or focus the preview."""
-        if self.is_showing_change:
+        if self._shown_change is not None:
             self.action_write()
-            return
-        key = self._get_branch_key(self.list.selected_node)
-        if key is None:
-            self.set_focus(self.reader)
+        elif key := self.list.selected_node.branch_key:
+            self.options.opened ^= {key}
+            self._make_rows()
         else:
-            self.controller.options.opened ^= {key}
-            self.controller.make_rows()
+            self.set_focus(self.reader)
 
     def action_expand(self) -> None:
         """Expand the selected topic or folder."""
-        if (key := self._get_branch_key(self.list.selected_node)) is not None:
-            self.controller.options.opened.add(key)
-            self.controller.make_rows()
+        if key := self.list.selected_node.branch_key:
+            self.options.opened.add(key)
+            self._make_rows()
 
     def action_collapse(self) -> None:
         """Collapse the selected topic or folder; if it is not expanded, select the parent row."""
-        node, opened = self.list.selected_node, self.controller.options.opened
-        key = self._get_branch_key(node)
-        if key in opened:
-            opened.discard(key or "")
-            self.controller.make_rows()
+        node = self.list.selected_node
+        if node.branch_key in self.options.opened:
+            self.options.opened.remove(node.branch_key)
+            self._make_rows()
         elif node.topic:
             above = node.name.rstrip("/").rpartition("/")[0]
             parent = make_folder_key(node.topic, f"{above}/") if above else f"topic:{node.topic}"
             self.list.select_row(parent)
-
-    def _get_branch_key(self, node: SubjectTreeNode) -> str | None:
-        if node.kind == "topic":
-            return f"topic:{node.topic}"
-        return make_folder_key(node.topic, node.name) if node.kind == "folder" else None
 
     def action_other_side(self) -> None:
         """Switch the focus between the list and the preview."""
@@ -330,152 +477,125 @@ class PromptWorkshopScreen(ListDetailScreen):
 
     # marks
 
-    def action_mark(self, state: str) -> None:
+    def action_mark(self, state: Literal["learned", "disabled"]) -> None:
         """Mark the selected subject as learned or disabled, or undo this."""
         node = self.list.selected_node
-        if node.kind != "subject":
-            messages = {
-                "folder": "folders cannot be marked; mark their subjects",
-                "topic": f"mark the subjects of this topic, or press {self.get_key_hint('switch')} to switch it on or off",
-                "fragment": "JP's prompt fragments are read-only here",
-            }  # fmt: skip
-            self.refuse_key(messages.get(node.kind, "select a subject to mark"))
+        if node.kind == "subject":
+            self._toggle_mark(PreloadOrDisableMark(node.topic, node.name, state))
             return
-        mark = PreloadOrDisableMark(
-            node.topic, node.name, "learned" if state == "learned" else "disabled"
-        )
-        self._toggle_mark(mark)
+        switch = self.get_key_hint("switch")
+        reasons = {
+            "folder": "folders cannot be marked; mark their subjects",
+            "topic": f"mark the subjects of this topic, or press {switch} to switch it on or off",
+            "fragment": "JP's prompt fragments are read-only here",
+        }
+        self.refuse_key(reasons.get(node.kind, "select a subject to mark"))
 
     def action_switch(self) -> None:
         """Switch the topic of the selected row on or off."""
         topic = self.list.selected_node.topic
         if not topic:
             self.refuse_key("select a topic to switch on or off")
-            return
-        is_on = self.controller.formatter.find_subject_state(topic, None) == "on"
-        self._toggle_mark(PreloadOrDisableMark(topic, None, "off" if is_on else "on"))
+        elif self.prompt_state is not None:
+            is_on = self.marks.find_state(self.prompt_state.written, topic, None) == "on"
+            self._toggle_mark(PreloadOrDisableMark(topic, None, "off" if is_on else "on"))
 
     def _toggle_mark(self, mark: PreloadOrDisableMark) -> None:
-        prompt_state = self.controller.prompt_state
-        if prompt_state is None or self.writer.is_writing:
-            return
-        if mark.topic in prompt_state.written.topics:
-            current = self.controller.formatter.find_subject_state(mark.topic, mark.slug)
-            written = find_subject_or_topic_state(prompt_state.written, mark.topic, mark.slug)
-            otherwise: Literal["on", "plain"] = "on" if mark.slug is None else "plain"
-            self.controller.marks.toggle_mark(mark, current, written, otherwise)
-            self._apply_changed_marks()
-
-    def _apply_changed_marks(self) -> None:
-        self.writer.withdraw_change()
-        self.show_message()
-        self._show_prompt_totals()
-        self.list.refresh()
-        self.controller.apply_marks()
+        written = self.prompt_state.written if self.prompt_state else None
+        if written is not None and mark.topic in written.topics and not self._is_writing:
+            self.marks.toggle_mark(mark, written)
+            self._show_changed_marks()
 
     def action_drop(self) -> None:
         """Discard all marks that are not written yet."""
-        if len(self.controller.marks):
-            self.controller.marks.clear()
-            self._apply_changed_marks()
+        if self.marks:
+            self.marks.clear()
+            self._show_changed_marks()
 
-    # patterns, filter, hidden subjects
-
-    def action_try(self) -> None:
-        """Focus the pattern input."""
-        self.controller.pattern_topic = (
-            self.list.selected_node.topic or self.controller.pattern_topic
-        )
-        self.set_focus(self.pattern_bar.input)
-
-    @on(PatternBar.PatternChanged)
-    def _on_pattern_changed(self, event: PatternBar.PatternChanged) -> None:
-        event.stop()
+    def _show_changed_marks(self) -> None:
         self._withdraw_change()
-        self.controller.try_pattern(event.text)
-
-    @on(PatternBar.PatternSubmitted)
-    def _on_pattern_submitted(self, event: PatternBar.PatternSubmitted) -> None:
-        event.stop()
-        self.set_focus(self.list)
-
-    def action_filter(self) -> None:
-        """Show and focus the filter of slugs."""
-        self.filter.show_input()
-
-    @on(Input.Changed, "#choose")
-    def _on_filter_changed(self, event: Input.Changed) -> None:
-        event.stop()
-        self.controller.options.words = event.value
-        self.controller.make_rows()
-
-    @on(Input.Submitted, "#choose")
-    def _on_filter_submitted(self, event: Input.Submitted) -> None:
-        event.stop()
-        self.set_focus(self.list)
-
-    def action_hidden(self) -> None:
-        """Show or hide hidden subjects."""
-        hidden = not self.controller.options.hidden
-        self.controller.show_hidden(hidden)
-        self.show_message(f"hidden subjects are {'shown' if hidden else 'not shown'}")
+        self.show_message()
+        self._show_prompt_totals()
+        self.list.refresh()
+        self._apply_marks()
 
     # writing
 
     def action_write(self) -> None:
         """Show the change for review; if it is shown already, write it."""
-        prompt_state, marks = self.controller.prompt_state, self.controller.marks.all_marks
-        if self.is_showing_change:
-            self._marks_being_written = marks
-            self.writer.write_change()
+        change, marks = self._shown_change, self.marks.all_marks
+        if change is not None:
+            self._shown_change = None
+
+            def on_written() -> None:
+                self._written_changes.append(change)
+                self._reread_files(marks)
+                undo = self.get_key_hint("undo")
+                self.show_message(f"saved to .jp/kb.toml · {undo} undo", "inserted")
+
+            self._change_file(lambda: kb_toml_editing.apply_toml_change(change), on_written)
         elif not marks:
             self.refuse_key("no changes to write")
-        elif prompt_state is not None:
-            self.writer.propose_change(prompt_state.written, marks)
+        elif self.prompt_state is not None and not self._is_writing:
+            written = self.prompt_state.written
+            self.worker.submit(
+                lambda: kb_toml_editing.propose_preload_or_disable_marks(written, marks),
+                self._show_proposed_change,
+                self._on_write_error,
+            )
 
-    def _withdraw_change(self) -> None:
-        """Discard the shown change without writing it."""
-        if self.is_showing_change:
-            self.show_message()
-        self.writer.withdraw_change()
+    def action_undo(self) -> None:
+        """Undo the change written last in this session."""
+        if not self._written_changes:
+            self.refuse_key("nothing to undo")
+            return
+        change = self._written_changes[-1]
+
+        def on_undone() -> None:
+            self._written_changes.remove(change)
+            self._reread_files()
+            self.show_message("restored .jp/kb.toml as it was before", "inserted")
+
+        self._withdraw_change()
+        self._change_file(lambda: kb_toml_editing.undo_toml_change(change), on_undone)
+
+    def _change_file(self, change_file: Callable[[], None], on_changed: Callable[[], None]) -> None:
+        if self._is_writing:
+            return
+        self._is_writing = True
+
+        def finish_writing(_: None) -> None:
+            self._is_writing = False
+            self._has_written = True
+            on_changed()
+
+        self.worker.submit(change_file, finish_writing, self._on_write_error)
+
+    def _on_write_error(self, error: Exception) -> None:
+        self._is_writing = False
+        self.show_message(f"Not written. {self.describe_error(error)}", "error")
+        self._reread_files()
 
     def _show_proposed_change(self, change: TomlChange) -> None:
         if change.is_empty:
             self.refuse_key("the file already has these settings")
             return
-        self.controller.discard_previews()
-        prompt_state = self.controller.prompt_state
-        growth = ""
-        if prompt_state:
-            growth = format_cost_growth(prompt_state.written_cost, prompt_state.cost)
+        self._shown_change = change
+        self._page_worker.discard_results()
+        state = self.prompt_state
+        growth = format_cost_growth(state.written_cost, state.cost) if state else ""
         note = f"Prompt: {growth or 'size unchanged'}. Nothing is written yet."
-        self._show_preview_now(
-            make_change_preview(change, "This will be written to .jp/kb.toml", note)
-        )
-        write, enter, back = (self.get_key_hint(name) for name in ("write", "open", "back"))
+        self._show_page(make_change_preview(change, "This will be written to .jp/kb.toml", note))
+        write, enter, back = map(self.get_key_hint, ("write", "open", "back"))
         self.show_message(f"{write} or {enter} write · {back} cancel", "key")
 
-    def _on_written(self) -> None:
-        self._has_written = True
-        self.controller.reread_files(self._marks_being_written)
-        self.show_message(f"saved to .jp/kb.toml · {self.get_key_hint('undo')} undo", "inserted")
-
-    def action_undo(self) -> None:
-        """Undo the change written last in this session."""
-        if not self.writer.written:
-            self.refuse_key("nothing to undo")
-            return
-        self._withdraw_change()
-        self.writer.undo_change()
-
-    def _on_undone(self) -> None:
-        self._has_written = True
-        self.controller.reread_files()
-        self.show_message("restored .jp/kb.toml as it was before", "inserted")
-
-    def _on_write_error(self, error: Exception) -> None:
-        self.show_message(f"Not written. {self.describe_error(error)}", "error")
-        self.controller.reread_files()
+    def _withdraw_change(self) -> None:
+        """Discard the proposed change without writing it."""
+        if self._shown_change is not None:
+            self._shown_change = None
+            self.show_message()
+        if not self._is_writing:
+            self.worker.discard_results()
 
     # leaving
 
@@ -488,11 +608,11 @@ class PromptWorkshopScreen(ListDetailScreen):
         """Close the question, the change, the pattern or the filter, or leave the preview; else leave the screen."""
         if self._is_asking_to_leave:
             self.show_message()
-        elif self.is_showing_change:
+        elif self._shown_change is not None:
             self._withdraw_change()
             self._show_selected()
         elif self.pattern_bar.input.value or self.focused is self.pattern_bar.input:
-            self.pattern_bar.clear()
+            self.pattern_bar.input.value = ""
             self.set_focus(self.list)
         elif self.filter.display:
             self.set_focus(self.list)
@@ -509,43 +629,30 @@ class PromptWorkshopScreen(ListDetailScreen):
 
     def can_leave(self) -> bool:
         """Return True if no mark would be lost or the user was already asked; otherwise ask."""
-        if self.writer.is_writing:
+        if self._is_writing:
             self.refuse_key(".jp/kb.toml is being written; try again in a moment")
             return False
-        count = len(self.controller.marks)
-        if not count or self._is_asking_to_leave:
+        if not self.marks or self._is_asking_to_leave:
             return True
-        leave, write, back = (self.get_key_hint(name) for name in ("leave", "write", "back"))
-        changes = format_count(count, "unsaved change")
+        leave, write, back = map(self.get_key_hint, ("leave", "write", "back"))
+        changes = format_count(len(self.marks), "unsaved change")
         self.show_message(f"{changes} · {leave} discard · {write} review · {back} stay", "warning")
         self._is_asking_to_leave = True
         return False
-
-    # the rest
-
-    def action_reload(self) -> None:
-        """Read everything again."""
-        self.controller.reread_files()
-
-    def handle_files_changed(self, event: Mapping[str, Any]) -> None:
-        """Reload if topics or subjects have changed; unwritten marks stay."""
-        is_affected = event.get("knowledge") or event.get("subjects")
-        if is_affected and not self.is_showing_change and not self.writer.is_writing:
-            self.controller.reread_files()
 
     # help
 
     def make_help_blocks(self) -> list[DocumentBlock]:
         """Return a table that explains the signs in the list."""
         names = ("pre-loaded", "disabled", "hidden")
-        signs: list[tuple[str, Spans]] = [(ENTRY_MARKS[name][0], [(name, "")]) for name in names]
-        signs.append((UNWRITTEN_SIGN, [("changed, but not written yet", "")]))
-        signs.append(("~", [("estimated from the file size", "")]))
-        signs.append(("≈", [("characters ≈ estimated tokens", "")]))
-        return [
-            HeadingBlock("head:signs", [("Signs", "h2")], above=1),
-            FactTableBlock("signs", signs),
+        signs: list[tuple[str, Spans]] = [
+            *((ENTRY_MARKS[name][0], [(name, "")]) for name in names),
+            (UNWRITTEN_SIGN, [("changed, but not written yet", "")]),
+            ("~", [("estimated from the file size", "")]),
+            ("≈", [("characters ≈ estimated tokens", "")]),
         ]
+        heading = HeadingBlock("head:signs", [("Signs", "h2")], above=1)
+        return [heading, FactTableBlock("signs", signs)]
 
     def make_help_notes(self) -> tuple[str]:
         """Return a note on how to write marks, with the configured keys."""

@@ -12,7 +12,6 @@ from kbtui.tui.library_pane import ENTRY_MARKS
 from kbtui.tui.prompt_workshop.prompt_state import (
     PromptCost,
     find_prefix_range,
-    find_subject_or_topic_state,
     format_cost_growth,
     measure_prompt_cost,
 )
@@ -23,11 +22,10 @@ if TYPE_CHECKING:
 
     from textual.strip import Strip
 
-    from kbtui.knowledge import Knowledge
+    from kbtui.knowledge.topic_scan import TopicScan
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.prompt_workshop.prompt_state import (
         FolderCostSums,
-        MarkState,
         PendingPreloadMarks,
         PromptState,
         SubjectCosts,
@@ -60,6 +58,16 @@ class SubjectTreeNode(NamedTuple):
     number: int = 0
     shows_path: bool = False
 
+    @property
+    def branch_key(self) -> str:
+        """The key of the row of a topic or folder; "" for any other row."""
+        if self.kind == "topic":
+            return f"topic:{self.topic}"
+        return make_folder_key(self.topic, self.name) if self.kind == "folder" else ""
+
+
+WHOLE_NODE = SubjectTreeNode("whole")
+
 
 @dataclass
 class SubjectTreeOptions:
@@ -70,49 +78,21 @@ class SubjectTreeOptions:
     words: str = ""
 
 
-class VisibleSubjectSlugs:
-    """The slugs of each topic that the list may show, sorted on first use and cached."""
-
-    def __init__(self, knowledge: Knowledge, *, hidden: bool) -> None:
-        self._knowledge, self._hidden = knowledge, hidden
-        self._in_tree_order: dict[str, list[str]] = {}
-
-    def sort_by_name(self, topic: str) -> list[str]:
-        """Return the slugs of a topic in alphabetical order."""
-        scan = self._knowledge.get_topic_slugs(topic).scan
-        if self._hidden or not scan.hidden:
-            return scan.slugs
-        return [slug for slug in scan.slugs if slug not in scan.hidden]
-
-    def sort_by_folder(self, topic: str) -> list[str]:
-        """Return the slugs of a topic in tree order: the subjects of a folder before its subfolders."""
-        slugs = self._in_tree_order.get(topic)
-        if slugs is None:
-            slugs = self._in_tree_order[topic] = sorted(
-                self.sort_by_name(topic), key=_get_tree_sort_key
-            )
-        return slugs
-
-
 def _get_tree_sort_key(slug: str) -> list[tuple[bool, str]]:
+    """Return a sort key that puts the subjects of a folder before its subfolders."""
     *folders, name = slug.split("/")
     return [*((True, folder) for folder in folders), (False, name)]
 
 
-def make_subject_tree_rows(
-    prompt_state: PromptState, slugs: VisibleSubjectSlugs, options: SubjectTreeOptions
-) -> list[ListRow]:
+def make_subject_tree_rows(prompt_state: PromptState, options: SubjectTreeOptions) -> list[ListRow]:
     """Return all rows of the tree; the text of a row is made when the row is drawn."""
     written = prompt_state.written
-    rows = [
-        _make_tree_row(WHOLE_KEY, SubjectTreeNode("whole")),
-        _make_heading_row("topics", "TOPICS"),
-    ]
+    rows = [_make_tree_row(WHOLE_KEY, WHOLE_NODE), _make_heading_row("topics", "TOPICS")]
     for number, problem in enumerate(written.problems):
         node = SubjectTreeNode("problem", name=str(problem), number=number)
         rows.append(_make_tree_row(f"problem:{number}", node))
     for topic in written.topics:
-        rows += _make_topic_rows(topic, slugs, options)
+        rows += _make_topic_rows(topic, written.get_topic_slugs(topic).scan, options)
     if not written.topics:
         text = "none yet; declare one in .jp/kb.toml as [kb.topic.ID]"
         rows.append(_make_heading_row("none", text))
@@ -126,30 +106,26 @@ def make_subject_tree_rows(
 
 def make_match_rows(matches: Iterable[tuple[str, str]]) -> list[ListRow]:
     """Return the rows of the subjects that a pattern matches; `matches` are pairs of topic and slug."""
-    rows = [_make_tree_row(WHOLE_KEY, SubjectTreeNode("whole"))]
-    rows += [_make_subject_row(topic, slug, 0, shows_path=True) for topic, slug in matches]
-    return rows
+    rows = [_make_subject_row(topic, slug, 0, shows_path=True) for topic, slug in matches]
+    return [_make_tree_row(WHOLE_KEY, WHOLE_NODE), *rows]
 
 
-def _make_topic_rows(
-    topic: str, slugs: VisibleSubjectSlugs, options: SubjectTreeOptions
-) -> Iterator[ListRow]:
-    key = f"topic:{topic}"
+def _make_topic_rows(topic: str, scan: TopicScan, options: SubjectTreeOptions) -> Iterator[ListRow]:
+    slugs = scan.slugs
+    if not options.hidden:
+        slugs = [slug for slug in slugs if slug not in scan.hidden]
+    topic_row = _make_tree_row(f"topic:{topic}", SubjectTreeNode("topic", topic))
     if options.words:
         words = options.words.casefold().split()
-        found = [
-            slug
-            for slug in slugs.sort_by_name(topic)
-            if _contains_all_words(f"{topic}/{slug}", words)
-        ]
+        found = [slug for slug in slugs if _contains_all_words(f"{topic}/{slug}", words)]
         if found or _contains_all_words(topic, words):
-            yield _make_tree_row(key, SubjectTreeNode("topic", topic))
+            yield topic_row
         for slug in found:
             yield _make_subject_row(topic, slug, 1, shows_path=True)
         return
-    yield _make_tree_row(key, SubjectTreeNode("topic", topic))
-    if key in options.opened:
-        yield from _make_folder_rows(topic, slugs.sort_by_folder(topic), options.opened)
+    yield topic_row
+    if topic_row.key in options.opened:
+        yield from _make_folder_rows(topic, sorted(slugs, key=_get_tree_sort_key), options.opened)
 
 
 def _contains_all_words(text: str, words: list[str]) -> bool:
@@ -187,40 +163,43 @@ def make_folder_key(topic: str, path: str) -> str:
     return f"folder:{topic}/{path}"
 
 
-_NO_SPANS: list[tuple[str, str]] = []
-_NO_LINES: list[list[tuple[str, str]]] = []
-
-
 def _make_tree_row(key: str, node: SubjectTreeNode) -> ListRow:
-    # All rows share the same empty lists, because there may be 20,000 rows, of which few are ever drawn.
-    return ListRow(key, _NO_SPANS, _NO_SPANS, _NO_LINES, True, "", node)
+    return ListRow(key, [], data=node)
 
 
 def _make_subject_row(topic: str, slug: str, depth: int, *, shows_path: bool = False) -> ListRow:
-    return _make_tree_row(
-        f"{topic}/{slug}", SubjectTreeNode("subject", topic, slug, depth, 0, shows_path)
-    )
+    node = SubjectTreeNode("subject", topic, slug, depth, shows_path=shows_path)
+    return _make_tree_row(f"{topic}/{slug}", node)
 
 
 def _make_heading_row(key: str, text: str) -> ListRow:
-    return ListRow(
-        f"head:{key}", [(text, "section")], selectable=False, data=SubjectTreeNode("heading")
-    )
+    node = SubjectTreeNode("heading")
+    return ListRow(f"head:{key}", [(text, "section")], selectable=False, data=node)
 
 
-class SubjectRowFormatter:
-    """Formats rows when they are drawn, with the newest state, marks and costs."""
+class SubjectTreeList(RowList):
+    """The list of the workshop, which may have tens of thousands of rows; each row has one line.
+
+    Rows are formatted when they are drawn, with the newest state of the prompt, marks and costs.
+    """
 
     def __init__(
         self, costs: SubjectCosts, marks: PendingPreloadMarks, options: SubjectTreeOptions
     ) -> None:
+        super().__init__("entries")
+        self.empty_text = [("Reading the workspace …", "dim")]
         self.prompt_state: PromptState | None = None
         self.sums: dict[str, FolderCostSums] = {}
         self._costs, self._marks, self._options = costs, marks, options
         self._learned: dict[str, list[str]] = {}
-        self._shows_exact_costs = True
 
-    def update(self, prompt_state: PromptState, sums: dict[str, FolderCostSums]) -> None:
+    @property
+    def selected_node(self) -> SubjectTreeNode:
+        """The node of the selected row; while no row is selected, the node of the whole section."""
+        row = self.selected_row
+        return row.data if row is not None else WHOLE_NODE
+
+    def set_prompt_state(self, prompt_state: PromptState, sums: dict[str, FolderCostSums]) -> None:
         """Use a newer state of the prompt."""
         self.prompt_state, self.sums = prompt_state, sums
         knowledge = prompt_state.knowledge
@@ -228,18 +207,18 @@ class SubjectRowFormatter:
             topic.id: sorted(knowledge.get_topic_slugs(topic.id).learned) if topic.enable else []
             for topic in knowledge.topics.values()
         }
+        self.refresh()
 
-    def find_subject_state(self, topic: str, slug: str | None) -> MarkState:
-        """Return the state of a subject or topic, including unwritten marks."""
-        mark = self._marks.get_mark(topic, slug)
-        if mark is not None:
-            return mark.state
-        written = self.prompt_state.written if self.prompt_state else None
-        return find_subject_or_topic_state(written, topic, slug) if written else "plain"
+    def render_line(self, y: int) -> Strip:
+        """Draw visible line `y`."""
+        number = y + round(self.scroll_y)
+        if 0 <= number < len(self.rows) and self.rows[number].selectable:
+            row = self.rows[number]
+            row.left, row.right = self.format_row(row.data)
+        return super().render_line(y)
 
-    def format_row(self, node: SubjectTreeNode, *, exact: bool = True) -> tuple[Spans, Spans]:
-        """Return the left and the right part of a row; `exact` means unrounded numbers."""
-        self._shows_exact_costs = exact
+    def format_row(self, node: SubjectTreeNode) -> tuple[Spans, Spans]:
+        """Return the left and the right part of a row."""
         prompt_state = self.prompt_state
         if prompt_state is None:
             return [], []
@@ -248,8 +227,8 @@ class SubjectRowFormatter:
         if node.kind == "problem":
             return [("! ", "error"), (one_line(node.name), "error")], []
         if node.kind == "fragment":
-            fragment = prompt_state.fragments[node.number : node.number + 1]
-            cost = measure_prompt_cost(fragment[0].content) if fragment else PromptCost()
+            found = prompt_state.fragments[node.number : node.number + 1]
+            cost = measure_prompt_cost(found[0].content if found else None)
             return [("  ", ""), (one_line(node.name), "")], self._format_cost(cost)
         if node.topic not in prompt_state.written.topics:
             return [("  ", ""), (one_line(node.name or node.topic), "dim")], [("gone", "dim")]
@@ -261,22 +240,20 @@ class SubjectRowFormatter:
         self, prompt_state: PromptState, node: SubjectTreeNode
     ) -> tuple[Spans, Spans]:
         topic, slug = node.topic, node.name
-        state, scan = (
-            self.find_subject_state(topic, slug),
+        mark, scan = (
+            self._marks.get((topic, slug)),
             prompt_state.written.get_topic_slugs(topic).scan,
         )
-        is_hidden = slug in scan.hidden
-        sign, role = "  ", ""
-        if state == "learned":
-            sign, role = ENTRY_MARKS["pre-loaded"]
-        elif state == "disabled":
-            sign, role = ENTRY_MARKS["disabled"]
-        elif is_hidden:
-            sign, role = ENTRY_MARKS["hidden"]
-        if self._marks.get_mark(topic, slug) is not None:
+        state = self._marks.find_state(prompt_state.written, topic, slug)
+        marked_as = {"learned": "pre-loaded", "disabled": "disabled"}.get(state)
+        if marked_as is None and slug in scan.hidden:
+            marked_as = "hidden"
+        sign, role = ENTRY_MARKS[marked_as] if marked_as else ("  ", "")
+        if mark is not None:
             sign, role = f"{sign[0]}{UNWRITTEN_SIGN}", role or "warning"
-        is_dim = is_hidden or slug in scan.shadowed
-        name_role = "dim struck" if state == "disabled" else "dim" if is_dim else ""
+        name_role = "dim" if slug in scan.hidden or slug in scan.shadowed else ""
+        if state == "disabled":
+            name_role = "dim struck"
         name = slug if node.shows_path else slug.rsplit("/", 1)[-1]
         left: Spans = [("  " * node.depth, ""), (sign, role), (one_line(name), name_role)]
         if (topic, slug) in self._costs.unreadable:
@@ -290,17 +267,16 @@ class SubjectRowFormatter:
     ) -> tuple[Spans, Spans]:
         """Format a topic or folder: its name, its pre-loaded and total subject counts, its cost."""
         topic, prefix = node.topic, node.name
-        key = make_folder_key(topic, prefix) if node.kind == "folder" else f"topic:{topic}"
-        is_opened = key in self._options.opened or bool(self._options.words)
+        is_opened = node.branch_key in self._options.opened or bool(self._options.words)
         left: Spans = [("  " * node.depth, ""), ("▾ " if is_opened else "▸ ", "dim")]
         right: Spans = []
         if node.kind == "folder":
             left.append((f"{one_line(prefix[:-1].rsplit('/', 1)[-1])}/", ""))
         else:
-            is_on = self.find_subject_state(topic, None) == "on"
+            is_on = self._marks.find_state(prompt_state.written, topic, None) == "on"
             name = one_line(prompt_state.written.topics[topic].name)
             left.append((name, "" if is_on else "dim struck"))
-            is_marked = self._marks.get_mark(topic, None) is not None
+            is_marked = (topic, None) in self._marks
             if is_marked or not is_on:
                 sign = UNWRITTEN_SIGN if is_marked else ""
                 right.append((f"{'on' if is_on else 'off'}{sign} ", "warning"))
@@ -315,7 +291,8 @@ class SubjectRowFormatter:
         return left, [*right, *self._format_cost(cost)]
 
     def _format_cost(self, cost: PromptCost, role: str = "dim") -> Spans:
-        return [(cost.format_short_cost(exact=self._shows_exact_costs), role)]
+        is_exact = self.scrollable_content_region.width >= EXACT_COST_CELLS
+        return [(cost.format_short_cost(exact=is_exact), role)]
 
 
 def format_prompt_totals(
@@ -363,28 +340,3 @@ def describe_selected_row(prompt_state: PromptState, node: SubjectTreeNode) -> s
         loaders = ", ".join(found[0].loaded_by) if found else ""
         return f"loaded by {loaders or 'nothing'}"
     return ""
-
-
-class SubjectTreeList(RowList):
-    """The list of the workshop, which may have tens of thousands of rows; each row has one line."""
-
-    def __init__(self, formatter: SubjectRowFormatter) -> None:
-        super().__init__("entries")
-        self._formatter = formatter
-        self.empty_text = [("Reading the workspace …", "dim")]
-
-    @property
-    def selected_node(self) -> SubjectTreeNode:
-        """The node of the selected row; while no row is selected, the node of the whole section."""
-        row = self.selected_row
-        return row.data if row is not None else SubjectTreeNode("whole")
-
-    def render_line(self, y: int) -> Strip:
-        """Draw visible line `y`."""
-        number = y + round(self.scroll_y)
-        if 0 <= number < len(self.rows):
-            row = self.rows[number]
-            if row.selectable:
-                exact = self.scrollable_content_region.width >= EXACT_COST_CELLS
-                row.left, row.right = self._formatter.format_row(row.data, exact=exact)
-        return super().render_line(y)
