@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import sys
 from collections import Counter
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from marshal import dumps
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
 from kbtui.errors import IndexUnavailable
@@ -57,73 +57,43 @@ CREATE INDEX citations_target ON citations (target);
 CREATE INDEX citations_source ON citations (conversation, turn);
 """
 
-ENTRY_COLUMNS = (
-    "id, kind, title, signature, path, type, topic, slug, conversation, tags, source_url, "
-    "created, changed, size, hidden, archived, error, stat"
-)
-CHUNK_COLUMNS = (
-    "number, id, ordinal, text, first_line, last_line, turn, role, tool, timestamp, embed, hash, "
-    "call, args"
-)
-
-
 CONTEXT_CHUNKS = 2
 """How many chunks on each side of a chunk are part of its document and of its vector."""
 
 _CHECKSUM_MODULUS = 1 << 63
-_CHUNK_TABLE_COLUMNS = (
-    "number", "id", "entry_id", "ordinal", "text", "first_line", "last_line", "turn", "role",
-    "tool", "timestamp", "embed", "hash", "call", "args", "seq",
-)  # fmt: skip
-_CHUNK_ASSIGNMENT = f"({', '.join(_CHUNK_TABLE_COLUMNS[1:])}) = ({', '.join('?' * (len(_CHUNK_TABLE_COLUMNS) - 1))})"
 _VECTOR_COLUMNS = slice(11, 13)
 """Positions of the columns `embed` and `hash`, which determine a chunk's vector."""
 _DOCUMENT_COLUMNS = (4, 8, 9, 10, 11, 14)
 """Positions of the columns that determine a chunk's document in the keyword index."""
-_ENTRY_TABLES = (
-    ("chunks", "entry_id"), ("entries", "id"), ("sums", "entry_id"), ("marks", "entry_id"),
-)  # fmt: skip
 
 
-@dataclass
-class EntryWriteResult:
+class EntryWriteResult(NamedTuple):
     """The chunks that changed when an entry was written.
 
     `changed` has the positions, in the list of written chunks, of those that need a new document in
     the keyword index. `gone` has the numbers of the deleted chunks.
     """
 
-    changed: list[int] = field(default_factory=list)
-    gone: list[int] = field(default_factory=list)
+    changed: list[int]
+    gone: list[int]
 
 
 def parse_entry_row(row: tuple[Any, ...]) -> CatalogEntry:
-    """Return the entry of a row with the columns `ENTRY_COLUMNS`."""
-    values = list(row)
-    values[9] = [] if values[9] == "[]" else json.loads(str(values[9]))
+    """Return the entry of a row of the table `entries`."""
+    values = list(row[:-1])
+    values[9] = json.loads(values[9])
     values[14], values[15] = bool(values[14]), bool(values[15])
-    (id_, kind, title, signature, path, type_, topic, slug, conversation, *rest) = values
-    return CatalogEntry(id_, kind, title, signature, path, type_, topic, slug, conversation, *rest)
+    return CatalogEntry(*values)
 
 
 def parse_chunk_row(row: tuple[Any, ...]) -> Chunk:
-    """Return the chunk of a row that begins with the columns `CHUNK_COLUMNS`."""
-    (number, id_, ordinal, text, first, last, turn, role, tool, timestamp, embed, mark, call,
-     args) = row[:14]  # fmt: skip
+    """Return the chunk of a row of the table `chunks`."""
+    number, id_, _, ordinal, text, first, last, turn, role, tool, time, embed, digest, *rest = row
+    lines = None if first is None else (first, last)
+    call, args, _ = rest
+    args = json.loads(args) if args else None
     return Chunk(
-        id=id_,
-        text=text,
-        ordinal=ordinal,
-        lines=(first, last) if first is not None else None,
-        turn=turn,
-        role=role,
-        tool=tool,
-        timestamp=timestamp,
-        embed=bool(embed),
-        number=number,
-        vector_hash=mark,
-        call=call,
-        args=json.loads(args) if args else None,
+        id_, text, ordinal, lines, turn, role, tool, time, bool(embed), number, digest, call, args
     )
 
 
@@ -156,27 +126,24 @@ def _make_entry_row(entry: CatalogEntry, seq: int) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
+def _make_placeholders(values: Collection[object]) -> str:
+    return ", ".join("?" * len(values))
+
+
 def _find_changed_chunk_positions(old: list[str], new: list[str], same: set[str]) -> list[int]:
     """Return the positions of new chunks that changed or whose neighbours changed.
 
     `old` and `new` are chunk ids in order; `same` has the ids whose text and document did not change.
     """
-    if not same:
-        return list(range(len(new)))
-    places = {id_: at for at, id_ in enumerate(old)}
-
-    def list_neighbours(ids: list[str], at: int) -> list[str | None]:
-        return [
-            (ids[other] if ids[other] in same else None) if 0 <= other < len(ids) else ""
-            for other in range(at - CONTEXT_CHUNKS, at + CONTEXT_CHUNKS + 1)
-        ]
-
+    positions = {id_: at for at, id_ in enumerate(old)}
+    margin, width = [""] * CONTEXT_CHUNKS, 2 * CONTEXT_CHUNKS + 1
+    padded_old, padded_new = [*margin, *old, *margin], [*margin, *new, *margin]
+    unchanged = {*same, ""}
     return [
         at
         for at, id_ in enumerate(new)
-        if id_ not in same
-        or None in (around := list_neighbours(new, at))
-        or around != list_neighbours(old, places[id_])
+        if not unchanged.issuperset(around := padded_new[at : at + width])
+        or around != padded_old[positions[id_] : positions[id_] + width]
     ]
 
 
@@ -192,21 +159,17 @@ class Catalog:
     def __init__(self, path: Path, *, write: bool = False) -> None:
         """Open the file; with `write` create it if it is missing. Raises `IndexUnavailable`."""
         self.path = path
+        uri = f"{path.absolute().as_uri()}?mode={'rwc' if write else 'ro'}"
         try:
+            self._db = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
             if write:
-                self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
                 self._db.execute("PRAGMA journal_mode=WAL")
                 # A crash of the machine may lose the last transactions, but leaves none half done. The
                 # next comparison with the files finds and repeats the lost changes.
                 self._db.execute("PRAGMA synchronous=NORMAL")
                 if not self._db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
                     self._db.executescript(f"BEGIN; {CATALOG_TABLES} COMMIT;")
-            else:
-                uri = f"{path.absolute().as_uri()}?mode=ro"
-                self._db = sqlite3.connect(
-                    uri, uri=True, isolation_level=None, check_same_thread=False
-                )
-                self._db.execute("SELECT 1 FROM meta LIMIT 1")
+            self._db.execute("SELECT 1 FROM meta LIMIT 1")
         except sqlite3.Error as error:
             raise IndexUnavailable(
                 f"the catalog cannot be opened: {error}",
@@ -217,6 +180,14 @@ class Catalog:
     def close(self) -> None:
         """Close the file."""
         self._db.close()
+
+    def _list_first_column(self, query: str, *values: object) -> list[Any]:
+        return [row[0] for row in self._db.execute(query, values)]
+
+    def _get_value(self, query: str, *values: object) -> Any:
+        """Return the first column of the first row; None if there is no row."""
+        row = self._db.execute(query, values).fetchone()
+        return row[0] if row else None
 
     # transactions
 
@@ -237,13 +208,13 @@ class Catalog:
             self._db.execute("ROLLBACK")
 
     def last_transaction_number(self) -> int:
-        """Return the sequence number of the last transaction."""
+        """Return the sequence number of the last transaction; 0 if there was none."""
         return int(self.get_meta_value("seq") or 0)
 
     def get_meta_value(self, key: str) -> str | None:
         """Return a value from the table `meta`."""
-        row = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
-        return row[0] if row else None
+        found: str | None = self._get_value("SELECT value FROM meta WHERE key = ?", key)
+        return found
 
     def set_meta_value(self, key: str, value: str) -> None:
         """Set a value in the table `meta`."""
@@ -266,84 +237,67 @@ class Catalog:
         reading when the entry has grown.
         """
         old = self._get_entry_rows(entry.id)
-        written, difference = self._write_changed_chunks(
-            entry.id, chunks, seq, start if old else None
-        )
-        row = _make_entry_row(entry, seq)
-        self._db.execute(
-            f"INSERT OR REPLACE INTO entries VALUES ({', '.join('?' * len(row))})", row
-        )
-        self._db.execute("DELETE FROM gone WHERE entry_id = ?", (entry.id,))
-        now: list[tuple[Any, ...]] = [row]
+        result = self._write_changed_chunks(entry.id, chunks, seq, start if old else None)
+        for table, column in (("entries", "id"), ("marks", "entry_id"), ("gone", "entry_id")):
+            self._db.execute(f"DELETE FROM {table} WHERE {column} = ?", (entry.id,))
+        now = [_make_entry_row(entry, seq)]
+        self._insert_rows("entries", now)
         if mark is not None:
             now.append((entry.id, mark))
-            self._db.execute("INSERT OR REPLACE INTO marks VALUES (?, ?)", now[-1])
-        elif old:
-            self._db.execute("DELETE FROM marks WHERE entry_id = ?", (entry.id,))
-        self._add_to_checksum(
-            entry.id, difference + _compute_checksum_of_rows(now) - _compute_checksum_of_rows(old)
-        )
-        return written
+            self._insert_rows("marks", now[1:])
+        self._add_to_checksum(entry.id, old, now)
+        return result
 
     def _write_changed_chunks(
         self, entry_id: str, chunks: Sequence[Chunk], seq: int, start: int | None
-    ) -> tuple[EntryWriteResult, int]:
-        """Write the changed rows; also return the number to add to the entry's checksum, a sum.
-
-        `start` is None for an entry that has no rows yet.
-        """
+    ) -> EntryWriteResult:
+        """Write the changed rows; `start` is None for an entry that has no rows yet."""
         old: dict[str, tuple[Any, ...]] = {}
         if start is not None:
             query = "SELECT * FROM chunks WHERE entry_id = ? AND ordinal >= ? ORDER BY ordinal"
             old = {row[1]: row for row in self._db.execute(query, (entry_id, start))}
-        removed = [old[id_] for id_ in old.keys() - {chunk.id for chunk in chunks}] if old else []
+        ids = [chunk.id for chunk in chunks]
+        removed = [old[id_] for id_ in old.keys() - set(ids)]
         gone = [row[0] for row in removed]
-        self._db.executemany("DELETE FROM chunks WHERE number = ?", [(number,) for number in gone])
         added: list[tuple[Any, ...]] = []
-        number = self._get_highest_chunk_number()
-        fresh: list[tuple[Any, ...]] = []
         same: set[str] = set()
+        # Numbers are never reused: this is the highest one that any chunk ever had.
+        number = self._get_value("SELECT seq FROM sqlite_sequence WHERE name = 'chunks'") or 0
         for chunk in chunks:
             held = old.get(chunk.id)
             if held is None:
-                number += 1
-                chunk.number = number
-                fresh.append(_make_chunk_row(entry_id, chunk, seq))
+                chunk.number = number = number + 1
+                added.append(_make_chunk_row(entry_id, chunk, seq))
                 continue
             chunk.number = held[0]
             row = _make_chunk_row(entry_id, chunk, held[-1])
+            if held[_VECTOR_COLUMNS] != row[_VECTOR_COLUMNS]:
+                row = (*row[:-1], seq)
             if held != row:
-                if held[_VECTOR_COLUMNS] != row[_VECTOR_COLUMNS]:
-                    row = (*row[:-1], seq)
-                self._db.execute(
-                    f"UPDATE chunks SET {_CHUNK_ASSIGNMENT} WHERE number = ?", (*row[1:], row[0])
-                )
                 removed.append(held)
                 added.append(row)
             if all(held[at] == row[at] for at in _DOCUMENT_COLUMNS):
                 same.add(chunk.id)
-        places = ", ".join("?" * len(_CHUNK_TABLE_COLUMNS))
-        self._db.executemany(f"INSERT INTO chunks VALUES ({places})", fresh)
-        changed = _find_changed_chunk_positions(list(old), [chunk.id for chunk in chunks], same)
-        difference = _compute_checksum_of_rows([*added, *fresh]) - _compute_checksum_of_rows(
-            removed
-        )
-        return EntryWriteResult(changed, gone), difference
+        self._db.executemany("DELETE FROM chunks WHERE number = ?", [row[:1] for row in removed])
+        self._insert_rows("chunks", added)
+        self._add_to_checksum(entry_id, removed, added)
+        return EntryWriteResult(_find_changed_chunk_positions(list(old), ids, same), gone)
 
-    def _get_highest_chunk_number(self) -> int:
-        """Return the highest number that any chunk ever had. Numbers are never reused."""
-        query = "SELECT seq FROM sqlite_sequence WHERE name = 'chunks'"
-        row = self._db.execute(query).fetchone()
-        return int(row[0]) if row else 0
+    def _insert_rows(self, table: str, rows: Sequence[tuple[object, ...]]) -> None:
+        if rows:
+            marks = _make_placeholders(rows[0])
+            self._db.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
 
     def remove_entry(self, entry_id: str, seq: int) -> None:
         """Delete an entry with its chunks and, for a conversation, its citations."""
-        query = "SELECT conversation FROM entries WHERE id = ?"
-        row = self._db.execute(query, (entry_id,)).fetchone()
-        if row and row[0] is not None:
-            self._db.execute("DELETE FROM citations WHERE conversation = ?", (row[0],))
-        for table, column in _ENTRY_TABLES:
-            self._db.execute(f"DELETE FROM {table} WHERE {column} = ?", (entry_id,))
+        self._db.execute(
+            "DELETE FROM citations WHERE conversation = "
+            "(SELECT conversation FROM entries WHERE id = ?)",
+            (entry_id,),
+        )
+        self._db.execute("DELETE FROM entries WHERE id = ?", (entry_id,))
+        for table in ("chunks", "sums", "marks"):
+            self._db.execute(f"DELETE FROM {table} WHERE entry_id = ?", (entry_id,))
         self._db.execute("INSERT OR REPLACE INTO gone VALUES (?, ?)", (entry_id, seq))
 
     def replace_citations(
@@ -353,46 +307,35 @@ class Catalog:
 
         The columns are those of the table `citations`.
         """
-        assert entry.conversation is not None
-        where, values = "WHERE conversation = ? AND turn > ?", (entry.conversation, after)
-        old = self._db.execute(f"SELECT * FROM citations {where}", values).fetchall()
-        if not old and not rows:
-            return
-        self._db.execute(f"DELETE FROM citations {where}", values)
-        places = ", ".join("?" * 11)
-        self._db.executemany(f"INSERT INTO citations VALUES ({places})", rows)
-        now = self._db.execute(f"SELECT * FROM citations {where}", values)
-        self._add_to_checksum(
-            entry.id, _compute_checksum_of_rows(now) - _compute_checksum_of_rows(old)
-        )
+        where, values = "citations WHERE conversation = ? AND turn > ?", (entry.conversation, after)
+        old = self._db.execute(f"SELECT * FROM {where}", values).fetchall()
+        self._db.execute(f"DELETE FROM {where}", values)
+        self._insert_rows("citations", rows)
+        self._add_to_checksum(entry.id, old, self._db.execute(f"SELECT * FROM {where}", values))
 
     # checksums
 
-    def _add_to_checksum(self, entry_id: str, difference: int) -> None:
-        row = self._db.execute("SELECT sum FROM sums WHERE entry_id = ?", (entry_id,)).fetchone()
-        total = ((row[0] if row else 0) + difference) % _CHECKSUM_MODULUS
-        self._db.execute("INSERT OR REPLACE INTO sums VALUES (?, ?)", (entry_id, total))
+    def _add_to_checksum(self, entry_id: str, removed: Iterable[Any], added: Iterable[Any]) -> None:
+        total = self._get_value("SELECT sum FROM sums WHERE entry_id = ?", entry_id) or 0
+        total += _compute_checksum_of_rows(added) - _compute_checksum_of_rows(removed)
+        row = (entry_id, total % _CHECKSUM_MODULUS)
+        self._db.execute("INSERT OR REPLACE INTO sums VALUES (?, ?)", row)
 
     def _get_entry_rows(self, entry_id: str) -> list[Any]:
         """Return an entry's own row and its mark; [] if there is no entry."""
-        rows: list[Any] = []
-        for query in (
-            "SELECT * FROM entries WHERE id = ?",
-            "SELECT * FROM marks WHERE entry_id = ?",
-        ):
-            rows += self._db.execute(query, (entry_id,))
-            if not rows:
-                break
+        rows = self._db.execute("SELECT * FROM entries WHERE id = ?", (entry_id,)).fetchall()
+        if rows:
+            rows += self._db.execute("SELECT * FROM marks WHERE entry_id = ?", (entry_id,))
         return rows
 
     def _compute_checksum(self, entry_id: str) -> int:
-        chunks = self._db.execute("SELECT * FROM chunks WHERE entry_id = ?", (entry_id,))
-        citations = self._db.execute(
+        rows = self._get_entry_rows(entry_id)
+        rows += self._db.execute("SELECT * FROM chunks WHERE entry_id = ?", (entry_id,))
+        rows += self._db.execute(
             "SELECT * FROM citations WHERE conversation = "
             "(SELECT conversation FROM entries WHERE id = ?)",
             (entry_id,),
         )
-        rows = (*self._get_entry_rows(entry_id), *chunks, *citations)
         return _compute_checksum_of_rows(rows) % _CHECKSUM_MODULUS
 
     def find_damage(self, stop: threading.Event | None = None) -> str | None:
@@ -401,14 +344,14 @@ class Catalog:
         Returns None as soon as `stop` is set. Raises `sqlite3.Error` if the file cannot be read.
         """
         with self.open_snapshot():
-            problem = self._db.execute("PRAGMA quick_check(1)").fetchone()[0]
+            problem = self._get_value("PRAGMA quick_check(1)")
             if problem != "ok":
                 return f"the catalog is damaged: {problem}"
             checksums = dict(self._db.execute("SELECT entry_id, sum FROM sums"))
-            strays = self._db.execute(
+            has_strays = self._get_value(
                 "SELECT 1 FROM chunks WHERE entry_id NOT IN (SELECT id FROM entries) LIMIT 1"
-            ).fetchone()
-            if set(self.list_entry_ids()) != checksums.keys() or strays:
+            )
+            if set(self.list_entry_ids()) != checksums.keys() or has_strays:
                 return "the catalog is damaged: entries are missing or were never written"
             for entry_id, checksum in checksums.items():
                 if stop is not None and stop.is_set():
@@ -430,7 +373,7 @@ class Catalog:
 
     def list_entry_ids(self) -> list[str]:
         """Return the ids of all entries."""
-        return [row[0] for row in self._db.execute("SELECT id FROM entries")]
+        return self._list_first_column("SELECT id FROM entries")
 
     def list_signatures(self) -> Iterable[tuple[str, str | None, str, str]]:
         """Return topic, slug, entry id and signature of each entry.
@@ -441,62 +384,46 @@ class Catalog:
             "SELECT coalesce(topic, conversation), slug, id, signature FROM entries"
         )
 
-    def list_unreadable_entry_ids(self) -> frozenset[str]:
+    def list_unreadable_entry_ids(self) -> set[str]:
         """Return the ids of the entries that have an error."""
-        rows = self._db.execute("SELECT id FROM entries WHERE error IS NOT NULL")
-        return frozenset(row[0] for row in rows)
+        return set(self._list_first_column("SELECT id FROM entries WHERE error IS NOT NULL"))
 
-    def list_hidden_entry_ids(self) -> frozenset[str]:
+    def list_hidden_entry_ids(self) -> set[str]:
         """Return the ids of the hidden entries."""
-        return frozenset(row[0] for row in self._db.execute("SELECT id FROM entries WHERE hidden"))
+        return set(self._list_first_column("SELECT id FROM entries WHERE hidden"))
 
     def get_resume_mark(self, entry_id: str) -> str | None:
         """Return the entry's mark: where to resume reading when it has grown."""
-        row = self._db.execute("SELECT mark FROM marks WHERE entry_id = ?", (entry_id,)).fetchone()
-        return row[0] if row else None
+        mark: str | None = self._get_value("SELECT mark FROM marks WHERE entry_id = ?", entry_id)
+        return mark
 
     def list_entries_changed_since(self, seq: int) -> list[str]:
         """Return the ids of the entries that were written after transaction `seq`."""
-        return [row[0] for row in self._db.execute("SELECT id FROM entries WHERE seq > ?", (seq,))]
+        return self._list_first_column("SELECT id FROM entries WHERE seq > ?", seq)
 
     def list_entries_removed_since(self, seq: int) -> list[str]:
         """Return the ids of the entries that were removed after transaction `seq`."""
-        return [
-            row[0] for row in self._db.execute("SELECT entry_id FROM gone WHERE seq > ?", (seq,))
-        ]
+        return self._list_first_column("SELECT entry_id FROM gone WHERE seq > ?", seq)
 
     def get_entry(self, entry_id: str) -> CatalogEntry | None:
         """Return an entry by id, None if it does not exist."""
-        row = self._db.execute(
-            f"SELECT {ENTRY_COLUMNS} FROM entries WHERE id = ?", (entry_id,)
-        ).fetchone()
-        return parse_entry_row(row) if row else None
+        return self.get_entries([entry_id]).get(entry_id)
 
-    def get_entries(self, ids: Iterable[str]) -> dict[str, CatalogEntry]:
+    def get_entries(self, ids: Collection[str]) -> dict[str, CatalogEntry]:
         """Return a dict of entries by id; unknown ids are left out."""
-        held = list(ids)
-        marks = ", ".join("?" * len(held))
-        rows = self._db.execute(f"SELECT {ENTRY_COLUMNS} FROM entries WHERE id IN ({marks})", held)
-        return {row[0]: parse_entry_row(row) for row in rows}
+        query = f"SELECT * FROM entries WHERE id IN ({_make_placeholders(ids)})"
+        return {row[0]: parse_entry_row(row) for row in self._db.execute(query, list(ids))}
 
     def iterate_entries(self) -> Iterator[CatalogEntry]:
         """Yield all entries, ordered by id."""
-        for row in self._db.execute(f"SELECT {ENTRY_COLUMNS} FROM entries ORDER BY id"):
-            yield parse_entry_row(row)
+        return map(parse_entry_row, self._db.execute("SELECT * FROM entries ORDER BY id"))
 
-    def list_chunks(self, entry_id: str) -> list[Chunk]:
-        """Return an entry's chunks in order."""
+    def list_chunks(self, entry_id: str, first: int = 0, end: int | None = None) -> list[Chunk]:
+        """Return an entry's chunks in order, from ordinal `first` to before ordinal `end`."""
         rows = self._db.execute(
-            f"SELECT {CHUNK_COLUMNS} FROM chunks WHERE entry_id = ? ORDER BY ordinal", (entry_id,)
-        )
-        return [parse_chunk_row(row) for row in rows]
-
-    def list_chunks_between(self, entry_id: str, first: int, end: int) -> list[Chunk]:
-        """Return an entry's chunks from ordinal `first` to before ordinal `end`."""
-        rows = self._db.execute(
-            f"SELECT {CHUNK_COLUMNS} FROM chunks WHERE entry_id = ? AND ordinal >= ? AND ordinal < ? "
+            "SELECT * FROM chunks WHERE entry_id = ? AND ordinal >= ? AND ordinal < ? "
             "ORDER BY ordinal",
-            (entry_id, first, end),
+            (entry_id, first, sys.maxsize if end is None else end),
         )
         return [parse_chunk_row(row) for row in rows]
 
@@ -505,52 +432,38 @@ class Catalog:
     ) -> Counter[str]:
         """Count how often each text occurs among an entry's chunks before ordinal `end`."""
         wanted = {replace_surrogates(text): text for text in texts}
-        rows = self._db.execute(
-            "SELECT text FROM chunks WHERE entry_id = ? AND ordinal < ?", (entry_id, end)
+        found = self._list_first_column(
+            "SELECT text FROM chunks WHERE entry_id = ? AND ordinal < ?", entry_id, end
         )
-        return Counter(wanted[text] for (text,) in rows if text in wanted)
+        return Counter(wanted[text] for text in found if text in wanted)
 
-    def get_chunks(self, numbers: Iterable[int]) -> dict[int, tuple[Chunk, str]]:
+    def get_chunks(self, numbers: Collection[int]) -> dict[int, tuple[Chunk, str]]:
         """Map chunk numbers to chunks and their entries' ids; unknown numbers are left out."""
-        held = list(numbers)
-        marks = ", ".join("?" * len(held))
-        rows = self._db.execute(
-            f"SELECT {CHUNK_COLUMNS}, entry_id FROM chunks WHERE number IN ({marks})", held
-        )
-        return {row[0]: (parse_chunk_row(row), row[-1]) for row in rows}
-
-    def get_entry_ids_of_chunks(self, numbers: Iterable[int]) -> dict[int, tuple[str, str]]:
-        """Map chunk numbers to the ids of the chunks and of their entries; unknown ones are left out."""
-        held = list(numbers)
-        marks = ", ".join("?" * len(held))
-        rows = self._db.execute(
-            f"SELECT number, id, entry_id FROM chunks WHERE number IN ({marks})", held
-        )
-        return {number: (id_, entry_id) for number, id_, entry_id in rows}
+        query = f"SELECT * FROM chunks WHERE number IN ({_make_placeholders(numbers)})"
+        rows = self._db.execute(query, list(numbers))
+        return {row[0]: (parse_chunk_row(row), row[2]) for row in rows}
 
     def get_chunk(self, chunk_id: str) -> tuple[Chunk, str] | None:
         """Return a chunk by id, with its entry's id; None if it does not exist."""
-        row = self._db.execute(
-            f"SELECT {CHUNK_COLUMNS}, entry_id FROM chunks WHERE id = ?", (chunk_id,)
-        ).fetchone()
-        return (parse_chunk_row(row), row[-1]) if row else None
+        row = self._db.execute("SELECT * FROM chunks WHERE id = ?", (chunk_id,)).fetchone()
+        return (parse_chunk_row(row), row[2]) if row else None
 
     def count_rows(self) -> dict[str, int]:
         """Count `subjects`, `conversations`, `chunks` and `citations`."""
-        count = self._db.execute
+        tables = {
+            "subjects": "entries WHERE kind = 'subject'",
+            "conversations": "entries WHERE kind = 'conversation'",
+            "chunks": "chunks",
+            "citations": "citations",
+        }
         return {
-            "subjects": count("SELECT count(*) FROM entries WHERE kind = 'subject'").fetchone()[0],
-            "conversations": count(
-                "SELECT count(*) FROM entries WHERE kind = 'conversation'"
-            ).fetchone()[0],
-            "chunks": count("SELECT count(*) FROM chunks").fetchone()[0],
-            "citations": count("SELECT count(*) FROM citations").fetchone()[0],
+            name: self._get_value(f"SELECT count(*) FROM {table}") for name, table in tables.items()
         }
 
     def is_empty(self, *, hidden: bool) -> bool:
         """Whether there are no entries; hidden entries count only if `hidden` is true."""
-        asked = "SELECT 1 FROM entries WHERE hidden <= ? LIMIT 1"
-        return self._db.execute(asked, (int(hidden),)).fetchone() is None
+        query = "SELECT 1 FROM entries WHERE hidden <= ? LIMIT 1"
+        return self._get_value(query, int(hidden)) is None
 
     def find_citations(
         self, targets: Sequence[str], chunk: str | None = None
@@ -559,8 +472,7 @@ class Catalog:
 
         The columns are those of the table `citations`.
         """
-        marks = ", ".join("?" * len(targets))
-        wanted, values = f"target IN ({marks})", list(targets)
+        wanted, values = f"target IN ({_make_placeholders(targets)})", list(targets)
         if chunk is not None:
             wanted, values = f"{wanted} OR chunk = ?", [*values, chunk]
         return self._db.execute(
@@ -576,14 +488,13 @@ class Catalog:
 
     def has_embeddable_chunks_since(self, seq: int) -> bool:
         """Whether a chunk that gets a vector was written after transaction `seq`."""
-        asked = "SELECT 1 FROM chunks WHERE seq > ? AND embed = 1 LIMIT 1"
-        return self._db.execute(asked, (seq,)).fetchone() is not None
+        query = "SELECT 1 FROM chunks WHERE seq > ? AND embed = 1 LIMIT 1"
+        return self._get_value(query, seq) is not None
 
     def sort_entries_for_embedding(self, ids: Collection[str]) -> list[str]:
         """Sort entry ids in the order of embedding: subjects first, each kind newest first."""
-        rows = self._db.execute(
+        return self._list_first_column(
             "SELECT id FROM entries WHERE id IN (SELECT value FROM json_each(?)) "
             "ORDER BY kind = 'conversation', changed DESC, id",
-            (json.dumps(list(ids)),),
+            json.dumps(list(ids)),
         )
-        return [row[0] for row in rows]

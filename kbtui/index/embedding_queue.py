@@ -60,7 +60,7 @@ class ChunksWithoutVector:
         self.entries: dict[str, set[int]] = {}
         self.hidden = 0
         self.seq = -1
-        self._hidden_entries: frozenset[str] = frozenset()
+        self._hidden_entries: set[str] = set()
 
     def update(self, catalog: Catalog, store: VectorStore) -> None:
         """Compare the vectors with the catalog; remove vectors that belong to no chunk."""

@@ -318,9 +318,7 @@ def _make_conversation_entry_part(
     """
     count = known.chunks if known else 0
     around = (
-        catalog.list_chunks_between(entry.id, max(0, count - 2 * CONTEXT_CHUNKS), count)
-        if count
-        else []
+        catalog.list_chunks(entry.id, max(0, count - 2 * CONTEXT_CHUNKS), count) if count else []
     )
     new_chunks = list(iterate_conversation_chunks(part.conversation, embed_tool_results))
     seen = catalog.count_equal_chunk_texts({chunk.text for chunk in new_chunks}, entry.id, count)

@@ -115,7 +115,6 @@ class IndexReader:
             return json.loads(value) if value else []
 
     get_chunks = _delegate_to_catalog(Catalog.get_chunks)
-    get_entry_ids_of_chunks = _delegate_to_catalog(Catalog.get_entry_ids_of_chunks)
     list_chunks = _delegate_to_catalog(Catalog.list_chunks)
     get_chunk = _delegate_to_catalog(Catalog.get_chunk)
     get_entries = _delegate_to_catalog(Catalog.get_entries)

@@ -145,10 +145,10 @@ class SearchExplainer:
     def _explain_low_rank(self, explained: RankExplanation, entry: CatalogEntry) -> list[str]:
         """Explain why a chunk that nothing excludes ranks too low to be shown."""
         run = self._run
-        others = [number for number in self._order if run.owners[number][1] == entry.id]
+        others = [number for number in self._order if run.chunks[number][1] == entry.id]
         most = run.request.per_entry
         if len(others) >= most and explained.chunk_id not in {
-            run.owners[number][0] for number in others[:most]
+            run.chunks[number][0].id for number in others[:most]
         }:
             return [
                 f"{most} better passages of the same entry are shown, which is the limit for one entry"

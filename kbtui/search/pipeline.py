@@ -26,13 +26,13 @@ from kbtui.search.query_parser import apply_query_filters, parse_query
 from kbtui.search.query_words import MatchFinder
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from kbtui.index import IndexReader
     from kbtui.index.models import CatalogEntry, Chunk
     from kbtui.search.keyword_search import KeywordSearch, Ranked
     from kbtui.search.query_parser import ParsedQuery
-    from kbtui.search.query_words import QueryWord
+    from kbtui.search.query_words import QueryToken, QueryWord
     from kbtui.workspace import Workspace
 
 
@@ -74,9 +74,7 @@ def run_search_and_build_answer(
         if is_typed and result.hits and not run.legs["lexical"]:
             run.notices.insert(0, Notice("meaning_only"))
         result.filters = format_filters_in_effect(run.request, run.query)
-        best = result.hits[0] if result.hits else None
-        similarity = run.get_semantic_similarity(best.chunk_id) if best else 0.0
-        result.is_gap = is_knowledge_gap(run.query, run.lexical, best, similarity)
+        result.is_gap = is_knowledge_gap(run, result.hits[0] if result.hits else None)
         # The answer must not reveal that hidden subjects exist.
         result.empty = not run.scores and run.reader.is_empty(hidden=run.request.hidden)
     result.notices = run.notices
@@ -112,25 +110,14 @@ class SearchRun:
         return KeywordSearch(self.reader, self.query, self.request, self.narrowing)
 
     @cached_property
-    def owners(self) -> dict[int, tuple[str, str]]:
-        """The chunk id and the entry id of each ranked chunk, by chunk number."""
-        return self.reader.get_entry_ids_of_chunks(list(self.scores))
+    def chunks(self) -> dict[int, tuple[Chunk, str]]:
+        """Each ranked chunk with the id of its entry, by chunk number."""
+        return self.reader.get_chunks(self.scores)
 
     @cached_property
     def entries(self) -> dict[str, CatalogEntry]:
         """The entries of the ranked chunks by id."""
-        return self.reader.get_entries({entry_id for _, entry_id in self.owners.values()})
-
-    def get_semantic_similarity(self, chunk_id: str) -> float:
-        """Return the cosine similarity of a chunk; 0 if the semantic leg did not rank it."""
-        return next(
-            (
-                score
-                for number, score in self.legs.get("semantic", ())
-                if self.owners.get(number, ("",))[0] == chunk_id
-            ),
-            0.0,
-        )
+        return self.reader.get_entries({entry_id for _, entry_id in self.chunks.values()})
 
     def sort_chunks(self) -> list[int]:
         """Return the numbers of the ranked chunks, best first; equal scores are sorted by id.
@@ -140,10 +127,10 @@ class SearchRun:
         """
         known = [
             number
-            for number in self.scores
-            if number in self.owners and self._is_entry_visible(self.owners[number][1])
+            for number, (_, entry_id) in self.chunks.items()
+            if self._is_entry_visible(entry_id)
         ]
-        return sorted(known, key=lambda number: (-self.scores[number], self.owners[number][0]))
+        return sorted(known, key=lambda number: (-self.scores[number], self.chunks[number][0].id))
 
     def _is_entry_visible(self, entry_id: str) -> bool:
         entry = self.entries.get(entry_id)
@@ -213,31 +200,26 @@ class SearchRun:
 def _fill_answer_with_hits(result: SearchAnswer, run: SearchRun) -> None:
     """Make hits of the best `limit` chunks that still exist in their files; count all hits."""
     request = run.request
-    entries = run.entries
     ranks = {
         name: {number: at for at, (number, _) in enumerate(ranked, 1)}
         for name, ranked in run.legs.items()
     }
     limit = max(1, min(MAX_HITS, request.limit))
     freshness = HitFreshnessChecker(run.workspace, run.reader)
-    marker = MatchFinder(run.lexical.words, run.query.phrases, run.lexical.language)
-    order = run.sort_chunks()
-    chunks: dict[int, tuple[Chunk, str]] = {}
+    finder = MatchFinder(run.lexical.words, run.query.phrases, run.lexical.language)
     per_entry: Counter[str] = Counter()
-    for at, number in enumerate(order):
-        entry_id = run.owners[number][1]
+    for number in run.sort_chunks():
+        chunk, entry_id = run.chunks[number]
         if per_entry[entry_id] >= request.per_entry:
             continue
         if len(result.hits) < limit:
-            if number not in chunks:
-                chunks |= run.reader.get_chunks(order[at : at + limit])
-            chunk = chunks[number][0] if number in chunks else None
-            state = freshness.check_hit(entries[entry_id], chunk) if chunk else None
-            if chunk is None or state is None:
+            entry = run.entries[entry_id]
+            state = freshness.check_hit(entry, chunk)
+            if state is None:
                 result.omitted += 1
                 continue
-            hit = _make_hit(entries[entry_id], chunk, run.scores[number], state)
-            hit.matches = marker.find_matches(chunk.text)
+            hit = _make_hit(entry, chunk, run.scores[number], state)
+            hit.matches = finder.find_matches(chunk.text)
             hit.legs = {name: ranks.get(name, {}).get(number) for name in ("lexical", "semantic")}
             result.hits.append(hit)
         per_entry[entry_id] += 1
@@ -376,6 +358,28 @@ def fuse_rankings(
     }
 
 
+def format_filters_in_effect(request: SearchRequest, query: ParsedQuery) -> str:
+    """Return the filters of a search, from its query and its options, spelled as in a query."""
+    found = []
+    fields = {row.key: getattr(request, row.search, None) for row in list_filters("search")}
+    for key, value in fields.items():
+        if isinstance(value, datetime):
+            found.append(f"{key}:{value.isoformat()}")
+        elif value and not (key == "in" and len(value) > 1):
+            found.append(f"{key}:{','.join(map(_quote_value_for_query, value))}")
+    found += [
+        query.text[part.start : part.end]
+        for part in query.filters
+        if part.excluded or fields.get(part.key) is None
+    ]
+    found += [f"-{_quote_value_for_query(text)}" for text in query.excluded]
+    return " ".join(found)
+
+
+def _quote_value_for_query(text: str) -> str:
+    return f'"{text}"' if " " in text or "," in text else text
+
+
 RARE_SHARE = 0.05
 """A word is rare if at most this share of all passages contain it."""
 MIN_SIMILARITY = 0.4
@@ -385,31 +389,7 @@ The value was measured (docs/search-quality.md).
 """
 
 
-def format_filters_in_effect(request: SearchRequest, query: ParsedQuery) -> str:
-    """Return the filters of a search, from its query and its options, spelled as in a query."""
-    return " ".join(_iterate_filters_in_effect(request, query))
-
-
-def _iterate_filters_in_effect(request: SearchRequest, query: ParsedQuery) -> Iterator[str]:
-    fields = {row.key: getattr(request, row.search, None) for row in list_filters("search")}
-    for key, value in fields.items():
-        if isinstance(value, datetime):
-            yield f"{key}:{value.isoformat()}"
-        elif value and not (key == "in" and len(value) > 1):
-            yield f"{key}:{','.join(map(_quote_value_for_query, value))}"
-    for part in query.filters:
-        if part.excluded or fields.get(part.key) is None:
-            yield query.text[part.start : part.end]
-    yield from (f"-{_quote_value_for_query(text)}" for text in query.excluded)
-
-
-def _quote_value_for_query(text: str) -> str:
-    return f'"{text}"' if " " in text or "," in text else text
-
-
-def is_knowledge_gap(
-    query: ParsedQuery, lexical: KeywordSearch, best: Hit | None, similarity: float
-) -> bool:
+def is_knowledge_gap(run: SearchRun, best: Hit | None) -> bool:
     """Return whether the workspace seems to have nothing about a query; insights list such queries.
 
     A search by meaning always has a nearest passage, and nearly every passage has a common word of
@@ -418,49 +398,38 @@ def is_knowledge_gap(
     """
     if best is None:
         return True
-    rare = _find_rare_words(query, lexical)
-    if not rare or MatchFinder(rare, (), lexical.language).find_matches(
-        f"{best.title}\n{best.text}"
-    ):
+    rare = _find_rare_words(run)
+    text = f"{best.title}\n{best.text}"
+    if not rare or MatchFinder(rare, (), run.lexical.language).find_matches(text):
         return False
-    return similarity < MIN_SIMILARITY
+    number = next(n for n, (chunk, _) in run.chunks.items() if chunk.id == best.chunk_id)
+    return dict(run.legs.get("semantic", ())).get(number, 0.0) < MIN_SIMILARITY
 
 
-def _find_rare_words(query: ParsedQuery, lexical: KeywordSearch) -> list[QueryWord]:
+def _find_rare_words(run: SearchRun) -> list[QueryWord]:
     """Return the rare words of a query, or all words except function words if none is rare.
 
     Returns an empty list for a query with a phrase, because all of its hits contain the phrase.
     """
-    if query.phrases:
+    if run.query.phrases:
         return []
     # The index of hidden subjects is too small to tell which words are rare.
-    side = lexical.sides[0]
-    words = [word for word in side.words if _is_content_word(word)]
+    side = run.lexical.sides[0]
+    words = [word for word in side.words if not word.tokens or _list_content_tokens(word)]
     most = max(1, RARE_SHARE * side.searcher.num_docs)
     return [
         word for word in words if _count_passages_with_word(word, side.searcher) <= most
     ] or words
 
 
-def _is_content_word(word: QueryWord) -> bool:
-    return not word.tokens or any(token.weight == 1.0 for token in word.tokens)
+def _list_content_tokens(word: QueryWord) -> list[QueryToken]:
+    return [token for token in word.tokens if token.weight == 1.0]
 
 
 def _count_passages_with_word(word: QueryWord, searcher: Any) -> int:
     """Return how many passages have the rarest token of a word; function words are ignored."""
-    return min(
-        (
-            max(
-                searcher.doc_freq(field, term)
-                for field, term in (
-                    ("body", token.stem),
-                    ("title", token.stem),
-                    ("code", token.plain),
-                    *token.others,
-                )
-            )
-            for token in word.tokens
-            if token.weight == 1.0
-        ),
-        default=0,
-    )
+    counts = [
+        max(searcher.doc_freq(field, term) for field, term in token.index_terms)
+        for token in _list_content_tokens(word)
+    ]
+    return min(counts, default=0)

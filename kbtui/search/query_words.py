@@ -111,6 +111,11 @@ class QueryToken(NamedTuple):
     weight: float
     corrected: tuple[str, ...] = ()
 
+    @property
+    def index_terms(self) -> list[tuple[str, str]]:
+        """The fields that can contain the token as a word, each with its term there."""
+        return [("body", self.stem), ("title", self.stem), ("code", self.plain), *self.others]
+
 
 class QueryWord(NamedTuple):
     """A word of a query, with its tokens and its forms as code.
@@ -232,8 +237,7 @@ def _correct_spelling(token: QueryToken, searcher: Any, language: LanguageAnalyz
     word = token.plain
     if len(word) < MIN_CORRECTED_LETTERS or not (word.isascii() and word.isalpha()):
         return token
-    places = [("body", token.stem), ("title", token.stem), ("code", word), *token.others]
-    if any(searcher.doc_freq(field, term) for field, term in places):
+    if any(searcher.doc_freq(field, term) for field, term in token.index_terms):
         return token
     stems = dict.fromkeys(language.stem_text(" ".join(_list_words_at_edit_distance_one(word))))
     counts = {stem: searcher.doc_freq("body", stem) for stem in stems if len(stem) > 2}

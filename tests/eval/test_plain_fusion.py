@@ -25,7 +25,7 @@ def test_the_baseline_adds_one_over_sixty_plus_rank_of_each_leg(workspace_root: 
     numbers = {
         entry.slug: number
         for number in (1, 2)
-        for _, entry_id in [reader.get_entry_ids_of_chunks([number])[number]]
+        for _, entry_id in [reader.get_chunks([number])[number]]
         for entry in [reader.get_entries({entry_id})[entry_id]]
     }
     worded: list[tuple[int, ...]] = []
