@@ -311,3 +311,5 @@ def test_the_phrase_of_a_wallet_is_masked(between: str) -> None:
     few = " ".join(PHRASE.split()[:11])
     assert mask_secrets(few) == few
     assert mask_json_values(PHRASE.split()) == ["[masked: mnemonic]"]
+    numbers = [f"row {number}" for number in range(12)]
+    assert mask_json_values(numbers) == numbers
