@@ -2,7 +2,6 @@
 
 import itertools
 import re
-from unittest import mock
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -22,7 +21,6 @@ from kbtui.tui.framework.styled_text import (
     wrap_code,
     wrap_spans,
 )
-from kbtui.tui.reader.document import BlockHeightIndex
 from kbtui.tui.reader.markdown import (
     SECTION_CHARACTERS,
     find_link_definitions,
@@ -92,46 +90,6 @@ def test_highlighting_counts_matches_and_marks_the_current_one() -> None:
         ("N", "found"),
     ]
     assert found.seen_count == 3
-
-
-@RELAXED
-@given(
-    st.lists(st.integers(0, 9), max_size=40),
-    st.integers(0, 200),
-    st.none() | st.integers(0, 99),
-    st.data(),
-)
-def test_the_height_index_agrees_with_plain_sums(
-    values: list[int], line: int, guess: int | None, data: st.DataObject
-) -> None:
-    with mock.patch("kbtui.tui.reader.document.BLOCKS_PER_CHUNK", 4):
-        chunks = None if guess is None else [guess] * -(-len(values) // 4)
-        heights = BlockHeightIndex(len(values), values.copy().__getitem__, chunks)
-        for _ in range(3):
-            if values:
-                at = data.draw(st.integers(0, len(values) - 1))
-                values[at] = data.draw(st.integers(0, 9))
-                heights.set_block_height(at, values[at])
-        # Looking at a block corrects the estimate.
-        assert [heights[n] for n in range(len(values))] == values
-        assert heights.total_lines == sum(values)
-        assert [heights.count_lines_before_block(n) for n in range(len(values) + 1)] == [
-            sum(values[:n]) for n in range(len(values) + 1)
-        ]
-        if line < sum(values):
-            block, within = heights.find_block_at_line(line)
-            assert sum(values[:block]) + within == line
-            assert within < values[block]
-
-
-@given(st.lists(st.integers(0, 9), max_size=40), st.integers(0, 200), st.integers(0, 99))
-def test_a_line_is_found_where_heights_are_only_estimated(
-    values: list[int], line: int, guess: int
-) -> None:
-    with mock.patch("kbtui.tui.reader.document.BLOCKS_PER_CHUNK", 4):
-        heights = BlockHeightIndex(len(values), values.__getitem__, [guess] * -(-len(values) // 4))
-        block, within = heights.find_block_at_line(line)
-        assert (block, within) == (0, 0) or within < values[block]
 
 
 MARKDOWN = """\

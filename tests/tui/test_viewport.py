@@ -101,10 +101,23 @@ def test_only_visible_blocks_of_ten_thousand_are_laid_out() -> None:
     assert 0 < viewport.layout_count < 60
     viewport.go_to_end()
     assert viewport.layout_count < 120
-    viewport.scroll_to_line(viewport.heights.total_lines // 2)
+    viewport.scroll_to_line(viewport.total_lines // 2)
     assert viewport.layout_count < 180
     viewport.resize(60, 40)
     assert viewport.layout_count < 260
+
+
+@RELAXED
+@given(sizes, st.integers(0, 300))
+def test_a_position_and_its_line_in_the_document_agree(given_sizes: list[int], line: int) -> None:
+    viewport = opened(document(given_sizes, folds=True))
+    lines = everything(viewport)
+    assert viewport.total_lines == len(lines)
+    position = viewport.find_position_at_line(line)
+    if lines:
+        assert viewport.count_lines_before(position) == min(line, len(lines) - 1)
+        shown = viewport.get_block_lines(position.block)[position.line].plain
+        assert shown == lines[min(line, len(lines) - 1)]
 
 
 def test_unfolding_keeps_the_line_and_folding_returns_to_the_head() -> None:
@@ -123,13 +136,13 @@ def test_unfolding_keeps_the_line_and_folding_returns_to_the_head() -> None:
 
 def test_one_fold_can_be_closed_after_all_of_its_kind_were_opened() -> None:
     viewport = opened(document([20] * 9, folds=True))
-    assert viewport.toggle_folds_of_kind("tool") is True
-    assert all(viewport.folds.is_fold_open(f"fold{n}") for n in (2, 5, 8))
+    viewport.toggle_folds_of_kind("tool")
+    assert all(viewport.is_fold_open(f"fold{n}") for n in (2, 5, 8))
     viewport.toggle_fold("fold5")
-    assert not viewport.folds.is_fold_open("fold5")
-    assert viewport.folds.is_fold_open("fold2")
-    assert viewport.toggle_folds_of_kind("tool") is False
-    assert not any(viewport.folds.is_fold_open(f"fold{n}") for n in (2, 5, 8))
+    assert not viewport.is_fold_open("fold5")
+    assert viewport.is_fold_open("fold2")
+    viewport.toggle_folds_of_kind("tool")
+    assert not any(viewport.is_fold_open(f"fold{n}") for n in (2, 5, 8))
 
 
 def test_reloading_keeps_the_line_when_text_was_inserted_before_it() -> None:

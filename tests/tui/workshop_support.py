@@ -8,6 +8,7 @@ from tui_support import Tui, running
 
 from kbtui.knowledge import Knowledge, load_knowledge
 from kbtui.tui.prompt_workshop.screen import PromptWorkshopScreen
+from kbtui.tui.reader.document_blocks import TextBlock
 from kbtui.workspace import open_workspace_root
 
 
@@ -46,8 +47,8 @@ class Shop:
     @property
     def given(self) -> str:
         """The whole text of the right pane."""
-        document = self.screen.reader.document
-        return "".join(getattr(block, "get_text", str)() for block in document.blocks)
+        blocks = self.screen.reader.document.blocks
+        return "".join(b.get_searchable_text() for b in blocks if isinstance(b, TextBlock))
 
     async def select(self, key: str) -> None:
         assert self.screen.list.select_row(key), (key, [row.key for row in self.screen.list.rows])

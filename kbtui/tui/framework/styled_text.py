@@ -36,12 +36,17 @@ class StyledLine:
     @property
     def plain(self) -> str:
         """The text without roles."""
-        return "".join(text for text, _ in self.spans)
+        return join_text(self.spans)
 
     @property
     def width(self) -> int:
         """The width in cells."""
         return measure_cell_width(self.spans)
+
+
+def join_text(spans: Iterable[Span]) -> str:
+    """Return the text of `spans` without roles."""
+    return "".join(text for text, _ in spans)
 
 
 def measure_cell_width(spans: Iterable[Span]) -> int:
@@ -83,7 +88,7 @@ def truncate_spans(spans: Sequence[Span], width: int) -> Spans:
         return []
     if measure_cell_width(spans) <= width:
         return list(spans)
-    text = "".join(part for part, _ in spans)
+    text = join_text(spans)
     return [
         *slice_spans(spans, 0, _find_fitting_end(text, 0, width - 1)),
         ("…", spans[-1][1] if spans else ""),
@@ -183,7 +188,7 @@ def wrap_spans(
     source: int = 0,
 ) -> list[StyledLine]:
     """Wrap prose at `width` cells; put `first` before the first line and `hang` before each further line."""
-    text = "".join(part for part, _ in spans)
+    text = join_text(spans)
     width = max(width, measure_cell_width(first) + 1, measure_cell_width(hang) + 1)
     bounds = _find_line_bounds(text, width, measure_cell_width(first), measure_cell_width(hang))
     return [
@@ -199,7 +204,7 @@ def wrap_code(
 
     With a `code_offset`, do not wrap the line, but scroll it left by this number of cells.
     """
-    text = "".join(part for part, _ in spans)
+    text = join_text(spans)
     width = max(width, 4)
     if code_offset is not None:
         return [_scroll_code_line(spans, text, width, code_offset, source)]
@@ -262,7 +267,7 @@ def highlight_matches(spans: Sequence[Span], found: MatchHighlight | None) -> Sp
     """Add the role `found` to each match in `spans`, and `found-here` to the current match."""
     if found is None:
         return list(spans)
-    text = "".join(part for part, _ in spans)
+    text = join_text(spans)
     marked: Spans = []
     position = 0
     for match in found.pattern.finditer(text):

@@ -73,9 +73,9 @@ def _find_source_block(block: DocumentBlock, source: int) -> str:
     from markdown_it import MarkdownIt
 
     at = source - block.first_line
-    for token in MarkdownIt("commonmark").enable("table").parse(block.get_text()):
+    for token in MarkdownIt("commonmark").enable("table").parse(block.get_searchable_text()):
         if token.level == 0 and token.map and token.map[0] <= at < token.map[1]:
-            return "\n".join(block.get_text().split("\n")[slice(*token.map)]).strip("\n")
+            return "\n".join(block.get_searchable_text().split("\n")[slice(*token.map)]).strip("\n")
     return whole
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from kbtui.text import one_line, sanitize
@@ -13,12 +13,11 @@ from kbtui.tui.framework.styled_text import (
     StyledLine,
     align_to_edges,
     highlight_matches,
+    join_text,
     measure_cell_width,
     wrap_code,
     wrap_spans,
 )
-
-TextMeasure = tuple[int, int, int]
 
 
 @dataclass(slots=True, eq=False)
@@ -33,14 +32,15 @@ class DocumentBlock:
     """
 
     key: str
-    lead: Spans = field(default_factory=list, kw_only=True)
-    above: int = field(default=0, kw_only=True)
-    fold: str | None = field(default=None, kw_only=True)
-    turn: int | None = field(default=None, kw_only=True)
-    call: int | None = field(default=None, kw_only=True)
-    link: str | None = field(default=None, kw_only=True)
-    view: str = field(default="", kw_only=True)
-    code_offset: int | None = field(default=None, kw_only=True)
+    _: KW_ONLY
+    lead: Spans = field(default_factory=list)
+    above: int = 0
+    fold: str | None = None
+    turn: int | None = None
+    call: int | None = None
+    link: str | None = None
+    view: str = ""
+    code_offset: int | None = None
 
     def make_lines(
         self, width: int, found: MatchHighlight | None = None, opened: bool = False
@@ -62,10 +62,6 @@ class DocumentBlock:
     def estimate_height(self, width: int) -> int:
         """Estimate the number of lines without laying the block out."""
         return self.above + 1
-
-    def measure_text(self) -> TextMeasure:
-        """Return the numbers of fixed lines (the same at any width), characters and line breaks."""
-        return self.estimate_height(80), 0, 0
 
     def get_searchable_text(self) -> str:
         """Return the text of the block, for find and copy."""
@@ -90,24 +86,15 @@ class TextBlock(DocumentBlock):
             self.end = len(self.text)
         self.newlines = self.text.count("\n", self.start, self.end)
 
-    def get_text(self) -> str:
-        """Return the characters of the block."""
-        return self.text[self.start : self.end]
-
     def estimate_height(self, width: int) -> int:
         """Estimate the number of lines from the number of characters and line breaks."""
         width = max(8, width - measure_cell_width(self.lead))
-        return self.above + max(
-            self.newlines + 1, (self.end - self.start) // width + self.newlines // 2 + 1
-        )
-
-    def measure_text(self) -> TextMeasure:
-        """Return the numbers of fixed lines (the same at any width), characters and line breaks."""
-        return self.above + 1, self.end - self.start, self.newlines
+        full_lines = (self.end - self.start) // width
+        return self.above + 1 + max(self.newlines, full_lines + self.newlines // 2)
 
     def get_searchable_text(self) -> str:
-        """Return the text as it is in the file."""
-        return self.get_text()
+        """Return the characters of the block."""
+        return self.text[self.start : self.end]
 
 
 @dataclass(slots=True, eq=False)
@@ -122,7 +109,7 @@ class MarkdownBlock(TextBlock):
         from kbtui.tui.reader.markdown import layout_markdown
 
         return layout_markdown(
-            self.get_text(),
+            self.get_searchable_text(),
             width,
             found=found,
             links=self.links,
@@ -147,7 +134,7 @@ class SourceTextBlock(TextBlock):
         """Lay out each line, highlighted if the language is known."""
         from kbtui.tui.reader.markdown import highlight_source, layout_code_panel
 
-        text = self.get_text().removesuffix("\n")
+        text = self.get_searchable_text().removesuffix("\n")
         if self.panel:
             return layout_code_panel(
                 text, self.language, width, self.first_line, found, self.code_offset
@@ -177,17 +164,15 @@ class HeadingBlock(DocumentBlock):
     def layout(self, width: int, found: MatchHighlight | None, opened: bool) -> list[StyledLine]:
         """Return the line."""
         if not self.rule:
-            return [
-                StyledLine(align_to_edges(highlight_matches(self.left, found), self.right, width))
-            ]
-        used = measure_cell_width(self.left) + measure_cell_width(self.right)
-        dashes = max(0, width - used - (1 if self.right else 0))
+            left = highlight_matches(self.left, found)
+            return [StyledLine(align_to_edges(left, self.right, width))]
         end: Spans = [(" ", ""), *self.right] if self.right else []
+        dashes = max(0, width - measure_cell_width([*self.left, *end]))
         return [StyledLine(align_to_edges([*self.left, ("─" * dashes, "rule"), *end], [], width))]
 
     def get_searchable_text(self) -> str:
         """Return the text at the left."""
-        return "".join(text for text, _ in self.left)
+        return join_text(self.left)
 
 
 @dataclass(slots=True, eq=False)
@@ -203,17 +188,9 @@ class FoldHeadingBlock(HeadingBlock):
 
     def layout(self, width: int, found: MatchHighlight | None, opened: bool) -> list[StyledLine]:
         """Return a line with an arrow and the summary of the fold."""
-        arrow = "▾ " if opened else "▸ "
+        left = [("▾ " if opened else "▸ ", "dim"), *highlight_matches(self.left, found)]
         note: Spans = [(f" [{self.citation_number}]", "note")] if self.citation_number else []
-        return [
-            StyledLine(
-                align_to_edges(
-                    [(arrow, "dim"), *highlight_matches(self.left, found)],
-                    [*self.right, *note],
-                    width,
-                )
-            )
-        ]
+        return [StyledLine(align_to_edges(left, [*self.right, *note], width))]
 
 
 @dataclass(slots=True, eq=False)
@@ -226,12 +203,11 @@ class FactTableBlock(DocumentBlock):
     def layout(self, width: int, found: MatchHighlight | None, opened: bool) -> list[StyledLine]:
         """Return the lines of all facts; a long value is wrapped within its column."""
         column = min(max((len(name) for name, _ in self.facts), default=0), 16)
+        hang = [(" " * (column + 2), "")]
         lines: list[StyledLine] = []
         for name, value in self.facts:
-            label: Spans = [(f"{name:<{column}}  ", self.name_role)]
-            lines += wrap_spans(
-                highlight_matches(value, found), width, label, [(" " * (column + 2), "")]
-            )
+            label = [(f"{name:<{column}}  ", self.name_role)]
+            lines += wrap_spans(highlight_matches(value, found), width, label, hang)
         return lines
 
     def estimate_height(self, width: int) -> int:
@@ -240,7 +216,7 @@ class FactTableBlock(DocumentBlock):
 
     def get_searchable_text(self) -> str:
         """Return the values, one per line."""
-        return "\n".join("".join(text for text, _ in value) for _, value in self.facts)
+        return "\n".join(join_text(value) for _, value in self.facts)
 
 
 @dataclass(slots=True, eq=False)
@@ -251,19 +227,17 @@ class ParagraphBlock(DocumentBlock):
 
     def layout(self, width: int, found: MatchHighlight | None, opened: bool) -> list[StyledLine]:
         """Wrap the text and keep its line breaks."""
-        text = "".join(part for part, _ in self.spans)
+        text = join_text(self.spans)
         if "\n" not in text:
             return wrap_spans(highlight_matches(self.spans, found), width)
-        role = self.spans[0][1]
-        return [
-            line
-            for part in sanitize(text).split("\n")
-            for line in wrap_spans(highlight_matches([(part, role)], found), width)
-        ]
+        lines: list[StyledLine] = []
+        for part in sanitize(text).split("\n"):
+            lines += wrap_spans(highlight_matches([(part, self.spans[0][1])], found), width)
+        return lines
 
     def get_searchable_text(self) -> str:
         """Return the text."""
-        return "".join(part for part, _ in self.spans)
+        return join_text(self.spans)
 
 
 def make_source_blocks(
@@ -275,19 +249,11 @@ def make_source_blocks(
     """
     from kbtui.tui.reader.markdown import split_source_text
 
-    blocks: list[DocumentBlock] = [
-        SourceTextBlock(
-            f"{key}:{number}",
-            text,
-            section.start,
-            section.end,
-            section.first_line if has_line_numbers else 0,
-            **fields,
-        )
-        for number, section in enumerate(split_source_text(text))
-    ]
-    if blocks:
-        blocks[0].above = above
+    blocks: list[DocumentBlock] = []
+    for number, section in enumerate(split_source_text(text)):
+        first_line = section.first_line if has_line_numbers else 0
+        part = (f"{key}:{number}", text, section.start, section.end, first_line)
+        blocks.append(SourceTextBlock(*part, above=0 if number else above, **fields))
     return blocks
 
 
@@ -327,8 +293,6 @@ def make_markdown_blocks(
 def make_message_blocks(said: Spans, where: str | None, hint: str | None) -> list[DocumentBlock]:
     """Return blocks with a message, its location and a hint; leave out those that are None."""
     known = [("where", where), ("hint", hint)]
-    facts: list[tuple[str, Spans]] = [
-        (name, [(one_line(text), "")]) for name, text in known if text
-    ]
+    facts = [(name, [(one_line(text), "")]) for name, text in known if text]
     blocks: list[DocumentBlock] = [ParagraphBlock("message", said)]
     return [*blocks, FactTableBlock("facts", facts, above=1)] if facts else blocks

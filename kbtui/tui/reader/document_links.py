@@ -88,7 +88,7 @@ def find_links_at_cursor(viewport: DocumentViewport) -> list[DocumentLink]:
         return _find_bare_addresses(strip_escape_sequences(block.get_searchable_text()))
     if not line.source_line or not block.first_line:
         return _find_bare_addresses(line.plain)
-    lines = block.get_text().split("\n")[line.source_line - block.first_line :]
+    lines = block.get_searchable_text().split("\n")[line.source_line - block.first_line :]
     end = next((number for number, text in enumerate(lines) if not text.strip()), len(lines))
     found = find_links("\n".join(lines[:end]), getattr(block, "links", None))
     # All screen lines of a paragraph have the same source line. A link may be wrapped, so look for the

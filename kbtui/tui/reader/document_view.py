@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from bisect import bisect_right
+from contextlib import contextmanager
+from itertools import accumulate
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from textual.binding import Binding
@@ -21,11 +23,12 @@ from kbtui.tui.framework.styled_widget import (
     make_plain_content,
 )
 from kbtui.tui.navigation_target import ScrollAnchor
-from kbtui.tui.reader.document import BlockHeightIndex, Document
+from kbtui.tui.reader.document import Document
+from kbtui.tui.reader.document_blocks import FoldHeadingBlock
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator
 
     from textual import events
     from textual.app import ComposeResult
@@ -38,46 +41,19 @@ if TYPE_CHECKING:
 
 MAX_CACHED_BLOCKS = 200
 """The maximum number of blocks whose lines are cached."""
-_MAX_EXACT_FOLDS = 64
 
 
 class LinePosition(NamedTuple):
-    """A line of a document: the position of a block, and the line within the block."""
+    """A line of a document: the index of a block, and the line within the block."""
 
     block: int = 0
     line: int = 0
 
 
-@dataclass
-class FoldState:
-    """The open folds: `open_kinds` are kinds whose folds are open, and `toggled` are exceptions."""
-
-    kinds: Mapping[str, str] = field(default_factory=dict)
-    toggled: set[str] = field(default_factory=set)
-    open_kinds: set[str] = field(default_factory=set)
-
-    def is_fold_open(self, key: str) -> bool:
-        """Return whether the fold with this key is open."""
-        # If both are true, the fold was opened with its kind, and then the user closed it.
-        return (key in self.toggled) != (self.kinds.get(key) in self.open_kinds)
-
-    def toggle_fold(self, key: str) -> None:
-        """Open or close one fold."""
-        self.toggled ^= {key}
-
-    def toggle_folds_of_kind(self, kind: str) -> None:
-        """Open or close all folds of a kind."""
-        self.toggled = {key for key in self.toggled if self.kinds.get(key) != kind}
-        self.open_kinds ^= {kind}
-
-    def adopt_document_folds(self, document: Document) -> None:
-        """Use the folds of another document, and forget folds that it does not contain."""
-        self.kinds = document.fold_kinds
-        self.toggled = {key for key in self.toggled if key in self.kinds}
-
-
-def _count_alphanumeric_characters(line: StyledLine) -> int:
-    return sum(map(str.isalnum, line.full_text or line.plain))
+def _accumulate_letters(lines: Iterable[StyledLine]) -> list[int]:
+    """Return the number of letters and digits before each line, and of all lines."""
+    texts = (line.full_text or line.plain for line in lines)
+    return list(accumulate((sum(map(str.isalnum, text)) for text in texts), initial=0))
 
 
 class DocumentViewport:
@@ -86,186 +62,163 @@ class DocumentViewport:
     def __init__(self) -> None:
         self.document = Document("", "", [])
         self.width = self.height = 0
-        self.top = LinePosition()
-        self.cursor = LinePosition()
+        self.top = self.cursor = LinePosition()
         self.rows: list[tuple[LinePosition, StyledLine]] = []
         """The visible lines."""
-        self.folds = FoldState()
         self.pattern: re.Pattern[str] | None = None
         self.is_model_view = False
         """Whether blocks for the model are shown, not those for the user (`DocumentBlock.view`)."""
         self.code_offset: int | None = None
         """How many cells wide code is scrolled to the left; None wraps it."""
         self.current_match: tuple[int, int] | None = None
-        """The position of the block with the current match, and the number of the match in the block."""
-        self.heights = BlockHeightIndex()
+        """The index of the block with the current match, and the index of the match in the block."""
         self.layout_count = 0
         """How many blocks have been laid out, for tests."""
+        self._open_fold_kinds: set[str] = set()
+        """The kinds whose folds are open, except those in `_toggled_folds`."""
+        self._toggled_folds: set[str] = set()
+        """The folds that are not in the state of their kind."""
+        self._heights: list[int] = []
+        """The number of lines of each block; an estimate until the block is laid out."""
+        self._block_tops: list[int] = []
+        """The number of lines before each block, and of all blocks; empty after a change of a height."""
         self._line_cache: LRUCache[int, list[StyledLine]] = LRUCache(MAX_CACHED_BLOCKS)
         self._resize_anchors: tuple[ScrollAnchor, ScrollAnchor] | None = None
         self._resize_positions = (self.top, self.cursor)
 
-    def reset_layout(self) -> None:
-        """Discard all lines, and estimate the heights of all blocks again."""
-        self._line_cache.clear()
-        count = len(self.document.blocks)
-        self.heights = BlockHeightIndex(count, self._estimate_height, self._estimate_block_chunks())
-        if self.document.chunk_weights:
-            for fold in list(self.folds.toggled)[:_MAX_EXACT_FOLDS]:
-                # The estimate assumes that all folds of a kind are in the same state, which is wrong for these.
-                head = self.document.find_block(fold)
-                if head is not None and head + 1 < count:
-                    self.heights.count_lines_before_block(head + 1)
+    # blocks and their heights
 
-    def _estimate_height(self, number: int) -> int:
-        return (
-            0
-            if self._is_block_hidden(number)
-            else self.document.blocks[number].estimate_height(self.width)
+    def is_block_in_view(self, block: int) -> bool:
+        """Return whether a block belongs to the current view, even if it is in a closed fold."""
+        view = self.document.blocks[block].view
+        return not view or view == ("model" if self.is_model_view else "person")
+
+    def _is_block_hidden(self, block: int) -> bool:
+        fold = self.document.blocks[block].fold
+        return not self.is_block_in_view(block) or (
+            fold is not None and not self.is_fold_open(fold)
         )
 
-    def _estimate_block_chunks(self) -> list[int] | None:
-        """Estimate the number of lines of each chunk of blocks."""
-        if not self.document.chunk_weights:
-            return None
-        width = max(8, self.width)
-        kinds = {"", *self.folds.open_kinds}
-        views = {"", self.view}
-        return [
-            sum(
-                lines + max(newlines, characters // width + newlines // 2)
-                for (kind, view), (lines, characters, newlines) in chunk.items()
-                if kind in kinds and view in views
-            )
-            for chunk in self.document.chunk_weights
+    def _reset_layout(self) -> None:
+        """Discard all lines, and estimate the heights of all blocks again."""
+        self._line_cache.clear()
+        self._heights = [
+            0 if self._is_block_hidden(index) else block.estimate_height(self.width)
+            for index, block in enumerate(self.document.blocks)
         ]
+        self._block_tops = []
 
-    @property
-    def view(self) -> str:
-        """The current view: "person" or "model". Blocks with the view "" are shown in both."""
-        return "model" if self.is_model_view else "person"
-
-    def is_block_in_view(self, number: int) -> bool:
-        """Return whether a block belongs to the current view, even if it is in a closed fold."""
-        view = self.document.blocks[number].view
-        return not view or view == self.view
-
-    def _is_block_hidden(self, number: int) -> bool:
-        block = self.document.blocks[number]
-        if not self.is_block_in_view(number):
-            return True
-        return block.fold is not None and not self.folds.is_fold_open(block.fold)
-
-    def get_block_lines(self, number: int) -> list[StyledLine]:
+    def get_block_lines(self, block: int) -> list[StyledLine]:
         """Return the lines of a block; lay out the block on first use."""
-        lines = self._line_cache.get(number)
+        if self._is_block_hidden(block):
+            return []
+        lines = self._line_cache.get(block)
         if lines is None:
-            lines = []
-            if not self._is_block_hidden(number):
-                here = (
-                    self.current_match[1]
-                    if self.current_match and self.current_match[0] == number
-                    else -1
-                )
-                block = self.document.blocks[number]
-                found = MatchHighlight(self.pattern, here) if self.pattern else None
-                block.code_offset = self.code_offset
-                lines = block.make_lines(self.width, found, self.folds.is_fold_open(block.key))
-                self.layout_count += 1
-            self._line_cache[number] = lines
-            self.heights.set_block_height(number, len(lines))
+            lines = self._line_cache[block] = self._lay_out_block(block)
+            if self._heights[block] != len(lines):
+                self._heights[block] = len(lines)
+                self._block_tops = []
         return lines
 
-    def _find_visible_block(self, number: int, step: int) -> int | None:
-        """Return the first visible block at or after `number` in direction `step`, or None."""
-        blocks = self.document.blocks
-        while 0 <= number < len(blocks):
-            if not self._is_block_hidden(number):
-                if self.get_block_lines(number):
-                    return number
-            elif (fold := blocks[number].fold) and not self.folds.is_fold_open(fold):
-                # Skip a closed fold in one step, because it may contain thousands of blocks.
-                head = self.document.find_block(fold)
-                over = self.document.find_fold_end(fold) if step > 0 else head
-                if over is not None and (over - number) * step > 0:
-                    number = over
-                    continue
-            number += step
+    def _lay_out_block(self, index: int) -> list[StyledLine]:
+        self.layout_count += 1
+        block = self.document.blocks[index]
+        block.code_offset = self.code_offset
+        match_block, match = self.current_match or (-1, -1)
+        found = None
+        if self.pattern:
+            found = MatchHighlight(self.pattern, match if match_block == index else -1)
+        return block.make_lines(self.width, found, self.is_fold_open(block.key))
+
+    def _get_block_tops(self) -> list[int]:
+        self._block_tops = self._block_tops or [0, *accumulate(self._heights)]
+        return self._block_tops
+
+    @property
+    def total_lines(self) -> int:
+        """The number of lines of the document, partly estimated."""
+        return self._get_block_tops()[-1]
+
+    def count_lines_before(self, position: LinePosition) -> int:
+        """Return the number of lines before a position, partly estimated."""
+        return self._get_block_tops()[position.block] + position.line
+
+    def find_position_at_line(self, line: int) -> LinePosition:
+        """Return the position of a line of the whole document, or of its last line if it is shorter."""
+        tops = self._get_block_tops()
+        if not tops[-1]:
+            return LinePosition()
+        line = min(max(0, line), tops[-1] - 1)
+        block = bisect_right(tops, line) - 1
+        return LinePosition(block, line - tops[block])
+
+    # positions
+
+    def _find_visible_block(self, block: int, step: int) -> int | None:
+        """Return the first visible block at or after `block` in direction `step`, or None."""
+        while 0 <= block < len(self.document.blocks):
+            if self.get_block_lines(block):
+                return block
+            block += step
         return None
 
     @property
     def first_position(self) -> LinePosition:
         """The position of the first line."""
-        return LinePosition(self._find_visible_block(0, 1) or 0, 0)
+        return LinePosition(self._find_visible_block(0, 1) or 0)
 
     @property
     def last_position(self) -> LinePosition:
         """The position of the last line."""
-        last = self._find_visible_block(len(self.heights) - 1, -1)
-        return (
-            LinePosition()
-            if last is None
-            else LinePosition(last, len(self.get_block_lines(last)) - 1)
-        )
+        last = self._find_visible_block(len(self.document.blocks) - 1, -1)
+        return LinePosition() if last is None else self._find_last_line(last)
+
+    def _find_last_line(self, block: int) -> LinePosition:
+        return LinePosition(block, max(0, len(self.get_block_lines(block)) - 1))
 
     def offset_position(self, start: LinePosition, lines: int) -> LinePosition:
         """Return the position `lines` below `start`, or above if negative, but not outside the document."""
-        if not len(self.heights):
+        if not self.document.blocks:
             return LinePosition()
-        block, line = start
-        while lines > 0:
-            count = len(self.get_block_lines(block))
-            if line + lines < count:
-                return LinePosition(block, line + lines)
-            following = self._find_visible_block(block + 1, 1)
-            if following is None:
-                return LinePosition(block, max(0, count - 1))
-            lines -= count - line
-            block, line = following, 0
-        while -lines > line:
+        block, line = start.block, start.line + lines
+        while line < 0:
             before = self._find_visible_block(block - 1, -1)
             if before is None:
-                return LinePosition(block, 0)
-            lines += line + 1
-            block, line = before, len(self.get_block_lines(before)) - 1
-        return LinePosition(block, line + lines)
+                return LinePosition(block)
+            block, line = before, line + len(self.get_block_lines(before))
+        while lines > 0 and line >= len(self.get_block_lines(block)):
+            following = self._find_visible_block(block + 1, 1)
+            if following is None:
+                return self._find_last_line(block)
+            block, line = following, line - len(self.get_block_lines(block))
+        return LinePosition(block, line)
 
     def find_nearest_position(self, position: LinePosition) -> LinePosition:
         """Return the nearest visible position (one that is not in a closed fold)."""
-        if not len(self.heights):
-            return LinePosition()
-        number = min(position.block, len(self.heights) - 1)
-        found = self._find_visible_block(number, -1)
+        block = min(position.block, len(self.document.blocks) - 1)
+        found = self._find_visible_block(block, -1)
         if found is None:
             return self.first_position
-        last = len(self.get_block_lines(found)) - 1
-        return LinePosition(found, min(position.line, last) if found == number else last)
+        last = self._find_last_line(found)
+        return min(position, last) if found == position.block else last
 
-    def _make_anchor_at(self, position: LinePosition) -> ScrollAnchor:
-        """Return an anchor for a position."""
-        block, line = position
+    def make_anchor(self, position: LinePosition | None = None) -> ScrollAnchor:
+        """Return an anchor for a position, or for the cursor by default."""
+        block, line = position or self.cursor
         if block >= len(self.document.blocks):
             return ScrollAnchor("", 0, 0, 0)
-        letters = sum(map(_count_alphanumeric_characters, self.get_block_lines(block)[:line]))
+        letters = _accumulate_letters(self.get_block_lines(block)[:line])[-1]
         return ScrollAnchor(self.document.blocks[block].key, block, line, letters)
 
     def find_anchor(self, anchor: ScrollAnchor) -> LinePosition:
         """Return the current position of an anchor."""
-        block = self.document.find_block(anchor.key)
+        block, line = self.document.find_block(anchor.key), anchor.line
         if block is None:
-            return self.find_nearest_position(LinePosition(anchor.block, 0))
-        lines = self.get_block_lines(block)
-        if (
-            anchor.line < len(lines)
-            and sum(map(_count_alphanumeric_characters, lines[: anchor.line])) == anchor.letters
-        ):
-            return self.find_nearest_position(LinePosition(block, anchor.line))
-        seen = 0
-        for number, line in enumerate(lines):
-            seen += _count_alphanumeric_characters(line)
-            if seen > anchor.letters:
-                return LinePosition(block, number)
-        return self.find_nearest_position(LinePosition(block, max(0, len(lines) - 1)))
+            return self.find_nearest_position(LinePosition(anchor.block))
+        letters = _accumulate_letters(self.get_block_lines(block))
+        if line >= len(letters) - 1 or letters[line] != anchor.letters:
+            line = bisect_right(letters, anchor.letters) - 1
+        return self.find_nearest_position(LinePosition(block, line))
 
     # document and size
 
@@ -273,12 +226,11 @@ class DocumentViewport:
         """Show a document from its top, or from an anchor."""
         self.document = document
         self._resize_anchors = None
-        self.folds.toggled = set()
-        self.folds.adopt_document_folds(document)
+        self._toggled_folds = set()
         self.current_match = None
         self.is_model_view = False
         self.top = self.cursor = LinePosition()
-        self.reset_layout()
+        self._reset_layout()
         if at is not None:
             self.top = self.cursor = self.find_anchor(at)
         self.update_rows()
@@ -289,8 +241,8 @@ class DocumentViewport:
         top, cursor = self.make_anchor(self.top), self.make_anchor()
         self.document = document
         self._resize_anchors = None
-        self.folds.adopt_document_folds(document)
-        self.reset_layout()
+        self._toggled_folds &= document.fold_kinds.keys()
+        self._reset_layout()
         if following:
             self.go_to_end()
         else:
@@ -300,10 +252,8 @@ class DocumentViewport:
     @property
     def is_following(self) -> bool:
         """Whether the user is at the end of the document, so that new text should scroll into view."""
-        if not self.rows:
-            return False
-        end = self.last_position
-        return self.cursor == end or (self.rows[-1][0] == end and self.top > self.first_position)
+        is_at_last_line = bool(self.rows) and self.cursor == self.last_position
+        return is_at_last_line or (self.is_at_end and self.top > self.first_position)
 
     @property
     def is_at_end(self) -> bool:
@@ -314,61 +264,64 @@ class DocumentViewport:
         """Change the size and stay at the current line."""
         # Keep the anchors during successive changes of size. New anchors after each change would
         # drift, because each would move to the start of a wrapped line.
-        anchors = (
-            self._resize_anchors if self._resize_positions == (self.top, self.cursor) else None
-        )
+        has_moved = self._resize_positions != (self.top, self.cursor)
+        anchors = None if has_moved else self._resize_anchors
         self.height = height
         if width != self.width:
-            anchors = anchors or (
-                (self.make_anchor(self.top), self.make_anchor()) if self.width else None
-            )
+            if anchors is None and self.width:
+                anchors = self.make_anchor(self.top), self.make_anchor()
             self.width = width
-            self.reset_layout()
+            self._reset_layout()
         if anchors:
             self.top, self.cursor = map(self.find_anchor, anchors)
         self.update_rows()
         self.keep_cursor_visible(1)
         self._resize_anchors, self._resize_positions = anchors, (self.top, self.cursor)
 
+    @contextmanager
+    def _keep_cursor_row(self) -> Iterator[None]:
+        """Lay the document out again after a `with` block; the cursor stays at its line and its row."""
+        row = next((row for row, (at, _) in enumerate(self.rows) if at == self.cursor), 0)
+        cursor = self.make_anchor()
+        yield
+        self._reset_layout()
+        self.cursor = self.find_anchor(cursor)
+        self.top = self.offset_position(self.cursor, -row)
+        self.update_rows()
+        self.keep_cursor_visible()
+
     def set_code_offset(self, code_offset: int | None) -> None:
         """Scroll wide code to a column, or wrap it (None), and stay at the current line."""
-        anchors = self.make_anchor(self.top), self.make_anchor()
-        self.code_offset = code_offset
-        self.reset_layout()
-        self.top, self.cursor = map(self.find_anchor, anchors)
-        self.update_rows()
-        self.keep_cursor_visible(1)
+        with self._keep_cursor_row():
+            self.code_offset = code_offset
+
+    def show_as_model_sees(self, on: bool) -> None:
+        """Show what the model sees, or else what the user sees, and stay at the current line."""
+        with self._keep_cursor_row():
+            self.is_model_view, self.current_match = on, None
 
     def update_rows(self) -> None:
         """Update the list of visible lines."""
-        if not self.width or self.height <= 0 or not len(self.heights):
-            self.rows = []
+        self.rows = []
+        if not self.width or self.height <= 0 or not self.document.blocks:
             return
-        self.top, self.cursor = (
-            self.find_nearest_position(self.top),
-            self.find_nearest_position(self.cursor),
-        )
+        self.top = self.find_nearest_position(self.top)
+        self.cursor = self.find_nearest_position(self.cursor)
         self.rows = self._collect_visible_rows()
         if len(self.rows) < self.height and self.top > self.first_position:
-            self.top = self.offset_position(self.last_position, -(self.height - 1))
+            self.top = self.offset_position(self.last_position, 1 - self.height)
             self.rows = self._collect_visible_rows()
 
     def _collect_visible_rows(self) -> list[tuple[LinePosition, StyledLine]]:
         rows: list[tuple[LinePosition, StyledLine]] = []
-        block, line = self.top
-        while len(rows) < self.height:
+        start = self.top.line
+        for block in range(self.top.block, len(self.document.blocks)):
             lines = self.get_block_lines(block)
-            last = min(len(lines), line + self.height - len(rows))
-            rows += [(LinePosition(block, number), lines[number]) for number in range(line, last)]
-            following = self._find_visible_block(block + 1, 1)
-            if following is None:
+            rows += [(LinePosition(block, n), lines[n]) for n in range(start, len(lines))]
+            start = 0
+            if len(rows) >= self.height:
                 break
-            block, line = following, 0
-        return rows
-
-    def make_anchor(self, position: LinePosition | None = None) -> ScrollAnchor:
-        """Return an anchor for a position, or for the cursor by default."""
-        return self._make_anchor_at(position or self.cursor)
+        return rows[: self.height]
 
     # moving
 
@@ -385,7 +338,7 @@ class DocumentViewport:
 
     def scroll_to_line(self, line: int) -> None:
         """Scroll to a line of the whole document; its number is partly based on estimated heights."""
-        self.top = LinePosition(*self.heights.find_block_at_line(line))
+        self.top = self.find_position_at_line(line)
         self.update_rows()
         self.keep_cursor_visible()
 
@@ -402,15 +355,15 @@ class DocumentViewport:
     def go_to_end(self) -> None:
         """Go to the last line."""
         self.cursor = self.last_position
-        self.top = self.offset_position(self.cursor, -(self.height - 1))
+        self.top = self.offset_position(self.cursor, 1 - self.height)
         self.update_rows()
 
     def go_to_block_line(self, block: int, line: int = 0, lead: int | None = None) -> None:
         """Go to a line of a block, and open the fold that contains it; show `lead` lines above it."""
         fold = self.document.blocks[block].fold
-        if fold is not None and not self.folds.is_fold_open(fold):
-            self.folds.toggle_fold(fold)
-            self.reset_layout()
+        if fold is not None and not self.is_fold_open(fold):
+            self._toggled_folds ^= {fold}
+            self._reset_layout()
         self.cursor = self.find_nearest_position(LinePosition(block, line))
         self.top = self.offset_position(self.cursor, -(self.height // 4 if lead is None else lead))
         self.update_rows()
@@ -451,6 +404,11 @@ class DocumentViewport:
 
     # folds
 
+    def is_fold_open(self, key: str) -> bool:
+        """Return whether the fold with this key is open."""
+        is_kind_open = self.document.fold_kinds.get(key) in self._open_fold_kinds
+        return is_kind_open != (key in self._toggled_folds)
+
     def find_fold_at_cursor(self) -> str | None:
         """Return the fold that starts at the current line or contains it."""
         if not self.document.blocks:
@@ -461,52 +419,27 @@ class DocumentViewport:
     def toggle_fold(self, fold: str) -> None:
         """Open or close one fold."""
         self._move_cursor_out_of_fold(fold)
-        top = self.make_anchor(self.top)
-        self.folds.toggle_fold(fold)
-        self._lay_out_again(top)
-        if self.folds.is_fold_open(fold):
+        with self._keep_cursor_row():
+            self._toggled_folds ^= {fold}
+        if self.is_fold_open(fold):
             # Near the bottom of the screen, the content of the fold would be invisible otherwise.
             self.keep_cursor_visible(self.height // 4)
 
-    def open_fold(self, fold: str) -> None:
-        """Open a fold if it is closed."""
-        if not self.folds.is_fold_open(fold):
-            self.toggle_fold(fold)
-
-    def toggle_folds_of_kind(self, kind: str) -> bool:
-        """Open or close all folds of a kind; return whether they are open now."""
+    def toggle_folds_of_kind(self, kind: str) -> None:
+        """Open or close all folds of a kind."""
+        kinds = self.document.fold_kinds
         inside = self.find_fold_at_cursor()
-        if inside and self.folds.kinds.get(inside) == kind:
+        if inside and kinds.get(inside) == kind:
             self._move_cursor_out_of_fold(inside)
-        row = next((n for n, (at, _) in enumerate(self.rows) if at == self.cursor), 0)
-        self.folds.toggle_folds_of_kind(kind)
-        self._lay_out_again(None, row)
-        return kind in self.folds.open_kinds
-
-    def show_as_model_sees(self, on: bool) -> None:
-        """Show what the model sees, or else what the user sees, and stay at the current line."""
-        row = next((n for n, (at, _) in enumerate(self.rows) if at == self.cursor), 0)
-        cursor = self.make_anchor()
-        self.is_model_view, self.current_match = on, None
-        self.reset_layout()
-        self.cursor = self.find_anchor(cursor)
-        self.top = self.offset_position(self.cursor, -row)
-        self.update_rows()
-        self.keep_cursor_visible()
+        with self._keep_cursor_row():
+            self._toggled_folds = {key for key in self._toggled_folds if kinds.get(key) != kind}
+            self._open_fold_kinds ^= {kind}
 
     def _move_cursor_out_of_fold(self, fold: str) -> None:
         """If the cursor is in a fold that is about to close, move it to the heading of the fold."""
         head = self.document.find_block(fold)
         if head is not None and self.document.blocks[self.cursor.block].fold == fold:
             self.cursor = LinePosition(head, self.document.blocks[head].above)
-
-    def _lay_out_again(self, top: ScrollAnchor | None, row: int = 0) -> None:
-        cursor = self.make_anchor()
-        self.reset_layout()
-        self.cursor = self.find_anchor(cursor)
-        self.top = self.find_anchor(top) if top else self.offset_position(self.cursor, -row)
-        self.update_rows()
-        self.keep_cursor_visible()
 
     # finding
 
@@ -517,11 +450,11 @@ class DocumentViewport:
             self._line_cache.clear()
             self.update_rows()
 
-    def go_to_match(self, block: int, count: int) -> None:
-        """Go to match number `count` of a block and make it the current match."""
-        for number in {block, self.current_match[0] if self.current_match else block}:
-            self._line_cache.discard(number)
-        self.current_match = (block, count)
+    def go_to_match(self, block: int, match: int) -> None:
+        """Go to the match with index `match` in a block, and make it the current match."""
+        for changed in {block, self.current_match[0] if self.current_match else block}:
+            self._line_cache.discard(changed)
+        self.current_match = (block, match)
         self.go_to_block_line(block)
         for number, line in enumerate(self.get_block_lines(block)):
             if any("found-here" in roles for _, roles in line.spans):
@@ -530,22 +463,18 @@ class DocumentViewport:
 
     def set_citation_numbers(self, numbers: dict[str, int]) -> bool:
         """Set the citation numbers of tool calls, given by block key; return whether any number changed."""
-        from kbtui.tui.reader.document_blocks import FoldHeadingBlock
-
-        new = False
+        has_changed = False
         for key, number in numbers.items():
-            position = self.document.find_block(key)
-            block = self.document.blocks[position] if position is not None else None
-            if (
-                position is not None
-                and isinstance(block, FoldHeadingBlock)
-                and block.citation_number != number
-            ):
-                block.citation_number, new = number, True
-                self._line_cache.discard(position)
-        if new:
+            index = self.document.find_block(key)
+            if index is None:
+                continue
+            block = self.document.blocks[index]
+            if isinstance(block, FoldHeadingBlock) and block.citation_number != number:
+                block.citation_number, has_changed = number, True
+                self._line_cache.discard(index)
+        if has_changed:
             self.update_rows()
-        return new
+        return has_changed
 
     # at the cursor
 
@@ -582,10 +511,8 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         self.viewport = DocumentViewport()
         self._is_syncing = False
         self._is_painting = False
-        self._painted: tuple[list[tuple[LinePosition, StyledLine]], LinePosition] = (
-            [],
-            LinePosition(),
-        )
+        self._painted_rows: list[tuple[LinePosition, StyledLine]] = []
+        self._painted_cursor = LinePosition()
 
     @property
     def document(self) -> Document:
@@ -618,30 +545,26 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
 
     def _repaint_changes(self) -> None:
         """Repaint the lines that have changed since the last repaint."""
-        rows, cursor = self.viewport.rows, self.viewport.cursor
-        (before, was), self._painted = self._painted, (rows, cursor)
-        if not rows or len(before) != len(rows):
-            self.repaint_lines(None)
-            return
-        self.repaint_lines(
-            [
+        before, rows = self._painted_rows, self.viewport.rows
+        cursors = self._painted_cursor, self.viewport.cursor
+        self._painted_rows, self._painted_cursor = rows, self.viewport.cursor
+        changed = None
+        if rows and len(before) == len(rows):
+            changed = [
                 y
-                for y, (old, new) in enumerate(zip(before, rows, strict=True))
-                if old[0] != new[0] or old[1] is not new[1] or new[0] in (was, cursor)
+                for y, ((was, old), (at, line)) in enumerate(zip(before, rows, strict=True))
+                if was != at or old is not line or at in cursors
             ]
-        )
+        self.repaint_lines(changed)
 
     def _sync_scroll_bar(self) -> None:
         """Update the scroll bar; it uses the estimated number of lines of the whole document."""
         port = self.viewport
         self._is_syncing = True
-        try:
-            self.set_content_size(Size(port.width, port.heights.total_lines))
-            if not self.is_vertical_scrollbar_grabbed:
-                line = port.heights.count_lines_before_block(port.top.block) + port.top.line
-                self.scroll_y = self.scroll_target_y = line
-        finally:
-            self._is_syncing = False
+        self.set_content_size(Size(port.width, port.total_lines))
+        if not self.is_vertical_scrollbar_grabbed:
+            self.scroll_y = self.scroll_target_y = port.count_lines_before(port.top)
+        self._is_syncing = False
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         """Scroll after the user has moved the scroll bar."""
@@ -676,7 +599,7 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         base = ("cursor" if self.has_focus else "cursor-off") if here else ""
         lead = ("▎" if here else " ", "accent" if here else "")
         strip = self.render_spans([lead, *line.spans], width, base)
-        absolute = self.viewport.heights.count_lines_before_block(position.block) + position.line
+        absolute = self.viewport.count_lines_before(position)
         selection = self.text_selection
         if selection is not None and (span := selection.get_span(absolute)) is not None:
             strip = self._highlight_selection(strip, *span)
@@ -694,14 +617,12 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
             return None
         texts = []
         for y in range(selection.start.y, selection.end.y + 1):
-            block, number = self.viewport.heights.find_block_at_line(y)
+            block, number = self.viewport.find_position_at_line(y)
             span = selection.get_span(y)
             lines = self.viewport.get_block_lines(block) if self.document.blocks else []
-            if span is None or number >= len(lines):
-                continue
-            text = f" {lines[number].plain}"
-            start, end = max(1, span[0]), span[1]
-            texts.append((text[start:] if end == -1 else text[start:end]).rstrip())
+            if span is not None and number < len(lines):
+                start, end = max(1, span[0]), None if span[1] == -1 else span[1]
+                texts.append(f" {lines[number].plain}"[start:end].rstrip())
         return "\n".join(texts), "\n"
 
     def text_select_all(self) -> None:
@@ -759,7 +680,7 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         """Move the cursor to the clicked line; if it is the heading of a fold, open or close the fold."""
         if not 0 <= event.y < len(self.viewport.rows):
             return
-        self.viewport.cursor = LinePosition(*self.viewport.rows[event.y][0])
+        self.viewport.cursor = self.viewport.rows[event.y][0]
         block = self.document.blocks[self.viewport.cursor.block]
         if block.key in self.document.fold_kinds and self.viewport.cursor.line >= block.above:
             self.viewport.toggle_fold(block.key)
@@ -787,12 +708,9 @@ class DocumentOverlayScreen(StyledScreen):
         """Yield the document, with key hints in the border."""
         with Vertical(id="page", classes="pane") as pane:
             pane.border_title = make_plain_content(self._title)
-            leave = (
-                "Esc close"
-                if not self._confirm_label
-                else f"y: {self._confirm_label} · n or Esc: no"
-            )
-            pane.border_subtitle = make_plain_content(leave)
+            confirm = f"y: {self._confirm_label} · n or Esc: no"
+            keys = confirm if self._confirm_label else "Esc close"
+            pane.border_subtitle = make_plain_content(keys)
             yield self.reader
 
     def on_mount(self) -> None:

@@ -15,6 +15,7 @@ from kbtui.tui.framework.styled_text import (
     StyledLine,
     add_style_role,
     highlight_matches,
+    join_text,
     measure_cell_width,
     wrap_code,
     wrap_spans,
@@ -527,7 +528,7 @@ class _MarkdownLayout:
         return add_style_role(inner, role) if role else inner
 
     def _render_link(self, inner: Spans, url: str) -> Spans:
-        text = "".join(part for part, _ in inner)
+        text = join_text(inner)
         shown = add_style_role(inner, "link")
         if "://" in url and url not in (text, f"mailto:{text}"):
             shown.append((f" ({url})", "dim"))

@@ -214,13 +214,13 @@ class ReaderPane(BorderOnlyPane, Vertical):
         if document is self.viewport.document:
             return
         self._request_texts = {}
-        if document.chunk_weights or document.is_partial:
+        if document.is_large or document.is_partial:
             free_document_in_background(document)
 
     def _find_start_line(self, document: Document, place: NavigationTarget) -> None:
         """Go to the position that `place` names; search for it in a thread if the document is large."""
         self._start_worker.discard_results()
-        if place.mark or not (document.chunk_weights and place.words):
+        if place.mark or not (document.is_large and place.words):
             self._go_to_start(place, None if place.mark else find_start_block(document, place))
             return
         self.document_view.update_view()
@@ -231,26 +231,23 @@ class ReaderPane(BorderOnlyPane, Vertical):
         )
 
     def _go_to_start(self, place: NavigationTarget, start: tuple[int, int] | None) -> None:
-        document = self.viewport.document
+        viewport, document, ref = self.viewport, self.viewport.document, place.ref
         if start is not None and start[0] < len(document.blocks):
-            block, count = start
-            if count >= 0:
-                self.viewport.go_to_match(block, count)
-            elif place.ref and place.ref.lines:
-                self.viewport.go_to_source_line(place.ref.lines[0])
+            index, match = start
+            block = document.blocks[index]
+            if match >= 0:
+                viewport.go_to_match(index, match)
+            elif ref and ref.lines:
+                viewport.go_to_source_line(ref.lines[0])
             else:
-                self.viewport.go_to_block_line(block, document.blocks[block].above, lead=0)
-                if (
-                    place.ref
-                    and place.ref.call
-                    and document.blocks[block].key in document.fold_kinds
-                ):
-                    self.viewport.open_fold(document.blocks[block].key)
+                viewport.go_to_block_line(index, block.above, lead=0)
+                is_fold = block.key in document.fold_kinds
+                if ref and ref.call and is_fold and not viewport.is_fold_open(block.key):
+                    viewport.toggle_fold(block.key)
         self.document_view.update_view()
-        if place.mark is None and not document.is_partial:
-            missing = describe_missing_place(document, place.ref)
-            if missing:
-                self._post_status_message(missing)
+        missing = describe_missing_place(document, ref)
+        if missing and place.mark is None and not document.is_partial:
+            self._post_status_message(missing)
 
     def _update_title(self) -> None:
         document = self.viewport.document
