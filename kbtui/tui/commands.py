@@ -185,7 +185,7 @@ SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("open", "enter", "open", "Open the entry that the finding is about.", 10),
         define_command("next", "n", "next", "Go to the next error or note.", 9, action="next(1)"),
         define_command("previous", "N", "previous", "Go to the previous error or note.", action="next(-1)"),
-        define_command("look", "r,ctrl+r", "re-check", "Check everything again.", 8, action="check"),
+        define_command("look", "r,ctrl+r", "re-check", "Check everything again.", 8, action="reload"),
         _THEME,
         _HELP,
         define_command("leave", "escape,q,D", "back", "Leave the doctor.", 12),

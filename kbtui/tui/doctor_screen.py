@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from kbtui.library.diagnostics import AREAS, DiagnosticFinding, run_diagnostics
 from kbtui.refs import parse_ref
@@ -15,6 +15,8 @@ from kbtui.tui.reader.document_blocks import HeadingBlock, ParagraphBlock
 from kbtui.tui.secondary_screen import SecondaryScreen
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from textual.binding import BindingType
 
     from kbtui.library import Library
@@ -85,15 +87,17 @@ class DoctorScreen(SecondaryScreen):
         self.message_line.display = False
 
     def on_mount(self) -> None:
-        """Start the checks after the first paint."""
+        """Focus the findings."""
         self.reader.focus()
-        self.call_after_refresh(self.action_check)
 
     def on_unmount(self) -> None:
         """Stop the checks."""
         self._run += 1
 
-    def action_check(self) -> None:
+    def handle_files_changed(self, event: Mapping[str, Any]) -> None:
+        """Do nothing, because the user starts the checks."""
+
+    def action_reload(self) -> None:
         """Check everything again."""
         self._run += 1
         self.show_message()
@@ -160,10 +164,9 @@ class DoctorScreen(SecondaryScreen):
 
     def action_open(self) -> None:
         """Open the entry that the finding is about."""
-        port = self.reader.viewport
-        blocks = port.document.blocks
-        if blocks and (link := blocks[port.cursor.block].link):
+        block = self.cursor_block
+        if block and block.link:
             # The subject existed during the check; if it is deleted by now, opening it shows an error.
-            self.dismiss(parse_ref(link, lambda topic, slug: True))
-        elif blocks and isinstance(blocks[port.cursor.block], DoctorFindingBlock):
+            self.dismiss(parse_ref(block.link, lambda topic, slug: True))
+        elif isinstance(block, DoctorFindingBlock):
             self.show_message("This finding has nothing to open.", "dim")

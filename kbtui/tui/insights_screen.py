@@ -163,10 +163,9 @@ class InsightsScreen(SecondaryScreen):
         self._erase_worker = LatestOnlyWorker(self)
 
     def on_mount(self) -> None:
-        """Start loading after the first paint."""
+        """Show that the insights are being read."""
         self.reader.focus()
         self.show_totals([("reading …", "dim")])
-        self.call_after_refresh(self.action_reload)
 
     @property
     def is_loaded(self) -> bool:
@@ -227,16 +226,13 @@ class InsightsScreen(SecondaryScreen):
 
     def action_open(self) -> None:
         """Open the entry on the current line; on a query without a good match, create an entry."""
-        port = self.reader.viewport
-        if not port.document.blocks:
-            return
-        block = port.document.blocks[port.cursor.block]
+        block = self.cursor_block
         if isinstance(block, QueryGapBlock):
             self.writer.create_entry(" ".join(block.query.split()))
-        elif block.link:
+        elif block and (link := block.link):
             # The link is the reference of an existing entry, so a colon in it cannot start a line number.
-            self.dismiss(parse_ref(block.link, lambda topic, slug: f"{topic}/{slug}" == block.link))
-        else:
+            self.dismiss(parse_ref(link, lambda topic, slug: f"{topic}/{slug}" == link))
+        elif block:
             self.show_message("This line has nothing to open.", "dim")
 
     def _on_entry_written(self, ref: str) -> None:

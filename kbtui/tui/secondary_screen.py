@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from textual import on
 from textual.containers import Horizontal, Vertical
 from textual.widgets import Input
 
@@ -18,7 +19,7 @@ from kbtui.tui.framework.styled_widget import (
     StyledScreen,
     make_plain_content,
 )
-from kbtui.tui.framework.text_widgets import MessageLine, TextLine
+from kbtui.tui.framework.text_widgets import MessageLine, PaneInput, TextLine
 from kbtui.tui.home_and_help_pages import build_screen_help_document
 from kbtui.tui.reader.document_view import DocumentOverlayScreen, DocumentView
 
@@ -42,7 +43,7 @@ INPUT_HINTS = [("Enter", "accept"), ("Esc", "leave the input")]
 class SecondaryScreen(StyledScreen):
     """A screen with panes, and lines for totals, a message and key hints.
 
-    Its result is the reference of an entry to open, or None.
+    It reads its data after the first paint. Its result is the reference of an entry to open, or None.
     """
 
     HEADING: ClassVar[str]
@@ -84,8 +85,12 @@ class SecondaryScreen(StyledScreen):
         yield self.message_line
         yield TextLine(id="keys")
 
+    def on_mount(self) -> None:
+        """Start reading after the first paint."""
+        self.call_after_refresh(self.action_reload)
+
     def on_resize(self) -> None:
-        """Refresh the key hints for the new width."""
+        """Show the key hints that fit the new width."""
         self.call_after_refresh(self.show_key_hints)
 
     @property
@@ -97,6 +102,7 @@ class SecondaryScreen(StyledScreen):
         """Return whether a key must wait until the screen has loaded its data."""
         return not self.is_loaded and self._find_action(key)[1] not in ALWAYS_AVAILABLE_ACTIONS
 
+    @abstractmethod
     def action_reload(self) -> None:
         """Read everything again."""
 
@@ -107,12 +113,12 @@ class SecondaryScreen(StyledScreen):
     # keys
 
     @property
-    def met_command_needs(self) -> frozenset[str]:
-        """The needs of commands (`TuiCommand.needs`) that the screen meets now."""
-        return frozenset()
+    def command_needs(self) -> dict[str, bool]:
+        """For each need of commands (`TuiCommand.needs`), whether the screen meets it now."""
+        return {}
 
     def get_key_hint(self, name: str) -> str:
-        """Return the label of a command's first key, for hints and messages; `name` is without the scope."""
+        """Return the label of a command's first key for a message; `name` is without the scope."""
         return find_key_label(f"{self.SCOPE}.{name}", self.configured_keys) or "no key"
 
     def list_hinted_commands(self) -> list[TuiCommand]:
@@ -125,8 +131,9 @@ class SecondaryScreen(StyledScreen):
         if isinstance(self.focused, Input):
             bar.set_text(format_key_hints(INPUT_HINTS))
             return
-        commands = self.list_hinted_commands()
-        bar.set_text(format_command_hints(commands, bar.content_size.width, self.met_command_needs))
+        commands, width = self.list_hinted_commands(), bar.content_size.width
+        met = [need for need, is_met in self.command_needs.items() if is_met]
+        bar.set_text(format_command_hints(commands, width, met))
 
     def on_descendant_focus(self) -> None:
         """Update the key hints after the focus has moved."""
@@ -136,14 +143,11 @@ class SecondaryScreen(StyledScreen):
         """Return extra blocks for the help page, which follow the keys."""
         return ()
 
-    def make_help_notes(self) -> Sequence[str]:
-        """Return remarks for the end of the help page."""
-        return self.NOTES
-
     def action_help(self) -> None:
         """Show the help page."""
-        blocks, notes = self.make_help_blocks(), self.make_help_notes()
-        page = build_screen_help_document(self.SCOPE, notes, self.configured_keys, blocks)
+        page = build_screen_help_document(
+            self.SCOPE, self.NOTES, self.configured_keys, self.make_help_blocks()
+        )
         self.app.push_screen(DocumentOverlayScreen("Help", page))
 
     # messages
@@ -183,6 +187,12 @@ class SecondaryScreen(StyledScreen):
 
     # the page
 
+    @property
+    def cursor_block(self) -> DocumentBlock | None:
+        """The block under the cursor, None if the page is empty."""
+        port = self.reader.viewport
+        return port.document.blocks[port.cursor.block] if port.document.blocks else None
+
     def show_document(self, document: Document) -> None:
         """Show a document; if it replaces an older version of itself, the position stays."""
         if self.reader.document.key == document.key:
@@ -195,13 +205,13 @@ class SecondaryScreen(StyledScreen):
     ) -> None:
         """Go to the next block for which `is_wanted` is true; if `step` is negative, to the previous one."""
         port = self.reader.viewport
-        here = port.cursor.block
-        numbers = [n for n, block in enumerate(port.document.blocks) if is_wanted(block)]
-        beyond = [n for n in numbers if (n > here if step > 0 else n < here)]
-        if beyond:
-            target = beyond[0 if step > 0 else -1]
-            port.go_to_block_line(target, port.document.blocks[target].above, lead)
-            self.reader.update_view()
+        here, blocks = port.cursor.block, port.document.blocks
+        beyond = range(here + 1, len(blocks)) if step > 0 else range(here - 1, -1, -1)
+        for number in beyond:
+            if is_wanted(blocks[number]):
+                port.go_to_block_line(number, blocks[number].above, lead)
+                self.reader.update_view()
+                return
 
     def action_leave(self) -> None:
         """Leave the screen."""
@@ -230,6 +240,10 @@ class ListDetailScreen(SecondaryScreen):
     def compose_list_pane(self) -> Iterable[Widget]:
         """Return the widgets of the left pane."""
 
+    @abstractmethod
+    def action_back(self) -> None:
+        """Close the innermost thing that is open; if nothing is open, leave the screen."""
+
     def compose_panes(self) -> ComposeResult:
         """Yield the list pane and the detail pane."""
         with Vertical(id="listed", classes="pane") as pane:
@@ -242,6 +256,11 @@ class ListDetailScreen(SecondaryScreen):
         """Show a document in the right pane."""
         super().show_document(document)
         self.query_one("#detail", Vertical).border_title = make_plain_content(document.title)
+
+    @on(PaneInput.EscapePressed)
+    def _on_input_left(self, event: PaneInput.EscapePressed) -> None:
+        event.stop()
+        self.action_back()
 
     @property
     def is_detail_focused(self) -> bool:

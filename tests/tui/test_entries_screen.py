@@ -30,13 +30,13 @@ def refs(screen: EntriesScreen) -> list[str]:
 
 
 async def read(tui: Tui, screen: EntriesScreen) -> None:
-    await tui.until(lambda: screen.pager.loaded is not None and bool(screen.table.rows))
+    await tui.until(lambda: screen.loaded is not None and bool(screen.table.rows))
 
 
 async def filtered(tui: Tui, screen: EntriesScreen, text: str) -> list[str]:
     await tui.press("f")
     screen.filter.input.value = text
-    await tui.until(lambda: screen.pager.loaded.wanted == parse_entry_filter(text))  # type: ignore[union-attr]
+    await tui.until(lambda: screen.loaded.wanted == parse_entry_filter(text))  # type: ignore[union-attr]
     await tui.press("enter")
     return refs(screen)
 
@@ -89,7 +89,7 @@ async def test_letters_of_a_filter_do_not_wait_for_the_list(
         try:
             await tui.press("f")
             await tui.press("c")
-            await tui.until(lambda: screen.pager.is_waiting_for(parse_entry_filter("c")))
+            await tui.until(lambda: screen.is_filtering)
             for key in "lone":
                 tui.app.simulate_key(key)
             await tui.until(lambda: screen.filter.input.value == "clone", 10)

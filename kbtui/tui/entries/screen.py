@@ -12,17 +12,20 @@ from textual.widgets import Input
 from kbtui.dates import format_iso_day, format_time
 from kbtui.errors import KbtuiError, UsageError
 from kbtui.index.entry_query import CITATION_DAYS, ENTRY_STATUSES, serialize_chunks
+from kbtui.knowledge.front_matter import split_front_matter
+from kbtui.library.index_access import CallCancellation
 from kbtui.refs import parse_ref
 from kbtui.search.query_parser import parse_entry_filter, parse_query
-from kbtui.text import one_line, sanitize
+from kbtui.text import count_columns, one_line, sanitize
 from kbtui.tui.commands import make_scope_bindings
 from kbtui.tui.entries.entry_table import (
     ALL_ROWS,
+    PAGE_ROWS,
     STATUS_SIGNS,
-    EntryPageLoader,
     EntryTable,
     LoadedEntryRows,
     make_table_headings,
+    read_entry_pages,
 )
 from kbtui.tui.entries.subject_file_editor import SubjectFileEditor
 from kbtui.tui.external_programs import open_web_address
@@ -35,7 +38,7 @@ from kbtui.tui.framework.styled_text import (
     measure_cell_width,
     wrap_spans,
 )
-from kbtui.tui.framework.text_widgets import LabeledInput, PaneInput, TextLine
+from kbtui.tui.framework.text_widgets import LabeledInput, TextLine
 from kbtui.tui.reader.document import Document, format_count
 from kbtui.tui.reader.document_blocks import (
     FactTableBlock,
@@ -63,12 +66,11 @@ if TYPE_CHECKING:
 
 PREVIEW_CHARACTERS = 200
 CITATIONS_MOST = 500
-NO_VECTOR = "no vector"
 NONE = "No entries yet. Declare a topic, then press {}."
 DETAIL_DELAY = 0.08
 """How many seconds to wait after the last change of the selection or the filter before reading."""
 PENDING_SECONDS = 3.0
-KEYS_WITHOUT_ENTRY = {"filter", "help", "back", "leave", "new", "reload", "app.theme"}
+ACTIONS_WITHOUT_ENTRY = {"filter", "help", "back", "leave", "new", "reload", "app.theme"}
 """The actions that do not depend on the selected entry."""
 READ_AHEAD_ROWS = 100
 """How many rows below the selected row are read in advance."""
@@ -94,7 +96,7 @@ class FoldablePassageBlock(FoldHeadingBlock):
         return lines
 
     def estimate_height(self, width: int) -> int:
-        """Estimate the number of lines of the heading and the preview."""
+        """Estimate the number of lines while folded."""
         return self.above + 2 + min(len(self.text), PREVIEW_CHARACTERS) // max(8, width)
 
     def get_searchable_text(self) -> str:
@@ -113,23 +115,19 @@ def build_entry_document(library: Library, row: EntryRow, now: datetime) -> Docu
     if problem := row.error or problem:
         blocks.append(ParagraphBlock("error", [(f"! {one_line(problem)}", "error")], above=1))
     blocks += _make_citation_blocks(library, row, now)
-    count: Spans = [(format_count(len(chunks), "passage"), "dim")]
-    blocks.append(HeadingBlock("chunks", [("Passages", "h2")], count, above=1))
+    count = format_count(len(chunks), "passage")
+    blocks.append(HeadingBlock("chunks", [("Passages", "h2")], [(count, "dim")], above=1))
     for number, chunk in enumerate(chunks, 1):
-        size = format_count(chunk["characters"], "character")
-        left: Spans = [
-            (f"{number} ", "number"),
-            (size, ""),
-            (_describe_passage_place(chunk), "dim"),
-        ]
-        right: Spans = [(chunk["model"] or NO_VECTOR, "dim" if chunk["model"] else "warning")]
+        size, origin = format_count(chunk["characters"], "character"), _describe_origin(chunk)
+        left: Spans = [(f"{number} ", "number"), (size, ""), (origin, "dim")]
+        right = (chunk["model"], "dim") if chunk["model"] else ("no vector", "warning")
         key, text = f"chunk:{chunk['chunk_id']}", chunk["text"]
-        blocks.append(FoldablePassageBlock(key, left, right, kind="chunk", text=text))
+        blocks.append(FoldablePassageBlock(key, left, [right], kind="chunk", text=text))
     return Document(f"entry:{row.id}", one_line(row.ref), blocks, ref=row.ref, record=row)
 
 
 def _make_entry_facts(row: EntryRow, source: str | None) -> list[tuple[str, Spans]]:
-    sign, role = STATUS_SIGNS.get(row.status, ("?", "dim"))
+    sign, role = STATUS_SIGNS[row.status]
     facts: dict[str, Spans] = {
         "entry": [(one_line(row.ref), ""), (f"  {row.id}" if row.id != row.ref else "", "dim")],
         "type": [(one_line(row.type), "")],
@@ -145,9 +143,7 @@ def _make_entry_facts(row: EntryRow, source: str | None) -> list[tuple[str, Span
 
 
 def _read_front_matter(library: Library, row: EntryRow) -> tuple[str | None, str | None]:
-    """Return the source that fetched a subject, and the problem with its front matter; each may be None."""
-    from kbtui.knowledge.front_matter import split_front_matter
-
+    """Return the source that fetched a subject, and the problem with its front matter; either may be None."""
     subject = library.load_knowledge().find(row.topic or "", row.slug or "")
     if subject is None:
         return None, None
@@ -165,10 +161,9 @@ def _make_citation_blocks(library: Library, row: EntryRow, now: datetime) -> lis
         for citation in library.find_citing_turns(library.parse_typed_reference(row.ref))
         if citation.timestamp is None or citation.timestamp >= since
     ]
-    heading, count = f"Cited in the last {CITATION_DAYS} days", f"{len(citations):,}"
-    blocks: list[DocumentBlock] = [
-        HeadingBlock("cites", [(heading, "h2")], [(count, "dim")], above=1)
-    ]
+    heading = [(f"Cited in the last {CITATION_DAYS} days", "h2")]
+    count = [(f"{len(citations):,}", "dim")]
+    blocks: list[DocumentBlock] = [HeadingBlock("cites", heading, count, above=1)]
     if not citations:
         blocks.append(ParagraphBlock("none", [("No turn cited this entry.", "dim")]))
     for number, citation in enumerate(citations[:CITATIONS_MOST]):
@@ -186,7 +181,8 @@ def _make_citation_blocks(library: Library, row: EntryRow, now: datetime) -> lis
     return blocks
 
 
-def _describe_passage_place(chunk: dict[str, object]) -> str:
+def _describe_origin(chunk: dict[str, object]) -> str:
+    """Return the lines or the turn that a passage comes from."""
     lines, turn = chunk["lines"], chunk["turn"]
     if isinstance(lines, list):
         first, last = lines
@@ -216,13 +212,12 @@ class EntriesScreen(ListDetailScreen):
         self.table = EntryTable()
         self.filter = LabeledInput("entry-filter", "filter")
         self.filter.display = True
-        self.pager = EntryPageLoader(
-            self, library, clock, self._show_entries, self._show_read_error
-        )
-        self.writer = SubjectFileEditor(self, library, self.show_message, self._on_entry_written)
+        self.loaded: LoadedEntryRows | None = None
+        self.writer = SubjectFileEditor(self, library, self.show_message, self._reload_and_select)
         self._clock = clock
         self._flags = {"hidden": False, "archived": False}
         self._wanted: EntryFilter = parse_entry_filter("")
+        self._page_worker = LatestOnlyWorker(self, cancellation=CallCancellation)
         self._detail_worker = LatestOnlyWorker(self)
         self._detail_timer: Timer | None = None
         self._filter_timer: Timer | None = None
@@ -236,23 +231,20 @@ class EntriesScreen(ListDetailScreen):
         return [self.filter, TextLine(id="columns"), self.table]
 
     def on_mount(self) -> None:
-        """Start reading after the first paint."""
+        """Explain the filter, and look regularly whether pending entries are ready."""
         self.filter.input.placeholder = "words, type:, is:, topic:, after:, before:"
-        self.call_after_refresh(self.action_reload)
         self.set_interval(PENDING_SECONDS, self._reload_if_pending)
 
     def _reload_if_pending(self) -> None:
         """Reload while entries are pending, because the engine sends no event when it has embedded an entry."""
-        loaded = self.pager.loaded
-        if loaded is not None and loaded.page.by_status.get("pending"):
+        if self.loaded and self.loaded.page.by_status.get("pending"):
             self.action_reload()
 
     def on_resize(self) -> None:
-        """Show the columns and key hints that fit the new width."""
-        super().on_resize()
+        """Show the columns and totals that fit the new width."""
         self.call_after_refresh(self._show_column_headings)
-        if self.pager.loaded is not None:
-            self.call_after_refresh(self._show_page_totals, self.pager.loaded.page)
+        if self.loaded is not None:
+            self.call_after_refresh(self._show_page_totals, self.loaded.page)
 
     def _show_column_headings(self) -> None:
         left, right = make_table_headings(self.table.scrollable_content_region.width)
@@ -260,47 +252,64 @@ class EntriesScreen(ListDetailScreen):
         self.query_one("#columns", TextLine).set_text(left, [*right, ("  ", "")])
 
     @property
-    def met_command_needs(self) -> frozenset[str]:
-        """Which needs of commands are met: an entry with an address, or entries with errors."""
-        entry, loaded = self.table.selected_entry, self.pager.loaded
-        found = {
+    def command_needs(self) -> dict[str, bool]:
+        """Whether the selected entry has an address, and whether any listed entry failed."""
+        entry, loaded = self.table.selected_entry, self.loaded
+        return {
             "address": bool(entry and entry.source_url),
             "errors": bool(loaded and loaded.page.by_status.get("error")),
         }
-        return frozenset(name for name, is_met in found.items() if is_met)
 
     def list_hinted_commands(self) -> list[TuiCommand]:
         """Return the commands for the key hints; in the details, Enter gets another label."""
         commands = super().list_hinted_commands()
-        if not self.is_detail_focused:
-            return commands
-        return [
-            one._replace(label="unfold / open") if one.id == "entries.enter" else one
-            for one in commands
-        ]
+        labels = {"entries.enter": "unfold / open"} if self.is_detail_focused else {}
+        return [one._replace(label=labels.get(one.id, one.label)) for one in commands]
 
     def should_key_wait(self, key: str) -> bool:
         """Return whether a key acts on the selected entry while the list or the details are still loading."""
         owner, action = self._find_action(key)
         # No node binds a letter typed into the filter, so its owner is None.
         is_typing = self.focused is self.filter.input and owner in (None, self.filter.input)
-        if is_typing or action in KEYS_WITHOUT_ENTRY:
+        if is_typing or action in ACTIONS_WITHOUT_ENTRY:
             return False
         is_page_due = self._detail_timer is not None or self._detail_worker.has_pending_result
-        is_list_due = self._filter_timer is not None or self.pager.is_waiting_for(self._wanted)
+        is_list_due = self._filter_timer is not None or self.is_filtering
         return is_list_due or (self.is_detail_focused and is_page_due)
+
+    @property
+    def is_filtering(self) -> bool:
+        """Whether the first rows for the current filter are still being read."""
+        is_shown = self.loaded is not None and self.loaded.wanted == self._wanted
+        return self._page_worker.has_pending_result and not is_shown
 
     # reading the list
 
     def action_reload(self) -> None:
-        """Read everything again."""
-        self.pager.read_first_pages(self._wanted)
+        """Read everything again; if the filter is unchanged, read at least as many rows as before."""
+        before = self.loaded
+        # Read a page more than before, so that the selected row stays in the list if new rows appear above it.
+        known = len(before.rows) if before is not None and before.wanted == self._wanted else 0
+        self._read_entries(self._wanted, None, PAGE_ROWS + known)
+
+    def _read_more_entries(self, least: int = PAGE_ROWS) -> None:
+        if self.loaded and self.loaded.has_more and not self._page_worker.has_pending_result:
+            self._read_entries(self.loaded.wanted, self.loaded, least)
+
+    def _read_entries(
+        self, wanted: EntryFilter, before: LoadedEntryRows | None, least: int
+    ) -> None:
+        self._page_worker.submit(
+            lambda: read_entry_pages(self.library, wanted, before, least, self._clock()),
+            self._show_entries,
+            self._show_read_error,
+        )
 
     def _show_entries(self, loaded: LoadedEntryRows) -> None:
-        selected = None
-        if self._ref_to_select is not None:
-            selected = next((e.id for e in loaded.rows if e.ref == self._ref_to_select), None)
-            self._ref_to_select = None if selected else self._ref_to_select
+        self.loaded = loaded
+        selected = next((e.id for e in loaded.rows if e.ref == self._ref_to_select), None)
+        if selected is not None:
+            self._ref_to_select = None
         is_filtered = self.filter.input.value.strip() or any(self._flags.values())
         empty = "No entries match." if is_filtered else NONE.format(self.get_key_hint("new"))
         rows = [ListRow(entry.id, [], data=entry) for entry in loaded.rows]
@@ -309,28 +318,26 @@ class EntriesScreen(ListDetailScreen):
             self._go_to_end = False
             self.table.select_row(loaded.rows[-1].id)
         elif self._go_to_end:
-            self.pager.read_more_entries(ALL_ROWS)
+            self._read_more_entries(ALL_ROWS)
         self._show_page_totals(loaded.page)
         self._show_detail_after_delay()
 
     def _show_read_error(self, error: Exception) -> None:
-        if self.pager.loaded is None:
+        if self.loaded is None:
             self.table.set_rows([], [("The entries cannot be read.", "error")])
         self.show_error(error)
 
     def _show_page_totals(self, page: EntryPage) -> None:
         total = f"{page.total:,} {'entry' if page.total == 1 else 'entries'}"
-        states = [
-            f"{page.by_status[name]:,} {name}"
-            for name in ENTRY_STATUSES
-            if page.by_status.get(name)
+        statuses = [
+            f"{count:,} {name}" for name in ENTRY_STATUSES if (count := page.by_status.get(name))
         ]
-        left: Spans = [(total, "strong")]
-        left.append((f"  {' · '.join([*states, *self._describe_flags()])}", "dim"))
+        details = " · ".join([*statuses, *self._describe_flags()])
+        left: Spans = [(total, "strong"), (f"  {details}", "dim")]
         kinds = sorted(page.by_type.items(), key=lambda pair: (-pair[1], pair[0]))[:6]
         types = [one_line(f"{kind} {count:,}") for kind, count in kinds]
         room = self.query_one("#totals", TextLine).content_size.width - measure_cell_width(left) - 2
-        while types and measure_cell_width([(" · ".join(types), "")]) > room:
+        while types and count_columns(" · ".join(types)) > room:
             types.pop()
         self.show_totals(left, [(" · ".join(types), "dim")])
         self._show_list_position()
@@ -342,12 +349,12 @@ class EntriesScreen(ListDetailScreen):
         # Disabled subjects are not in the index.
         *missing, last = [name for name in [*self._flags, "disabled"] if name not in shown]
         left_out = f"without {', '.join(missing)} and {last}" if missing else f"without {last}"
-        return [*([f"with {' and '.join(shown)}"] if shown else []), left_out]
+        return [f"with {' and '.join(shown)}", left_out] if shown else [left_out]
 
     def _show_list_position(self) -> None:
-        loaded, position = self.pager.loaded, ""
-        if loaded and loaded.rows:
-            position = f"{self.table.index + 1:,} of {loaded.page.total:,}"
+        position = ""
+        if self.loaded and self.loaded.rows:
+            position = f"{self.table.index + 1:,} of {self.loaded.page.total:,}"
         self.query_one("#listed").border_subtitle = position
 
     # the selected entry
@@ -357,7 +364,7 @@ class EntriesScreen(ListDetailScreen):
         event.stop()
         self._show_list_position()
         if self.table.index > len(self.table.rows) - READ_AHEAD_ROWS:
-            self.pager.read_more_entries()
+            self._read_more_entries()
         self._show_detail_after_delay()
 
     def _show_detail_after_delay(self) -> None:
@@ -384,9 +391,9 @@ class EntriesScreen(ListDetailScreen):
     def _on_last_entry_requested(self, event: EntryTable.LastEntryRequested) -> None:
         """Read all remaining entries."""
         event.stop()
-        if self.pager.loaded is not None and self.pager.loaded.has_more:
+        if self.loaded is not None and self.loaded.has_more:
             self._go_to_end = True
-            self.pager.read_more_entries(ALL_ROWS)
+            self._read_more_entries(ALL_ROWS)
 
     @on(RowList.RowClicked)
     def _on_row_clicked(self, event: RowList.RowClicked) -> None:
@@ -399,13 +406,11 @@ class EntriesScreen(ListDetailScreen):
             if self.table.selected_entry is not None:
                 self.focus_detail()
             return
-        port = self.reader.viewport
-        if not port.document.blocks:
-            return
-        if link := port.document.blocks[port.cursor.block].link:
-            self.dismiss(parse_ref(link))
-        elif fold := port.find_fold_at_cursor():
-            port.toggle_fold(fold)
+        viewport, block = self.reader.viewport, self.cursor_block
+        if block is not None and block.link:
+            self.dismiss(parse_ref(block.link))
+        elif block is not None and (fold := viewport.find_fold_at_cursor()):
+            viewport.toggle_fold(fold)
             self.reader.update_view()
 
     def action_read(self) -> None:
@@ -470,10 +475,10 @@ class EntriesScreen(ListDetailScreen):
 
     def action_turn(self, name: str) -> None:
         """Set `type` or `is` in the filter to the next value; after the last value, remove it."""
-        loaded, text = self.pager.loaded, self.filter.input.value
-        values: list[str] = list(ENTRY_STATUSES)
+        text, values = self.filter.input.value, list[str](ENTRY_STATUSES)
         if name == "type":
-            values = self._types = sorted({*self._types, *(loaded.page.by_type if loaded else ())})
+            found = self.loaded.page.by_type if self.loaded else ()
+            values = self._types = sorted({*self._types, *found})
         current = get_last_filter_value(text, name)
         position = values.index(current) + 1 if current in values else 0
         self.filter.input.value = replace_filter_value(text, name, [*values, None][position])
@@ -508,7 +513,7 @@ class EntriesScreen(ListDetailScreen):
             return None
         return entry
 
-    def _on_entry_written(self, ref: str) -> None:
+    def _reload_and_select(self, ref: str) -> None:
         self._ref_to_select = ref
         self.action_reload()
 
@@ -522,11 +527,6 @@ class EntriesScreen(ListDetailScreen):
         self.action_reload()
 
     # leaving
-
-    @on(PaneInput.EscapePressed)
-    def _on_input_left(self, event: PaneInput.EscapePressed) -> None:
-        event.stop()
-        self.action_back()
 
     def action_back(self) -> None:
         """Go back to the table; from the table, clear the filter or leave the screen."""
@@ -543,11 +543,10 @@ def replace_filter_value(text: str, key: str, value: str | None) -> str:
     for part in reversed(parse_query(text, surface="entries").filters):
         if part.key == key:
             text = text[: part.start] + text[part.end :]
-    rest = " ".join(text.split())
-    if value is None:
-        return rest
-    quoted = f'"{value}"' if " " in value else value
-    return f"{rest} {key}:{quoted}".strip()
+    words = text.split()
+    if value is not None:
+        words.append(f'{key}:"{value}"' if " " in value else f"{key}:{value}")
+    return " ".join(words)
 
 
 def get_last_filter_value(text: str, key: str) -> str | None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from textual.app import SuspendNotSupported
 
 from kbtui.errors import KbtuiError, UsageError, describe_error
+from kbtui.knowledge import authoring
+from kbtui.knowledge.front_matter import split_front_matter
+from kbtui.knowledge.subject_files import make_file_name
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.dialogs import ConfirmDialog, FormDialog, FormField, FormValues
 
@@ -14,14 +17,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kbtui.knowledge import Knowledge
-    from kbtui.knowledge.authoring import SubjectDraft
     from kbtui.knowledge.models import Subject, Topic
     from kbtui.library import Library
     from kbtui.refs import Ref
     from kbtui.tui.framework.styled_widget import StyledScreen
 
-    PlannedEntry = tuple[Knowledge, Topic, SubjectDraft]
+    PlannedEntry = tuple[Knowledge, Topic, authoring.SubjectDraft]
 
+T = TypeVar("T")
 TYPE_HELP = "note, rule, pattern, reference, decision, or any other word"
 
 
@@ -65,21 +68,15 @@ class SubjectFileEditor:
             hint = "declare one in .jp/kb.toml as [kb.topic.ID]"
             self._show_error(UsageError("there is no topic to add the entry to", hint=hint))
             return
+        title_help = "Title of the entry; the file name is made from it."
+        topic_help = "Topic of the entry; choose it with ← and →."
+        slug_help = "Leave empty to make it from the title; use / for folders."
         fields = (
-            FormField(
-                "title", "title", title, "Title of the entry; the file name is made from it."
-            ),
-            FormField(
-                "topic", "topic", topic or "", "Topic of the entry; choose it with ← and →.", topics
-            ),
+            FormField("title", "title", title, title_help),
+            FormField("topic", "topic", topic or "", topic_help, topics),
             FormField("type", "type", "note", TYPE_HELP),
             FormField("tags", "tags", "", "Comma-separated, optional."),
-            FormField(
-                "slug",
-                "file name",
-                "",
-                "Leave empty to make it from the title; use / for folders.",
-            ),
+            FormField("slug", "file name", "", slug_help),
         )
         form = FormDialog(
             "New entry", fields, self._plan_new_entry, self._describe_error, "write the text"
@@ -88,16 +85,14 @@ class SubjectFileEditor:
 
     def _plan_new_entry(self, values: FormValues) -> PlannedEntry:
         """Check that the entry can be written before the user types its text; called in a thread."""
-        from kbtui.knowledge import authoring
-        from kbtui.knowledge.subject_files import make_file_name
 
         if not values["title"]:
             raise authoring.MissingTitle("an entry needs a title")
         authoring.find_editor_command()
         knowledge = self._library.load_knowledge()
         topic = authoring.choose_topic(knowledge, values["topic"])
-        given = values["tags"].replace(";", ",")
-        tags = tuple(part.strip() for part in given.split(",") if part.strip())
+        given = values["tags"].replace(";", ",").split(",")
+        tags = tuple(tag for part in given if (tag := part.strip()))
         draft = authoring.SubjectDraft(
             values["title"], type=values["type"] or "note", tags=tags, slug=values["slug"] or None
         )
@@ -107,15 +102,16 @@ class SubjectFileEditor:
     def _write_planned_entry(self, planned: PlannedEntry | None) -> None:
         if planned is None:
             return
-        from kbtui.knowledge.authoring import edit_draft
 
-        result = self._run_in_editor(lambda: edit_draft(*planned))
-        if result is not None and result[0] is None:
-            self._show_message("the text was not changed, so nothing was written", "warning")
-        elif result is not None:
-            ref = f"{planned[1].id}/{result[0].slug}"
+        def report_new_entry(subject: Subject | None) -> None:
+            if subject is None:
+                self._show_message("the text was not changed, so nothing was written", "warning")
+                return
+            ref = f"{planned[1].id}/{subject.slug}"
             self._show_message(f"created {ref}", "inserted")
             self._on_written(ref)
+
+        self._run_in_editor(lambda: authoring.edit_draft(*planned), report_new_entry)
 
     # changing
 
@@ -127,8 +123,6 @@ class SubjectFileEditor:
 
     def _find_subject_to_edit(self, ref: Ref) -> tuple[Subject, str | None]:
         """Return the subject and the source that fetched it, if any; called in a thread."""
-        from kbtui.knowledge import authoring
-        from kbtui.knowledge.front_matter import split_front_matter
 
         authoring.find_editor_command()
         subject = self._library.find_subject(ref)
@@ -138,84 +132,82 @@ class SubjectFileEditor:
             return subject, None  # the user may want to repair the file in the editor
 
     def _edit_subject(self, prepared: tuple[Subject, str | None]) -> None:
-        from kbtui.knowledge import authoring
-        from kbtui.knowledge.front_matter import split_front_matter
 
         subject, source = prepared
         name = f"{subject.topic}/{subject.slug}"
-        result = self._run_in_editor(lambda: authoring.edit_subject(subject))
-        if result is None:
-            return
-        if not result[0]:
-            self._show_message(f"{name} was not changed", "dim")
-            return
-        try:
-            problem = split_front_matter(self._library.read_subject_text(subject)).problem
-        except KbtuiError as error:
-            problem = error.message
-        if problem:
-            self._show_message(
-                f"changed {name}, but its front matter is ignored: {problem}", "warning"
-            )
-        else:
-            note = f"; the source {source!r} no longer updates it" if source else ""
-            self._show_message(f"changed {name}{note}", "inserted")
-        self._on_written(name)
 
-    def _run_in_editor(self, work: Callable[[], Any]) -> tuple[Any] | None:
-        """Suspend the TUI, run `work` in the terminal, and return its result in a tuple; None if it failed."""
+        def report_change(is_changed: bool) -> None:
+            if not is_changed:
+                self._show_message(f"{name} was not changed", "dim")
+                return
+            try:
+                problem = split_front_matter(self._library.read_subject_text(subject)).problem
+            except KbtuiError as error:
+                problem = error.message
+            if problem:
+                message = f"changed {name}, but its front matter is ignored: {problem}"
+                self._show_message(message, "warning")
+            else:
+                note = f"; the source {source!r} no longer updates it" if source else ""
+                self._show_message(f"changed {name}{note}", "inserted")
+            self._on_written(name)
+
+        self._run_in_editor(lambda: authoring.edit_subject(subject), report_change)
+
+    def _run_in_editor(self, work: Callable[[], T], on_done: Callable[[T], None]) -> None:
+        """Suspend the TUI, run `work` in the terminal, then call `on_done` with its result."""
         try:
             with self._screen.app.suspend():
-                return (work(),)
+                result = work()
         except SuspendNotSupported:
             self._show_error(UsageError("an editor cannot be started in this terminal"))
         except (KbtuiError, OSError, ValueError) as error:
             self._show_error(error)
-        return None
+        else:
+            on_done(result)
 
     # removing
 
     def remove_subject(self, ref: Ref) -> None:
-        """Ask, then move a subject's file to the trash."""
+        """Ask, then move a subject's file to the trash; if there is no trash, offer to delete it."""
         self._worker.submit(
             lambda: self._library.find_subject(ref), self._ask_to_trash, self._show_error
         )
 
     def _ask_to_trash(self, subject: Subject) -> None:
-        def trash_if_confirmed(answer: str | None) -> None:
-            if answer == "y":
-                from kbtui.knowledge.authoring import trash_subject
-
-                self._worker.submit(
-                    lambda: trash_subject(subject),
-                    lambda _: self._report_removed_item(subject, "moved to the trash:"),
-                    lambda error: self._on_trash_failed(subject, error),
-                )
 
         name = f"{subject.topic}/{subject.slug}"
+
+        def ask(
+            question: str,
+            answers: dict[str, str],
+            remove: Callable[[Subject], None],
+            verb: str,
+            on_error: Callable[[Exception], None],
+        ) -> None:
+            def report_removal(_: None) -> None:
+                self._show_message(f"{verb} {name}", "inserted")
+                self._on_written(name)
+
+            def remove_if_confirmed(answer: str | None) -> None:
+                if answer is not None:
+                    self._worker.submit(lambda: remove(subject), report_removal, on_error)
+
+            self._screen.app.push_screen(ConfirmDialog(question, answers), remove_if_confirmed)
+
+        def ask_to_delete(error: Exception) -> None:
+            if not isinstance(error, authoring.TrashUnavailable):
+                self._show_error(error)
+                return
+            question = f"{error.message}. Delete {subject.path} for good?"
+            answers = {"D": "delete it for good"}
+            ask(question, answers, authoring.delete_subject, "deleted", self._show_error)
+
         question = f"Move {name} ({subject.path}) to the trash?"
-        self._screen.app.push_screen(ConfirmDialog(question, {"y": "move it"}), trash_if_confirmed)
-
-    def _on_trash_failed(self, subject: Subject, error: Exception) -> None:
-        from kbtui.knowledge.authoring import TrashUnavailable, delete_subject
-
-        if not isinstance(error, TrashUnavailable):
-            self._show_error(error)
-            return
-
-        def delete_if_confirmed(answer: str | None) -> None:
-            if answer == "D":
-                self._worker.submit(
-                    lambda: delete_subject(subject),
-                    lambda _: self._report_removed_item(subject, "deleted"),
-                    self._show_error,
-                )
-
-        question = f"{error.message}. Delete {subject.path} for good?"
-        dialog = ConfirmDialog(question, {"D": "delete it for good"})
-        self._screen.app.push_screen(dialog, delete_if_confirmed)
-
-    def _report_removed_item(self, subject: Subject, verb: str) -> None:
-        name = f"{subject.topic}/{subject.slug}"
-        self._show_message(f"{verb} {name}", "inserted")
-        self._on_written(name)
+        ask(
+            question,
+            {"y": "move it"},
+            authoring.trash_subject,
+            "moved to the trash:",
+            ask_to_delete,
+        )

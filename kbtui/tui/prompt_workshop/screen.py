@@ -18,7 +18,7 @@ from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.garbage_collection import freeze_objects_if_grown
 from kbtui.tui.framework.row_list import RowList
 from kbtui.tui.framework.styled_widget import make_plain_content
-from kbtui.tui.framework.text_widgets import LabeledInput, PaneInput, TextLine
+from kbtui.tui.framework.text_widgets import LabeledInput, TextLine
 from kbtui.tui.library_pane import ENTRY_MARKS
 from kbtui.tui.prompt_workshop.pattern_bar import PatternBar, PatternMatchResult, try_pattern
 from kbtui.tui.prompt_workshop.preview_documents import make_change_preview, make_preview_page
@@ -42,7 +42,7 @@ from kbtui.tui.prompt_workshop.subject_tree import (
     make_subject_tree_rows,
 )
 from kbtui.tui.reader.document import format_count
-from kbtui.tui.reader.document_blocks import FactTableBlock, HeadingBlock
+from kbtui.tui.reader.document_blocks import FactTableBlock, HeadingBlock, ParagraphBlock
 from kbtui.tui.secondary_screen import ListDetailScreen
 
 if TYPE_CHECKING:
@@ -132,9 +132,8 @@ class PromptWorkshopScreen(ListDetailScreen):
         return [self.pattern_bar]
 
     def on_mount(self) -> None:
-        """Start reading after the first paint."""
+        """Show that the workspace is being read."""
         self._show_prompt_totals()
-        self.call_after_refresh(self.action_reload)
 
     def on_unmount(self) -> None:
         """Stop counting, and free the rows and the state, which may be large."""
@@ -159,10 +158,9 @@ class PromptWorkshopScreen(ListDetailScreen):
         super().show_message(text, role)
 
     @property
-    def met_command_needs(self) -> frozenset[str]:
-        """The features that commands can need: marks to discard, and written changes to undo."""
-        found = {"marks": len(self.marks) > 0, "written": bool(self._written_changes)}
-        return frozenset(name for name, is_met in found.items() if is_met)
+    def command_needs(self) -> dict[str, bool]:
+        """Whether there are marks to discard, and written changes to undo."""
+        return {"marks": bool(self.marks), "written": bool(self._written_changes)}
 
     @property
     def is_loaded(self) -> bool:
@@ -409,18 +407,11 @@ class PromptWorkshopScreen(ListDetailScreen):
         else:
             self.reader.show_document(document)
             if page.line is not None:
-                self._go_to_line(page.line)
+                self.reader.viewport.go_to_source_line(page.line)
+                self.reader.update_view()
         pane = self.query_one("#detail", Vertical)
         pane.border_title = make_plain_content(document.title)
         pane.border_subtitle = make_plain_content(document.size)
-
-    def _go_to_line(self, line: int) -> None:
-        viewport = self.reader.viewport
-        block = viewport.document.find_line_block(line)
-        lines = viewport.get_block_lines(block)
-        row = next((n for n, drawn in enumerate(lines) if drawn.source_line == line), 0)
-        viewport.go_to_block_line(block, row, 0)
-        self.reader.update_view()
 
     @on(RowList.SelectionChanged)
     def _on_row_selected(self, event: RowList.SelectionChanged) -> None:
@@ -599,11 +590,6 @@ class PromptWorkshopScreen(ListDetailScreen):
 
     # leaving
 
-    @on(PaneInput.EscapePressed)
-    def _on_input_left(self, event: PaneInput.EscapePressed) -> None:
-        event.stop()
-        self.action_back()
-
     def action_back(self) -> None:
         """Close the question, the change, the pattern or the filter, or leave the preview; else leave the screen."""
         if self._is_asking_to_leave:
@@ -643,7 +629,7 @@ class PromptWorkshopScreen(ListDetailScreen):
     # help
 
     def make_help_blocks(self) -> list[DocumentBlock]:
-        """Return a table that explains the signs in the list."""
+        """Return a table that explains the signs in the list, and a note on how to write marks."""
         names = ("pre-loaded", "disabled", "hidden")
         signs: list[tuple[str, Spans]] = [
             *((ENTRY_MARKS[name][0], [(name, "")]) for name in names),
@@ -651,14 +637,14 @@ class PromptWorkshopScreen(ListDetailScreen):
             ("~", [("estimated from the file size", "")]),
             ("≈", [("characters ≈ estimated tokens", "")]),
         ]
-        heading = HeadingBlock("head:signs", [("Signs", "h2")], above=1)
-        return [heading, FactTableBlock("signs", signs)]
-
-    def make_help_notes(self) -> tuple[str]:
-        """Return a note on how to write marks, with the configured keys."""
         write, enter = self.get_key_hint("write"), self.get_key_hint("open")
-        return (
+        note = (
             f"Marks have no effect until you write them: {write} shows the change of .jp/kb.toml, then "
             f"{write} or {enter} writes it. In an input, keys type text; press Esc to leave it and "
-            "use single-key commands.",
+            "use single-key commands."
         )
+        return [
+            HeadingBlock("head:signs", [("Signs", "h2")], above=1),
+            FactTableBlock("signs", signs),
+            ParagraphBlock("note", [(note, "dim")], above=1),
+        ]

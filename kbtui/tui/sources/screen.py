@@ -256,8 +256,7 @@ class SourcesScreen(ListDetailScreen):
         return [self.list]
 
     def on_mount(self) -> None:
-        """Start reading after the first paint."""
-        self.call_after_refresh(self.action_reload)
+        """Look regularly for runs started elsewhere."""
         self.set_interval(RELOAD_SECONDS, self.action_reload)
 
     def on_unmount(self) -> None:
@@ -271,16 +270,15 @@ class SourcesScreen(ListDetailScreen):
         return row.data if row is not None and isinstance(row.data, SourceStatus) else None
 
     @property
-    def met_command_needs(self) -> frozenset[str]:
-        """The needs of commands (`TuiCommand.needs`) that the selected source meets."""
-        state = self.selected_source
-        found = {
-            "approving": self.approving is not None,
-            "source": state is not None and self.approving is None,
+    def command_needs(self) -> dict[str, bool]:
+        """Whether an approval is open, and otherwise what can be done with the selected source."""
+        state, is_approving = self.selected_source, self.approving is not None
+        return {
+            "approving": is_approving,
+            "source": state is not None and not is_approving,
             "running": state is not None and state.source.name in self.runs.progress,
-            "unapproved": state is not None and state.approved is None and self.approving is None,
+            "unapproved": state is not None and state.approved is None and not is_approving,
         }
-        return frozenset(name for name, is_met in found.items() if is_met)
 
     @property
     def is_loaded(self) -> bool:
