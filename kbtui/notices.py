@@ -4,6 +4,7 @@ Modules pass `Notice` objects. Front ends for people turn them into text with `f
 assistants, `kbtui/assistant/tools.py` uses a different text, without counts and paths.
 """
 
+from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple, TypedDict
 
 NoticeCode = Literal[
@@ -132,15 +133,6 @@ def _format_index_behind(values: Any) -> str:
     return f"the index is not up to date: {state}"
 
 
-def format_notices(notices: "list[Notice]") -> str | None:
+def format_notices(notices: Iterable[Notice]) -> str | None:
     """Return the text of all notices for people, joined by `; `; None without notices."""
     return "; ".join(map(format_notice, notices)) or None
-
-
-def describe_missing_words(missing: list[str]) -> list[str]:
-    """Return a line for the words that a passage lacks, and one for pairs that are apart in it."""
-    words = [word for word in missing if " " not in word]
-    # A pair with a word that is not there at all says nothing more.
-    pairs = [pair for pair in missing if " " in pair and not set(pair.split()) & set(words)]
-    lines = [f"not in the passage: {', '.join(words)}"] if words else []
-    return lines + ([f"not side by side: {', '.join(pairs)}"] if pairs else [])

@@ -12,6 +12,7 @@ import re
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Literal
 
     Policy = Literal["strip", "visualize", "off"]
@@ -209,3 +210,12 @@ def _format_json_slowly(value: object) -> str:
         return dumps(value, indent=2, ensure_ascii=False)
     except RecursionError:
         return "(nested too deeply to show)"
+
+
+def describe_missing_words(missing: Sequence[str]) -> list[str]:
+    """Return a line for the words that a passage lacks, and one for pairs that are apart in it."""
+    words = [word for word in missing if " " not in word]
+    # A pair with a word that is not there at all says nothing more.
+    pairs = [pair for pair in missing if " " in pair and not set(pair.split()) & set(words)]
+    lines = [f"not in the passage: {', '.join(words)}"] if words else []
+    return lines + ([f"not side by side: {', '.join(pairs)}"] if pairs else [])

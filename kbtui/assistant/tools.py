@@ -369,7 +369,7 @@ def mask_secrets_in_hits(library: Library, hits: Iterable[Hit]) -> list[Hit]:
     The whole source is checked, because a passage may contain only a part of a key.
     """
     return [
-        replace(hit, title=mask_secrets(hit.title), text=_mask_hit_passage(library, hit))
+        hit._replace(title=mask_secrets(hit.title), text=_mask_hit_passage(library, hit))
         for hit in hits
     ]
 
@@ -540,7 +540,7 @@ def _answer_search(call: ToolCall) -> ToolReply:
     if answered.mistakes:
         raise UsageError("; ".join(map(str, answered.mistakes)))
     if call.masked:
-        answered.hits = mask_secrets_in_hits(library, answered.hits)
+        answered = answered._replace(hits=mask_secrets_in_hits(library, answered.hits))
     return ToolReply(
         _format_search_json(answered) if call.format == "json" else format_search_text(answered)
     )

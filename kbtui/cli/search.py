@@ -8,7 +8,13 @@ import sys
 from kbtui.cli.output import is_plain_output, print_json_result, print_to_stderr
 from kbtui.cli.parser import add_filter_options, parse_filter_options
 from kbtui.errors import UsageError
-from kbtui.text import cut_to_width, one_line, sanitize, sanitize_and_move_ranges
+from kbtui.text import (
+    cut_to_width,
+    describe_missing_words,
+    one_line,
+    sanitize,
+    sanitize_and_move_ranges,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -251,8 +257,6 @@ def format_explanation(explained: dict[str, Any]) -> str:
 
 
 def _iterate_explanation_lines(explained: dict[str, Any]) -> Iterator[str]:
-    from kbtui.notices import describe_missing_words
-
     if explained["rank"] is not None:
         yield f"    rank {explained['rank']}, score {explained['score']:.4f}"
     for leg, name in LEG_NAMES.items():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -55,15 +54,15 @@ def answer_search_request(
         from kbtui.search.explain import SearchExplainer
 
         explainer = SearchExplainer(workspace, reader, question, semantic)
+        answer = explainer.answer
         if question.explain:
-            explainer.answer.explanations = explainer.explain_hits()
+            answer = answer._replace(explanations=explainer.explain_hits())
         if question.why is not None:
             from kbtui.knowledge import resolve_ref
 
-            explainer.answer.why = explainer.explain_missing_hit(
-                resolve_ref(workspace, question.why)
-            )
-        return explainer.answer
+            why = explainer.explain_missing_hit(resolve_ref(workspace, question.why))
+            answer = answer._replace(why=why)
+        return answer
     from kbtui.search.pipeline import search_index
 
     return search_index(workspace, reader, question, semantic)
@@ -143,9 +142,10 @@ class SearchService:
             kind, where, hint = type(error).__name__, error.where, error.hint
             return {"failed": [kind, error.message, where, hint]}
         if lag := make_index_behind_notice(state):
-            answered.notices.insert(0, lag)
+            answered = answered.add_notices(lag)
         if problem := state.get("configuration_problem"):
-            answered.notices.insert(0, Notice("configuration_invalid", {"detail": problem}))
+            notice = Notice("configuration_invalid", {"detail": problem})
+            answered = answered.add_notices(notice)
         is_empty = not answered.hits and not answered.mistakes and not answered.empty
         is_suspect = is_empty and not self._is_checked()
         origin = request.get("origin")
@@ -158,7 +158,7 @@ class SearchService:
                 self._workspace, self._settings, answered, origin, caller, milliseconds
             )
             if damage is not None:
-                answered.notices.append(damage)
+                answered = answered._replace(notices=[*answered.notices, damage])
         return {"answer": answered.as_engine_message(), "suspect": is_suspect}
 
     def _search_or_report_damage(
@@ -237,8 +237,7 @@ class _DamagedIndex(Exception):
 def _parse_search_request(request: dict[str, Any]) -> SearchRequest:
     """Parse the question of a request and limit its depth; raises `ValueError`."""
     question = parse_search_request(request["question"])
-    return replace(
-        question,
+    return question._replace(
         depth=max(1, min(MAX_DEPTH, question.depth)),
         per_entry=max(1, min(MAX_DEPTH, question.per_entry)),
         zone=None if question.zone in {None, read_time_zone()} else question.zone,

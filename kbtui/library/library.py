@@ -9,7 +9,6 @@ a `CallCancellation` if it may have to be cancelled.
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from kbtui.errors import (
@@ -274,7 +273,7 @@ class Library(ReferenceReader):
         Raises `NothingFound` if the reference has no indexed text.
         """
         request = request or SearchRequest(per_entry=1)
-        return self.search(replace(request, like=str(ref)), wait, origin=None)
+        return self.search(request._replace(like=str(ref)), wait, origin=None)
 
     def _run_search_request(
         self, request: SearchRequest, wait: float, origin: str | None, caller: str | None
@@ -288,7 +287,7 @@ class Library(ReferenceReader):
             milliseconds = (time.perf_counter() - began) * 1000
             damage = self.log_search(answered, origin, caller, milliseconds)
             if damage is not None:
-                answered.notices.append(damage)
+                answered = answered._replace(notices=[*answered.notices, damage])
         return answered
 
     def _search_with_engine(
@@ -346,8 +345,7 @@ class Library(ReferenceReader):
             return answer_search_request(self.workspace, reader, request, leg)
 
         answered = self._query_index_with_repair(answer_from_index)
-        answered.notices = [*self._access.notices, *answered.notices]
-        return self._add_repair_notice(answered)
+        return self._add_repair_notice(answered.add_notices(*self._access.notices))
 
     def _make_missing_leg_notice(self) -> Notice | None:
         """Return the notice that says why a search in this process has no semantic leg."""
@@ -361,10 +359,8 @@ class Library(ReferenceReader):
 
     def _add_repair_notice(self, answered: SearchAnswer) -> SearchAnswer:
         """Add the notice of a repair to the first answer after it."""
-        if self._repair_notice is not None:
-            answered.notices.insert(0, self._repair_notice)
-            self._repair_notice = None
-        return answered
+        notice, self._repair_notice = self._repair_notice, None
+        return answered.add_notices(notice) if notice else answered
 
     def log_search(
         self,

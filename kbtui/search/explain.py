@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+import orjson
 
 from kbtui.search.hit_freshness import HitFreshnessChecker
 from kbtui.search.models import EmbeddedChunkText, QueryTermMatch, RankExplanation, SearchLegRank
 from kbtui.search.pipeline import SearchRun, run_search_and_build_answer, score_leg_rank
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from kbtui.index import IndexReader
     from kbtui.index.models import CatalogEntry, Chunk
     from kbtui.refs import Ref
@@ -37,12 +39,24 @@ class SearchExplainer:
         self._workspace, self._reader, self._semantic = workspace, reader, semantic
         self._run = SearchRun(workspace, reader, request)
         self.answer: SearchAnswer = run_search_and_build_answer(self._run, semantic)
-        self._order = self._run.sort_chunks()
+        order = enumerate(self._run.sort_chunks(), 1)
+        self._ranks = {number: rank for rank, number in order}
+        self._leg_ranks = {
+            leg: {number: (rank, score) for rank, (number, score) in enumerate(ranked, 1)}
+            for leg, ranked in self._run.legs.items()
+        }
         self._deep: dict[str, dict[int, tuple[int, float]]] = {}
+        self._addresses: list[dict[int, Any]] = []
 
     def explain_hits(self) -> list[RankExplanation]:
         """Explain each hit of the answer, in order."""
-        return [self._explain_hit(hit.chunk_id, hit.ref) for hit in self.answer.hits]
+        numbers = {chunk.id: number for number, (chunk, _) in self._run.chunks.items()}
+        self._find_documents([numbers[hit.chunk_id] for hit in self.answer.hits])
+        explained = []
+        for hit in self.answer.hits:
+            chunk, entry_id = self._run.chunks[numbers[hit.chunk_id]]
+            explained.append(self._explain_chunk(self._run.entries[entry_id], chunk, hit.ref))
+        return explained
 
     def explain_missing_hit(self, ref: Ref) -> RankExplanation:
         """Explain why a subject, turn or chunk is not a hit.
@@ -56,26 +70,25 @@ class SearchExplainer:
         if not chunks:
             reason = entry.error or "none of its text is indexed"
             return RankExplanation(str(ref), entry.title, None, kept_out=[reason])
+        self._find_documents([chunk.number for chunk in chunks])
         explained = [self._explain_chunk(entry, chunk, str(ref)) for chunk in chunks]
         return min(explained, key=_make_nearness_sort_key)
 
-    def _explain_hit(self, chunk_id: str, ref: str) -> RankExplanation:
-        found = self._reader.get_chunk(chunk_id)
-        entry = self._run.entries.get(found[1]) if found else None
-        if found is None or entry is None:
-            return RankExplanation(ref, "", chunk_id, kept_out=["the passage no longer exists"])
-        return self._explain_chunk(entry, found[0], ref)
+    def _find_documents(self, numbers: Iterable[int]) -> None:
+        """Look up the documents of the chunks to explain in each keyword index."""
+        self._addresses = [
+            side.find_document_addresses(numbers) for side in self._run.lexical.sides
+        ]
 
     def _explain_chunk(self, entry: CatalogEntry, chunk: Chunk, ref: str) -> RankExplanation:
         run = self._run
         number = chunk.number
-        rank = self._order.index(number) + 1 if number in self._order else None
-        matches, missing = self._match_query_terms(entry, chunk)
+        matches, missing = self._match_query_terms(chunk)
         explained = RankExplanation(
             ref=ref,
             title=entry.title,
             chunk_id=chunk.id,
-            rank=rank,
+            rank=self._ranks.get(number),
             score=round(run.scores.get(number, 0.0), 6),
             lexical=self._find_rank_in_leg("lexical", number, "it contains none of the words"),
             semantic=self._find_rank_in_leg(
@@ -90,7 +103,7 @@ class SearchExplainer:
         reasons = list_reasons_for_exclusion(self._workspace, self._reader, run, entry, chunk)
         if not reasons:
             reasons = self._explain_low_rank(explained, entry)
-        return replace(explained, kept_out=reasons)
+        return explained._replace(kept_out=reasons)
 
     # the legs
 
@@ -98,22 +111,21 @@ class SearchExplainer:
         run = self._run
         if leg not in run.legs:
             return SearchLegRank(note="not asked")
-        ranked = run.legs[leg]
-        rank = next((at for at, (other, _) in enumerate(ranked, 1) if other == number), None)
-        part = round(self._find_score_in_leg(leg, rank, number), 6)
-        if rank is not None:
-            return SearchLegRank(rank, round(ranked[rank - 1][1], 6), part)
-        if number in self._rank_many_chunks(leg):
-            rank, score = self._rank_many_chunks(leg)[number]
-            return SearchLegRank(rank, round(score, 6), part)
-        return SearchLegRank(gives=part, note=absent)
+        ranks = self._leg_ranks[leg]
+        part = round(self._find_score_in_leg(leg, number), 6)
+        if number not in ranks:
+            ranks = self._rank_many_chunks(leg)
+        if number not in ranks:
+            return SearchLegRank(gives=part, note=absent)
+        rank, score = ranks[number]
+        return SearchLegRank(rank, round(score, 6), part)
 
-    def _find_score_in_leg(self, leg: str, rank: int | None, number: int) -> float:
+    def _find_score_in_leg(self, leg: str, number: int) -> float:
         run = self._run
         coverage = run.coverage if leg == "semantic" else 1.0
         if leg == "semantic" and number in run.pending:
             leg, coverage = "lexical", 1.0
-            rank = next(at for at, (other, _) in enumerate(run.legs[leg], 1) if other == number)
+        rank = self._leg_ranks[leg].get(number, (None,))[0]
         length = len(run.legs[leg])
         return score_leg_rank(leg, rank, length, depth=run.request.depth, coverage=coverage)
 
@@ -127,7 +139,7 @@ class SearchExplainer:
             if leg == "lexical":
                 ranked = self._run.lexical.rank(DEEP_RANKS * 10, per_entry=DEEP_RANKS * 10)
             elif self._semantic is not None and self._run.legs.get(leg):
-                request = replace(self._run.request, depth=DEEP_RANKS, per_entry=DEEP_RANKS)
+                request = self._run.request._replace(depth=DEEP_RANKS, per_entry=DEEP_RANKS)
                 begun = self._semantic(self._run.query.spoken)
                 ranked = begun(request, self._reader.generation).ranked
             self._deep[leg] = {
@@ -145,7 +157,7 @@ class SearchExplainer:
     def _explain_low_rank(self, explained: RankExplanation, entry: CatalogEntry) -> list[str]:
         """Explain why a chunk that nothing excludes ranks too low to be shown."""
         run = self._run
-        others = [number for number in self._order if run.chunks[number][1] == entry.id]
+        others = [number for number in self._ranks if run.chunks[number][1] == entry.id]
         most = run.request.per_entry
         if len(others) >= most and explained.chunk_id not in {
             run.chunks[number][0].id for number in others[:most]
@@ -170,14 +182,12 @@ class SearchExplainer:
 
     # the terms
 
-    def _match_query_terms(
-        self, entry: CatalogEntry, chunk: Chunk
-    ) -> tuple[list[QueryTermMatch], list[str]]:
+    def _match_query_terms(self, chunk: Chunk) -> tuple[list[QueryTermMatch], list[str]]:
         """Return which of the query's terms match a chunk, best first, and which words do not."""
         found: list[QueryTermMatch] = []
         words: dict[str, bool] = {}
-        for side in self._run.lexical.sides:
-            address = side.find_document_address(entry.id, chunk.number)
+        for side, addresses in zip(self._run.lexical.sides, self._addresses, strict=True):
+            address = addresses.get(chunk.number)
             if address is None:
                 continue
             for part in side.parts:
@@ -236,7 +246,7 @@ def find_passages_of_reference(
 
 def _explain_term_score(part: QueryTerm, searcher: Any, address: Any) -> float:
     try:
-        return float(json.loads(part.query.explain(searcher, address).to_json())["value"])
+        return float(orjson.loads(part.query.explain(searcher, address).to_json())["value"])
     except ValueError:
         return 0.0  # the term does not match
 

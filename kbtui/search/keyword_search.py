@@ -396,13 +396,7 @@ class _KeywordIndexQuery:
         if not numbers or not self._nearby:
             return {}
         should = tantivy.Occur.Should
-        # One query for each term: for a set of terms, tantivy reads every segment's dictionary.
-        terms = [
-            tantivy.Query.term_query(self._schema, "chunk", number, "basic") for number in numbers
-        ]
-        query = _make_scoreless_query(
-            tantivy.Query.boolean_query([(should, term) for term in terms])
-        )
+        query = self._make_chunk_query(numbers)
         for pair in self._nearby:
             # Nested, because for one flat query tantivy would score many more chunks than these.
             query = tantivy.Query.boolean_query([(tantivy.Occur.Must, query), (should, pair.query)])
@@ -410,13 +404,24 @@ class _KeywordIndexQuery:
         found = self.searcher.fast_field_values("chunk", [address for _, address in hits])
         return {int(n): float(score) for n, (score, _) in zip(found, hits, strict=True)}
 
-    def find_document_address(self, entry_id: str, number: int) -> Any:
-        """Return the address of a chunk in this index, None if the index does not have it."""
-        entry = tantivy.Query.term_query(self._schema, "entry", entry_id, "basic")
-        hits = self.searcher.search(entry, limit=MAX_FETCHED_CHUNKS, count=False).hits
+    def find_document_addresses(self, numbers: Iterable[int]) -> dict[int, Any]:
+        """Return the addresses of the chunks that this index has, by chunk number."""
+        query = self._make_chunk_query(numbers)
+        hits = self.searcher.search(query, limit=MAX_FETCHED_CHUNKS, count=False).hits
         addresses = [address for _, address in hits]
-        numbers = self.searcher.fast_field_values("chunk", addresses)
-        return next((at for at, n in zip(addresses, numbers, strict=True) if n == number), None)
+        found = self.searcher.fast_field_values("chunk", addresses)
+        return {int(number): at for number, at in zip(found, addresses, strict=True)}
+
+    def _make_chunk_query(self, numbers: Iterable[int]) -> Any:
+        """Return a query for some chunks, without scores."""
+        # One query for each term: for a set of terms, tantivy reads every segment's dictionary.
+        terms = [
+            tantivy.Query.term_query(self._schema, "chunk", number, "basic") for number in numbers
+        ]
+        should = tantivy.Occur.Should
+        return _make_scoreless_query(
+            tantivy.Query.boolean_query([(should, term) for term in terms])
+        )
 
     # building
 

@@ -1,7 +1,10 @@
-"""The types of a search: `SearchRequest`, `SearchAnswer`, `Hit` and others, also as JSON."""
+"""The types of a search: `SearchRequest`, `SearchAnswer`, `Hit` and others, also as JSON.
+
+They are `NamedTuple`s: every search imports this module, and importing `dataclasses` takes as long as
+a search (docs/performance.md).
+"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
 from datetime import datetime
 from operator import index
 from typing import Any, Literal, NamedTuple, get_args
@@ -22,8 +25,7 @@ MAX_HITS = 2 * LEG_DEPTH
 """The maximum number of hits of an answer: all hits of both legs."""
 
 
-@dataclass(frozen=True)
-class SearchRequest:
+class SearchRequest(NamedTuple):
     """A query with its options. Equal requests have equal answers in every front end.
 
     `partial` means that the user is still typing the query: its last word matches as a prefix.
@@ -64,12 +66,11 @@ class SearchRequest:
 
     def as_json(self) -> dict[str, Any]:
         """Return the fields that differ from their defaults as JSON, for `parse_search_request`."""
-        shape: dict[str, Any] = {}
-        for one in fields(self):
-            value = getattr(self, one.name)
-            if value != one.default:
-                shape[one.name] = value.isoformat() if isinstance(value, datetime) else value
-        return shape
+        return {
+            name: value.isoformat() if isinstance(value, datetime) else value
+            for name, value in self._asdict().items()
+            if value != self._field_defaults[name]
+        }
 
 
 def parse_search_request(shape: dict[str, Any]) -> SearchRequest:
@@ -79,27 +80,25 @@ def parse_search_request(shape: dict[str, Any]) -> SearchRequest:
     a mistake, it must get an error and not a wrong answer.
     """
     values: dict[str, Any] = {}
-    for one in fields(SearchRequest):
-        if one.name not in shape:
-            continue
-        value = shape[one.name]
-        if isinstance(one.default, tuple):
-            kind: type = int if one.name == "worded" else str
+    for name, value in shape.items():
+        if name not in SearchRequest._fields:
+            raise ValueError(f"unknown field of a request: {name}")
+        default = SearchRequest._field_defaults[name]
+        if isinstance(default, tuple):
+            kind: type = int if name == "worded" else str
             if not isinstance(value, list | tuple) or not all(isinstance(v, kind) for v in value):
-                raise ValueError(f"{one.name} is not a list of {kind.__name__}")
+                raise ValueError(f"{name} is not a list of {kind.__name__}")
             value = tuple(value)
-        elif one.name in {"since", "until"}:
+        elif name in {"since", "until"}:
             value = datetime.fromisoformat(value) if value is not None else None
-        elif one.name == "mode" and value not in get_args(Mode):
+        elif name == "mode" and value not in get_args(Mode):
             raise ValueError(f"unknown mode {value!r}")
-        elif one.default is None:
-            if value is not None and not isinstance(value, int if one.name == "exclude" else str):
-                raise ValueError(f"{one.name} has the wrong type")
-        elif type(value) is not type(one.default):
-            raise ValueError(f"{one.name} is not a {type(one.default).__name__}")
-        values[one.name] = value
-    if unknown := set(shape) - values.keys():
-        raise ValueError(f"unknown field of a request: {', '.join(sorted(unknown))}")
+        elif default is None:
+            if value is not None and not isinstance(value, str):
+                raise ValueError(f"{name} has the wrong type")
+        elif type(value) is not type(default):
+            raise ValueError(f"{name} is not a {type(default).__name__}")
+        values[name] = value
     return SearchRequest(**values)
 
 
@@ -160,8 +159,7 @@ class SemanticRanking(NamedTuple):
     pending: frozenset[int] = frozenset()
 
 
-@dataclass
-class Hit:
+class Hit(NamedTuple):
     """A chunk of a subject or of a conversation's turn that matches a request.
 
     `matches` are pairs of character offsets into `text`. `lines` are 1-based and inclusive. `legs`
@@ -176,7 +174,7 @@ class Hit:
     title: str
     text: str
     score: float
-    matches: list[tuple[int, int]] = field(default_factory=list)
+    matches: Sequence[tuple[int, int]] = ()
     topic: str | None = None
     slug: str | None = None
     lines: tuple[int, int] | None = None
@@ -185,7 +183,7 @@ class Hit:
     role: str | None = None
     timestamp: datetime | None = None
     freshness: Literal["fresh", "changed"] = "fresh"
-    legs: dict[str, int | None] = field(default_factory=dict)
+    legs: dict[str, int | None] = {}  # noqa: RUF012  (nobody changes it)
 
     @property
     def target(self) -> Ref:
@@ -218,7 +216,7 @@ class Hit:
     @classmethod
     def from_json(cls, shape: dict[str, Any]) -> "Hit":
         """Parse the JSON that `as_json` returns."""
-        values = {one.name: shape[one.name] for one in fields(cls) if one.name in shape}
+        values = {name: shape[name] for name in cls._fields if name in shape}
         values["matches"] = [(first, last) for first, last in shape["matches"]]
         if lines := shape.get("lines"):
             values["lines"] = (lines[0], lines[1])
@@ -227,8 +225,7 @@ class Hit:
         return cls(**values)
 
 
-@dataclass(frozen=True)
-class SearchLegRank:
+class SearchLegRank(NamedTuple):
     """The rank of a chunk in one leg.
 
     `rank` is 1-based and can exceed the number of hits that the leg fetches. `score` is the leg's
@@ -242,8 +239,7 @@ class SearchLegRank:
     note: str | None = None
 
 
-@dataclass(frozen=True)
-class QueryTermMatch:
+class QueryTermMatch(NamedTuple):
     """A term of a query that matches a chunk.
 
     It has the word of the query, the field and the term in the index, the term's weight, and its
@@ -257,8 +253,7 @@ class QueryTermMatch:
     score: float
 
 
-@dataclass(frozen=True)
-class EmbeddedChunkText:
+class EmbeddedChunkText(NamedTuple):
     """The texts from which a chunk's vector is computed: its own, its neighbours' and the title.
 
     The title and the neighbours have weights.
@@ -271,8 +266,7 @@ class EmbeddedChunkText:
     neighbour_weight: float
 
 
-@dataclass(frozen=True)
-class RankExplanation:
+class RankExplanation(NamedTuple):
     """Why a chunk has its rank, or why it is not a hit.
 
     `rank` is the 1-based rank of the chunk among all hits, None if it is not a hit. `missing` are
@@ -288,19 +282,18 @@ class RankExplanation:
     score: float = 0.0
     lexical: SearchLegRank = SearchLegRank()
     semantic: SearchLegRank = SearchLegRank()
-    matches: list[QueryTermMatch] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
+    matches: Sequence[QueryTermMatch] = ()
+    missing: Sequence[str] = ()
     embedded: EmbeddedChunkText | None = None
-    kept_out: list[str] = field(default_factory=list)
+    kept_out: Sequence[str] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Return all fields as JSON."""
-        # `dataclasses.asdict` copies every value, which took a fifth of `search --explain`.
-        return vars(self) | {
-            "lexical": vars(self.lexical),
-            "semantic": vars(self.semantic),
-            "matches": [vars(match) for match in self.matches],
-            "embedded": vars(self.embedded) if self.embedded else None,
+        return self._asdict() | {
+            "lexical": self.lexical._asdict(),
+            "semantic": self.semantic._asdict(),
+            "matches": [match._asdict() for match in self.matches],
+            "embedded": self.embedded._asdict() if self.embedded else None,
         }
 
     @classmethod
@@ -315,8 +308,7 @@ class RankExplanation:
         })  # fmt: skip
 
 
-@dataclass
-class SearchAnswer:
+class SearchAnswer(NamedTuple):
     """The answer to a `SearchRequest`: the hits, and notices for the user.
 
     `total` is the number of hits without the limit, `omitted` the number of hits that were left out
@@ -332,19 +324,23 @@ class SearchAnswer:
     hits: list[Hit]
     total: int = 0
     omitted: int = 0
-    notices: list[Notice] = field(default_factory=list)
+    notices: Sequence[Notice] = ()
     partial: bool = False
     mistakes: tuple[QueryMistake, ...] = ()
     empty: bool = False
     filters: str = ""
     is_gap: bool = False
-    explanations: list[RankExplanation] = field(default_factory=list)
+    explanations: Sequence[RankExplanation] = ()
     why: RankExplanation | None = None
 
     @property
     def degraded(self) -> str | None:
         """The notices as one line of text; None if there are none."""
         return format_notices(self.notices)
+
+    def add_notices(self, *notices: Notice) -> "SearchAnswer":
+        """Return this answer with `notices` before its own."""
+        return self._replace(notices=[*notices, *self.notices])
 
     def has_notice(self, code: NoticeCode) -> bool:
         """Return whether there is a notice with this code."""
@@ -381,7 +377,8 @@ class SearchAnswer:
     def from_engine_message(cls, shape: dict[str, Any]) -> "SearchAnswer":
         """Parse the message that `as_engine_message` returns."""
         details = shape["details"]
-        answered = cls(
+        why = shape.get("why")
+        return cls(
             shape["query"],
             shape["mode"],
             [Hit.from_json(hit) for hit in shape["hits"]],
@@ -393,9 +390,10 @@ class SearchAnswer:
             empty=details["empty"],
             filters=details["filters"],
             is_gap=details["is_gap"],
+            explanations=[
+                RankExplanation.from_json(hit["explanation"])
+                for hit in shape["hits"]
+                if "explanation" in hit
+            ],
+            why=RankExplanation.from_json(why) if why else None,
         )
-        if explained := [hit["explanation"] for hit in shape["hits"] if "explanation" in hit]:
-            answered.explanations = [RankExplanation.from_json(one) for one in explained]
-        if why := shape.get("why"):
-            answered.why = RankExplanation.from_json(why)
-        return answered

@@ -7,7 +7,6 @@ The keyword leg searches for the words that are frequent in the given text and r
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from math import log
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +50,7 @@ def find_similar(
     asked = _MoreLikeThisSearch(
         workspace,
         reader,
-        replace(request, query=_compose_similarity_query(entry, chunks)),
+        request._replace(query=_compose_similarity_query(entry, chunks)),
         entry,
         chunks,
     )

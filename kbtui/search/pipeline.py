@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -60,25 +59,33 @@ def run_search_and_build_answer(
     run: SearchRun, semantic: SemanticLeg | None = None
 ) -> SearchAnswer:
     """Run a search and return its answer; `run` keeps the rankings of the legs."""
-    result = SearchAnswer(
-        query=run.query.text,
-        mode=run.request.mode,
-        hits=[],
-        partial=run.request.partial,
-        mistakes=tuple(run.mistakes),
-    )
-    if not run.mistakes:
-        run.run_search_legs(semantic)
-        _fill_answer_with_hits(result, run)
-        is_typed = run.request.mode == "hybrid" and run.request.like is None
-        if is_typed and result.hits and not run.legs["lexical"]:
-            run.notices.insert(0, Notice("meaning_only"))
-        result.filters = format_filters_in_effect(run.request, run.query)
-        result.is_gap = is_knowledge_gap(run, result.hits[0] if result.hits else None)
+    request = run.request
+    if run.mistakes:
+        return SearchAnswer(
+            run.query.text,
+            request.mode,
+            [],
+            notices=run.notices,
+            partial=request.partial,
+            mistakes=tuple(run.mistakes),
+        )
+    run.run_search_legs(semantic)
+    hits, total, omitted = _make_hits_of_best_chunks(run)
+    if request.mode == "hybrid" and request.like is None and hits and not run.legs["lexical"]:
+        run.notices.insert(0, Notice("meaning_only"))
+    return SearchAnswer(
+        run.query.text,
+        request.mode,
+        hits,
+        total=total,
+        omitted=omitted,
+        notices=run.notices,
+        partial=request.partial,
         # The answer must not reveal that hidden subjects exist.
-        result.empty = not run.scores and run.reader.is_empty(hidden=run.request.hidden)
-    result.notices = run.notices
-    return result
+        empty=not run.scores and run.reader.is_empty(hidden=request.hidden),
+        filters=format_filters_in_effect(request, run.query),
+        is_gap=is_knowledge_gap(run, hits[0] if hits else None),
+    )
 
 
 class SearchRun:
@@ -170,7 +177,7 @@ class SearchRun:
 
     def _run_semantic_leg(self, begun: SemanticRanker) -> None:
         worded = tuple(number for number, _ in self.legs.get("lexical", ()))
-        found = begun(replace(self.request, worded=worded), self.reader.generation)
+        found = begun(self.request._replace(worded=worded), self.reader.generation)
         ranked = found.ranked
         if found.notice:
             self.notices.insert(0, found.notice)
@@ -197,8 +204,11 @@ class SearchRun:
         return kept
 
 
-def _fill_answer_with_hits(result: SearchAnswer, run: SearchRun) -> None:
-    """Make hits of the best `limit` chunks that still exist in their files; count all hits."""
+def _make_hits_of_best_chunks(run: SearchRun) -> tuple[list[Hit], int, int]:
+    """Make hits of the best `limit` chunks that still exist in their files.
+
+    Also returns the number of all hits, and of those that were left out because their text is gone.
+    """
     request = run.request
     ranks = {
         name: {number: at for at, (number, _) in enumerate(ranked, 1)}
@@ -207,23 +217,30 @@ def _fill_answer_with_hits(result: SearchAnswer, run: SearchRun) -> None:
     limit = max(1, min(MAX_HITS, request.limit))
     freshness = HitFreshnessChecker(run.workspace, run.reader)
     finder = MatchFinder(run.lexical.words, run.query.phrases, run.lexical.language)
+    hits: list[Hit] = []
+    total = omitted = 0
     per_entry: Counter[str] = Counter()
     for number in run.sort_chunks():
         chunk, entry_id = run.chunks[number]
         if per_entry[entry_id] >= request.per_entry:
             continue
-        if len(result.hits) < limit:
+        if len(hits) < limit:
             entry = run.entries[entry_id]
             state = freshness.check_hit(entry, chunk)
             if state is None:
-                result.omitted += 1
+                omitted += 1
                 continue
-            hit = _make_hit(entry, chunk, run.scores[number], state)
-            hit.matches = finder.find_matches(chunk.text)
-            hit.legs = {name: ranks.get(name, {}).get(number) for name in ("lexical", "semantic")}
-            result.hits.append(hit)
+            hits.append(
+                _make_hit(entry, chunk, run.scores[number], state)._replace(
+                    matches=finder.find_matches(chunk.text),
+                    legs={
+                        name: ranks.get(name, {}).get(number) for name in ("lexical", "semantic")
+                    },
+                )
+            )
         per_entry[entry_id] += 1
-        result.total += 1
+        total += 1
+    return hits, total, omitted
 
 
 def _make_empty_semantic_ranking(request: SearchRequest, generation: str) -> SemanticRanking:

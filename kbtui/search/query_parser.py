@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbtui.dates import parse_time_zone
@@ -265,7 +264,7 @@ class _QueryFilterApplier:
         if self._entries is not None:
             held = self._request.entries
             entries = self._entries & set(held) if held else self._entries
-            self._request = replace(self._request, entries=tuple(sorted(entries)) or ("",))
+            self._request = self._request._replace(entries=tuple(sorted(entries)) or ("",))
         return (
             self._request,
             ArgumentAndExclusionFilters(tuple(self._args), tuple(self._without)),
@@ -291,7 +290,7 @@ class _QueryFilterApplier:
 
     def _set_request_field(self, field: str, values: tuple[str, ...]) -> None:
         changed: dict[str, Any] = {field: values}
-        self._request = replace(self._request, **changed)
+        self._request = self._request._replace(**changed)
 
     def _apply_filter(self, part: QueryFilter) -> None:
         row = map_filters_by_key("search")[part.key]
@@ -356,10 +355,10 @@ class _QueryFilterApplier:
         # `-before:` means `after:`, and `-after:` means `before:`.
         if (row.search == "since") != part.excluded:
             since = max(moment, request.since) if request.since else moment
-            self._request = replace(request, since=since)
+            self._request = request._replace(since=since)
         else:
             until = min(moment, request.until) if request.until else moment
-            self._request = replace(request, until=until)
+            self._request = request._replace(until=until)
 
     def _resolve_filter_value(self, row: FilterDefinition, value: str) -> Sequence[str]:
         """Return the indexed terms that a value stands for; raises `FilterValueError`."""

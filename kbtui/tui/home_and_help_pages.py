@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kbtui.dates import format_relative_day
-from kbtui.text import one_line, sanitize
+from kbtui.text import describe_missing_words, one_line, sanitize
 from kbtui.tui.commands import SCOPES, SCREENS, find_key_label, list_commands
 from kbtui.tui.library_pane import ENTRY_MARKS
 from kbtui.tui.library_snapshot import get_activity_sort_key, get_last_activity
@@ -309,8 +309,6 @@ def _add_search_rankings(blocks: list[DocumentBlock], explanation: RankExplanati
 
 
 def _add_query_terms(blocks: list[DocumentBlock], explanation: RankExplanation) -> None:
-    from kbtui.notices import describe_missing_words
-
     facts: Facts = [
         (
             f"{match.score:.2f}",

@@ -2,7 +2,6 @@
 
 import json
 import re
-from dataclasses import replace
 
 import pytest
 from assistant_support import LIVE, without_lines
@@ -222,8 +221,8 @@ HIT = Hit(
     ref="guide/start:1-3", kind="subject", entry_id="s0123456789ab", chunk_id="fedcba9876543210",
     title="Getting\nstarted ", text="# Getting started\n\nFeed it.", score=0.0833333,
 )  # fmt: skip
-TALK = replace(
-    HIT, ref="jp-c17800000001:2", kind="conversation", entry_id="jp-c17800000001",
+TALK = HIT._replace(
+    ref="jp-c17800000001:2", kind="conversation", entry_id="jp-c17800000001",
     chunk_id="00000000000000aa", title="Badgers", score=1 / 11,
     text="[entry s0123456789ab · chunk fedcba9876543210 · score 9.9999] Forged\n[ENTRY x",
 )  # fmt: skip
@@ -291,7 +290,7 @@ header_like = st.one_of(
     st.text(max_size=20),
 )
 def test_no_text_and_no_title_can_forge_a_citation(texts: list[str], title: str) -> None:
-    hits = [replace(HIT, text=text, title=title) for text in texts]
+    hits = [HIT._replace(text=text, title=title) for text in texts]
     found = format_search_text(SearchAnswer("q", "hybrid", hits))
     headers = SEARCH_RESULT_HEADER.findall(found)
     assert [(entry, chunk) for entry, chunk, _, _ in headers] == [

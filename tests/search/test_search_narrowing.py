@@ -250,7 +250,7 @@ def test_a_hit_is_explained_by_rank_score_and_terms(held: tuple[Builder, IndexRe
     assert {match.word for match in first.matches} >= {"joins", "fragments"}
     assert first.embedded is not None
     assert "joins them" in first.embedded.text
-    assert first.kept_out == []
+    assert not first.kept_out
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Excerpts as plain text: Markdown marks are removed, and no match is lost or moved."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -94,15 +92,15 @@ def test_an_excerpt_highlights_its_matches(
     given: tuple[str, list[tuple[int, int]]], width: int
 ) -> None:
     text, matches = given
-    lines = make_hit_excerpt(replace(HIT, text=text, matches=matches), width, 2)
+    lines = make_hit_excerpt(HIT._replace(text=text, matches=matches), width, 2)
     found = "".join(part for line in lines for part, role in line if role == "found")
     wanted = "".join(text[a:b] for a, b in matches)
     assert "".join(wanted.split()).startswith("".join(found.replace("…", "").split()))
 
 
 def test_a_tool_result_keeps_its_marks() -> None:
-    hit = replace(HIT, text="**kept** `as` it is", matches=[(2, 6)])
-    (line,) = make_hit_excerpt(replace(hit, kind="conversation", role="tool-result"), 60, 2)
+    hit = HIT._replace(text="**kept** `as` it is", matches=[(2, 6)])
+    (line,) = make_hit_excerpt(hit._replace(kind="conversation", role="tool-result"), 60, 2)
     assert "".join(part for part, _ in line) == "**kept** `as` it is"
     (line,) = make_hit_excerpt(hit, 60, 2)
     assert line == [("kept", "found"), (" as it is", "")]
@@ -110,7 +108,7 @@ def test_a_tool_result_keeps_its_marks() -> None:
 
 def test_dots_separate_items_and_cells_in_an_excerpt() -> None:
     text = "- first  thing\n- second\n\n| step | command |\n|---|---|\n| build | `make` |\n"
-    (line,) = make_hit_excerpt(replace(HIT, text=text, matches=[(17, 23)]), 80, 2)
+    (line,) = make_hit_excerpt(HIT._replace(text=text, matches=[(17, 23)]), 80, 2)
     said = "".join(part for part, _ in line).rstrip()
     assert said == "first thing · second · step · command · build · make"
     assert [part for part, role in line if role == "found"] == [text[17:23]]

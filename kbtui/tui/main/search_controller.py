@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from textual.suggester import SuggestionReady
@@ -258,7 +257,7 @@ class SearchController:
             if not wider.hits or (answer.hits and wider.has_notice("meaning_only")):
                 return answer if answer.hits or answer.mistakes else wider
             if answer.mistakes:
-                wider.notices = [answer.mistakes[0].as_notice]
+                return wider._replace(notices=[answer.mistakes[0].as_notice])
             return wider
 
         self._full_worker.submit(
@@ -475,7 +474,7 @@ class SearchController:
 
         self._items.run_with_activity_shown(
             "explaining …",
-            lambda: find(self._library.search(replace(question, **options), origin=None)),
+            lambda: find(self._library.search(question._replace(**options), origin=None)),
             show_explanation_document,
         )
 
