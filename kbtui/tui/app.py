@@ -161,7 +161,7 @@ class KbtuiApp(App[None]):
         screen = MainScreen(
             self.library, self.clock, self._open_ref, start.first, start.fresh, self.plain
         )
-        screen.set_initial_size(self.size)
+        screen.panes.set_size_classes(self.size, update=False)
         return screen
 
     async def on_event(self, event: events.Event) -> None:

@@ -20,6 +20,7 @@ from kbtui.tui.framework.styled_text import (
     slice_spans,
     truncate_spans,
     truncate_text_start,
+    wrap_spans,
 )
 from kbtui.tui.framework.styled_widget import (
     BorderOnlyPane,
@@ -59,11 +60,7 @@ class SearchInput(PaneInput):
     ]
 
     class PreviousQueryRequested(Message):
-        """The user asks for an earlier query (`step` 1) or a later query (-1)."""
-
-        def __init__(self, step: int) -> None:
-            super().__init__()
-            self.step = step
+        """The user asks for an earlier query."""
 
     recalled = ""
     """The earlier query that was put into the input, or ""."""
@@ -75,14 +72,10 @@ class SearchInput(PaneInput):
         self.action_end()
 
     def action_results(self, move: str, *pages: float) -> None:
-        """Move in the results.
-
-        On the first result, "up" recalls an earlier query if the input is empty or already shows a
-        recalled query.
-        """
+        """Move in the results; on the first one, "up" recalls an earlier query unless the user typed one."""
         results = self.screen.query_one("#results", ResultsPane).list
         if move == "up" and self.value == self.recalled and results.index <= 0:
-            self.post_message(self.PreviousQueryRequested(1))
+            self.post_message(self.PreviousQueryRequested())
             return
         getattr(results, f"action_{move}")(*pages)
 
@@ -91,7 +84,7 @@ class SearchInput(PaneInput):
         if self._suggestion and self.cursor_at_end:
             self.action_cursor_right()
         else:
-            await self.screen.run_action("next_pane")
+            await self.screen.run_action("focus_next_pane(1)")
 
 
 class SearchBar(Horizontal):
@@ -104,8 +97,7 @@ class SearchBar(Horizontal):
     def compose(self) -> ComposeResult:
         """Yield the key that starts a search, the input, and the workspace's name."""
         sign = TextLine(id="search-sign")
-        key = find_key_label("search", get_configured_keys(self)) or "/"
-        sign.left = [(key, "key")]
+        sign.left = [(find_key_label("search", get_configured_keys(self)) or "/", "key")]
         sign.styles.width = 3 + measure_cell_width(sign.left)
         yield sign
         yield SearchInput(id="search", placeholder=PLACEHOLDER, compact=True)
@@ -141,15 +133,14 @@ class ResultsPane(BorderOnlyPane, Vertical):
         """Whether hits by meaning will still be added to the answer."""
         self._clock = clock
 
-    def on_mount(self) -> None:
-        """Mount the list after the first paint, because the pane is hidden at first."""
-        self.call_after_refresh(self.mount_results_list)
+    def compose(self) -> ComposeResult:
+        """Yield the summary and the list."""
+        yield self._summary
+        yield self.list
 
-    def mount_results_list(self) -> None:
-        """Mount the summary and the list, unless they are mounted already."""
-        if self.is_attached and not self.list.is_attached:
-            self.mount(self._summary, self.list)
-            self.watch(self.list, "scroll_y", self._request_more_hits_at_end, init=False)
+    def on_mount(self) -> None:
+        """Request more hits when the user scrolls."""
+        self.watch(self.list, "scroll_y", self._request_more_hits_at_end, init=False)
 
     def show_text(self, reason: str) -> None:
         """Show a text in place of hits."""
@@ -162,27 +153,28 @@ class ResultsPane(BorderOnlyPane, Vertical):
     def show_answer(self, answer: SearchAnswer, refining: bool, same_query: bool) -> None:
         """Show hits; for the same query, a hit that the user selected stays selected.
 
-        If the user selected none, the new first hit is selected. If the old one stayed selected,
-        better hits that the semantic search adds above it would be out of sight.
+        If the user selected none, select the new first hit: otherwise, better hits that the semantic
+        search adds above the old one would be out of sight.
         """
         self.answer, self._is_refining = answer, refining
         self.border_title = "Results"
-        rows = [self._make_hit_row(hit) for hit in answer.hits]
         is_untouched = self.list.is_at_start and not self.list.has_focus
-        keep = rows[0].key if rows and (is_untouched or not same_query) else None
-        searching: Spans = [("No keyword matches; searching by meaning …", "dim")]
-        empty = (
-            searching if refining and not answer.mistakes else self._explain_empty_results(answer)
-        )
-        remarks = [
-            format_notice(notice) for notice in answer.notices if notice.code == "meaning_only"
-        ]
+        select_first = answer.hits and (is_untouched or not same_query)
+        empty = self._explain_empty_results(answer)
+        if refining and not answer.mistakes:
+            empty = [("No keyword matches; searching by meaning …", "dim")]
+        remarks = [format_notice(one) for one in answer.notices if one.code == "meaning_only"]
         self._notice.set_paragraphs(
             [[(f"{text[:1].upper()}{text[1:]}", "warning")] for text in remarks]
         )
-        self.list.set_rows(rows, empty, select=keep)
-        self._summary.set_text(*self._summarize_answer(answer, refining))
-        self._request_more_hits_at_end()
+        self._show_hits(empty, select=answer.hits[0].chunk_id if select_first else None)
+
+    def _show_hits(self, empty: Spans | None = None, select: str | None = None) -> None:
+        if self.answer:
+            rows = [self._make_hit_row(hit) for hit in self.answer.hits]
+            self.list.set_rows(rows, empty, select=select)
+            self._summary.set_text(*self._summarize_answer(self.answer))
+            self._request_more_hits_at_end()
 
     def _request_more_hits_at_end(self) -> None:
         """Ask the screen for more hits if the user is close to the end of the list."""
@@ -198,41 +190,39 @@ class ResultsPane(BorderOnlyPane, Vertical):
         """Show passages similar to the item with this reference."""
         self.answer, self._is_refining = answer, False
         self.border_title = make_plain_content(f"More like {reference}")
-        self.list.set_rows(
-            [self._make_hit_row(hit) for hit in answer.hits], [("Nothing similar.", "dim")]
-        )
-        self.list.action_top()
         self._notice.set_paragraphs([])
-        self._summary.set_text(*self._summarize_answer(answer, False))
+        self._show_hits([("Nothing similar.", "dim")])
+        self.list.action_top()
 
     def _explain_empty_results(self, answer: SearchAnswer) -> Spans:
         if answer.mistakes:
             # The search did not run: show which part of the query is invalid.
             mistake = answer.mistakes[0]
-            wrong = answer.query[max(0, mistake.start) : mistake.end] if mistake.end > 0 else ""
-            shown: Spans = [(f"{one_line(wrong)}  ", "found")] if wrong else []
-            said: Spans = [(one_line(mistake.message), "warning")]
-            hint: Spans = [(f". {one_line(mistake.hint)}", "dim")] if mistake.hint else []
-            return [*shown, *said, *hint]
+            spans: Spans = [(one_line(mistake.message), "warning")]
+            if mistake.end > 0 and (wrong := answer.query[max(0, mistake.start) : mistake.end]):
+                spans.insert(0, (f"{one_line(wrong)}  ", "found"))
+            if mistake.hint:
+                spans.append((f". {one_line(mistake.hint)}", "dim"))
+            return spans
         if answer.empty:
             return [(f"{NOTHING_INDEXED.capitalize()}.", "dim")]
         text = "No results. Try fewer words or ask a question."
         if answer.omitted:
             hits = format_count(answer.omitted, "result")
             text = f"{hits} hidden, because the text was deleted. {text}"
-        spans: Spans = [(text, "dim")]
+        spans = [(text, "dim")]
         if key := find_key_label("results.why", get_configured_keys(self)):
             spans += [(" Esc, then ", "dim"), (key, "key"), (": why is X missing?", "dim")]
         return spans
 
-    def _summarize_answer(self, answer: SearchAnswer, refining: bool) -> tuple[Spans, Spans]:
+    def _summarize_answer(self, answer: SearchAnswer) -> tuple[Spans, Spans]:
         shown = len(answer.hits)
         left: Spans = [(format_count(shown, "hit"), "")]
         if shown < answer.total:
             left = [(f"Top {shown} of {answer.total:,}", ""), (" · ↓ for more", "dim")]
         if answer.omitted:
             left.append((f", {answer.omitted:,} deleted", "dim"))
-        if refining:
+        if self._is_refining:
             return left, [("keywords; adding meaning …", "dim")]
         others = [notice for notice in answer.notices if notice.code != "meaning_only"]
         if degraded := format_notices(others):
@@ -241,11 +231,10 @@ class ResultsPane(BorderOnlyPane, Vertical):
         return left, [(MODES[answer.mode], "dim")]
 
     def _make_hit_row(self, hit: Hit) -> ListRow:
-        sign, role = ("◆ ", "accent") if hit.kind == "subject" else ("▌ ", "user")
-        changed: Spans = (
-            [(" changed after indexing", "warning")] if hit.freshness == "changed" else []
-        )
-        title: Spans = [(sign, role), (one_line(hit.title), "strong"), *changed]
+        mark = ("◆ ", "accent") if hit.kind == "subject" else ("▌ ", "user")
+        title: Spans = [mark, (one_line(hit.title), "strong")]
+        if hit.freshness == "changed":
+            title.append((" changed after indexing", "warning"))
         width = max(20, self.list.scrollable_content_region.width - 4)
         where = truncate_text_start(one_line(hit.ref), max(18, width * 2 // 5))
         below: list[Spans] = [[("  ", ""), *line] for line in make_hit_excerpt(hit, width, 2)]
@@ -253,22 +242,14 @@ class ResultsPane(BorderOnlyPane, Vertical):
 
     def on_resize(self) -> None:
         """Rebuild the excerpts for the new width."""
-        if self.answer:
-            self.list.set_rows([self._make_hit_row(hit) for hit in self.answer.hits])
-            self._summary.set_text(*self._summarize_answer(self.answer, self._is_refining))
-            self._request_more_hits_at_end()
-
-    @on(RowList.RowClicked)
-    def _open_clicked_hit(self, event: RowList.RowClicked) -> None:
-        event.stop()
-        self.action_open()
+        self._show_hits()
 
     @on(RowList.SelectionChanged)
     def _preview_selected_hit(self, event: RowList.SelectionChanged) -> None:
-        event.stop()
         if event.row is not None:
             self.post_message(self.HitOpened(event.row.data, preview=True))
 
+    @on(RowList.RowClicked)
     def action_open(self) -> None:
         """Open the selected hit."""
         if row := self.list.selected_row:
@@ -276,7 +257,7 @@ class ResultsPane(BorderOnlyPane, Vertical):
 
 
 def make_hit_excerpt(hit: Hit, width: int, lines: int) -> list[Spans]:
-    """Return up to `lines` lines of text around the first match, without Markdown; matches are highlighted."""
+    """Return up to `lines` lines around the first match, without Markdown, with the matches highlighted."""
     text, matches = sanitize_and_move_ranges(hit.text, sorted(hit.matches))
     if hit.role not in ("tool-call", "tool-result"):
         # Removing Markdown from a long text is slow, so stop soon after the part that is shown.
@@ -297,13 +278,11 @@ def make_hit_excerpt(hit: Hit, width: int, lines: int) -> list[Spans]:
     if begin:
         space = text.find(" ", begin, first)
         begin = space + 1 if space >= 0 else begin
-    kept = slice_spans(spans, begin, begin + width * (lines + 2))
-    flat = _collapse_spaces(kept)
-    from kbtui.tui.framework.styled_text import wrap_spans
-
-    wrapped = wrap_spans(add_style_role(flat, "dim") if not matches else flat, width)[: lines + 1]
+    end = begin + width * (lines + 2)
+    flat = _collapse_spaces(slice_spans(spans, begin, end))
+    wrapped = wrap_spans(flat if matches else add_style_role(flat, "dim"), width)
     made = [line.spans for line in wrapped[:lines]]
-    if len(wrapped) > lines or begin + width * (lines + 2) < len(text):
+    if len(wrapped) > lines or end < len(text):
         made[-1] = truncate_spans([*made[-1], (" …", "dim")], width)
     return made
 

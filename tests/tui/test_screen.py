@@ -1,14 +1,16 @@
 """The whole screen: sizes, panes and their keys, help, palette, themes; with snapshots."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from support import Builder
 from textual.color import Color
-from tui_support import Tui, matches_snapshot, running
+from tui_support import Tui, WithoutEngine, clock, matches_snapshot, running
 
 from kbtui.tui.commands import MAIN_SCREEN_COMMANDS, SCOPES, make_scope_bindings
 from kbtui.tui.theme import DARK, LIGHT
+from kbtui.workspace import load_settings
 
 TALK = "jp-c17800000001"
 
@@ -125,16 +127,17 @@ async def test_every_command_has_its_action_where_it_is_bound(book: Builder, com
     from kbtui.tui.reader.reader_pane import ReaderPane
     from kbtui.tui.search_pane import ResultsPane
 
-    owners = {
+    main = MainScreen(WithoutEngine(book.workspace, load_settings()), clock)
+    owners: dict[str, list[Any]] = {
         "library": [LibraryPane],
         "reader": [ReaderPane],
         "citations": [CitationsPane],
         "results": [ResultsPane],
         "moving": [RowList, DocumentView],
-        "everywhere": [MainScreen],
+        "everywhere": [main],
     }[command.scope]
     place, _, name = command.action.partition("(")[0].rpartition(".")
-    owners = {"app": [KbtuiApp], "screen": [MainScreen]}.get(place, owners)
+    owners = {"app": [KbtuiApp], "screen": [main]}.get(place, owners)
     assert all(hasattr(owner, f"action_{name}") for owner in owners)
 
 

@@ -6,7 +6,6 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbtui.errors import KbtuiError, NothingFound, describe_error
-from kbtui.text import one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.garbage_collection import pause_garbage_collection
 from kbtui.tui.home_and_help_pages import (
@@ -16,6 +15,7 @@ from kbtui.tui.home_and_help_pages import (
 )
 from kbtui.tui.library_snapshot import TopicWithSubjects
 from kbtui.tui.navigation_target import HOME, make_navigation_target, may_be_reference
+from kbtui.tui.reader.document import has_start_block
 from kbtui.tui.reader.document_blocks import TextBlock
 
 if TYPE_CHECKING:
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from kbtui.refs import Ref
     from kbtui.tui.framework.styled_widget import StyledScreen
     from kbtui.tui.library_snapshot import LibrarySnapshot
-    from kbtui.tui.main.pane_layout import PaneLayoutController
+    from kbtui.tui.main.pane_layout import PaneLayout
     from kbtui.tui.main.status_bar import StatusBar
-    from kbtui.tui.navigation_target import NavigationTarget, ScrollAnchor
+    from kbtui.tui.navigation_target import NavigationTarget
     from kbtui.tui.reader.document import Document
     from kbtui.tui.reader.reader_pane import ReaderPane
 
@@ -41,7 +41,7 @@ _TURN_NUMBER = re.compile(r"\d{1,9}(?:\.\d{1,9})?")
 
 
 class NavigationHistory:
-    """A back and forward history like in a web browser; `at` is the index of the current target."""
+    """The opened documents, for going back and forward; `at` is the index of the current target."""
 
     def __init__(self, targets: list[NavigationTarget] | None = None, at: int = -1) -> None:
         self.targets = targets or []
@@ -52,30 +52,17 @@ class NavigationHistory:
         """The current target, or None if nothing has been opened."""
         return self.targets[self.at] if self.targets else None
 
-    def save_reading_position_in_history(self, mark: ScrollAnchor | None) -> None:
-        """Store the reading position in the current target."""
-        if self.targets:
-            self.targets[self.at] = self.targets[self.at]._replace(mark=mark)
-
     def add_target(self, target: NavigationTarget) -> None:
-        """Drop all targets after the current one, append `target`, and make it the current target."""
-        del self.targets[self.at + 1 :]
-        self.targets.append(target)
+        """Drop all targets after the current one, and make `target` the current one."""
+        self.targets[self.at + 1 :] = [target]
         self.at = len(self.targets) - 1
-
-    def move_in_history(self, by: int) -> NavigationTarget | None:
-        """Go `by` targets forward, or back if negative; return None past the end of the history."""
-        if not 0 <= self.at + by < len(self.targets):
-            return None
-        self.at += by
-        return self.targets[self.at]
 
 
 class DocumentNavigator:
     """Loads documents and shows them in the reader.
 
-    `on_opened(document, target, is_reload)` is called for every document that the reader shows;
-    `is_reload` means that it is a new version of the document shown before.
+    It calls `on_opened(document, target, is_reload)` for every document that the reader shows.
+    `is_reload` says that it is a new version of the document shown before.
     """
 
     def __init__(
@@ -108,7 +95,7 @@ class DocumentNavigator:
         self.is_opening = False
         """Whether a target is loading and the reader does not show any part of it yet."""
         self.shown: NavigationTarget | None = None
-        """The target that the reader shows; during the preview of a hit, `history` has another current target."""
+        """The target that the reader shows; a preview of a hit is not in `history`."""
 
     def open_target(self, target: NavigationTarget, *, preview: bool = False) -> None:
         """Show a target; a preview is not added to the history."""
@@ -122,20 +109,20 @@ class DocumentNavigator:
 
     def save_reading_position_in_history(self) -> None:
         """Store the reading position in the history, unless the reader shows a preview."""
-        current = self.history.current_target
+        current, history = self.history.current_target, self.history
         if current is not None and current.is_same_document(self.shown):
-            self.history.save_reading_position_in_history(
-                self._pane.document_view.viewport.make_anchor()
-            )
+            mark = self._pane.document_view.viewport.make_anchor()
+            history.targets[history.at] = current._replace(mark=mark)
 
-    def go_through_history(self, by: int) -> bool:
-        """Go `by` steps forward in the history, or back if negative; return False past its end."""
+    def go_through_history(self, by: int) -> None:
+        """Go `by` steps forward in the history, or back if negative."""
         self.save_reading_position_in_history()
-        target = self.history.move_in_history(by)
-        if target is None:
-            return False
-        self.show_target(target)
-        return True
+        if 0 <= self.history.at + by < len(self.history.targets):
+            self.history.at += by
+            self.show_target(self.history.targets[self.history.at])
+        else:
+            direction = "back" if by < 0 else "forward"
+            self._status.refuse_key(f"Nothing to go {direction} to.", "dim")
 
     def show_document_before_preview(self) -> None:
         """Return to the document that the reader showed before a preview."""
@@ -149,7 +136,6 @@ class DocumentNavigator:
         self.show_target(target)
 
     def _show_home_instead(self, target: NavigationTarget) -> None:
-        """Show the home page instead of the current target, because the target no longer exists."""
         self.history.targets[self.history.at] = HOME
         self._status.set_activity("open", None)
         gone = target.ref._replace(lines=None, turn=None, call=None) if target.ref else target.key
@@ -161,19 +147,14 @@ class DocumentNavigator:
         self._open_worker.discard_results()
         self.is_opening = False
         if target.key.startswith("problem:"):
-            self._show_document(
-                target, build_problem_document(target.key, "A problem", target.text)
-            )
+            document = build_problem_document(target.key, "A problem", target.text)
+            self._show_document(target, document)
             return
-        if (
-            target.is_same_document(self.shown)
-            and target.ref is not None
-            and target.mark is None
-            and not self._pane.document_view.document.is_partial
-        ):
+        shown, is_position = self._pane.document_view.document, target.ref and target.mark is None
+        if is_position and target.is_same_document(self.shown) and not shown.is_partial:
             self.shown = target
             self._pane.go_to_place(target)
-            self._on_opened(self._pane.document_view.document, target, False)
+            self._on_opened(shown, target, False)
             return
         self._status.set_activity("open", f"opening {target.key} …")
         contents = self.contents
@@ -187,8 +168,6 @@ class DocumentNavigator:
 
     def _show_document_beginning(self, target: NavigationTarget, document: Document) -> None:
         """Show the beginning of a large document, if it contains the position of the target."""
-        from kbtui.tui.reader.document import has_start_block
-
         if has_start_block(document, target):
             self._show_document(target, document)
         self._status.set_activity("open", f"reading the rest of {target.key} …")
@@ -271,22 +250,18 @@ class DocumentNavigator:
     ) -> Document:
         """Read a target and lay out its first blocks; an error becomes a page with the reason.
 
-        `show_beginning` is called with the beginning of a large conversation. `shown` is the document
-        that the reader shows; it is returned if it is a large conversation whose files are unchanged.
+        `show_beginning` gets the beginning of a large conversation. `shown` is the document in the reader,
+        which is returned again if it is a large conversation whose files are unchanged.
         """
+        key = target.key
         try:
-            made = self._make_document(target, contents, show_beginning, shown)
-            return _lay_out_beginning(made)
+            return _lay_out_beginning(self._make_document(target, contents, show_beginning, shown))
         except KbtuiError as error:
-            document = build_problem_document(
-                target.key, target.key, error.message, error.where, error.hint
-            )
+            document = build_problem_document(key, key, error.message, error.where, error.hint)
             document.is_missing = isinstance(error, NothingFound)
             return document
         except (OSError, ValueError, RecursionError, MemoryError) as error:
-            return build_problem_document(
-                target.key, target.key, f"{type(error).__name__}: {error}"
-            )
+            return build_problem_document(key, key, f"{type(error).__name__}: {error}")
 
     def _make_document(
         self,
@@ -296,14 +271,12 @@ class DocumentNavigator:
         shown: Document | None,
     ) -> Document:
         library, ref = self._library, target.ref
-        if target.key == "home":
-            name, now = library.workspace.name, self._clock()
-            notices, note = self.notices, self._home_note
-            return build_home_document(name, contents, now, notices, self.keymap, note)
         if target.key == "prompt":
             return _make_prompt_document(library)
         if ref is None:
-            raise NothingFound(f"unknown page {target.key!r}")
+            name, now = library.workspace.name, self._clock()
+            notices, note = self.notices, self._home_note
+            return build_home_document(name, contents, now, notices, self.keymap, note)
         if ref.kind == "conversation":
             return self._make_conversation_document(ref.conversation or "", show_beginning, shown)
         if ref.kind == "topic":
@@ -322,14 +295,12 @@ class DocumentNavigator:
         info = library.find_conversation(conversation)
         if info.size < BIG_CONVERSATION_BYTES:
             return build_conversation_document(library.load_conversation(conversation), clock())
-        if shown is not None and not shown.is_partial and shown.record is not None:
-            # While the engine builds an index, it reports the conversation as changed many times.
-            known = getattr(shown.record, "info", None)
-            if known is not None and (known.id, known.signature) == (info.id, info.signature):
-                return shown
+        # While the engine builds an index, it reports the conversation as changed many times.
+        known = getattr(shown.record, "info", None) if shown and not shown.is_partial else None
+        if shown and known and (known.id, known.signature) == (info.id, info.signature):
+            return shown
         with pause_garbage_collection():
-            beginning = library.load_conversation_beginning(info) if show_beginning else None
-            if show_beginning and beginning is not None:
+            if show_beginning and (beginning := library.load_conversation_beginning(info)):
                 document = build_conversation_document(beginning, clock(), partial=True)
                 show_beginning(_lay_out_beginning(document))
             return build_conversation_document(library.load_conversation(conversation), clock())
@@ -346,12 +317,10 @@ def _make_prompt_document(library: Library) -> Document:
     from kbtui.tui.reader.subject_document import build_text_document
 
     text = library.load_knowledge().format_prompt_section()
-    if text is None:
-        reason = (
-            "There is no <knowledge> section, because no topic has a subject to list or pre-load."
-        )
-        return build_problem_document("prompt", "<knowledge>", reason)
-    return build_text_document("prompt", "The <knowledge> prompt", text, view="prompt")
+    if text is not None:
+        return build_text_document("prompt", "The <knowledge> prompt", text, view="prompt")
+    reason = "There is no <knowledge> section, because no topic has a subject to list or pre-load."
+    return build_problem_document("prompt", "<knowledge>", reason)
 
 
 def _make_topic_document(library: Library, name: str) -> Document:
@@ -390,10 +359,15 @@ class TypedReferenceOpener:
     """Opens a reference that the user typed, after looking it up in a thread."""
 
     def __init__(
-        self, library: Library, pane: ReaderPane, open_target: Callable[[NavigationTarget], None]
+        self,
+        library: Library,
+        pane: ReaderPane,
+        status: StatusBar,
+        open_target: Callable[[NavigationTarget], None],
     ) -> None:
         self._library = library
         self._pane = pane
+        self._status = status
         self._open_target = open_target
         self._worker = LatestOnlyWorker(pane)
 
@@ -402,7 +376,7 @@ class TypedReferenceOpener:
         """Whether a reference is still being looked up."""
         return self._worker.has_pending_result
 
-    def open_typed_reference(self, text: str, on_error: Callable[[str], None]) -> None:
+    def open_typed_reference(self, text: str) -> None:
         """Go to a turn of the open conversation by its number, or open any other reference."""
         if self._pane.go_to_number(text):
             return
@@ -411,27 +385,23 @@ class TypedReferenceOpener:
             # A turn that is still loading is opened by its reference, which waits for it.
             text = f"{document.ref}:{text.strip()}"
 
-        def report_error(error: Exception) -> None:
-            on_error(one_line(describe_error(error, self._library.workspace.root)))
-
-        self._worker.submit(lambda: self._find_target(text), self._open_target, report_error)
-
-    def open_reference(self, text: str, otherwise: Callable[[], None]) -> bool:
-        """Open `text` if all of it is a reference; return False if it cannot be a reference.
-
-        The reference is looked up in a thread; if it does not exist, `otherwise` is called.
-        """
-        text = text.strip()
-        if not may_be_reference(text):
-            return False
-        self._worker.submit(
-            lambda: self._find_target(text), self._open_target, lambda error: otherwise()
+        root = self._library.workspace.root
+        self._open_found_reference(
+            text, lambda error: self._status.refuse_key(describe_error(error, root))
         )
-        return True
 
-    def _find_target(self, text: str) -> NavigationTarget:
-        """Return the target of a reference; raise `KbtuiError` if it does not exist."""
-        return make_navigation_target(self._library.find_reference(text))
+    def open_reference(self, text: str, otherwise: Callable[[], None]) -> None:
+        """Open `text` if all of it is a reference that exists; if not, call `otherwise`."""
+        if may_be_reference(text.strip()):
+            self._open_found_reference(text.strip(), lambda error: otherwise())
+        else:
+            otherwise()
+
+    def _open_found_reference(self, text: str, on_error: Callable[[Exception], None]) -> None:
+        def find_target() -> NavigationTarget:
+            return make_navigation_target(self._library.find_reference(text))
+
+        self._worker.submit(find_target, self._open_target, on_error)
 
 
 class MainScreenContext(NamedTuple):
@@ -439,7 +409,7 @@ class MainScreenContext(NamedTuple):
 
     screen: StyledScreen
     library: Library
-    panes: PaneLayoutController
+    panes: PaneLayout
     status: StatusBar
     navigator: DocumentNavigator
     references: TypedReferenceOpener

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
     from kbtui.tui.framework.row_list import RowList
-    from kbtui.tui.main.pane_layout import PaneLayoutController
+    from kbtui.tui.main.pane_layout import PaneLayout
     from kbtui.tui.reader.document_view import LinePosition
 
 LETTERS = "asdfghjklqwertyuiopzxcvbnm"
@@ -33,9 +33,7 @@ class JumpLabel(NamedTuple):
     go: Callable[[], object]
 
 
-def find_jump_targets(
-    panes: PaneLayoutController, open_link: Callable[[], object]
-) -> list[JumpLabel]:
+def find_jump_targets(panes: PaneLayout, open_link: Callable[[], object]) -> list[JumpLabel]:
     """Return labels for everything visible: digits for panes, letters for rows and links."""
     found: list[JumpLabel] = []
     shown = (panes.library, panes.reader, panes.citations, panes.results)
@@ -57,7 +55,7 @@ def _make_letter_labels(count: int) -> list[str]:
 
 
 def _find_row_labels(
-    panes: PaneLayoutController,
+    panes: PaneLayout,
 ) -> Iterator[tuple[int, int, Callable[[], object]]]:
     for pane in (panes.library, panes.results, panes.citations):
         found: RowList = pane.list
@@ -74,7 +72,7 @@ def _find_row_labels(
 
 
 def _find_link_labels(
-    panes: PaneLayoutController, open_link: Callable[[], object]
+    panes: PaneLayout, open_link: Callable[[], object]
 ) -> Iterator[tuple[int, int, Callable[[], object]]]:
     """Yield a target for each visible line of the reader that has a fold or a link."""
     reader = panes.reader.document_view
@@ -130,7 +128,7 @@ class JumpLabelScreen(StyledScreen):
     INHERIT_BINDINGS: ClassVar[bool] = False
 
     def __init__(
-        self, below: StyledScreen, panes: PaneLayoutController, open_link: Callable[[], object]
+        self, below: StyledScreen, panes: PaneLayout, open_link: Callable[[], object]
     ) -> None:
         super().__init__()
         self.targets = find_jump_targets(panes, open_link)

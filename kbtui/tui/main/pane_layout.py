@@ -26,10 +26,7 @@ DEFAULT_WIDTHS = {
 }
 """Width class -> the widths of the panes in cells; the reader gets the remaining width."""
 READER_MAX_WIDTH = 110
-"""The maximum width of the reader in cells in a wide terminal.
-
-The citations get the remaining width (see `kbtui.tcss`).
-"""
+"""The maximum width of the reader in a wide terminal (also in `kbtui.tcss`); the citations get the rest."""
 MIN_WIDTH = 16
 """The minimum width of a pane in cells; the minimum of the reader is twice this width."""
 
@@ -44,10 +41,10 @@ FOCUS_TARGETS = {
 FOLDABLE = ("library", "citations")
 
 
-class PaneLayoutController:
+class PaneLayout:
     """Shows, folds, resizes and focuses the panes of a screen.
 
-    It sets CSS classes on the screen; `kbtui.tcss` defines the layout for them.
+    It sets CSS classes on the screen; `kbtui.tcss` lays out each of them.
     """
 
     def __init__(
@@ -74,11 +71,8 @@ class PaneLayoutController:
         return self._find_pane_name(self._screen.focused)
 
     def _find_pane_name(self, widget: Widget | None) -> str | None:
-        while widget is not None and widget is not self._screen:
-            if widget.id in FOCUS_TARGETS:
-                return widget.id
-            widget = widget.parent  # type: ignore[assignment]
-        return None
+        nodes = widget.ancestors_with_self if widget else ()
+        return next((node.id for node in nodes if node.id in FOCUS_TARGETS), None)
 
     def focus_widget(self, selector: str) -> None:
         """Focus a widget by its CSS selector, and show its pane."""
@@ -109,11 +103,8 @@ class PaneLayoutController:
                 for name in ("library", "reader", "citations")
                 if name not in self.folded_panes or name == self.focused_pane
             ]
-        here = [
-            self._find_pane_name(self._screen.query_one(name)) == self.focused_pane
-            for name in order
-        ]
-        now = here.index(True) if True in here else -1
+        panes = [self._find_pane_name(self._screen.query_one(selector)) for selector in order]
+        now = panes.index(self.focused_pane) if self.focused_pane in panes else -1
         self.focus_widget(order[(now + step) % len(order)])
 
     # folding
@@ -156,33 +147,33 @@ class PaneLayoutController:
 
     # widths
 
-    def get_css_size_classes(self, size: Size) -> dict[str, bool]:
-        """Map each size class to whether a screen of this size has it."""
-        classes = {}
+    def set_size_classes(self, size: Size, *, update: bool = True) -> None:
+        """Set the classes of a size before Textual does, to avoid a second layout."""
+        classes: dict[str, bool] = {}
         for room, breakpoints in ((size.width, WIDTH_CLASSES), (size.height, HEIGHT_CLASSES)):
-            has = max(one for one in breakpoints if room >= one[0])
-            classes.update({one[1]: one is has for one in breakpoints})
-        return classes
+            fitting = max(one for one in breakpoints if room >= one[0])
+            classes |= {one[1]: one is fitting for one in breakpoints}
+        self._screen.update_classes(classes, update=update, animate=False)
 
     def update_size(self) -> None:
-        """Set the size classes before Textual does, to avoid a second layout."""
+        """Lay the panes out for the new size of the terminal."""
         size = self._screen.app.size
-        before, self._size = self._size, size
-        if before is not None and before != size:
-            self._screen.update_classes(self.get_css_size_classes(size), animate=False)
+        if self._size not in (None, size):
+            self.set_size_classes(size)
             self.apply_widths()
+        self._size = size
         self._screen.call_after_refresh(self.apply_widths)
 
     @property
-    def _get_css_width_class(self) -> str | None:
+    def _width_class(self) -> str | None:
         return next((name for name in DEFAULT_WIDTHS if self._screen.has_class(name)), None)
 
     def _get_default_width(self, name: str) -> int:
-        kind, total = self._get_css_width_class, self._screen.app.size.width
+        width_class, total = self._width_class, self._screen.app.size.width
         if name == "results":
             return total // 2
-        width = DEFAULT_WIDTHS[kind][name] if kind else 0
-        if name == "citations" and kind == "-wide":
+        width = DEFAULT_WIDTHS[width_class][name] if width_class else 0
+        if name == "citations" and width_class == "-wide":
             return max(width, total - self._get_neighbour_width(name) - READER_MAX_WIDTH)
         return width
 
@@ -195,24 +186,28 @@ class PaneLayoutController:
 
     def apply_widths(self) -> None:
         """Set the widths of the panes for the size of the screen."""
-        kind, total = self._get_css_width_class, self._screen.app.size.width
-        alone = self._screen.has_class("zoomed")
+        width_class, total = self._width_class, self._screen.app.size.width
+        is_zoomed = self._screen.has_class("zoomed")
         for name in ("library", "citations", "results"):
             pane = self._screen.query_one(f"#{name}")
-            wanted = name in self.extra_widths or (name == "citations" and kind == "-wide")
-            usable = kind is not None and not alone and wanted
-            if not usable or (name == "results" and kind == "-two"):
-                if pane.styles.inline.has_rule("width"):
-                    pane.styles.clear_rule("width")
-                    pane.refresh(layout=True)
-                continue
-            most = total - 2 * MIN_WIDTH - self._get_neighbour_width(name)
-            width = self._get_default_width(name) + self.extra_widths.get(name, 0)
-            pane.styles.width = max(MIN_WIDTH, min(width, most))
+            is_set = name in self.extra_widths or (name, width_class) == ("citations", "-wide")
+            is_alone = width_class is None or (name, width_class) == ("results", "-two")
+            if is_set and not is_alone and not is_zoomed:
+                most = total - 2 * MIN_WIDTH - self._get_neighbour_width(name)
+                width = self._get_default_width(name) + self.extra_widths.get(name, 0)
+                pane.styles.width = max(MIN_WIDTH, min(width, most))
+            elif pane.styles.inline.has_rule("width"):
+                pane.styles.clear_rule("width")
+                pane.refresh(layout=True)
 
-    def widen_pane(self, name: str | None, by: int) -> bool:
+    def widen_focused_pane(self, by: int) -> None:
+        """Widen the focused pane by `by` cells, or narrow it if negative."""
+        if self.focused_pane:
+            self.widen_pane(self.focused_pane, by)
+
+    def widen_pane(self, name: str, by: int) -> bool:
         """Widen a pane by `by` cells and narrow the reader; return False if this is impossible."""
-        if self._get_css_width_class is None or name is None:
+        if self._width_class is None:
             return False
         if name == "reader":
             name, by = ("results" if self._screen.has_class("searching") else "library"), -by
@@ -237,27 +232,23 @@ class PaneLayoutController:
 
     def grab_border(self, x: int, y: int) -> bool:
         """Grab the border at this position; return False if there is no border."""
-        if self._get_css_width_class is None:
+        if self._width_class is None or not 0 < x < self._screen.size.width - 1:
             return False
-        for name, edge in (("library", "right"), ("results", "right"), ("citations", "left")):
+        for name in ("library", "results", "citations"):
             region = self._screen.query_one(f"#{name}").region
-            if not region.width or not region.y <= y < region.bottom:
-                continue
-            at = region.right - 1 if edge == "right" else region.x
-            beyond = at + 1 if edge == "right" else at - 1
-            if x in (at, beyond) and 0 < x < self._screen.size.width - 1:
+            edge = region.x if name == "citations" else region.right
+            if region.width and region.y <= y < region.bottom and x in (edge - 1, edge):
                 self._grabbed_border = (name, x)
                 return True
         return False
 
     def drag_border(self, x: int) -> None:
         """Move the grabbed border to a column."""
-        if self._grabbed_border is None:
-            return
-        name, before = self._grabbed_border
-        by = x - before if name != "citations" else before - x
-        if by and self.widen_pane(name, by):
-            self._grabbed_border = (name, x)
+        if self._grabbed_border:
+            name, before = self._grabbed_border
+            by = before - x if name == "citations" else x - before
+            if by and self.widen_pane(name, by):
+                self._grabbed_border = (name, x)
 
     def release_border(self) -> bool:
         """Release the grabbed border; return False if there was none."""

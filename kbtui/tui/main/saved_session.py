@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -35,20 +36,18 @@ SAVE_SECONDS = 3.0
 
 @dataclass
 class SavedSession:
-    """The saved state of the TUI: the opened documents, and the arrangement of the panes.
-
-    `expanded` are the keys of unfolded library rows, None if the library was never read. `hidden` says
-    whether hidden subjects are shown. `widths` maps a pane to how many cells it is wider than its
-    default, negative if narrower. `folded` are the ids of folded panes. `theme` is the theme that the
-    user chose, "" for the default.
-    """
+    """The saved state of the TUI: the opened documents, and the arrangement of the panes."""
 
     history: NavigationHistory = field(default_factory=NavigationHistory)
     expanded: list[str] | None = None
+    """The keys of the unfolded rows of the library, None if the library was never read."""
     hidden: bool = False
+    """Whether hidden subjects are shown."""
     folded: list[str] = field(default_factory=list)
     widths: dict[str, int] = field(default_factory=dict)
+    """As in `PaneLayout.extra_widths`."""
     theme: str = ""
+    """The theme that the user chose, "" for the default."""
     mode: str = "hybrid"
 
 
@@ -67,26 +66,13 @@ def save_session(library: Library, session: SavedSession) -> None:
     """Save a session; ignore errors, because a missing session does no harm."""
     from kbtui.userdata import UserData
 
-    try:
-        UserData(library.workspace).save_front_end_state(STATE_NAME, _serialize_session(session))
-    except (KbtuiError, OSError, ValueError):
-        return
-
-
-def _serialize_session(session: SavedSession) -> dict[str, Any]:
-    history = session.history
+    state = vars(session).copy()
+    history: NavigationHistory = state.pop("history")
     first = max(0, min(history.at - TARGETS_MOST // 2, len(history.targets) - TARGETS_MOST))
     targets = history.targets[first : first + TARGETS_MOST]
-    return {
-        "places": [_serialize_target(target) for target in targets],
-        "at": history.at - first,
-        "expanded": session.expanded,
-        "hidden": session.hidden,
-        "folded": session.folded,
-        "widths": session.widths,
-        "theme": session.theme,
-        "mode": session.mode,
-    }
+    state |= {"places": [_serialize_target(one) for one in targets], "at": history.at - first}
+    with suppress(KbtuiError, OSError, ValueError):
+        UserData(library.workspace).save_front_end_state(STATE_NAME, state)
 
 
 def _serialize_target(target: NavigationTarget) -> dict[str, Any]:
@@ -95,17 +81,16 @@ def _serialize_target(target: NavigationTarget) -> dict[str, Any]:
         "key": target.key,
         "view": target.view,
         "ref": str(target.ref) if target.ref else None,
-        "mark": list(target.mark) if target.mark else None,
+        "mark": target.mark,
     }
 
 
 def _parse_session(state: dict[str, Any]) -> SavedSession:
     parsed = [_parse_target(found) for found in state["places"]]
     targets = [target for target in parsed if target is not None]
-    at = min(int(state["at"]), len(targets) - 1)
     expanded = state.get("expanded")
     return SavedSession(
-        history=NavigationHistory(targets, at) if targets else NavigationHistory(),
+        history=NavigationHistory(targets, min(int(state["at"]), len(targets) - 1)),
         expanded=[str(key) for key in expanded] if isinstance(expanded, list) else None,
         hidden=bool(state.get("hidden")),
         folded=[str(name) for name in state.get("folded", ())],
@@ -117,13 +102,11 @@ def _parse_session(state: dict[str, Any]) -> SavedSession:
 
 def _parse_target(state: dict[str, Any]) -> NavigationTarget | None:
     """Return a saved target, or None if its reference is missing or invalid."""
-    key, mark = str(state["key"]), state.get("mark")
-    target = {"home": HOME, "prompt": PROMPT}.get(key)
+    mark = state.get("mark")
+    target = {"home": HOME, "prompt": PROMPT}.get(str(state["key"]))
     if target is None:
-        if not state.get("ref"):
-            return None
         try:
-            target = make_navigation_target(parse_ref(str(state["ref"])))
+            target = make_navigation_target(parse_ref(str(state.get("ref") or "")))
         except KbtuiError:
             return None
     anchor = ScrollAnchor(str(mark[0]), int(mark[1]), int(mark[2]), int(mark[3])) if mark else None
@@ -133,9 +116,18 @@ def _parse_target(state: dict[str, Any]) -> NavigationTarget | None:
 class SessionManager:
     """Restores and saves the session of a workspace, unless the settings disable sessions."""
 
-    def __init__(self, main: MainScreenContext, search: SearchController, *, reopen: bool) -> None:
+    def __init__(
+        self,
+        main: MainScreenContext,
+        search: SearchController,
+        *,
+        first: NavigationTarget,
+        reopen: bool,
+    ) -> None:
         self._main = main
         self._search = search
+        self._first = first
+        """The target to show if no session is restored."""
         self._is_on = main.library.settings.session
         self._must_reopen = reopen and self._is_on
         self._worker = LatestOnlyWorker(main.screen)
@@ -143,29 +135,28 @@ class SessionManager:
         self._first_theme = ""
         self._is_restored = False
 
-    def start(self, first: NavigationTarget) -> None:
-        """Restore the saved session, or show `first` if there is none."""
+    def start(self) -> None:
+        """Restore the saved session, or show the first target if there is none."""
         self._first_theme = self._main.screen.app.theme
-        if not self._must_reopen:
-            self._open_session(None, first)
-            return
-        self._worker.submit(
-            lambda: load_saved_session(self._main.library),
-            lambda session: self._open_session(session, first),
-            lambda error: self._open_session(None, first),
-        )
+        if self._must_reopen:
+            self._worker.submit(
+                lambda: load_saved_session(self._main.library),
+                self._open_session,
+                lambda error: self._open_session(None),
+            )
+        else:
+            self._open_session(None)
 
-    def _open_session(self, session: SavedSession | None, first: NavigationTarget) -> None:
+    def _open_session(self, session: SavedSession | None) -> None:
         navigator = self._main.navigator
         if navigator.history.targets:
             return  # The user opened something while the session was loaded.
         if session is not None:
             self._restore_session(session)
-        current = session.history.current_target if session else None
-        if current is None:
-            navigator.open_target(first)
-        else:
+        if current := navigator.history.current_target:
             navigator.restore_target(current)
+        else:
+            navigator.open_target(self._first)
 
     def _restore_session(self, session: SavedSession) -> None:
         self._is_restored = True
@@ -188,10 +179,8 @@ class SessionManager:
 
     def _save_in_thread(self) -> None:
         self._save_timer = None
-        session = self._make_session()
-        self._worker.submit(
-            lambda: save_session(self._main.library, session), lambda _: None, lambda _: None
-        )
+        library, session = self._main.library, self._make_session()
+        self._worker.submit(lambda: save_session(library, session), lambda _: None, lambda _: None)
 
     def stop(self) -> None:
         """Save the session, unless it is new and the user has changed nothing in it."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import on
 from textual.containers import Horizontal
+from textual.events import DescendantFocus
 from textual.widgets import Input
 
 from kbtui.tui.citations_pane import NOTHING_TO_CITE, CitationsController, CitationsPane
@@ -18,23 +19,13 @@ from kbtui.tui.main.document_navigator import (
     MainScreenContext,
     TypedReferenceOpener,
 )
-from kbtui.tui.main.pane_layout import (
-    FOCUS_TARGETS,
-    HEIGHT_CLASSES,
-    WIDTH_CLASSES,
-    PaneLayoutController,
-)
+from kbtui.tui.main.pane_layout import FOCUS_TARGETS, HEIGHT_CLASSES, WIDTH_CLASSES, PaneLayout
 from kbtui.tui.main.saved_session import SessionManager
 from kbtui.tui.main.search_controller import QueryCompleter, SearchController
 from kbtui.tui.main.selected_item_actions import SelectedItemActions
 from kbtui.tui.main.status_bar import KeyHintLine, StatusBar
 from kbtui.tui.main.workspace_sync import WorkspaceSync
-from kbtui.tui.navigation_target import (
-    HOME,
-    PROMPT,
-    TypedReference,
-    make_navigation_target,
-)
+from kbtui.tui.navigation_target import HOME, PROMPT, TypedReference, make_navigation_target
 from kbtui.tui.reader.reader_pane import ReaderPane
 from kbtui.tui.search_pane import ResultsPane, SearchBar, SearchInput
 
@@ -44,8 +35,6 @@ if TYPE_CHECKING:
     from textual import events
     from textual.app import ComposeResult
     from textual.binding import BindingType
-    from textual.geometry import Size
-    from textual.widget import Widget
 
     from kbtui.dates import Clock
     from kbtui.knowledge.kb_toml_editing import TomlChange
@@ -54,12 +43,6 @@ if TYPE_CHECKING:
     from kbtui.tui.commands import Scope
     from kbtui.tui.navigation_target import NavigationTarget
     from kbtui.tui.reader.document import Document
-
-
-class PaneRow(Horizontal):
-    """The container of the panes, which cover it completely, so it draws nothing."""
-
-    BLANK = True
 
 
 class MainScreen(StyledScreen):
@@ -76,8 +59,6 @@ class MainScreen(StyledScreen):
 
     BINDINGS: ClassVar[list[BindingType]] = [*make_scope_bindings("everywhere")]
     AUTO_FOCUS = ""
-    # The panes and bars cover the screen, so it draws nothing itself.
-    BLANK = True
     HORIZONTAL_BREAKPOINTS = WIDTH_CLASSES
     VERTICAL_BREAKPOINTS = HEIGHT_CLASSES
     # The pane to show if the terminal has room for only one.
@@ -92,17 +73,14 @@ class MainScreen(StyledScreen):
         fresh: bool = False,
         plain: bool = False,
     ) -> None:
-        """Create a screen that shows `open_ref`, or else the saved session, or else `first`.
+        """Show `open_ref`, or else the saved session unless `fresh`, or else `first`.
 
-        `fresh` ignores the saved session. `plain` shows one pane at a time without decoration, for
-        users of a screen reader.
+        `plain` shows one pane at a time without decoration, for users of a screen reader.
         """
         super().__init__()
         self.library = library
         self._clock = clock
         self._plain = plain
-        wanted = open_ref or first
-        self._first = make_navigation_target(wanted) if wanted else HOME
         if open_ref:
             # Even in a narrow terminal, show the document that the user asked for.
             self.set_classes("at-reader")
@@ -112,7 +90,7 @@ class MainScreen(StyledScreen):
         self.reader_pane = ReaderPane()
         self.citations_pane = CitationsPane(clock)
         self.results_pane = ResultsPane(clock)
-        self.panes = PaneLayoutController(
+        self.panes = PaneLayout(
             self, self.library_pane, self.results_pane, self.reader_pane, self.citations_pane
         )
         self.citations = CitationsController(
@@ -121,7 +99,9 @@ class MainScreen(StyledScreen):
         self.navigator = DocumentNavigator(
             library, clock, self.reader_pane, self.status, self._update_after_opening
         )
-        self.references = TypedReferenceOpener(library, self.reader_pane, self.open_target)
+        self.references = TypedReferenceOpener(
+            library, self.reader_pane, self.status, self.open_target
+        )
         context = MainScreenContext(
             self,
             library,
@@ -137,14 +117,38 @@ class MainScreen(StyledScreen):
             library, self.hints.show_suggestions, lambda: self.results_pane.answer is not None
         )
         self.sync = WorkspaceSync(context, self.search)
-        self.session = SessionManager(context, self.search, reopen=open_ref is None and not fresh)
+        wanted = open_ref or first
+        self.session = SessionManager(
+            context,
+            self.search,
+            first=make_navigation_target(wanted) if wanted else HOME,
+            reopen=open_ref is None and not fresh,
+        )
         self._prompt_changes: list[TomlChange] = []
         """The changes that the prompt workshop wrote in this session and can undo."""
+        # To run the command NAME, Textual calls `action_NAME`.
+        self.action_copy = self.items.copy_reference
+        self.action_copy_more = self.items.choose_what_to_copy
+        self.action_bookmark = self.items.bookmark_item
+        self.action_link = self.items.choose_link
+        self.action_edit = self.items.edit_subject
+        self.action_export = self.items.export_conversation
+        self.action_search = self.search.focus_input
+        self.action_similar = self.search.find_similar
+        self.action_explain_hit = self.search.explain_selected_hit
+        self.action_explain_missing = self.search.explain_missing
+        self.action_change_search_mode = self.search.switch_to_next_search_mode
+        self.action_close_results = self.search.close_results
+        self.action_history = self.navigator.go_through_history
+        self.action_focus_next_pane = self.panes.focus_next_pane
+        self.action_widen = self.panes.widen_focused_pane
+        self.action_reset_panes = self.panes.reset_layout
+        self.action_zoom = self.panes.toggle_zoom
 
     def compose(self) -> ComposeResult:
         """Yield the search bar, the panes, the status line and the key hints."""
         yield SearchBar(self.library.workspace.name)
-        with PaneRow(id="panes"):
+        with Horizontal(id="panes"):
             yield self.library_pane
             yield self.results_pane
             yield self.reader_pane
@@ -171,7 +175,7 @@ class MainScreen(StyledScreen):
             shown = f"; {home} shows them" if home else ""
             more = f" ({len(notices)} problems{shown})" if len(notices) > 1 else ""
             self.status.flash_message(f"{notices[0]}{more}", "warning")
-        self.session.start(self._first)
+        self.session.start()
         self.sync.start()
 
     def on_unmount(self) -> None:
@@ -184,10 +188,6 @@ class MainScreen(StyledScreen):
         self.status.clear_refusal()
 
     # size, focus and the borders between panes
-
-    def set_initial_size(self, size: Size) -> None:
-        """Set the classes for the initial size before the first layout."""
-        self.update_classes(self.panes.get_css_size_classes(size), update=False)
 
     def on_resize(self) -> None:
         """Lay the panes out for the new size."""
@@ -209,10 +209,8 @@ class MainScreen(StyledScreen):
         if self.panes.release_border():
             self.release_mouse()
 
-    def on_descendant_focus(self) -> None:
-        """Show the focused pane and its key hints."""
-        self._update_key_hints()
-
+    @on(DescendantFocus)
+    @on(ReaderPane.FindEnded)
     def _update_key_hints(self) -> None:
         name = self.panes.focused_pane
         self.panes.show_pane(name)
@@ -230,18 +228,16 @@ class MainScreen(StyledScreen):
             return
         from kbtui.tui.reader.copy_options import build_search_command, build_show_command
 
-        name, reader = self.panes.focused_pane, self.reader_pane.document_view
+        name, document = self.panes.focused_pane, self.reader_pane.document_view.document
+        reference = self.reader_pane.document_view.viewport.current_reference
         if name == "results" or self.search.is_open:
             command = build_search_command(self.search.query)
         elif name == "library":
             command = "kbtui topics; kbtui conversation ls"
-        elif name == "citations" and reader.viewport.current_reference:
-            command = f"kbtui cites {reader.viewport.current_reference}"
+        elif name == "citations" and reference:
+            command = f"kbtui cites {reference}"
         else:
-            command = (
-                build_show_command(reader.document, reader.viewport.current_reference)
-                or "kbtui --help"
-            )
+            command = build_show_command(document, reference) or "kbtui --help"
         self.hints.show_equivalent_command(command)
 
     def should_key_wait(self, key: str) -> bool:
@@ -301,7 +297,6 @@ class MainScreen(StyledScreen):
         self,
         event: LibraryPane.OpenRequested | CitationsPane.OpenRequested | ReaderPane.OpenRequested,
     ) -> None:
-        event.stop()
         self.open_target(event.place)
 
     def open_target(self, target: NavigationTarget) -> None:
@@ -327,19 +322,12 @@ class MainScreen(StyledScreen):
             self.library_pane.select_target(target)
 
     @on(ReaderPane.PositionChanged)
-    def _on_reader_position_changed(self, event: ReaderPane.PositionChanged) -> None:
-        event.stop()
+    def _on_reader_position_changed(self) -> None:
         self.citations.show_citations_at_cursor()
         self._show_selected_command()
 
-    @on(ReaderPane.FindEnded)
-    def _on_find_ended(self, event: ReaderPane.FindEnded) -> None:
-        event.stop()
-        self._update_key_hints()
-
     @on(ReaderPane.ViewChangeRequested)
     def _change_document_view(self, event: ReaderPane.ViewChangeRequested) -> None:
-        event.stop()
         target, document = self.navigator.shown, self.reader_pane.document_view.document
         if target:
             views = document.views
@@ -348,34 +336,23 @@ class MainScreen(StyledScreen):
 
     @on(ReaderPane.StatusMessage)
     def _show_status_message(self, event: ReaderPane.StatusMessage) -> None:
-        event.stop()
         if event.role in ("warning", "dim"):
             self.status.refuse_key(event.text, event.role)
         else:
             self.status.flash_message(event.text, event.role)
 
-    def action_back(self) -> None:
-        """Go back in the history."""
-        if not self.navigator.go_through_history(-1):
-            self.status.refuse_key("Nothing to go back to.", "dim")
-
-    def action_forward(self) -> None:
-        """Go forward in the history."""
-        if not self.navigator.go_through_history(1):
-            self.status.refuse_key("Nothing to go forward to.", "dim")
-
     def action_go(self) -> None:
         """Ask for a turn number or a reference, and open it."""
         from kbtui.tui.framework.dialogs import TextInputDialog
 
-        def open_typed_reference(text: str | None) -> None:
-            if text:
-                self.references.open_typed_reference(text, self.status.refuse_key)
-
         dialog = TextInputDialog(
             "Go to turn, line or reference", placeholder="number of a turn or line, or reference"
         )
-        self.app.push_screen(dialog, open_typed_reference)
+        self.app.push_screen(dialog, self._open_typed_reference)
+
+    def _open_typed_reference(self, text: str | None) -> None:
+        if text:
+            self.references.open_typed_reference(text)
 
     def action_home(self) -> None:
         """Show the home page."""
@@ -386,14 +363,6 @@ class MainScreen(StyledScreen):
         self.open_target(PROMPT)
 
     # commands on the selected or open item
-
-    def action_copy(self) -> None:
-        """Copy the reference of the selected or open item."""
-        self.items.copy_reference()
-
-    def action_copy_more(self) -> None:
-        """Ask what to copy."""
-        self.items.choose_what_to_copy()
 
     def action_copy_text(self) -> None:
         """Copy the text that the mouse selected."""
@@ -406,24 +375,7 @@ class MainScreen(StyledScreen):
 
     @on(CitationsPane.CopyRequested)
     def _copy_citations(self, event: CitationsPane.CopyRequested) -> None:
-        event.stop()
         self.items.copy_text(event.text, event.name)
-
-    def action_bookmark(self) -> None:
-        """Bookmark the selected or open item."""
-        self.items.bookmark_item()
-
-    def action_link(self) -> None:
-        """Open a link on the current line."""
-        self.items.choose_link()
-
-    def action_edit(self) -> None:
-        """Open the subject in the user's editor."""
-        self.items.edit_subject()
-
-    def action_export(self) -> None:
-        """Export the conversation with its sources to a Markdown file."""
-        self.items.export_conversation()
 
     def action_first(self) -> None:
         """Propose a change of `.jp/kb.toml` that creates a first topic."""
@@ -433,60 +385,29 @@ class MainScreen(StyledScreen):
 
     @on(Input.Changed, "#search")
     def _search_for_input(self, event: Input.Changed) -> None:
-        event.stop()
         self.completer.suggest_completions(event.input)
         self.search.show_query(event.value)
         self._show_selected_command()
 
     @on(Input.Submitted, "#search")
     def _submit_search(self, event: Input.Submitted) -> None:
-        event.stop()
         self.search.submit_query(event.value)
 
     @on(SearchInput.EscapePressed)
-    def _leave_search_input(self, event: SearchInput.EscapePressed) -> None:
-        event.stop()
+    def _leave_search_input(self) -> None:
         self.search.leave_search_input()
 
     @on(SearchInput.PreviousQueryRequested)
-    def _recall_search(self, event: SearchInput.PreviousQueryRequested) -> None:
-        event.stop()
-        self.search.recall_logged_query(event.step)
+    def _recall_earlier_query(self) -> None:
+        self.search.recall_earlier_query()
 
     @on(ResultsPane.HitOpened)
     def _open_hit(self, event: ResultsPane.HitOpened) -> None:
-        event.stop()
         self.search.open_hit(event.hit, event.preview)
 
     @on(ResultsPane.MoreHitsRequested)
-    def _load_more_hits(self, event: ResultsPane.MoreHitsRequested) -> None:
-        event.stop()
+    def _load_more_hits(self) -> None:
         self.search.load_more_hits()
-
-    def action_close_results(self) -> None:
-        """Close the results."""
-        self.search.close_results()
-
-    def action_change_search_mode(self) -> None:
-        """Search in the next mode: both, keywords, meaning."""
-        self.search.switch_to_next_search_mode()
-
-    def action_explain_hit(self) -> None:
-        """Explain the rank of the selected hit."""
-        if row := self.results_pane.list.selected_row:
-            self.search.explain_hit(row.data)
-
-    def action_explain_missing(self) -> None:
-        """Explain why an entry or a passage is not in the results."""
-        self.search.explain_missing()
-
-    def action_search(self) -> None:
-        """Focus the search input."""
-        self.search.focus_input()
-
-    def action_similar(self) -> None:
-        """Show passages similar to the selected or open item."""
-        self.search.find_similar()
 
     # panes
 
@@ -497,32 +418,12 @@ class MainScreen(StyledScreen):
             return
         self.search.hide_results()
         self.navigator.show_document_before_preview()
-        if self.panes.fold_pane_if_focused(name):
-            key = find_key_label(f"pane.{name}", self.configured_keys)
-            if key and not self.has_class("-one"):
-                self.status.flash_message(f"The {name} pane is folded. Press {key} to unfold it.")
+        if not self.panes.fold_pane_if_focused(name):
+            self.panes.focus_widget(FOCUS_TARGETS[name])
             return
-        self.panes.focus_widget(FOCUS_TARGETS[name])
-
-    def action_next_pane(self) -> None:
-        """Focus the next pane."""
-        self.panes.focus_next_pane(1)
-
-    def action_previous_pane(self) -> None:
-        """Focus the previous pane."""
-        self.panes.focus_next_pane(-1)
-
-    def action_zoom(self) -> None:
-        """Zoom the focused pane, or show all panes again."""
-        self.panes.toggle_zoom()
-
-    def action_widen(self, by: int) -> None:
-        """Make the focused pane wider by `by` cells, or narrower if `by` is negative."""
-        self.panes.widen_pane(self.panes.focused_pane, by)
-
-    def action_reset_panes(self) -> None:
-        """Reset the widths of the panes, and unfold them."""
-        self.panes.reset_layout()
+        key = find_key_label(f"pane.{name}", self.configured_keys)
+        if key and not self.has_class("-one"):
+            self.status.flash_message(f"The {name} pane is folded. Press {key} to unfold it.")
 
     # other screens
 
@@ -555,28 +456,27 @@ class MainScreen(StyledScreen):
         self, choice: TuiCommand | NavigationTarget | TypedReference | str | None
     ) -> None:
         """Run the command, open the target, or switch to the theme (given by name) chosen in the palette."""
-        if choice is None:
-            return
-        if isinstance(choice, str):
+        if isinstance(choice, TuiCommand):
+            await self._run_command(choice)
+        elif isinstance(choice, TypedReference):
+            self._open_typed_reference(choice.text)
+        elif isinstance(choice, str):
             self.app.theme = choice
             self.session.save_session_soon()
-            return
-        if isinstance(choice, TypedReference):
-            self.references.open_typed_reference(choice.text, self.status.refuse_key)
-            return
-        if not isinstance(choice, TuiCommand):
+        elif choice is not None:
             self.open_target(choice)
-            return
-        owners: dict[str, Widget] = {name: self.query_one(f"#{name}") for name in FOCUS_TARGETS}
-        if choice.scope not in {*owners, "everywhere"}:
-            where = {**SCOPES, **SCREENS}[choice.scope]  # type: ignore[index]
-            keys = " ".join(choice.key_labels)
+
+    async def _run_command(self, command: TuiCommand) -> None:
+        if command.scope in FOCUS_TARGETS:
+            await self.app.run_action(command.action, self.query_one(f"#{command.scope}"))
+        elif command.scope == "everywhere":
+            await self.app.run_action(command.action, self)
+        else:
+            where = {**SCOPES, **SCREENS}[command.scope]  # type: ignore[index]
+            keys = " ".join(command.key_labels)
             how = f"its key is {keys}" if keys else "it has no key"
-            self.status.refuse_key(
-                f"{choice.id} works only {where[0].lower()}{where[1:]}; {how}", "dim"
-            )
-            return
-        await self.app.run_action(choice.action, owners.get(choice.scope, self))
+            text = f"{command.id} works only {where[0].lower()}{where[1:]}; {how}"
+            self.status.refuse_key(text, "dim")
 
     def action_jump(self) -> None:
         """Label everything visible, and go to the target whose label the user types."""
@@ -596,12 +496,9 @@ class MainScreen(StyledScreen):
         """Open the prompt workshop at the selected or open item."""
         from kbtui.tui.prompt_workshop.screen import PromptWorkshopScreen
 
-        screen = PromptWorkshopScreen(
-            self.library, self.items.get_selected_reference(), self._prompt_changes
-        )
-        self.app.push_screen(
-            screen, lambda is_changed: self.action_reload() if is_changed else None
-        )
+        reference = self.items.get_selected_reference()
+        workshop = PromptWorkshopScreen(self.library, reference, self._prompt_changes)
+        self.app.push_screen(workshop, lambda changed: self.action_reload() if changed else None)
 
     def action_doctor(self) -> None:
         """Open the doctor."""
@@ -625,20 +522,17 @@ class MainScreen(StyledScreen):
         """Open the insights screen."""
         from kbtui.tui.insights_screen import InsightsScreen
 
-        self.app.push_screen(
-            InsightsScreen(self.library, self._clock), self.open_returned_reference
-        )
+        insights = InsightsScreen(self.library, self._clock)
+        self.app.push_screen(insights, self.open_returned_reference)
 
     def action_new(self) -> None:
         """Create an entry, and open it."""
         from kbtui.refs import parse_ref
         from kbtui.tui.entries.subject_file_editor import SubjectFileEditor
 
-        def open_new_entry(ref: str) -> None:
-            self.open_returned_reference(
-                parse_ref(ref, lambda topic, slug: f"{topic}/{slug}" == ref)
-            )
+        def open_new_entry(name: str) -> None:
+            ref = parse_ref(name, lambda topic, slug: f"{topic}/{slug}" == name)
+            self.open_returned_reference(ref)
 
-        SubjectFileEditor(
-            self, self.library, self.status.flash_message, open_new_entry
-        ).create_entry()
+        editor = SubjectFileEditor(self, self.library, self.status.flash_message, open_new_entry)
+        editor.create_entry()

@@ -28,26 +28,22 @@ if TYPE_CHECKING:
     from kbtui.tui.main.selected_item_actions import SelectedItemActions
 
 FULL_SEARCH_SECONDS = 0.25
-"""How many seconds after the last key the full search starts, which also searches by meaning."""
+"""The time from the last key to the full search, which also searches by meaning."""
 REPEAT_SECONDS = 2.0
-"""How many seconds pass before a query is repeated while the index is still being built."""
+"""The time between repetitions of a query while the index is still being built."""
 FIRST_HITS = 20
 """How many hits are requested at first; scrolling down requests more."""
 LOG_SECONDS = 2.0
-"""How many seconds a query stays unchanged before it is logged; opening a hit logs it immediately.
-
-A query that changes sooner was only the beginning of what the user wanted to type.
-"""
+"""How long a query stays unchanged before it is logged; opening a hit logs it immediately."""
 PREVIEW_SECONDS = 0.12
-"""How many seconds a hit stays selected before the reader shows it."""
+"""How long a hit stays selected before the reader shows it."""
 SUGGESTIONS_MOST = 8
 
 
 class SearchController:
     """Searches while the user types, and shows the results in place of the library.
 
-    Each key starts a keyword search; a moment after the last key, the full search follows. Answers to
-    earlier queries are discarded.
+    Each key starts a keyword search. A moment after the last key, the full search follows.
     """
 
     def __init__(self, main: MainScreenContext, items: SelectedItemActions) -> None:
@@ -71,7 +67,7 @@ class SearchController:
         self._log_worker = LatestOnlyWorker(pane)
         self._unlogged: SearchAnswer | None = None
         self._is_logged = False
-        """Whether the current query was logged; repeating it after a change of the index does not log it again."""
+        """Whether the current query was logged, so that repeating it does not log it again."""
         self._unused = ""
         """The last logged query until its hits are used, else ""; a longer query replaces it."""
         self._recent_worker = LatestOnlyWorker(pane)
@@ -89,12 +85,12 @@ class SearchController:
     @property
     def is_opening(self) -> bool:
         """Whether a hit is being opened, or will be opened as soon as the search finds one."""
-        is_searching = (
-            self._timer is not None
-            or self._keyword_worker.has_pending_result
-            or self._full_worker.has_pending_result
-        )
+        is_searching = self._is_full_search_pending or self._keyword_worker.has_pending_result
         return self._is_opening_hit or (self._must_open_first and is_searching)
+
+    @property
+    def _is_full_search_pending(self) -> bool:
+        return self._timer is not None or self._full_worker.has_pending_result
 
     @property
     def _search_input(self) -> SearchInput:
@@ -104,7 +100,6 @@ class SearchController:
 
     def focus_input(self) -> None:
         """Focus the search input."""
-        self._pane.mount_results_list()
         screen = self._main.screen
         if screen.focused is not self._search_input:
             self._remember_focused_widget()
@@ -114,13 +109,16 @@ class SearchController:
 
     def focus_results(self) -> None:
         """Focus the hits of the last query; if there are none, focus the input."""
-        if not self._pane.list.rows:
+        if self._pane.list.rows:
+            self._show_and_focus_results()
+            self.repeat_search()
+        else:
             self.focus_input()
-            return
+
+    def _show_and_focus_results(self) -> None:
         self._remember_focused_widget()
         self._main.screen.add_class("searching")
         self._main.panes.focus_widget("#results-list")
-        self.repeat_search()
 
     def _remember_focused_widget(self) -> None:
         name = self._main.panes.focused_pane
@@ -166,8 +164,8 @@ class SearchController:
         if query == self.query:
             return
         self.query = query
-        recent = self._recent_queries[self._recent_index] if self._recent_index >= 0 else None
-        if recent is not None and query != one_line(recent, "strip"):
+        at = self._recent_index
+        if at >= 0 and query != one_line(self._recent_queries[at], "strip"):
             self._recent_index = -1
         self._unlogged, self._is_logged = None, False
         self._start_search()
@@ -194,20 +192,20 @@ class SearchController:
         """Request twice as many hits, unless a search is running."""
         from kbtui.search.models import MAX_HITS
 
-        is_busy = self._timer is not None or self._full_worker.has_pending_result
-        is_answered = self.query and self._answered_query == self.query
-        if is_answered and not is_busy and self._limit < MAX_HITS:
+        if not self._is_full_search_pending and self._limit < MAX_HITS:
             self._limit = min(MAX_HITS, 2 * self._limit)
-            self._search_with_reranking()
+            self.repeat_search()
 
-    def _start_search(self) -> None:
+    def _stop_search(self) -> None:
         self._full_worker.discard_results()
         self._keyword_worker.discard_results()
-        self._must_open_first = False
-        self._has_failed = False
-        self._limit = FIRST_HITS
         if self._timer:
             self._timer.stop()
+
+    def _start_search(self) -> None:
+        self._stop_search()
+        self._must_open_first = self._has_failed = False
+        self._limit = FIRST_HITS
         if not self.query:
             self._answered_query = ""
             self._pane.show_text("Type to search.")
@@ -227,11 +225,11 @@ class SearchController:
         """If there are no hits, show what the search is waiting for."""
         if not self.query or self._has_failed:
             return
-        describe_index_wait = self._main.status.describe_index_wait
-        if self._pane.answer is None and self._answered_query != self.query:
-            self._pane.show_text(describe_index_wait(has_answer=False) or "Searching …")
-        elif self._pane.answer is not None and not self._pane.answer.hits:
-            self._pane.show_wait_reason(describe_index_wait(has_answer=True))
+        answer, status = self._pane.answer, self._main.status
+        if answer is None and self._answered_query != self.query:
+            self._pane.show_text(status.describe_index_wait(has_answer=False) or "Searching …")
+        elif answer is not None and not answer.hits:
+            self._pane.show_wait_reason(status.describe_index_wait(has_answer=True))
 
     def _make_search_request(self, *, mode: Mode, partial: bool) -> SearchRequest:
         from kbtui.search.models import SearchRequest
@@ -251,8 +249,8 @@ class SearchController:
             answer = self._library.search(question, origin=None)
             if answer.hits and not answer.has_notice("meaning_only"):
                 return answer
-            # The last word may be incomplete, so search for words that begin with it, and ignore an
-            # incomplete filter, but report its mistake.
+            # The last word may be incomplete: search for words that begin with it. Ignore an incomplete
+            # filter, but report its mistake.
             wider = self._library.search(unfinished, origin=None)
             if not wider.hits or (answer.hits and wider.has_notice("meaning_only")):
                 return answer if answer.hits or answer.mistakes else wider
@@ -294,8 +292,7 @@ class SearchController:
     def log_query(self) -> None:
         """Add the current query to the query log, unless it is logged already.
 
-        A query that continues the previously logged one replaces it, unless the hits of that one were
-        used.
+        A longer form of the last logged query replaces it, unless the hits of that query were used.
         """
         answer, self._unlogged = self._unlogged, None
         if answer is None:
@@ -305,7 +302,7 @@ class SearchController:
         is_longer = answer.query.startswith(before) and answer.query != before
         replaces = before if is_longer else ""
         if self._recent_index < 0:
-            others = [query for query in self._recent_queries if not replaces or query != replaces]
+            others = (query for query in self._recent_queries if query != replaces)
             self._recent_queries = list(dict.fromkeys([answer.query, *others]))
         self._log_worker.submit(
             lambda: self._library.log_search(answer, "dashboard", replaces=replaces),
@@ -313,41 +310,35 @@ class SearchController:
             lambda _: None,
         )
 
-    def recall_logged_query(self, step: int) -> None:
-        """Put an earlier query (`step` 1) or a later query (-1) into the input."""
+    def recall_earlier_query(self) -> None:
+        """Put the query before the current one into the input."""
+        if self._recent_index >= 0:
+            self._recall_next()
+            return
+        from kbtui.userdata import UserData
 
         def add_queries(found: list[str]) -> None:
             self._recent_queries = list(dict.fromkeys([*self._recent_queries, *found]))
-            self._recall_from_list(step)
+            self._recall_next()
 
-        if self._recent_index < 0:
-            self._recent_worker.submit(
-                self._read_recent_queries, add_queries, lambda error: add_queries([])
-            )
-        else:
-            self._recall_from_list(step)
+        self._recent_worker.submit(
+            lambda: UserData(self._library.workspace).query_log.list_recent_queries(),
+            add_queries,
+            lambda error: add_queries([]),
+        )
 
-    def _read_recent_queries(self) -> list[str]:
-        from kbtui.userdata import UserData
-
-        return UserData(self._library.workspace).query_log.list_recent_queries()
-
-    def _recall_from_list(self, step: int) -> None:
+    def _recall_next(self) -> None:
         if self._recent_queries:
-            last = len(self._recent_queries) - 1
-            index = self._recent_index = max(-1, min(self._recent_index + step, last))
-            self._search_input.show_recalled_query(
-                self._recent_queries[index] if index >= 0 else ""
-            )
+            self._recent_index = min(self._recent_index + 1, len(self._recent_queries) - 1)
+            self._search_input.show_recalled_query(self._recent_queries[self._recent_index])
 
     # opening hits
 
     def submit_query(self, text: str) -> None:
         """Open `text` if it is a reference, otherwise the selected hit."""
-        if not self._main.references.open_reference(text, self.open_best_hit):
-            self.open_best_hit()
+        self._main.references.open_reference(text, self._open_best_hit)
 
-    def open_best_hit(self) -> None:
+    def _open_best_hit(self) -> None:
         """Open the selected hit; if the search is still running, open the first hit it finds."""
         if self._answered_query == self.query:
             self._open_selected_hit()
@@ -363,13 +354,12 @@ class SearchController:
 
     def open_hit(self, hit: Hit, preview: bool) -> None:
         """Open a hit, or preview it after a short delay if the reader is next to the results."""
-        if not preview:
-            self.log_query()
-            self._unused = ""
         target = make_hit_target(hit)
         if self._preview_timer:
             self._preview_timer.stop()
         if not preview:
+            self.log_query()
+            self._unused = ""
             self._main.open_target(target)
         elif self._is_reader_beside_results:
             self._preview_timer = self._main.screen.set_timer(
@@ -382,11 +372,11 @@ class SearchController:
 
     def preview_after_resize(self) -> None:
         """After a resize, preview the selected hit if the terminal is wide enough to show the reader."""
-        row = self._pane.list.selected_row
-        if row is None or not self._is_reader_beside_results:
-            return
-        if (target := make_hit_target(row.data)) != self._main.navigator.shown:
-            self._main.navigator.open_target(target, preview=True)
+        row, navigator = self._pane.list.selected_row, self._main.navigator
+        if row and self._is_reader_beside_results:
+            target = make_hit_target(row.data)
+            if target != navigator.shown:
+                navigator.open_target(target, preview=True)
 
     # similar items and explanations
 
@@ -411,26 +401,22 @@ class SearchController:
         )
 
     def _show_similar(self, reference: str, answer: SearchAnswer) -> None:
-        self._remember_focused_widget()
-        self._full_worker.discard_results()
-        self._keyword_worker.discard_results()
-        if self._timer:
-            self._timer.stop()
+        self._stop_search()
         self.query, self._answered_query, self.question = "", "", None
-        self._main.screen.add_class("searching")
         self._pane.show_similar(reference, answer)
-        self._main.panes.focus_widget("#results-list")
+        self._show_and_focus_results()
 
-    def explain_hit(self, hit: Hit) -> None:
-        """Explain the rank of a hit."""
+    def explain_selected_hit(self) -> None:
+        """Explain the rank of the selected hit."""
+        row = self._pane.list.selected_row
+        if row is None:
+            return
 
-        def explain_found_hit(answer: SearchAnswer) -> RankExplanation | None:
-            for found, explanation in zip(answer.hits, answer.explanations, strict=False):
-                if found.chunk_id == hit.chunk_id:
-                    return explanation
-            return None
+        def find_explanation(answer: SearchAnswer) -> RankExplanation | None:
+            ids = [hit.chunk_id for hit in answer.hits]
+            return dict(zip(ids, answer.explanations, strict=False)).get(row.data.chunk_id)
 
-        self._show_explanation({"explain": True}, explain_found_hit)
+        self._show_explanation({"explain": True}, find_explanation)
 
     def explain_missing(self) -> None:
         """Ask for a reference, and explain why the results do not contain it."""
@@ -441,13 +427,13 @@ class SearchController:
         known = str(ref) if ref and ref.kind != "topic" else ""
         if one_line(known) != known:
             known = ""  # the name of the file contains characters that an input cannot show
+        title = "Why is this not in the results?"
+        dialog = TextInputDialog(title, known, "topic/slug or jp-c…:3", "a subject or turn", True)
 
         def explain_missing_reference(text: str | None) -> None:
             if text:
                 self._show_explanation({"why": text}, lambda answer: answer.why)
 
-        title = "Why is this not in the results?"
-        dialog = TextInputDialog(title, known, "topic/slug or jp-c…:3", "a subject or turn", True)
         self._main.screen.app.push_screen(dialog, explain_missing_reference)
 
     def _show_explanation(
@@ -464,10 +450,8 @@ class SearchController:
             from kbtui.tui.reader.document_view import DocumentOverlayScreen
 
             if explanation is None:
-                status.flash_message(
-                    "The results no longer contain this hit, because files or the index changed.",
-                    "warning",
-                )
+                gone = "The results no longer contain this hit, because files or the index changed."
+                status.flash_message(gone, "warning")
                 return
             page = build_explanation_document(explanation, question.query)
             self._main.screen.app.push_screen(DocumentOverlayScreen("Why", page))
@@ -482,9 +466,8 @@ class SearchController:
 class QueryCompleter:
     """Suggests completions while the user types a query.
 
-    The input shows the best suggestion; `show` displays all suggestions in place of the key hints.
-    `has_index` says whether there is an index; without one, the completer suggests only filters and
-    topics, instead of building an index.
+    The input shows the best suggestion, and `show` displays all of them in place of the key hints.
+    Until `has_index` returns True, it suggests only filters and topics, instead of building an index.
     """
 
     def __init__(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -59,14 +60,9 @@ class SelectedItemActions:
     def get_selected_reference(self) -> str | None:
         """Return the reference of the item, or None if it has no reference."""
         panes = self._main.panes
-        lists = {
-            "results": panes.results.list,
-            "library": panes.library.list,
-            "citations": panes.citations.list,
-        }
-        rows = lists.get(panes.focused_pane or "")
-        if rows is not None and (row := rows.selected_row):
-            return str(row.data.ref) if row.data is not None and row.data.ref else None
+        for pane in (panes.results, panes.library, panes.citations):
+            if pane.id == panes.focused_pane and (row := pane.list.selected_row):
+                return str(row.data.ref) if row.data is not None and row.data.ref else None
         return panes.reader.document_view.viewport.current_reference
 
     def get_reference_or_warn(self) -> str | None:
@@ -83,10 +79,9 @@ class SelectedItemActions:
         on_done: Callable[[T], object],
         holds_keys: bool = False,
     ) -> None:
-        """Run `work` in a thread, and show `activity` in the status line while it runs.
+        """Run `work` in a thread, show `activity` in the status line meanwhile, then its error if it fails.
 
-        `on_done` gets the result; an error is shown in the status line. With `holds_keys`, keys wait for
-        the dialog that `on_done` opens.
+        `on_done` gets the result. With `holds_keys`, keys wait for the dialog that `on_done` opens.
         """
         status = self._main.status
         status.set_activity("slow", activity)
@@ -127,17 +122,14 @@ class SelectedItemActions:
         from kbtui.tui.framework.dialogs import DialogOption, OptionsDialog
         from kbtui.tui.reader.copy_options import list_copy_options
 
-        found = list_copy_options(
-            self._main.panes.reader.document_view.viewport, self.get_selected_reference()
-        )
+        viewport = self._main.panes.reader.document_view.viewport
+        found = list_copy_options(viewport, self.get_selected_reference())
         options = [DialogOption(one.key, one.name, one.preview, one) for one in found]
 
         def copy_chosen_option(option: CopyOption | None) -> None:
             if option is not None:
-                name = option.name
-                self.run_with_activity_shown(
-                    "copying …", option.get_text, lambda text: self.copy_text(text, name)
-                )
+                copy = partial(self.copy_text, name=option.name)
+                self.run_with_activity_shown("copying …", option.get_text, copy)
 
         self._main.screen.app.push_screen(OptionsDialog("Copy", options), copy_chosen_option)
 
@@ -182,15 +174,12 @@ class SelectedItemActions:
         if panes.focused_pane == "results" and (row := panes.results.list.selected_row):
             return str(row.data.title)
         contents = self._main.navigator.contents
-        ref = parse_ref(reference)
-        if contents and ref.conversation is not None:
-            info = contents.find_conversation(ref.conversation)
+        conversation = parse_ref(reference).conversation
+        if contents and conversation is not None:
+            info = contents.find_conversation(conversation)
             return info.name if info else ""
-        return (
-            one_line(panes.reader.document_view.document.title)
-            if panes.focused_pane == "reader"
-            else ""
-        )
+        title = panes.reader.document_view.document.title
+        return one_line(title) if panes.focused_pane == "reader" else ""
 
     # links
 
@@ -210,15 +199,14 @@ class SelectedItemActions:
                 DialogOption(letter, link.text, link.href, link)
                 for letter, link in zip(LETTERS, found, strict=False)
             ]
-            self._main.screen.app.push_screen(
-                OptionsDialog("Links", options),
-                lambda link: self._follow_link(link) if link else None,
-            )
+            self._main.screen.app.push_screen(OptionsDialog("Links", options), self._follow_link)
 
-    def _follow_link(self, link: DocumentLink) -> None:
+    def _follow_link(self, link: DocumentLink | None) -> None:
         """Open the subject that a link refers to; for a web page, an image or a PDF, ask first."""
         from kbtui.tui.reader.document_links import resolve_file_link, resolve_subject_link
 
+        if link is None:
+            return
         if link.is_web_link:
             self._offer_to_open_link(link.href)
             return
@@ -239,37 +227,35 @@ class SelectedItemActions:
         if ref and contents and contents.find_subject(ref.topic or "", ref.slug or ""):
             main.open_target(make_navigation_target(ref))
             return
-        main.status.flash_message(
-            f"cannot open {link.href}: not a subject, a web page, or an image or PDF in the workspace",
-            "warning",
-        )
+        reason = "not a subject, a web page, or an image or PDF in the workspace"
+        main.status.flash_message(f"cannot open {link.href}: {reason}", "warning")
 
     def _offer_to_open_link(self, address: str, path: Path | None = None) -> None:
         """Show a web address or a path, and ask whether to open it in another program or to copy it."""
         from kbtui.tui import external_programs
         from kbtui.tui.framework.dialogs import DialogOption, OptionsDialog
 
-        main = self._main
-        program = "browser" if path is None else "system's viewer"
+        app, status = self._main.screen.app, self._main.status
+        program, kind = ("system's viewer", "path") if path else ("browser", "address")
 
-        def open_if_chosen(choice: str | None) -> None:
+        def open_or_copy(choice: str | None) -> None:
             if choice == "copy":
                 self.copy_text(address, address)
             elif choice == "open":
-                if path is None:
-                    is_open = external_programs.open_web_address(main.screen.app, address)
-                else:
+                if path:
                     is_open = external_programs.open_file(path)
-                if is_open:
-                    main.status.flash_message(f"opened in the {program}: {address}")
                 else:
-                    main.status.flash_message(f"found no program to open {address}", "warning")
+                    is_open = external_programs.open_web_address(app, address)
+                if is_open:
+                    status.flash_message(f"opened in the {program}: {address}")
+                else:
+                    status.flash_message(f"found no program to open {address}", "warning")
 
         options = [
             DialogOption("o", f"open it in the {program}", "", "open"),
-            DialogOption("y", f"copy the {'address' if path is None else 'path'}", "", "copy"),
+            DialogOption("y", f"copy the {kind}", "", "copy"),
         ]
-        main.screen.app.push_screen(OptionsDialog(address, options), open_if_chosen)
+        app.push_screen(OptionsDialog(address, options), open_or_copy)
 
     # editing
 
@@ -281,21 +267,19 @@ class SelectedItemActions:
         if reference is None:
             return
         main = self._main
+        ref = parse_ref(reference)
+        if ref.kind != "subject":
+            key = find_key_label("copy_more", main.screen.configured_keys)
+            hint = f" Press {key} to copy this." if key else ""
+            main.status.flash_message(f"Only subject files can be edited here.{hint}", "warning")
+            return
         try:
-            ref = parse_ref(reference)
-            if ref.kind != "subject":
-                key = find_key_label("copy_more", main.screen.configured_keys)
-                hint = f" Press {key} to copy this." if key else ""
-                main.status.flash_message(
-                    f"Only subject files can be edited here.{hint}", "warning"
-                )
-                return
             path = main.library.find_subject(ref).path
             edit_file(main.screen.app, path, ref.lines[0] if ref.lines else 0)
         except KbtuiError as error:
             main.status.flash_message(describe_error(error, main.library.workspace.root), "error")
-            return
-        main.navigator.reload_shown_document()
+        else:
+            main.navigator.reload_shown_document()
 
     # exporting
 
@@ -318,30 +302,25 @@ class SelectedItemActions:
             if export is None:
                 return
             path, text = export
-            if not path.exists():
-                write_to_file(path, text)
-                return
-            dialog = ConfirmDialog(f"{path} exists. Overwrite it?", {"y": "overwrite"})
-            app.push_screen(
-                dialog, lambda answer: write_to_file(path, text) if answer == "y" else None
-            )
 
-        def write_to_file(path: Path, text: str) -> None:
-            self.run_with_activity_shown(
-                "exporting …",
-                lambda: write_export_file(library.workspace, path, text),
-                lambda _: main.status.flash_message(f"wrote {path}"),
-            )
+            def write_if_confirmed(answer: str | None) -> None:
+                if answer == "y":
+                    self.run_with_activity_shown(
+                        "exporting …",
+                        lambda: write_export_file(library.workspace, path, text),
+                        lambda _: main.status.flash_message(f"wrote {path}"),
+                    )
 
+            if path.exists():
+                question = f"{path} exists. Overwrite it?"
+                app.push_screen(ConfirmDialog(question, {"y": "overwrite"}), write_if_confirmed)
+            else:
+                write_if_confirmed("y")
+
+        included = "What to include (sources are always included)."
         default_path = str(Path.cwd() / f"{conversation}.md")
         fields = (
-            FormField(
-                "what",
-                "what",
-                "messages",
-                "What to include (sources are always included).",
-                tuple(EXPORTED_KINDS),
-            ),
+            FormField("what", "what", "messages", included, tuple(EXPORTED_KINDS)),
             FormField("path", "file", default_path, "The file to write."),
         )
         dialog = FormDialog(
@@ -361,29 +340,30 @@ class SelectedItemActions:
 
         main = self._main
         contents = main.navigator.contents
-        if contents is None or contents.listings or contents.problems:
+        reason = ""
+        if contents is None:
+            reason = "the lists are still being read"
+        elif contents.listings:
             reason = "there are topics already"
-            if contents is None or not contents.listings:
-                reason = (
-                    ".jp/kb.toml cannot be read" if contents else "the lists are still being read"
-                )
-            main.status.flash_message(
-                f"{reason}; topics are declared in .jp/kb.toml (guide/topics)"
-            )
+        elif contents.problems:
+            reason = ".jp/kb.toml cannot be read"
+        if reason:
+            message = f"{reason}; topics are declared in .jp/kb.toml (guide/topics)"
+            main.status.flash_message(message)
             return
 
         def show_proposal(proposal: FirstTopicProposal) -> None:
             def write_topic_if_confirmed(is_yes: bool | None) -> None:
                 if is_yes:
                     self.run_with_activity_shown(
-                        "writing …", proposal.write_topic, lambda _: report_written_topic()
+                        "writing …", proposal.write_topic, report_written_topic
                     )
 
             page = make_proposal_page(proposal, main.library.workspace.root)
             screen = DocumentOverlayScreen("A first topic", page, confirm_label="write it")
             main.screen.app.push_screen(screen, write_topic_if_confirmed)
 
-        def report_written_topic() -> None:
+        def report_written_topic(_: None) -> None:
             workshop = find_key_label("workshop", main.screen.configured_keys)
             hint = f"; {workshop} opens the prompt workshop" if workshop else ""
             main.status.flash_message(f"wrote .jp/kb.toml, which declares a topic{hint}")
@@ -397,10 +377,7 @@ class SelectedItemActions:
 def prepare_conversation_export(
     library: Library, conversation: str, values: FormValues
 ) -> tuple[Path, str]:
-    """Return the path of the file and its Markdown text for the values of the export form.
-
-    Raises `KbtuiError` if kbtui cannot write to this path.
-    """
+    """Return the path and the Markdown text for the values of the export form; raise `KbtuiError`."""
     from kbtui.assistant.conversation_tools import resolve_included_kinds
     from kbtui.citations.export import format_conversation_markdown
     from kbtui.workspace.workspace import check_export_path
@@ -414,10 +391,9 @@ def prepare_conversation_export(
         raise KbtuiError("no such directory", where=str(path.parent))
     check_export_path(library.workspace, path)
     found = library.load_conversation(conversation)
+    citations = library.extract_citations(found)
     kinds = resolve_included_kinds(EXPORTED_KINDS[values["what"]])
-    return path, format_conversation_markdown(
-        found, library.extract_citations(found), found.turns, kinds
-    )
+    return path, format_conversation_markdown(found, citations, found.turns, kinds)
 
 
 class FirstTopicProposal(NamedTuple):
@@ -441,10 +417,7 @@ class FirstTopicProposal(NamedTuple):
 
 
 def propose_first_topic(library: Library) -> FirstTopicProposal:
-    """Propose a topic for the directory that most likely contains the project's documents.
-
-    Writes nothing. Raises `KbtuiError` if the configuration cannot be read.
-    """
+    """Propose a topic for the directory that most likely contains the project's documents."""
     from kbtui.knowledge.kb_toml_editing import propose_new_topic
     from kbtui.knowledge.models import Topic
 
@@ -457,9 +430,8 @@ def propose_first_topic(library: Library) -> FirstTopicProposal:
         title="Project Knowledge",
         introduction="what everybody here should know",
     )
-    return FirstTopicProposal(
-        propose_new_topic(library.load_knowledge(), topic), directory, text_files
-    )
+    change = propose_new_topic(library.load_knowledge(), topic)
+    return FirstTopicProposal(change, directory, text_files)
 
 
 def _find_text_directories(root: Path) -> list[tuple[Path, int]]:
@@ -482,12 +454,11 @@ def _find_text_directories(root: Path) -> list[tuple[Path, int]]:
 
 def _count_text_files(directory: Path) -> int:
     count = seen = 0
-    start = len(directory.parts)
     for folder, folders, files in os.walk(directory):
         seen += len(files)
         count += sum(name.lower().endswith(TEXT_SUFFIXES) for name in files)
-        is_deep = folder.count(os.sep) + 1 - start >= SEARCH_DEPTH
-        stop = is_deep or seen > FILES_MOST
+        depth = len(Path(folder).relative_to(directory).parts)
+        stop = depth >= SEARCH_DEPTH or seen > FILES_MOST
         folders[:] = [] if stop else [name for name in folders if not name.startswith(".")]
     return count
 
@@ -504,13 +475,12 @@ def make_proposal_page(proposal: FirstTopicProposal, root: Path) -> Document:
         about = f"{name}/ has no text files yet; each one that you add becomes a subject."
     else:
         about = f"An empty {name}/ is created; every text file in it becomes a subject."
+    later = "You can change the title, introduction and directory later."
     blocks: list[DocumentBlock] = [
         ParagraphBlock("where", [(lead, "dim"), (str(change.path), "strong"), (":", "dim")]),
         SourceTextBlock("diff", change.diff, language="diff", panel=True, above=1),
         ParagraphBlock("directory", [(about, "")], above=1),
         HeadingBlock("ask", [("Write it?", "h2")], [("y yes · n no", "key")], above=1),
-        ParagraphBlock(
-            "later", [("You can change the title, introduction and directory later.", "dim")]
-        ),
+        ParagraphBlock("later", [(later, "dim")]),
     ]
     return Document("first", "A first topic", blocks)
