@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Literal
 
-    from kbtui.assistant.tools import ToolDefinition, ToolParameter
+    from kbtui.assistant.tools import ToolDefinition
     from kbtui.knowledge import Knowledge
     from kbtui.workspace import Workspace
 
@@ -44,27 +44,19 @@ def format_tool_toml(tool: ToolDefinition) -> str:
     if tool.details:
         table["description"] = tool.details
     table["style"] = _STYLE
-    table["parameters"] = {one.name: _make_parameter_table(one) for one in tool.parameters}
+    table["parameters"] = {
+        name: _make_parameter_table(schema, is_required=name in tool.required)
+        for name, schema in tool.parameters.items()
+    }
     return _dump_toml({"conversation": {"tools": {tool.name: table}}})
 
 
-def _make_parameter_table(one: ToolParameter) -> dict[str, Any]:
+def _make_parameter_table(schema: dict[str, Any], *, is_required: bool) -> dict[str, Any]:
     """Return a parameter as a table with the keys of JSON Schema that JP knows."""
-    table: dict[str, Any] = {
-        "type": one.types[0] if len(one.types) == 1 else list(one.types),
-        "summary": one.description,
-    }
-    if one.required:
+    table = {"type": schema["type"], "summary": schema["description"]}
+    if is_required:
         table["required"] = True
-    if one.default is not None:
-        table["default"] = one.default
-    if one.items:
-        table["items"] = {"type": one.items}
-        if one.enum:
-            table["items"]["enum"] = list(one.enum)
-    elif one.enum:
-        table["enum"] = list(one.enum)
-    return table
+    return table | {key: schema[key] for key in ("default", "items", "enum") if key in schema}
 
 
 def format_skill_toml(tools: Iterable[ToolDefinition]) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbtui.conversations import event_kinds
 from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError
+from kbtui.knowledge.prompt import define_learn_parameters
 from kbtui.notices import format_notice
 from kbtui.secret_detection import mask_excerpt, mask_secrets
 
@@ -18,11 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from typing import Literal
 
-    from kbtui.assistant.conversation_answers import (
-        ConversationGrepAnswer,
-        ConversationListPage,
-        ConversationReadAnswer,
-    )
     from kbtui.knowledge import Knowledge
     from kbtui.library import Library
     from kbtui.search.models import Hit, Kind, SearchAnswer
@@ -39,53 +35,17 @@ SCOPES = ("all", *event_kinds.group_grep_scopes(), *event_kinds.list_grep_scopes
 
 
 @dataclass(frozen=True)
-class ToolParameter:
-    """One parameter of a tool.
-
-    `types` are names of JSON types. `items` is the type of an array's elements. `enum` lists the
-    allowed strings (or elements). `least` and `most` are the smallest and the largest allowed
-    number.
-    """
-
-    name: str
-    types: tuple[str, ...]
-    description: str
-    required: bool = False
-    default: Any = None
-    items: str | None = None
-    enum: tuple[str, ...] = ()
-    least: int | None = None
-    most: int | None = None
-
-    def schema(self) -> dict[str, Any]:
-        """Return the parameter as JSON Schema."""
-        found: dict[str, Any] = {
-            "type": self.types[0] if len(self.types) == 1 else list(self.types),
-            "description": self.description,
-        }
-        if self.items:
-            found["items"] = {"type": self.items}
-            if self.enum:
-                found["items"]["enum"] = list(self.enum)
-        elif self.enum:
-            found["enum"] = list(self.enum)
-        if self.least is not None:
-            found["minimum"] = self.least
-        if self.most is not None:
-            found["maximum"] = self.most
-        if self.default is not None:
-            found["default"] = self.default
-        return found
-
-
-@dataclass(frozen=True)
 class ToolDefinition:
-    """The definition of a tool, described by a short `summary` and by `details`."""
+    """The definition of a tool, described by a short `summary` and by `details`.
+
+    `parameters` has the JSON Schema of each parameter.
+    """
 
     name: str
     summary: str
     details: str
-    parameters: tuple[ToolParameter, ...]
+    parameters: Mapping[str, dict[str, Any]]
+    required: tuple[str, ...] = ()
 
     @property
     def description(self) -> str:
@@ -93,49 +53,42 @@ class ToolDefinition:
         return f"{self.summary}\n\n{self.details}" if self.details else self.summary
 
     def schema(self) -> dict[str, Any]:
-        """Return the parameters as JSON Schema."""
+        """Return the JSON Schema of the arguments."""
         return {
             "type": "object",
-            "properties": {one.name: one.schema() for one in self.parameters},
-            "required": [one.name for one in self.parameters if one.required],
+            "properties": dict(self.parameters),
+            "required": list(self.required),
             "additionalProperties": False,
         }
 
 
-def _define_text_parameter(name: str, description: str, **more: Any) -> ToolParameter:
-    return ToolParameter(name, ("string",), description, **more)
+def _define_text(description: str, **more: Any) -> dict[str, Any]:
+    return {"type": "string", "description": description, **more}
 
 
-def _define_texts_parameter(name: str, description: str, **more: Any) -> ToolParameter:
-    return ToolParameter(name, ("array",), description, items="string", **more)
+def _define_texts(description: str, enum: tuple[str, ...] = (), **more: Any) -> dict[str, Any]:
+    items = {"type": "string", **({"enum": list(enum)} if enum else {})}
+    return {"type": "array", "description": description, "items": items, **more}
 
 
-def _define_number_parameter(name: str, description: str, **more: Any) -> ToolParameter:
-    return ToolParameter(name, ("integer",), description, **more)
+def _define_number(description: str, **more: Any) -> dict[str, Any]:
+    return {"type": "integer", "description": description, **more}
 
 
-def _define_flag_parameter(name: str, description: str, default: bool = False) -> ToolParameter:
-    return ToolParameter(name, ("boolean",), description, default=default)
+def _define_flag(description: str, default: bool = False) -> dict[str, Any]:
+    return {"type": "boolean", "description": description, "default": default}
 
 
-_CURRENT = _define_flag_parameter("include_current", "Include the current conversation.")
-_ARCHIVED = _define_flag_parameter("archived", "Use archived conversations instead of live ones.")
+_CURRENT = _define_flag("Include the current conversation.")
+_ARCHIVED = _define_flag("Use archived conversations instead of live ones.")
 
 LEARN = ToolDefinition(
     "learn",
     # `list_offered_tools` replaces this summary with one that names the topics.
     f"Learn about knowledge base topics and subjects. {DATA_WARNING}",
     "",
-    (
-        _define_text_parameter("topic", "The topic ID or title to learn about.", required=True),
-        ToolParameter(
-            "subjects",
-            ("string", "array", "null"),
-            "Glob pattern(s) for subjects to load. Use * for current level, ** for recursive. "
-            "Omit to list available subjects.",
-            items="string",
-        ),
-    ),
+    define_learn_parameters()["properties"],
+    ("topic",),
 )
 KNOWLEDGE_SEARCH = ToolDefinition(
     "knowledge_search",
@@ -146,48 +99,45 @@ KNOWLEDGE_SEARCH = ToolDefinition(
     'words of the query, but it must contain a "phrase in quotes" and not contain a -word. Filters '
     "are title:, role:, tool:, arg:, after: and before:, as in after:2w or tool:fs_read_file. Just "
     "after a start, passages may be found by keywords only; the first line then says so.",
-    (
-        _define_text_parameter("query", "What to look for: words or a question.", required=True),
-        _define_number_parameter(
-            "limit", "Number of passages, 1 to 100.", default=20, least=1, most=100
+    {
+        "query": _define_text("What to look for: words or a question."),
+        "limit": _define_number(
+            "Number of passages, 1 to 100.", minimum=1, maximum=100, default=20
         ),
-        _define_texts_parameter(
-            "types",
+        "types": _define_texts(
             "Only entries of these types, such as note, decision or conversation. The error for an "
-            "unknown type lists the existing types.",
+            "unknown type lists the existing types."
         ),
-        _define_texts_parameter("topics", "Only subjects of these topics, given by ID or title."),
-        _define_text_parameter(
-            "in", "Only subjects, or only conversations.", enum=("subjects", "conversations")
+        "topics": _define_texts("Only subjects of these topics, given by ID or title."),
+        "in": _define_text(
+            "Only subjects, or only conversations.", enum=["subjects", "conversations"]
         ),
-        _CURRENT,
-    ),
+        "include_current": _CURRENT,
+    },
+    ("query",),
 )
 CONVERSATION_LIST = ToolDefinition(
     "conversation_list",
     f"List conversations of this workspace with title, size and dates. {DATA_WARNING}",
     "The newest activity comes first. `total` counts all conversations, not just this page. Use "
     "`offset` for the next page.",
-    (
-        _define_number_parameter(
-            "limit", "Maximum number of conversations to return.", default=20, least=1
+    {
+        "limit": _define_number(
+            "Maximum number of conversations to return.", minimum=1, default=20
         ),
-        _define_number_parameter(
-            "offset", "Number of conversations to skip, after sorting.", default=0, least=0
+        "offset": _define_number(
+            "Number of conversations to skip, after sorting.", minimum=0, default=0
         ),
-        _define_text_parameter(
-            "sort",
+        "sort": _define_text(
             "Sort by the time of creation, of the last event (`activity`), or of the last change of "
             "the files (`updated`).",
+            enum=["created", "activity", "updated"],
             default="activity",
-            enum=("created", "activity", "updated"),
         ),
-        _define_flag_parameter("descending", "Return the most recent first.", default=True),
-        _ARCHIVED,
-        _define_text_parameter(
-            "title_contains", "Only titles that contain this text, ignoring case."
-        ),
-    ),
+        "descending": _define_flag("Return the most recent first.", default=True),
+        "archived": _ARCHIVED,
+        "title_contains": _define_text("Only titles that contain this text, ignoring case."),
+    },
 )
 CONVERSATION_GREP = ToolDefinition(
     "conversation_grep",
@@ -195,57 +145,46 @@ CONVERSATION_GREP = ToolDefinition(
     "The text is literal, not a regular expression, and must be within one line. A long answer is "
     "cut; its `hint` then says how to continue. Pass the `id` and the `turn` of a hit to "
     "`conversation_read` to read more. To search by meaning, use `knowledge_search`.",
-    (
-        _define_text_parameter("pattern", "The text to find, within one line.", required=True),
-        _define_flag_parameter("ignore_case", "Ignore case.", default=True),
-        _define_texts_parameter("ids", "Only these conversations."),
-        _define_texts_parameter(
-            "scopes",
+    {
+        "pattern": _define_text("The text to find, within one line."),
+        "ignore_case": _define_flag("Ignore case.", default=True),
+        "ids": _define_texts("Only these conversations."),
+        "scopes": _define_texts(
             "Where to search: in `chat`, `tool`, `title`, parts of these, or `all` (default).",
             enum=SCOPES,
         ),
-        _define_number_parameter(
-            "context", "Lines to return around each match.", default=0, least=0
-        ),
-        _define_number_parameter(
-            "limit", "Maximum number of matches to return.", default=50, least=1
-        ),
-        _ARCHIVED,
-        _CURRENT,
-    ),
+        "context": _define_number("Lines to return around each match.", minimum=0, default=0),
+        "limit": _define_number("Maximum number of matches to return.", minimum=1, default=50),
+        "archived": _ARCHIVED,
+        "include_current": _CURRENT,
+    },
+    ("pattern",),
 )
 CONVERSATION_READ = ToolDefinition(
     "conversation_read",
     f"Read one past conversation, or some of its turns. {DATA_WARNING}",
     "If the answer would be too long, an error gives the number of turns, and how many of the last "
     "turns fit.",
-    (
-        _define_text_parameter(
-            "id",
+    {
+        "id": _define_text(
             "The id of the conversation, such as jp-c17457886043, or of a turn: jp-c17457886043:3 is "
-            "the third turn.",
-            required=True,
+            "the third turn."
         ),
-        _define_number_parameter("turn", "Only this turn, counted from 1.", least=1),
-        _define_number_parameter(
-            "last", "How many of the last turns to return; not together with `turn`.", least=1
+        "turn": _define_number("Only this turn, counted from 1.", minimum=1),
+        "last": _define_number(
+            "How many of the last turns to return; not together with `turn`.", minimum=1
         ),
-        _define_texts_parameter(
-            "include", "Kinds of events to return.", default=list(INCLUDES), enum=INCLUDES
+        "include": _define_texts(
+            "Kinds of events to return.", enum=INCLUDES, default=list(INCLUDES)
         ),
-        _CURRENT,
-    ),
+        "include_current": _CURRENT,
+    },
+    ("id",),
 )
 
-TOOLS: dict[str, ToolDefinition] = {
+TOOLS = {
     tool.name: tool
-    for tool in (
-        LEARN,
-        KNOWLEDGE_SEARCH,
-        CONVERSATION_LIST,
-        CONVERSATION_GREP,
-        CONVERSATION_READ,
-    )
+    for tool in (LEARN, KNOWLEDGE_SEARCH, CONVERSATION_LIST, CONVERSATION_GREP, CONVERSATION_READ)
 }
 
 
@@ -272,43 +211,37 @@ def check_tool_arguments(tool: ToolDefinition, arguments: Mapping[str, Any]) -> 
     Values whose meaning is clear are converted: 5.0 to 5, a text to a list with this text, a number
     to a text. Raises one `UsageError` that lists all mistakes.
     """
-    known = {one.name: one for one in tool.parameters}
+    known = tool.parameters
     mistakes = [_describe_unknown_argument(name, known) for name in arguments if name not in known]
     found: dict[str, Any] = {}
-    for one in tool.parameters:
-        value = arguments.get(one.name)
-        if value is None:
-            if one.required:
-                mistakes.append(f"`{one.name}` is missing")
-            found[one.name] = list(one.default) if isinstance(one.default, list) else one.default
+    for name, schema in known.items():
+        if arguments.get(name) is None:
+            if name in tool.required:
+                mistakes.append(f"`{name}` is missing")
+            found[name] = schema.get("default")
             continue
-        value = _convert_argument(one, value)
-        mistake = _find_argument_mistake(one, value)
-        if mistake:
-            mistakes.append(f"`{one.name}` {mistake}")
-        found[one.name] = value
+        found[name] = _convert_argument(schema["type"], arguments[name])
+        if mistake := _find_argument_mistake(schema, found[name]):
+            mistakes.append(f"`{name}` {mistake}")
     if mistakes:
         raise UsageError("; ".join(mistakes), hint=f"arguments: {', '.join(known)}")
     return found
 
 
-def _describe_unknown_argument(name: str, known: Mapping[str, ToolParameter]) -> str:
+def _describe_unknown_argument(name: str, known: Iterable[str]) -> str:
     from difflib import get_close_matches
 
     near = get_close_matches(name[:100], known, n=1)
-    return f"unknown argument {_format_argument_value(name)}" + (
-        f", did you mean `{near[0]}`?" if near else ""
-    )
+    suggestion = f", did you mean `{near[0]}`?" if near else ""
+    return f"unknown argument {_format_argument_value(name)}{suggestion}"
 
 
-def _convert_argument(one: ToolParameter, value: Any) -> Any:
-    if one.types == ("integer",) and isinstance(value, float) and value.is_integer():
+def _convert_argument(kind: str | list[str], value: Any) -> Any:
+    if kind == "integer" and isinstance(value, float) and value.is_integer():
         return int(value)
-    if one.types == ("string",) and type(value) is int and abs(value) < 10**18:
+    if kind == "string" and type(value) is int and abs(value) < 10**18:
         return str(value)
-    if one.types == ("array",) and isinstance(value, str):
-        return [value]
-    return value
+    return [value] if kind == "array" and isinstance(value, str) else value
 
 
 _PYTHON_TYPES: dict[str, tuple[type, str]] = {
@@ -319,23 +252,24 @@ _PYTHON_TYPES: dict[str, tuple[type, str]] = {
 }
 
 
-def _find_argument_mistake(one: ToolParameter, value: Any) -> str | None:
+def _find_argument_mistake(schema: dict[str, Any], value: Any) -> str | None:
     """Describe the mistake in a value; return None if the value is valid."""
-    kinds = [_PYTHON_TYPES[name] for name in one.types if name in _PYTHON_TYPES]
-    fits = any(
-        isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
-        for kind, _ in kinds
-    )
-    if not fits or (isinstance(value, list) and not all(isinstance(part, str) for part in value)):
-        return f"must be {' or '.join(words for _, words in kinds)}, not {_format_argument_value(value)}"
-    if one.enum:
-        for part in value if isinstance(value, list) else [value]:
-            if part not in one.enum:
-                return f"must be one of {', '.join(one.enum)}, not {_format_argument_value(part)}"
-    if one.least is not None and value < one.least:
-        return f"must be at least {one.least}, not {_format_argument_value(value)}"
-    if one.most is not None and value > one.most:
-        return f"must be at most {one.most}, not {_format_argument_value(value)}"
+    names = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    kinds = [_PYTHON_TYPES[name] for name in names if name in _PYTHON_TYPES]
+    shown = _format_argument_value(value)
+    # `True` is an `int` in Python, but not a whole number in JSON.
+    fits = any(type(value) is kind for kind, _ in kinds)
+    parts = value if isinstance(value, list) else [value]
+    if not fits or (isinstance(value, list) and not all(isinstance(part, str) for part in parts)):
+        return f"must be {' or '.join(words for _, words in kinds)}, not {shown}"
+    allowed = schema.get("enum") or schema.get("items", {}).get("enum")
+    for part in parts if allowed else ():
+        if part not in allowed:
+            return f"must be one of {', '.join(allowed)}, not {_format_argument_value(part)}"
+    if value < schema.get("minimum", value):
+        return f"must be at least {schema['minimum']}, not {shown}"
+    if value > schema.get("maximum", value):
+        return f"must be at most {schema['maximum']}, not {shown}"
     return None
 
 
@@ -363,18 +297,8 @@ def should_mask_secrets(settings: Settings, protocol: Literal["mcp", "jp"]) -> b
     return protocol in _MASKED_PROTOCOLS[settings.mask_secrets]
 
 
-def mask_secrets_in_hits(library: Library, hits: Iterable[Hit]) -> list[Hit]:
-    """Return the hits with secrets masked.
-
-    The whole source is checked, because a passage may contain only a part of a key.
-    """
-    return [
-        hit._replace(title=mask_secrets(hit.title), text=_mask_hit_passage(library, hit))
-        for hit in hits
-    ]
-
-
-def _mask_hit_passage(library: Library, hit: Hit) -> str:
+def _mask_hit(library: Library, hit: Hit) -> Hit:
+    """Mask the secrets in a hit. Its whole source is checked: a passage may have a part of a key."""
     from kbtui.text import strip_escape_sequences
 
     try:
@@ -382,8 +306,8 @@ def _mask_hit_passage(library: Library, hit: Hit) -> str:
     except KbtuiError:
         sources = []
     passage = "".join(hit.text.split())
-    whole = (source for source in sources if passage in "".join(source.split()))
-    return mask_excerpt(hit.text, next(whole, ""))
+    whole = next((source for source in sources if passage in "".join(source.split())), "")
+    return hit._replace(title=mask_secrets(hit.title), text=mask_excerpt(hit.text, whole))
 
 
 def _read_hit_sources(library: Library, hit: Hit) -> list[str]:
@@ -476,24 +400,19 @@ class ToolCall(NamedTuple):
 def _format_error_for_assistant(error: KbtuiError, tool: ToolDefinition) -> str:
     """Format an error for an assistant, with the argument that caused it and what to do.
 
-    If the error's place is not an argument, it is a path on this machine and is left out.
+    If `where` is not an argument, it is a path on this machine and is left out. A hint that
+    contains commands is marked as meant for the user.
     """
-    named = any(one.name == error.where for one in tool.parameters)
-    text = f"`{error.where}`: {error.message}" if named else error.message
-    hint = _format_error_hint_for_assistant(error)
-    return f"{text} ({hint})" if hint else text
-
-
-def _format_error_hint_for_assistant(error: KbtuiError) -> str | None:
-    """Format the hint of an error; if it contains commands, mark it as meant for the user."""
     from kbtui.conversations.repository import ConversationNotFound
 
+    is_argument = error.where in tool.parameters
+    text = f"`{error.where}`: {error.message}" if is_argument else error.message
     hint = error.hint
     if isinstance(error, ConversationNotFound) and error.nearest is None:
-        return "`conversation_list` gives the ids"
-    if hint is None:
-        return None
-    return f"for the user: {hint}" if "`kbtui " in hint or " -w " in hint else hint
+        hint = "`conversation_list` gives the ids"
+    elif hint and ("`kbtui " in hint or " -w " in hint):
+        hint = f"for the user: {hint}"
+    return f"{text} ({hint})" if hint else text
 
 
 def _answer_learn(call: ToolCall) -> ToolReply:
@@ -525,7 +444,7 @@ def _answer_search(call: ToolCall) -> ToolReply:
     library, arguments = call.library, call.arguments
     names = arguments["topics"] or ()
     knowledge = library.load_knowledge() if names else None
-    question = SearchRequest(
+    request = SearchRequest(
         query=arguments["query"],
         kinds=_KINDS_BY_NAME[arguments["in"]],
         types=tuple(arguments["types"] or ()),
@@ -533,14 +452,14 @@ def _answer_search(call: ToolCall) -> ToolReply:
         limit=arguments["limit"],
         exclude=None if arguments["include_current"] else call.current,
     )
-    if not question.query.strip():
+    if not request.query.strip():
         raise UsageError("`query` is empty")
     # Do not wait for the model, which may take ten seconds. A notice says that it is missing.
-    answered = library.search(question, wait=0.0, origin="mcp")
+    answered = library.search(request, wait=0.0, origin="mcp")
     if answered.mistakes:
         raise UsageError("; ".join(map(str, answered.mistakes)))
     if call.masked:
-        answered = answered._replace(hits=mask_secrets_in_hits(library, answered.hits))
+        answered = answered._replace(hits=[_mask_hit(library, hit) for hit in answered.hits])
     return ToolReply(
         _format_search_json(answered) if call.format == "json" else format_search_text(answered)
     )
@@ -636,9 +555,7 @@ def _answer_conversation_tool(kind: Literal["list", "grep", "read"], call: ToolC
     from kbtui.assistant import conversation_tools as tools
     from kbtui.assistant.conversation_answers import format_xml
 
-    functions: dict[
-        str, Callable[..., ConversationListPage | ConversationGrepAnswer | ConversationReadAnswer]
-    ] = {
+    functions: dict[str, Callable[..., Any]] = {
         "list": tools.answer_conversation_list,
         "grep": tools.answer_conversation_grep,
         "read": tools.answer_conversation_read,

@@ -70,19 +70,21 @@ def _format_tool_definition(tool: ToolDefinition) -> str:
         for line in tool.description.split("\n")
     ]
     lines = [tool.name, *paragraphs, ""]
-    for one in tool.parameters:
-        facts = ["/".join(one.types) + (f" of {one.items}" if one.types == ("array",) else "")]
-        if one.required:
+    for name, schema in tool.parameters.items():
+        kind, items = schema["type"], schema.get("items", {})
+        facts = ["/".join(kind) if isinstance(kind, list) else kind]
+        if kind == "array":
+            facts[0] += f" of {items['type']}"
+        if name in tool.required:
             facts.append("required")
-        if one.default is not None:
-            import json
-
-            facts.append(f"default {json.dumps(one.default)}")
-        if one.enum:
-            facts.append("one of " + ", ".join(one.enum))
-        lines.append(f"  {one.name} ({'; '.join(facts)})")
+        if "default" in schema:
+            facts.append(f"default {json.dumps(schema['default'])}")
+        if allowed := schema.get("enum") or items.get("enum"):
+            facts.append("one of " + ", ".join(allowed))
+        lines.append(f"  {name} ({'; '.join(facts)})")
+        description = schema["description"]
         lines.append(
-            textwrap.fill(one.description, 96, initial_indent="      ", subsequent_indent="      ")
+            textwrap.fill(description, 96, initial_indent="      ", subsequent_indent="      ")
         )
     return "\n".join(lines)
 

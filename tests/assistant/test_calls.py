@@ -346,7 +346,7 @@ def test_wrong_arguments_never_raise(name: str, data: st.DataObject) -> None:
     values = (
         st.none() | st.integers() | st.text(max_size=5) | st.lists(st.text(max_size=3), max_size=2)
     )
-    keys = st.sampled_from([one.name for one in TOOLS[name].parameters] + ["other"])
+    keys = st.sampled_from([*TOOLS[name].parameters, "other"])
     arguments = data.draw(st.dictionaries(keys, values, max_size=4))
     arguments["other"] = 1  # wrong for certain, so that nothing is looked up
     reply = answer_tool_call(name, arguments, None)  # type: ignore[arg-type]

@@ -19,7 +19,7 @@ from support import Builder
 
 from kbtui.assistant import jp_tool_installer
 from kbtui.assistant.jp_tool_installer import format_skill_toml, format_tool_toml
-from kbtui.assistant.tools import TOOLS, ToolDefinition, ToolParameter
+from kbtui.assistant.tools import TOOLS, ToolDefinition
 from kbtui.cli.main import main
 from kbtui.errors import WorkspaceError
 from kbtui.knowledge import load_knowledge
@@ -430,7 +430,10 @@ def test_whatever_a_topic_is_called_the_files_parse_to_what_was_meant(
     text: str, values: tuple[str, ...]
 ) -> None:
     tool = ToolDefinition(
-        "learn", text, text, (ToolParameter("topic", ("string",), text, enum=values),)
+        "learn",
+        text,
+        text,
+        {"topic": {"type": "string", "description": text, "enum": list(values)}},
     )
     table = tomllib.loads(format_tool_toml(tool))["conversation"]["tools"]["learn"]
     # TOML normalizes line endings.
