@@ -27,7 +27,7 @@ def check_options(tool: str, options: dict[str, Any]) -> dict[str, Any]:
     """Check the arguments of a tool as a call does; keep the options that are no arguments."""
     from kbtui.assistant.tools import TOOLS, check_tool_arguments
 
-    known = {one.name for one in TOOLS[tool].parameters}
+    known = TOOLS[tool].parameters
     arguments = {name: value for name, value in options.items() if name in known}
     return {**options, **check_tool_arguments(TOOLS[tool], arguments)}
 

@@ -34,16 +34,58 @@ from kbtui.secret_detection import mask_json_values, mask_secrets
 from kbtui.version import __version__
 
 if TYPE_CHECKING:
-    from typing import Self
+    from collections.abc import Callable
 
+    from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+    from mcp.server.context import ServerRequestContext
     from mcp.shared._stream_protocols import ReadStream, WriteStream
 
-    Item = SessionMessage | Exception
-    from collections.abc import Awaitable, Callable
-
-    from mcp.server.context import ServerRequestContext
-
     from kbtui.library import Library
+
+    Item = SessionMessage | Exception
+
+
+async def _forward_valid_messages(
+    reading: ReadStream[Item],
+    checked: MemoryObjectSendStream[Item],
+    output: WriteStream[SessionMessage],
+) -> None:
+    """Pass messages on with two checks that the SDK does not make, until the input ends.
+
+    Unpaired surrogates are replaced. A line that is not a message is answered with an error; the
+    SDK would drop it without letting the server answer.
+    """
+    with contextlib.suppress(anyio.BrokenResourceError):
+        async with reading, checked:
+            async for item in reading:
+                item = repair_surrogates(item)
+                refusal = make_invalid_line_response(item)
+                if refusal is None:
+                    await checked.send(item)
+                    continue
+                # If the client does not read the error, stop waiting: the input may have ended.
+                with (
+                    anyio.move_on_after(UNREAD_SECONDS),
+                    contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError),
+                ):
+                    await output.send(SessionMessage(refusal))
+
+
+async def _forward_masked_messages(
+    messages: MemoryObjectReceiveStream[SessionMessage], writing: WriteStream[SessionMessage]
+) -> None:
+    """Pass messages on with the secrets in protocol errors masked, because they quote requests."""
+    async with messages, writing:
+        async for item in messages:
+            message = item.message
+            if isinstance(message, types.JSONRPCError):
+                error = message.error
+                changes = {"message": mask_secrets(error.message)}
+                if "data" in error.model_fields_set:
+                    changes["data"] = mask_json_values(error.data)
+                masked = message.model_copy(update={"error": error.model_copy(update=changes)})
+                item = SessionMessage(masked, item.metadata)
+            await writing.send(item)
 
 
 def repair_surrogates(item: Item) -> Item:
@@ -71,107 +113,27 @@ def make_invalid_line_response(item: Item) -> types.JSONRPCError | None:
     errors = getattr(item, "errors", None)
     if errors is None:
         return None
+    number: Any = None
+    code, text = types.INVALID_REQUEST, "the line is not a JSON-RPC message"
     found = errors()
     if found[0]["type"] == "json_invalid":
-        if isinstance(found[0]["input"], str) and not found[0]["input"].strip():
+        line = found[0]["input"]
+        if isinstance(line, str) and not line.strip():
             return None
-        return _make_json_rpc_error(None, types.PARSE_ERROR, "the line is not valid JSON")
+        code, text = types.PARSE_ERROR, "the line is not valid JSON"
     # Every message lacks fields of other kinds of message. The error for such a missing field
     # contains the whole message.
     whole = next((one["input"] for one in found if one["type"] == "missing"), None)
-    if not isinstance(whole, dict):
-        return _make_json_rpc_error(
-            None, types.INVALID_REQUEST, "the line is not a JSON-RPC message"
-        )
-    number = whole.get("id")
-    if (number is None and "method" in whole) or "result" in whole or "error" in whole:
-        return None  # notifications and answers get no answer
-    if isinstance(number, bool) or not isinstance(number, (int, str)):
-        number = None
-    if isinstance(whole.get("method"), str) and not isinstance(whole.get("params", {}), dict):
-        return _make_json_rpc_error(number, types.INVALID_PARAMS, "`params` must be an object")
-    return _make_json_rpc_error(number, types.INVALID_REQUEST, "the line is not a JSON-RPC message")
-
-
-def _make_json_rpc_error(number: int | str | None, code: int, message: str) -> types.JSONRPCError:
-    return types.JSONRPCError(
-        jsonrpc="2.0", id=number, error=types.ErrorData(code=code, message=message)
-    )
-
-
-class CheckedMcpInput:
-    """The input of a transport, with two checks that the SDK does not make.
-
-    Unpaired surrogates are replaced. A line that is not a message is answered with an error; the
-    SDK would drop it without letting the server answer.
-    """
-
-    def __init__(self, inner: ReadStream[Item], output: WriteStream[SessionMessage]) -> None:
-        self._inner, self._output = inner, output
-
-    async def receive(self) -> Item:
-        """Return the next message; raises `anyio.EndOfStream`."""
-        return await self._check_received_item(self._inner.receive)
-
-    async def _check_received_item(self, receive: Callable[[], Awaitable[Item]]) -> Item:
-        while True:
-            item = repair_surrogates(await receive())
-            refusal = make_invalid_line_response(item)
-            if refusal is None:
-                return item
-            # If the client does not read the error, stop waiting: the input may have ended.
-            with (
-                anyio.move_on_after(UNREAD_SECONDS),
-                contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError),
-            ):
-                await self._output.send(SessionMessage(refusal))
-
-    async def aclose(self) -> None:
-        """Close the stream."""
-        await self._inner.aclose()
-
-    def __aiter__(self) -> CheckedMcpInput:
-        return self
-
-    async def __anext__(self) -> Item:
-        return await self._check_received_item(self._inner.__anext__)
-
-    async def __aenter__(self) -> Self:
-        await self._inner.__aenter__()
-        return self
-
-    async def __aexit__(self, *error: Any) -> bool | None:
-        return await self._inner.__aexit__(*error)
-
-
-class SecretMaskingMcpOutput:
-    """The output of a transport. Masks secrets in protocol errors, because they quote requests."""
-
-    def __init__(self, inner: WriteStream[SessionMessage]) -> None:
-        self._inner = inner
-
-    async def send(self, item: SessionMessage, /) -> None:
-        """Send a message."""
-        message = item.message
-        if isinstance(message, types.JSONRPCError):
-            error = message.error
-            changes = {"message": mask_secrets(error.message)}
-            if "data" in error.model_fields_set:
-                changes["data"] = mask_json_values(error.data)
-            masked = message.model_copy(update={"error": error.model_copy(update=changes)})
-            item = SessionMessage(masked, item.metadata)
-        await self._inner.send(item)
-
-    async def aclose(self) -> None:
-        """Close the stream."""
-        await self._inner.aclose()
-
-    async def __aenter__(self) -> Self:
-        await self._inner.__aenter__()
-        return self
-
-    async def __aexit__(self, *error: Any) -> bool | None:
-        return await self._inner.__aexit__(*error)
+    if isinstance(whole, dict):
+        number = whole.get("id")
+        if (number is None and "method" in whole) or "result" in whole or "error" in whole:
+            return None  # notifications and answers get no answer
+        if isinstance(number, bool) or not isinstance(number, (int, str)):
+            number = None
+        if isinstance(whole.get("method"), str) and not isinstance(whole.get("params", {}), dict):
+            code, text = types.INVALID_PARAMS, "`params` must be an object"
+    error = types.ErrorData(code=code, message=text)
+    return types.JSONRPCError(jsonrpc="2.0", id=number, error=error)
 
 
 T = TypeVar("T")
@@ -224,10 +186,15 @@ async def _serve_stdio(server: Server[Any], library: Library, *, masked: bool) -
             target=_exit_when_output_closes, args=(os.dup(1), library), daemon=True
         ).start()
     try:
-        async with stdio_server() as (reading, writing):
+        async with stdio_server() as (reading, writing), anyio.create_task_group() as tasks:
             options = server.create_initialization_options(NotificationOptions(tools_changed=True))
-            output = SecretMaskingMcpOutput(writing) if masked else writing
-            await server.run(CheckedMcpInput(reading, output), output, options)
+            output: WriteStream[SessionMessage] = writing
+            if masked:
+                output, messages = anyio.create_memory_object_stream[SessionMessage]()
+                tasks.start_soon(_forward_masked_messages, messages, writing)
+            checked, requests = anyio.create_memory_object_stream["Item"]()
+            tasks.start_soon(_forward_valid_messages, reading, checked, output)
+            await server.run(requests, output, options)
             # The input has ended. If the client no longer reads, writing would block for ever.
             loop.call_later(UNREAD_SECONDS, _exit_without_waiting, library, 0)
     except* (BrokenPipeError, ConnectionError):
