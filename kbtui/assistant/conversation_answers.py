@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kbtui.citations.export import format_code_fence
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.text import format_json
 
@@ -26,7 +27,6 @@ READ_HINT_LENGTH = 400
 _FORBIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SUSPECT = re.compile("[\x00-\x08\x0b-\x1f&<>\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
-_BACKTICKS = re.compile("`+")
 
 
 class ConversationNotice(NamedTuple):
@@ -204,7 +204,7 @@ def format_xml_element(tag: str, fields: Mapping[str, Any], indent: int) -> str:
             labels = [f"{key}={text}" if text else key for key, text in value.items()]
             items = [f"{inner}  <label>{escape_xml(label)}</label>" for label in labels]
         elif name == "arguments":
-            items = [_format_json_code_block(value)]
+            items = [escape_xml(format_code_fence(format_json(value), "json"))]
         else:
             text = str(value).lower() if isinstance(value, bool) else str(value)
             lines.append(f"{inner}<{name}>{escape_xml(text)}</{name}>")
@@ -214,14 +214,6 @@ def format_xml_element(tag: str, fields: Mapping[str, Any], indent: int) -> str:
         else:
             lines.append(f"{inner}<{name}></{name}>")
     return "\n".join([*lines, f"{outer}</{tag}>"])
-
-
-def _format_json_code_block(value: Any) -> str:
-    """Format a JSON value, escaped, in a Markdown fence that its content cannot close."""
-    text = format_json(value)
-    longest = max((len(run) for run in _BACKTICKS.findall(text)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return f"{fence}json\n{escape_xml(text)}\n{fence}"
 
 
 def escape_xml(text: str) -> str:

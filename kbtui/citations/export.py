@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.dates import format_timestamp
-from kbtui.text import format_json, strip_escape_sequences
+from kbtui.refs import get_jp_creation_time
+from kbtui.text import format_json, one_line, strip_escape_sequences
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -81,54 +82,49 @@ def _format_event(event: ConversationEvent) -> Iterator[str]:
     label = EVENT_KINDS[event.kind].label
     if event.kind == "tool_call_request":
         yield f"### {label} {event.call}: {_format_code_span(event.name or '?')}"
-        yield _format_code_fence(text or format_json(event.arguments or {}), "json")
+        yield format_code_fence(text or format_json(event.arguments or {}), "json")
     elif event.kind == "tool_call_response":
         number = f" {event.call}" if event.call else ""
         name = f": {_format_code_span(event.name)}" if event.name else ""
         yield f"### {'Error' if event.is_error else label}{number}{name}"
-        yield _format_code_fence(text, "")
+        yield format_code_fence(text, "")
     elif event.kind == "unknown":
         yield f"### {label}: {_format_code_span(event.name or '?')}"
-        yield _format_code_fence(text, "json")
+        yield format_code_fence(text, "json")
     else:
         yield f"### {_escape_markdown(event.author or label)}"
         if event.kind == "reasoning":
             yield "\n".join(f"> {line}".rstrip() for line in text.split("\n")) if text else ""
         elif event.kind == "structured":
-            yield _format_code_fence(text, "json" if not isinstance(event.data, str) else "")
+            yield format_code_fence(text, "json" if not isinstance(event.data, str) else "")
         else:
             yield text
 
 
 def _format_citation_line(citation: Citation) -> str:
-    """Return a citation as one line of Markdown."""
     call = f", call {citation.call}" if citation.call else ""
     gone = ", deleted since" if citation.gone else ""
-    return f"{_format_code_span(citation.target)}{_format_citation_title(citation)} ({_METHOD_LABELS[citation.how]}{call}{gone})"
+    return f"{_format_citation_target(citation)} ({_METHOD_LABELS[citation.how]}{call}{gone})"
 
 
 def _format_source_list(cited: list[Citation]) -> str:
     """Return a list of all sources, each with the turns that used it."""
-    if not cited:
-        return "No turn used a source."
-    turns: dict[str, dict[int, None]] = {}
-    first: dict[str, Citation] = {}
+    sources: dict[str, list[Citation]] = {}
     for citation in cited:
-        turns.setdefault(citation.target, {})[citation.turn] = None
-        first.setdefault(citation.target, citation)
-    return "\n".join(
-        f"- {_format_code_span(target)}{_format_citation_title(first[target])}: turn{'s' if len(used) > 1 else ''} "
-        + ", ".join(map(str, used))
-        for target, used in turns.items()
-    )
+        sources.setdefault(citation.target, []).append(citation)
+    lines = []
+    for citations in sources.values():
+        turns = list(dict.fromkeys(str(citation.turn) for citation in citations))
+        label = "turns" if len(turns) > 1 else "turn"
+        lines.append(f"- {_format_citation_target(citations[0])}: {label} {', '.join(turns)}")
+    return "\n".join(lines) or "No turn used a source."
 
 
-def _format_citation_title(citation: Citation) -> str:
-    return (
-        f" {_escape_markdown(citation.title)}"
-        if citation.title not in (citation.target, "")
-        else ""
-    )
+def _format_citation_target(citation: Citation) -> str:
+    """Return the target of a citation, and its title if that says more."""
+    has_title = citation.title not in (citation.target, "")
+    title = f" {_escape_markdown(citation.title)}" if has_title else ""
+    return _format_code_span(citation.target) + title
 
 
 def _escape_markdown(text: str) -> str:
@@ -142,19 +138,23 @@ def _escape_markdown(text: str) -> str:
 
 def _format_code_span(text: str) -> str:
     text = " ".join(text.split())
-    longest = max((len(run) for run in _BACKTICKS.findall(text)), default=0)
-    ticks = "`" * (longest + 1)
+    ticks = _make_backticks(text, 1)
     space = " " if text.startswith("`") or text.endswith("`") else ""
     return f"{ticks}{space}{text}{space}{ticks}"
 
 
-def _format_code_fence(text: str, language: str) -> str:
-    longest = max((len(run) for run in _BACKTICKS.findall(text)), default=0)
-    ticks = "`" * max(3, longest + 1)
+def format_code_fence(text: str, language: str) -> str:
+    """Put a text into a Markdown code fence that the text cannot close."""
+    ticks = _make_backticks(text, 3)
     return f"{ticks}{language}\n{text}\n{ticks}"
 
 
-def citation_to_dict(cite: Citation) -> dict[str, Any]:
+def _make_backticks(text: str, least: int) -> str:
+    """Return at least `least` backticks, and more than any run of them in a text."""
+    return "`" * max([least, *(len(run) + 1 for run in _BACKTICKS.findall(text))])
+
+
+def _citation_to_dict(cite: Citation) -> dict[str, Any]:
     """Return a citation in the documented JSON form."""
     return {
         "source": cite.source,
@@ -178,8 +178,8 @@ def citations_to_dict(
     """Return what `ref` uses, and what uses it, as the JSON of `kbtui cites --json`."""
     return {
         "ref": ref,
-        "uses": [citation_to_dict(cite) for cite in uses],
-        "used_by": [citation_to_dict(cite) for cite in used_by],
+        "uses": list(map(_citation_to_dict, uses)),
+        "used_by": list(map(_citation_to_dict, used_by)),
     }
 
 
@@ -190,16 +190,12 @@ def format_citations_json(ref: str, uses: Sequence[Citation], used_by: Sequence[
 
 def format_citing_turn(cite: Citation) -> str:
     """Describe a citing turn on one line: reference, date, conversation, method and tool."""
-    from kbtui.text import one_line
-
     how = f"({cite.how}, {one_line(cite.tool)})"
     return f"{cite.source}  {_format_citation_date(cite)}  {one_line(cite.source_title)}  {how}"
 
 
 def _format_citation_date(cite: Citation) -> str:
     """Return the local time of the citing call, or of its conversation if the call has no time."""
-    from kbtui.refs import get_jp_creation_time
-
     time = cite.timestamp or get_jp_creation_time(cite.conversation)
     return f"{time.astimezone():%Y-%m-%d %H:%M}"
 
@@ -222,8 +218,5 @@ def format_citations_markdown(
             for turn, cite in reversed(turns.items())
         ]
         parts.append("\n".join([f"Turns that used `{ref}`:", "", *lines]))
-    return (
-        "\n\n".join(parts) + "\n"
-        if parts
-        else f"`{ref}` uses nothing and is not used by anything.\n"
-    )
+    parts = parts or [f"`{ref}` uses nothing and is not used by anything."]
+    return "\n\n".join(parts) + "\n"

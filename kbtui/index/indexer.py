@@ -581,5 +581,5 @@ def _make_citation_rows(conversation: Conversation, targets: CitationTargetLooku
             cite.conversation, cite.turn, cite.call, cite.how, cite.kind, cite.target, cite.title,
             cite.tool, cite.timestamp.timestamp() if cite.timestamp else None, cite.chunk, cite.score,
         )
-        for cite in extract_citations(conversation, targets, targets.titles)
+        for cite in extract_citations(conversation, targets)
     ]  # fmt: skip

@@ -200,7 +200,7 @@ class ReferenceReader:
         targets = CitationTargetLookup(self.load_knowledge(), titles, make_subject_id)
         known: dict[str, tuple[str, bool]] = {}
         found = []
-        for cite in extract_citations(conversation, targets, titles):
+        for cite in extract_citations(conversation, targets):
             if cite.target not in known:
                 known[cite.target] = self._describe_target(cite, targets)
             title, gone = known[cite.target]
@@ -340,13 +340,15 @@ class ReferenceReader:
         from pathlib import Path
 
         from kbtui.citations.extract import CitationTargetLookup
+        from kbtui.index.models import make_subject_id
 
         root = self.workspace.root
-        targets, reader = CitationTargetLookup(self.load_knowledge(), {}), self.open_index_reader()
+        targets = CitationTargetLookup(self.load_knowledge(), {}, make_subject_id)
+        reader = self.open_index_reader()
         for base in (root, Path.cwd()):
             path = os.path.normpath(base / text.removeprefix("file://"))
             name = os.path.relpath(path, root) if path.startswith(f"{root}/") else path
-            subject = targets.find_file_subject(name)
+            subject = targets.subjects_by_path.get(name)
             if subject is not None and not subject.disabled:
                 return make_subject_ref(subject.topic, subject.slug)
             if name != path and Path(path).is_file():

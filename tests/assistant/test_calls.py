@@ -17,9 +17,10 @@ from kbtui.assistant.tools import (
     escape_citation_headers,
     format_search_text,
 )
-from kbtui.citations import extract_citations
+from kbtui.citations import CitationTargetLookup, extract_citations
 from kbtui.citations.extract import SEARCH_RESULT_HEADER
 from kbtui.conversations.models import Conversation, ConversationEvent, ConversationInfo, Turn
+from kbtui.index.models import make_subject_id
 from kbtui.library import Library
 from kbtui.notices import Notice, make_keywords_only_notice
 from kbtui.search.models import Hit, SearchAnswer
@@ -316,11 +317,9 @@ def test_what_a_search_returns_is_cited_by_the_turn_that_searched(library: Libra
         result=result,
     )
     info = next(iter(library.list_conversations()))
-    cited = extract_citations(
-        Conversation(info, [Turn(1, [call, result])]),
-        library.load_knowledge(),
-        {one.id: one.name for one in library.list_conversations()},
-    )
+    titles = {one.id: one.name for one in library.list_conversations()}
+    targets = CitationTargetLookup(library.load_knowledge(), titles, make_subject_id)
+    cited = list(extract_citations(Conversation(info, [Turn(1, [call, result])]), targets))
     assert {cite.target for cite in cited} == {f"jp-c{LIVE}", f"jp-c{LIVE + 1}"}
     assert {cite.title for cite in cited} == {"Badgers & friends", "More badgers"}
     assert isinstance(info, ConversationInfo)

@@ -1,5 +1,6 @@
 """Citations of a turn: successful calls only, once per turn, and targets that are gone."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -91,8 +92,14 @@ def make_conversation(*turns: list[list[ConversationEvent]]) -> Conversation:
 TITLES = {ID: "Talk", OTHER: "Another talk"}
 
 
+def look_up(
+    knowledge: Any, make_subject_id: Callable[[str, str], str] = "{}/{}".format
+) -> CitationTargetLookup:
+    return CitationTargetLookup(knowledge, TITLES, make_subject_id)
+
+
 def extract(*turns: list[list[ConversationEvent]], **options: Any) -> list[Citation]:
-    return extract_citations(make_conversation(*turns), Knowledge(), TITLES, **options)
+    return list(extract_citations(make_conversation(*turns), look_up(Knowledge(), **options)))
 
 
 def targets(*turns: list[list[ConversationEvent]], **options: Any) -> list[tuple[str, str, bool]]:
@@ -241,7 +248,7 @@ def test_search_results_cite_their_headers() -> None:
     )
     assert (second.chunk, second.score, second.gone) == ("22bb", 0.0312, False)
     known = extract(
-        calls, subject_id=lambda topic, slug: "sabc123" if slug == "code-quality" else slug
+        calls, make_subject_id=lambda topic, slug: "sabc123" if slug == "code-quality" else slug
     )
     assert known[0].target == "project/code-quality"
 
@@ -267,12 +274,6 @@ def test_any_other_file_is_a_file() -> None:
     )
     assert extract([make_call("fs_read_file", "text", path="")]) == []
     assert extract([make_call("fs_read_file", "text", path=None)]) == []
-
-
-def test_the_table_of_file_tools_can_be_extended() -> None:
-    calls = [make_call("cat", "text", file="docs/skills/ast-grep.toml")]
-    assert extract(calls) == []
-    assert targets(calls, file_tools={"cat": "file"}) == [("subject", "skills/ast-grep", False)]
 
 
 @pytest.mark.parametrize(
@@ -361,7 +362,7 @@ def test_two_chunks_of_one_entry_are_two_citations() -> None:
         f"[entry s1 · chunk {chunk} · score 0.5] T\ntext" for chunk in ("aa", "bb", "aa")
     )
     found = extract(
-        [make_call("knowledge_search", result, query="q")], subject_id=lambda t, s: "s1"
+        [make_call("knowledge_search", result, query="q")], make_subject_id=lambda t, s: "s1"
     )
     assert [cite.chunk for cite in found] == ["aa", "bb"]
     assert len({cite.target for cite in found}) == 1
@@ -415,13 +416,13 @@ def test_calls_with_strange_arguments_do_no_harm() -> None:
 
 def test_one_shelf_serves_many_conversations_and_reads_each_topic_once() -> None:
     knowledge = Knowledge()
-    shelf = CitationTargetLookup(knowledge, TITLES)
+    shelf = look_up(knowledge)
     conversation = make_conversation(
         [make_call("fs_read_file", "x", path="docs/project/code-quality.md")]
     )
-    found = [extract_citations(conversation, shelf, TITLES) for _ in range(5)]
+    found = [list(extract_citations(conversation, shelf)) for _ in range(5)]
     assert all(cites == found[0] for cites in found)
     assert knowledge.reads == 2
     empty = Knowledge()
-    extract_citations(make_conversation([make_call("other", "x")]), empty, TITLES)
+    assert not list(extract_citations(make_conversation([make_call("other", "x")]), look_up(empty)))
     assert empty.reads == 0, "a conversation that uses nothing costs nothing"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from demo_files import DEMO, TOPICS, conversation_folders, subject_files
 
-from kbtui.citations import extract_citations
+from kbtui.citations import CitationTargetLookup, extract_citations
 from kbtui.conversations.models import Conversation
 from kbtui.conversations.repository import list_conversations, load_conversation
 from kbtui.index.models import make_subject_id
@@ -107,12 +107,11 @@ def test_citations_reach_existing_subjects_and_conversations(
     conversations: dict[str, Conversation], knowledge: Knowledge
 ) -> None:
     titles = {number: found.info.name for number, found in conversations.items()}
+    targets = CitationTargetLookup(knowledge, titles, make_subject_id)
     citations = [
         citation
         for conversation in conversations.values()
-        for citation in extract_citations(
-            conversation, knowledge, titles, subject_id=make_subject_id
-        )
+        for citation in extract_citations(conversation, targets)
     ]
     assert {"learn", "search", "file"} <= {citation.how for citation in citations}
     assert {citation.how for citation in citations} & {"read", "grep"}
