@@ -10,11 +10,12 @@ script without spaces is a token or more, so it counts as three.
 
 from __future__ import annotations
 
-import itertools
+import json
 import re
 import zlib
+from collections import Counter
 from dataclasses import dataclass
-from functools import cache
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
 from kbtui.conversations.event_kinds import EVENT_KINDS
@@ -22,8 +23,7 @@ from kbtui.index.models import Chunk, make_chunk_id
 from kbtui.text import strip_escape_sequences
 
 if TYPE_CHECKING:
-    from collections import Counter
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from kbtui.conversations.models import Conversation, ConversationEvent
     from kbtui.knowledge.front_matter import SubjectText
@@ -45,22 +45,16 @@ _HEADING = re.compile(r"#{1,6}\s")
 _FENCE = re.compile(r"\s*(```+|~~~+)")
 _WORD_END = re.compile(r"\s+|(?<=[。！？])")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])")
+# Not compiled here: this takes two milliseconds, and English texts do not need it.
+_WIDE_CHARACTER = "[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef\U00020000-\U0002ffff]"
 _WIDE_CHARACTER_SIZE = 3
-
-
-@cache
-def _compile_wide_character_pattern() -> re.Pattern[str]:
-    """Compile the pattern on first use: this takes two milliseconds, and English texts do not need it."""
-    return re.compile("[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef\U00020000-\U0002ffff]")
 
 
 def measure_chunk_size(text: str) -> int:
     """Return a text's size in characters; a character of a script without spaces counts as three."""
     if text.isascii():
         return len(text)
-    return len(text) + (_WIDE_CHARACTER_SIZE - 1) * sum(
-        1 for _ in _compile_wide_character_pattern().finditer(text)
-    )
+    return len(text) + (_WIDE_CHARACTER_SIZE - 1) * len(re.findall(_WIDE_CHARACTER, text))
 
 
 @dataclass(slots=True)
@@ -104,47 +98,32 @@ def split_text_into_chunks(text: str, most: int = MAX_CHUNK_SIZE) -> list[TextSp
 
 def _join_blocks(blocks: list[TextSpan]) -> TextSpan:
     parts = [blocks[0].text]
-    for before, block in itertools.pairwise(blocks):
+    for before, block in pairwise(blocks):
         # Parts of one long line are joined by a space, blocks by the line breaks between them.
-        parts.append(
-            " "
-            if block.first == before.last
-            else "\n"
-            if block.first == before.last + 1
-            else "\n\n"
-        )
-        parts.append(block.text)
+        parts += ["\n" * min(2, block.first - before.last) or " ", block.text]
     return TextSpan("".join(parts), blocks[0].first, blocks[-1].last)
 
 
 def _split_into_blocks(lines: list[str], most: int) -> Iterator[TextSpan]:
     """Yield paragraphs, headings and fenced blocks; split those larger than `most`."""
-    held: list[str] = []
-    first = 1
+    start = 0
     fence: str | None = None
-    for number, line in enumerate(lines, 1):
+    for at, line in enumerate(lines):
         mark = _FENCE.match(line) if "```" in line or "~~~" in line else None
         if fence is not None:
-            held.append(line)
             if mark and mark[1].startswith(fence):
                 fence = None
             continue
-        alone = line[:1] == "#" and _HEADING.match(line) is not None
-        if held and (not line or alone or mark):
-            yield from _split_block(held, first, most)
-            held = []
-        if not line:
-            continue
-        if not held:
-            first = number
-        held.append(line)
-        if mark:
+        is_heading = line[:1] == "#" and _HEADING.match(line) is not None
+        if not line or is_heading or mark:
+            yield from _split_block(lines[start:at], start + 1, most)
+            start = at
+        if not line or is_heading:
+            yield from _split_block([line], at + 1, most)
+            start = at + 1
+        elif mark:
             fence = mark[1]
-        elif alone:
-            yield from _split_block(held, first, most)
-            held = []
-    if held:
-        yield from _split_block(held, first, most)
+    yield from _split_block(lines[start:], start + 1, most)
 
 
 def _split_block(lines: list[str], first: int, most: int) -> Iterator[TextSpan]:
@@ -199,50 +178,37 @@ def _split_line(line: str, most: int) -> Iterator[str]:
 
 
 def set_chunk_ids(
-    entry: str, chunks: Iterable[Chunk], *, first: int = 0, seen: Counter[str] | None = None
+    entry: str, chunks: list[Chunk], *, first: int = 0, seen: Counter[str] | None = None
 ) -> list[Chunk]:
-    """Set ids and ordinals of chunks, starting with ordinal `first`.
+    """Set ids and ordinals of chunks, starting with ordinal `first`; return the chunks.
 
     An id depends on how many equal texts precede the chunk's text, so `seen` must count the texts
     of the entry's earlier chunks.
     """
-    counts: dict[str, int] = {} if seen is None else seen
-    result = []
+    counts = Counter[str]() if seen is None else seen
     for ordinal, chunk in enumerate(chunks, first):
         chunk.ordinal = ordinal
-        repeat = counts.get(chunk.text, 0)
-        chunk.id = make_chunk_id(entry, chunk.text, repeat)
-        counts[chunk.text] = repeat + 1
-        result.append(chunk)
-    return result
+        chunk.id = make_chunk_id(entry, chunk.text, counts[chunk.text])
+        counts[chunk.text] += 1
+    return chunks
 
 
 def split_subject_into_chunks(entry: str, text: SubjectText) -> list[Chunk]:
     """Return the chunks of a subject's body."""
     above = text.lines
+    pieces = split_text_into_chunks(text.body)
     return set_chunk_ids(
-        entry,
-        (
-            Chunk("", piece.text, 0, lines=(piece.first + above, piece.last + above))
-            for piece in split_text_into_chunks(text.body)
-        ),
+        entry, [Chunk("", one.text, 0, (one.first + above, one.last + above)) for one in pieces]
     )
 
 
 def split_conversation_into_chunks(
-    entry: str, conversation: Conversation, *, embed_tool_results: bool = False
-) -> list[Chunk]:
-    """Return the chunks of a conversation. No chunk spans two events.
+    conversation: Conversation, *, embed_tool_results: bool = False
+) -> Iterator[Chunk]:
+    """Yield the chunks of a conversation's turns, without ids and ordinals. None spans two events.
 
     Tool calls and results get vectors only with `embed_tool_results`.
     """
-    return set_chunk_ids(entry, iterate_conversation_chunks(conversation, embed_tool_results))
-
-
-def iterate_conversation_chunks(
-    conversation: Conversation, embed_tool_results: bool
-) -> Iterator[Chunk]:
-    """Yield the chunks of a conversation's turns, without ids and ordinals."""
     for turn in conversation.turns:
         for event in turn.events:
             kind = EVENT_KINDS[event.kind]
@@ -257,50 +223,32 @@ def iterate_conversation_chunks(
             if event.kind in ("tool_call_request", "tool_call_response"):
                 call = event.call or (request.call if request else None)
                 args = format_short_tool_arguments(request)
-            for piece in split_text_into_chunks(
-                strip_escape_sequences(format_event_text(event)), most
-            ):
-                yield Chunk(
-                    "",
-                    piece.text,
-                    0,
-                    turn=turn.number,
-                    role=kind.role,
-                    tool=tool,
-                    timestamp=when,
-                    embed=embed,
-                    call=call,
-                    args=args,
-                )
+            text = strip_escape_sequences(format_event_text(event))
+            place = (turn.number, kind.role, tool, when, embed)
+            for piece in split_text_into_chunks(text, most):
+                yield Chunk("", piece.text, 0, None, *place, call=call, args=args)
 
 
 def format_short_tool_arguments(request: ConversationEvent | None) -> dict[str, str] | None:
     """Return a tool call's short arguments as text, for the filter `arg:`; None if it has none."""
-    found = {}
-    for key, value in ((request.arguments or {}) if request else {}).items():
-        text = value if isinstance(value, str) else _format_tool_argument(value)
-        if len(text) <= MAX_ARGUMENT_LENGTH and len(key) <= MAX_ARGUMENT_LENGTH:
-            found[key] = text
-        if len(found) == MAX_ARGUMENTS:
-            break
-    return found or None
+    arguments = (request.arguments or {}) if request else {}
+    short = (
+        (key, text)
+        for key, value in arguments.items()
+        if len(text := _format_tool_argument(value)) <= MAX_ARGUMENT_LENGTH
+        and len(key) <= MAX_ARGUMENT_LENGTH
+    )
+    return dict(islice(short, MAX_ARGUMENTS)) or None
 
 
 def format_event_text(event: ConversationEvent) -> str:
     """Return an event's text; for a tool call its name, then each argument on its own lines."""
     if event.kind != "tool_call_request":
         return event.text
-    lines = [event.name or ""]
-    for key, value in (event.arguments or {}).items():
-        lines.append(
-            f"{key}: {value}"
-            if isinstance(value, str)
-            else f"{key}: {_format_tool_argument(value)}"
-        )
-    return "\n".join(lines)
+    arguments = (event.arguments or {}).items()
+    lines = [f"{key}: {_format_tool_argument(value)}" for key, value in arguments]
+    return "\n".join([event.name or "", *lines])
 
 
 def _format_tool_argument(value: object) -> str:
-    import json
-
-    return json.dumps(value, ensure_ascii=False)
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from zlib import crc32
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
     from kbtui.index.embedding_model import Matrix
@@ -20,13 +20,11 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 
-_DAMAGE_CODES = frozenset(
-    {
-        sqlite3.SQLITE_ERROR,
-        sqlite3.SQLITE_CORRUPT,
-        sqlite3.SQLITE_NOTADB,
-        sqlite3.SQLITE_IOERR_SHORT_READ,
-    }
+_DAMAGE_CODES = (
+    sqlite3.SQLITE_ERROR,
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_NOTADB,
+    sqlite3.SQLITE_IOERR_SHORT_READ,
 )
 """SQLite's error codes for damaged files; a damaged schema gives the first one."""
 
@@ -69,21 +67,20 @@ class EmbeddingCache:
     def get_vectors(self, hashes: Iterable[bytes]) -> dict[bytes, bytes]:
         """Return the cached vectors by hash, as bytes of float32 numbers."""
         held = list(hashes)
-        return self._retry_with_new_cache_file(lambda: dict(self._read_vectors(held)))
+        return self._retry_with_new_cache_file(lambda: self._read_vectors(held))
 
-    def _read_vectors(self, held: list[bytes]) -> Iterator[tuple[bytes, bytes]]:
-        for at in range(0, len(held), 500):
-            part = held[at : at + 500]
-            marks = ", ".join("?" * len(part))
-            for key, vector, wanted in self._db.execute(
-                f"SELECT hash, vector, sum FROM embeddings WHERE model = ? AND hash IN ({marks})",
-                [self.model, *part],
-            ):
-                if (
-                    isinstance(vector, bytes)
-                    and _checksum_embedding(self.model, key, vector) == wanted
-                ):
-                    yield key, vector
+    def _read_vectors(self, hashes: list[bytes]) -> dict[bytes, bytes]:
+        marks = ", ".join("?" * len(hashes))
+        rows = self._db.execute(
+            f"SELECT hash, vector, sum FROM embeddings WHERE model = ? AND hash IN ({marks})",
+            [self.model, *hashes],
+        )
+        return {
+            key: vector
+            for key, vector, checksum in rows
+            if isinstance(vector, bytes)
+            and _checksum_embedding(self.model, key, vector) == checksum
+        }
 
     def store_vectors(self, vectors: Mapping[bytes, Matrix]) -> None:
         """Store vectors by hash."""
@@ -91,16 +88,12 @@ class EmbeddingCache:
         self._retry_with_new_cache_file(lambda: self._write_vectors(rows))
 
     def _write_vectors(self, rows: list[tuple[str, bytes, bytes]]) -> None:
-        self._db.execute("BEGIN")
-        try:
+        with self._db:  # commits or rolls back
+            self._db.execute("BEGIN")
             self._db.executemany(
                 "INSERT OR REPLACE INTO embeddings VALUES (?, ?, ?, ?)",
                 [(*row, _checksum_embedding(*row)) for row in rows],
             )
-            self._db.execute("COMMIT")
-        finally:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
 
     def close(self) -> None:
         """Close the file."""

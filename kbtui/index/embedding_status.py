@@ -8,12 +8,13 @@ other entries have all their vectors.
 from __future__ import annotations
 
 import contextlib
+import json
 import sqlite3
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
 STATUS_FILE = "embedding_status.sqlite"
@@ -67,14 +68,10 @@ def is_fully_embedded(folder: Path, model: str) -> bool:
     from kbtui.index.catalog import Catalog
 
     status = read_embedding_status(folder)
-    catalog = Catalog(folder / "catalog.sqlite")
-    try:
-        is_known = status.seq >= 0 and status.model == model and (folder / "vectors").is_dir()
-        if is_known and status.missing:
-            return False
-        return not catalog.has_embeddable_chunks_since(status.seq if is_known else -1)
-    finally:
-        catalog.close()
+    if status.model != model or not (folder / "vectors").is_dir():
+        status = EmbeddingStatus()
+    with contextlib.closing(Catalog(folder / "catalog.sqlite")) as catalog:
+        return not (status.missing or catalog.has_embeddable_chunks_since(status.seq))
 
 
 class EmbeddingStatusWriter:
@@ -85,36 +82,29 @@ class EmbeddingStatusWriter:
 
     def start(self, seq: int, model: str, missing: Iterable[str]) -> None:
         """Record which entries lack vectors at the catalog's transaction `seq`."""
-        entry_ids = list(missing)
-
-        def write(db: sqlite3.Connection) -> None:
-            # An entry that failed keeps its error until it is tried again.
-            errors = dict(db.execute("SELECT entry_id, error FROM missing WHERE error IS NOT NULL"))
-            db.execute("DELETE FROM missing")
-            db.executemany(
-                "INSERT OR REPLACE INTO missing VALUES (?, ?)",
-                [(entry_id, errors.get(entry_id)) for entry_id in entry_ids],
-            )
-            meta = [("seq", str(seq)), ("model", model)]
-            db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", meta)
-
-        self._write_transaction(write)
+        entry_ids = [(json.dumps(list(missing)),)]
+        # An entry that failed keeps its error until it is tried again.
+        self._write_transaction(
+            (
+                "DELETE FROM missing WHERE entry_id NOT IN (SELECT value FROM json_each(?))",
+                entry_ids,
+            ),
+            ("INSERT OR IGNORE INTO missing SELECT value, NULL FROM json_each(?)", entry_ids),
+            ("INSERT OR REPLACE INTO meta VALUES (?, ?)", [("seq", str(seq)), ("model", model)]),
+        )
 
     def mark_entries_embedded(self, entries: Iterable[str]) -> None:
         """Record that these entries have all their vectors."""
         rows = [(entry_id,) for entry_id in entries]
-        self._write_transaction(
-            lambda db: db.executemany("DELETE FROM missing WHERE entry_id = ?", rows)
-        )
+        self._write_transaction(("DELETE FROM missing WHERE entry_id = ?", rows))
 
     def mark_entry_failed(self, entry_id: str, error: str) -> None:
         """Record why an entry could not be embedded; the next run tries again."""
-        row = (entry_id, error)
-        self._write_transaction(
-            lambda db: db.execute("INSERT OR REPLACE INTO missing VALUES (?, ?)", row)
-        )
+        rows = [(entry_id, error)]
+        self._write_transaction(("INSERT OR REPLACE INTO missing VALUES (?, ?)", rows))
 
-    def _write_transaction(self, work: Callable[[sqlite3.Connection], object]) -> None:
+    def _write_transaction(self, *statements: tuple[str, Sequence[tuple[str, ...]]]) -> None:
+        """Execute each statement for each of its rows."""
         with (
             contextlib.suppress(sqlite3.Error),
             contextlib.closing(sqlite3.connect(self._path, isolation_level=None)) as db,
@@ -122,5 +112,6 @@ class EmbeddingStatusWriter:
             db.execute("PRAGMA synchronous=OFF")
             db.executescript(_TABLES)
             db.execute("BEGIN IMMEDIATE")
-            work(db)
+            for statement, rows in statements:
+                db.executemany(statement, rows)
             db.execute("COMMIT")

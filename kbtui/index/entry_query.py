@@ -7,9 +7,10 @@ import hashlib
 import json
 import sqlite3
 import time
+from collections import Counter
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kbtui.errors import IndexUnavailable, UsageError
 from kbtui.index.embedding_status import EmbeddingStatus, read_embedding_status
@@ -67,7 +68,7 @@ def open_catalog_snapshot(
 
 
 def _map_citation_targets_to_entries(
-    workspace: Workspace, entries: list[CitableEntry]
+    workspace: Workspace, entries: Sequence[CitableEntry]
 ) -> dict[str, str]:
     """Map the targets of citations to the ids of the entries that they mean.
 
@@ -75,50 +76,47 @@ def _map_citation_targets_to_entries(
     subject.
     """
     root = f"{workspace.root}/"
-    found = {}
-    for entry in entries:
-        if entry.kind == "subject" and entry.path.startswith(root):
-            found[entry.path.removeprefix(root)] = entry.id
-    for entry in entries:
-        found[entry.ref] = entry.id
-    return found
+    by_path = {
+        entry.path.removeprefix(root): entry.id
+        for entry in entries
+        if entry.kind == "subject" and entry.path.startswith(root)
+    }
+    return by_path | {entry.ref: entry.id for entry in entries}
 
 
 def count_citations(
-    db: sqlite3.Connection, workspace: Workspace, entries: Iterable[CitableEntry], since: float
-) -> dict[str, int]:
-    """Count the citations of `entries` since the Unix time `since`, by entry id; zeros are left out."""
-    entries = list(entries)
+    db: sqlite3.Connection, workspace: Workspace, entries: Sequence[CitableEntry], since: float
+) -> Counter[str]:
+    """Count the citations of `entries` since the Unix time `since`, by entry id."""
     names = _map_citation_targets_to_entries(workspace, entries)
-    counts: dict[str, int] = {}
+    names |= db.execute(
+        "SELECT 'chunk:' || id, entry_id FROM chunks "
+        "WHERE entry_id IN (SELECT value FROM json_each(?))",
+        (json.dumps([entry.id for entry in entries]),),
+    )
+    counts: Counter[str] = Counter()
     for target, count in db.execute(
         "SELECT t.target, count(*) FROM citations t "
         f"WHERE t.target IN (SELECT value FROM json_each(?)) AND {_CITED_AT} >= ? GROUP BY t.target",
         (json.dumps(list(names)), since),
     ):
-        counts[names[target]] = counts.get(names[target], 0) + count
-    for entry_id, count in db.execute(
-        "SELECT c.entry_id, count(*) FROM chunks c JOIN citations t ON t.target = 'chunk:' || c.id "
-        f"WHERE c.entry_id IN (SELECT value FROM json_each(?)) AND {_CITED_AT} >= ? GROUP BY c.entry_id",
-        (json.dumps([entry.id for entry in entries]), since),
-    ):
-        counts[entry_id] = counts.get(entry_id, 0) + count
+        counts[names[target]] += count
     return counts
 
 
 @dataclass
 class CitationCounts:
-    """Counts of citations of existing entries, by entry id and by local day, without zeros."""
+    """Counts of citations of existing entries, by entry id and by local day."""
 
-    by_entry: dict[str, int] = field(default_factory=dict)
-    by_day: dict[str, int] = field(default_factory=dict)
+    by_entry: Counter[str] = field(default_factory=Counter)
+    by_day: Counter[str] = field(default_factory=Counter)
 
 
 def count_all_citations(
-    db: sqlite3.Connection, workspace: Workspace, entries: Iterable[CitableEntry], since: float
+    db: sqlite3.Connection, workspace: Workspace, entries: Sequence[CitableEntry], since: float
 ) -> CitationCounts:
     """Count all citations since the Unix time `since`, in one pass over the table of citations."""
-    names = _map_citation_targets_to_entries(workspace, list(entries))
+    names = _map_citation_targets_to_entries(workspace, entries)
     rows = db.execute(
         f"SELECT t.target, date({_CITED_AT}, 'unixepoch', 'localtime'), count(*) FROM citations t "
         # The plus prevents SQLite from using the index on targets, which is eight times slower.
@@ -130,16 +128,16 @@ def count_all_citations(
     for target, day, count in rows:
         # Citations of deleted entries do not count.
         if (entry_id := names.get(target)) is not None:
-            found.by_entry[entry_id] = found.by_entry.get(entry_id, 0) + count
-            found.by_day[day] = found.by_day.get(day, 0) + count
+            found.by_entry[entry_id] += count
+            found.by_day[day] += count
     return found
 
 
 def find_cited_entries(
-    db: sqlite3.Connection, workspace: Workspace, entries: Iterable[CitableEntry]
+    db: sqlite3.Connection, workspace: Workspace, entries: Sequence[CitableEntry]
 ) -> set[str]:
     """Return the ids of the entries that any turn ever cited."""
-    names = _map_citation_targets_to_entries(workspace, list(entries))
+    names = _map_citation_targets_to_entries(workspace, entries)
     targets = [row[0] for row in db.execute("SELECT DISTINCT target FROM citations")]
     names |= _map_chunk_targets_to_entries(db, targets)
     return {names[target] for target in targets if target in names}
@@ -155,8 +153,7 @@ def _map_chunk_targets_to_entries(db: sqlite3.Connection, targets: Iterable[str]
     return dict(rows)
 
 
-EntryStatus = Literal["ready", "pending", "error"]
-ENTRY_STATUSES: tuple[EntryStatus, ...] = ("ready", "pending", "error")
+ENTRY_STATUSES = ("ready", "pending", "error")
 DAY_SECONDS = 86_400.0
 CITATION_DAYS = 30
 DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE = 50, 500
@@ -221,7 +218,7 @@ class EntryPage:
     entries: list[EntryRow] = field(default_factory=list)
     total: int = 0
     by_status: dict[str, int] = field(default_factory=dict)
-    by_type: dict[str, int] = field(default_factory=dict)
+    by_type: Counter[str] = field(default_factory=Counter)
     cursor: str | None = None
     """Where the next page starts; None on the last page."""
 
@@ -254,12 +251,9 @@ def list_entries(
         ):
             page.total += count
             page.by_status[status] += count
-            page.by_type[type_] = page.by_type.get(type_, 0) + count
-        after = ""
-        place: list[Any] = []
-        if cursor is not None:
-            created, entry_id = _decode_page_cursor(cursor, wanted)
-            after, place = "WHERE (created, id) < (?, ?)", [created, entry_id]
+            page.by_type[type_] += count
+        place = _decode_page_cursor(cursor, wanted) if cursor is not None else ()
+        after = "WHERE (created, id) < (?, ?)" if place else ""
         rows = db.execute(
             "SELECT *, (SELECT count(*) FROM chunks WHERE entry_id = listed.id) "
             f"FROM listed {after} ORDER BY created DESC, id DESC LIMIT ?",
@@ -362,22 +356,21 @@ def _make_in_clause(column: str, values: Sequence[str]) -> str:
 
 def _make_catalog_filter_conditions(wanted: EntryFilter) -> tuple[list[str], list[Any]]:
     """Return a filter as SQL conditions, and the values of their placeholders."""
-    conditions: list[str] = []
+    conditions = [f"e.{flag} = 0" for flag in ("hidden", "archived") if not getattr(wanted, flag)]
     values: list[Any] = []
     for column, chosen in (("e.type", wanted.types), ("e.topic", wanted.topics)):
-        if chosen:
-            conditions.append(_make_in_clause(column, chosen))
-            values += chosen
-    flags = ("hidden", "archived")
-    conditions += [f"e.{flag} = 0" for flag in flags if not getattr(wanted, flag)]
-    if wanted.since is not None:
-        conditions.append("e.created >= ?")
-        values.append(wanted.since)
-    if wanted.until is not None:
-        conditions.append("e.created < ?")
-        values.append(wanted.until)
-    terms = [(word, False) for word in (*wanted.q.split(), *wanted.phrases)]
-    for word, excluded in [*terms, *((word, True) for word in wanted.without)]:
+        conditions.append(_make_in_clause(column, chosen))
+        values += chosen
+    for condition, time_limit in (
+        ("e.created >= ?", wanted.since),
+        ("e.created < ?", wanted.until),
+    ):
+        if time_limit is not None:
+            conditions.append(condition)
+            values.append(time_limit)
+    terms = [("", word) for word in (*wanted.q.split(), *wanted.phrases)]
+    terms += [("NOT ", word) for word in wanted.without]
+    for negation, word in terms:
         if word.isascii() and "\0" not in word:
             # SQLite's LIKE folds ASCII only and ends at a NUL character, but is much faster.
             escaped = "".join(f"\\{sign}" if sign in "\\%_" else sign for sign in word)
@@ -385,7 +378,7 @@ def _make_catalog_filter_conditions(wanted: EntryFilter) -> tuple[list[str], lis
         else:
             test, value = "instr(folded({}), ?)", word.casefold()
         conditions.append(
-            f"{'NOT ' * excluded}({test.format('e.title')} OR EXISTS "
+            f"{negation}({test.format('e.title')} OR EXISTS "
             f"(SELECT 1 FROM chunks c WHERE c.entry_id = e.id AND {test.format('c.text')}))"
         )
         values += [value, value]
@@ -396,8 +389,7 @@ def _parse_entry_row(row: tuple[Any, ...]) -> EntryRow:
     *facts, error, status, chunks = row
     named = dict(zip(_LISTED_COLUMNS, facts, strict=True))
     named["tags"] = json.loads(named["tags"])
-    for flag in ("hidden", "archived"):
-        named[flag] = bool(named[flag])
+    named["hidden"], named["archived"] = bool(named["hidden"]), bool(named["archived"])
     subject = named["kind"] == "subject"
     ref = f"{named['topic']}/{named['slug']}" if subject else named["id"]
     return EntryRow(ref=ref, error=error, status=status, chunks=chunks, **named)
@@ -413,7 +405,7 @@ def _fill_citation_counts(
     else:
         counts = count_citations(db, workspace, rows, since)
     for row in rows:
-        row.cites_30d = counts.get(row.id, 0)
+        row.cites_30d = counts[row.id]
 
 
 def _encode_page_cursor(created: float, entry_id: str, wanted: EntryFilter) -> str:
@@ -423,18 +415,12 @@ def _encode_page_cursor(created: float, entry_id: str, wanted: EntryFilter) -> s
 
 def _decode_page_cursor(cursor: str, wanted: EntryFilter) -> tuple[float, str]:
     """Return the creation time and id of the last entry before the page; raises `UsageError`."""
+    fault = "the cursor belongs to another filter"
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
         key, created, entry_id = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
-        place = float(created), str(entry_id)
+        if key == wanted.key:
+            return float(created), str(entry_id)
     except (ValueError, TypeError, RecursionError):
-        raise UsageError(
-            "invalid cursor", where=cursor[:40], hint="omit the cursor to start at the first page"
-        ) from None
-    if key != wanted.key:
-        raise UsageError(
-            "the cursor belongs to another filter",
-            where=cursor[:40],
-            hint="omit the cursor to start at the first page",
-        )
-    return place
+        fault = "invalid cursor"
+    raise UsageError(fault, where=cursor[:40], hint="omit the cursor to start at the first page")

@@ -36,13 +36,9 @@ def compute_index_schema_hash() -> str:
     """Return six hex digits that identify the index format of this version of kbtui."""
     from kbtui.index import catalog, chunking, keyword_index, tokenizer
 
-    parts = (
-        catalog.CATALOG_VERSION,
-        chunking.CHUNKING_VERSION,
-        tokenizer.TOKENIZER_VERSION,
-        keyword_index.KEYWORD_INDEX_VERSION,
-    )
-    return _hash_values(parts)
+    content_versions = (catalog.CATALOG_VERSION, chunking.CHUNKING_VERSION)
+    keyword_versions = (tokenizer.TOKENIZER_VERSION, keyword_index.KEYWORD_INDEX_VERSION)
+    return _hash_values((*content_versions, *keyword_versions))
 
 
 def compute_index_fingerprint(settings: Settings) -> str:

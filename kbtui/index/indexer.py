@@ -6,7 +6,6 @@ import json
 import threading
 import time
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 from kbtui.errors import IndexUnavailable
@@ -15,7 +14,7 @@ from kbtui.index.catalog import Catalog
 from kbtui.index.ingest import (
     make_subject_change_signature,
     read_conversation_entry_parts,
-    read_subject_entry_part,
+    read_subject_entry,
 )
 from kbtui.index.keyword_index import KeywordIndexWriter
 from kbtui.index.models import make_subject_id
@@ -63,36 +62,29 @@ class IndexStorage:
         """
         self.cache_dir, self.settings = cache_dir, settings
         self._uncommitted = 0
-        self._unpublished = False
         make_private_directory(cache_dir)
-        self.folder = self._choose_generation_folder(rebuild)
-        self._open_or_replace_index_files()
-
-    def _choose_generation_folder(self, rebuild: bool) -> Path:
-        mark = index_generations.compute_index_fingerprint(self.settings)
-        old = index_generations.find_current_index_generation(self.cache_dir)
-        if old and not rebuild and old.name.startswith(f"gen-{mark}-"):
-            return old
-        folder = index_generations.create_index_generation(self.cache_dir, mark)
-        self._unpublished = old is not None
-        return folder
-
-    def _open_or_replace_index_files(self) -> None:
+        fingerprint = index_generations.compute_index_fingerprint(settings)
+        old = index_generations.find_current_index_generation(cache_dir)
+        if old and not rebuild and old.name.startswith(f"gen-{fingerprint}-"):
+            self.folder = old
+        else:
+            self.folder = index_generations.create_index_generation(cache_dir, fingerprint)
+        self._unpublished = old not in (None, self.folder)
         try:
             self._open_index_files()
         except IndexUnavailable:
             # The files are too damaged to open, so the next refresh fills a new generation.
-            self.folder = index_generations.create_index_generation(
-                self.cache_dir, index_generations.compute_index_fingerprint(self.settings)
-            )
+            self.folder = index_generations.create_index_generation(cache_dir, fingerprint)
             self._open_index_files()
-        if (
-            not self._unpublished
-            and index_generations.find_current_index_generation(self.cache_dir) != self.folder
-        ):
+        if not self._is_linked():
             index_generations.publish_index_generation(self.folder)
-        index_generations.remove_old_index_generations(self.cache_dir, self.folder)
+        index_generations.remove_old_index_generations(cache_dir, self.folder)
         self._catch_up_keyword_indexes()
+
+    def _is_linked(self) -> bool:
+        """Whether readers find the files, or are not to find them yet."""
+        current = index_generations.find_current_index_generation(self.cache_dir)
+        return self._unpublished or current == self.folder
 
     def _open_index_files(self) -> None:
         self.catalog = Catalog(self.folder / "catalog.sqlite", write=True)
@@ -111,13 +103,8 @@ class IndexStorage:
 
     def are_files_in_place(self) -> bool:
         """Whether the files are where readers look for them."""
-        parts = [self.folder / name / "meta.json" for name in ("lexical", "hidden")]
-        parts.append(self.folder / "catalog.sqlite")
-        is_linked = (
-            self._unpublished
-            or index_generations.find_current_index_generation(self.cache_dir) == self.folder
-        )
-        return is_linked and all(part.exists() for part in parts)
+        names = ("lexical/meta.json", "hidden/meta.json", "catalog.sqlite")
+        return self._is_linked() and all((self.folder / name).exists() for name in names)
 
     def publish(self) -> None:
         """Switch to the new generation, if there is one."""
@@ -151,6 +138,8 @@ class IndexStorage:
 
     def remove_entries(self, gone: list[str]) -> list[CatalogEntry]:
         """Remove entries by id; return those that existed."""
+        if not gone:
+            return []
         self._uncommitted += len(gone)
         found = [entry for id_ in gone if (entry := self.catalog.get_entry(id_)) is not None]
         seq = self.catalog.begin_transaction()
@@ -262,8 +251,6 @@ because indexing waits for each commit."""
 PATIENCE_SECONDS = 0.5
 """The minimum time in seconds that a refresh runs before another requested refresh interrupts it. The
 interruption keeps a saved subject from waiting for a long conversation."""
-STOP_CHECK_ITEMS = 64
-"""How many entries are compared between two checks for a request to stop."""
 
 
 @dataclass
@@ -341,16 +328,7 @@ class WorkspaceIndex:
                 where=str(self.cache_dir),
                 hint="free some space, or set XDG_CACHE_HOME to a writable directory",
             ) from error
-
-    @property
-    def folder(self) -> Path:
-        """The directory of the generation that this index writes."""
-        return self.storage.folder
-
-    @property
-    def catalog(self) -> Catalog:
-        """The catalog of the generation that this index writes."""
-        return self.storage.catalog
+        self.folder, self.catalog = self.storage.folder, self.storage.catalog
 
     def are_files_in_place(self) -> bool:
         """Whether the files are where readers look for them."""
@@ -439,17 +417,16 @@ class WorkspaceIndex:
 
     def _iterate_until_stopped(self, items: Iterable[ComparedItem]) -> Iterator[ComparedItem]:
         """Yield the items; raise `_RefreshStopped` between two items once `stop` is set."""
-        left = iter(items)
-        while batch := list(islice(left, STOP_CHECK_ITEMS)):
+        for item in items:
             if self._stop.is_set():
                 raise _RefreshStopped
-            yield from batch
+            yield item
 
     def _save_configuration_file_states(
         self, knowledge: Knowledge, changes: IndexRefreshChanges
     ) -> None:
         """Save the state of the configuration files, so that clients notice later changes."""
-        state = json.dumps(get_configuration_state(knowledge.files))
+        state = json.dumps([_get_file_state(path) for path in knowledge.files])
         if self.catalog.get_meta_value("configuration") != state:
             self.storage.set_meta_value("configuration", state)
             changes.knowledge = True
@@ -476,22 +453,22 @@ class WorkspaceIndex:
             knowledge, {info.id: info.name for info in infos}, make_subject_id
         )
         work.sort(key=_get_indexing_order_key)
-        if gone:
-            self._remove_entries(gone, changes)
+        for entry in self.storage.remove_entries(gone):
+            changes.removed += 1
+            if entry.conversation is not None:
+                changes.conversations.append(entry.conversation)
+            else:
+                changes.knowledge = True
+                changes.subjects.append(f"{entry.topic}/{entry.slug}")
         done, began = 0, time.monotonic()
         committed = written = began
         pause = COMMIT_SECONDS
         entry_parts: list[tuple[EntryPartToWrite, CitationRows]] = []
         self._on_progress(IndexProgress("keywords", 0, len(work)))
         for entry_part in self._read_entry_parts(work, changes):
-            entry_parts.append(
-                (
-                    entry_part,
-                    _make_citation_rows(entry_part.conversation, targets)
-                    if entry_part.conversation
-                    else [],
-                )
-            )
+            conversation = entry_part.conversation
+            rows = _make_citation_rows(conversation, targets) if conversation else []
+            entry_parts.append((entry_part, rows))
             done += entry_part.is_last
             now = time.monotonic()
             # Write each part of a conversation before reading the next, which builds on it.
@@ -532,24 +509,13 @@ class WorkspaceIndex:
             else:
                 changes.knowledge = True
                 changes.subjects.append(f"{item.topic}/{item.slug}")
-                yield read_subject_entry_part(item)
-
-    def _remove_entries(self, gone: list[str], changes: IndexRefreshChanges) -> None:
-        for entry in self.storage.remove_entries(gone):
-            changes.removed += 1
-            if entry.conversation is not None:
-                changes.conversations.append(entry.conversation)
-            else:
-                changes.knowledge = True
-                changes.subjects.append(f"{entry.topic}/{entry.slug}")
+                yield read_subject_entry(item)
 
 
 def _iterate_indexed_subjects(knowledge: Knowledge) -> Iterator[Subject]:
     for topic in knowledge.topics.values():
         if topic.enable:
-            for subject in knowledge.iterate_subjects(topic.id):
-                if not subject.disabled:
-                    yield subject
+            yield from (one for one in knowledge.iterate_subjects(topic.id) if not one.disabled)
 
 
 def _get_indexing_order_key(item: Subject | ConversationInfo) -> tuple[bool, float]:
@@ -561,16 +527,13 @@ def _get_indexing_order_key(item: Subject | ConversationInfo) -> tuple[bool, flo
     return (False, -float(item.mtime_ns))
 
 
-def get_configuration_state(files: list[Path]) -> list[list[object]]:
-    """Return path, size and modification time (ns) of each file; a missing file has None for both."""
-    state: list[list[object]] = []
-    for path in files:
-        try:
-            status = path.stat()
-            state.append([str(path), status.st_size, status.st_mtime_ns])
-        except OSError:
-            state.append([str(path), None, None])
-    return state
+def _get_file_state(path: Path) -> list[object]:
+    """Return path, size and modification time (ns) of a file; a missing file has None for both."""
+    try:
+        status = path.stat()
+    except OSError:
+        return [str(path), None, None]
+    return [str(path), status.st_size, status.st_mtime_ns]
 
 
 def _make_citation_rows(conversation: Conversation, targets: CitationTargetLookup) -> CitationRows:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from kbtui.errors import KbtuiError
 from kbtui.index.catalog import CONTEXT_CHUNKS
 from kbtui.index.chunking import (
-    iterate_conversation_chunks,
     set_chunk_ids,
     split_conversation_into_chunks,
     split_subject_into_chunks,
@@ -39,6 +38,26 @@ SUBJECT_BYTES_MAX = 20_000_000
 """The maximum size of an indexed subject in bytes. A larger one is listed and can be read."""
 
 
+@dataclass
+class EntryPartToWrite:
+    """An entry, or a part of one, ready to be written.
+
+    `chunks` begin with ordinal `first_ordinal`, and `chunks_before` are a few chunks before them.
+    `conversation` has the turns that `chunks` were made from, and `after_turn` is the number of the
+    turn before these. `mark` says where to resume reading, and `is_last` whether this is the entry's
+    last part.
+    """
+
+    entry: CatalogEntry
+    chunks: list[Chunk]
+    chunks_before: list[Chunk] = field(default_factory=list)
+    first_ordinal: int = 0
+    conversation: Conversation | None = None
+    after_turn: int = 0
+    mark: str | None = None
+    is_last: bool = True
+
+
 def make_subject_change_signature(subject: Subject) -> str:
     """Return a text that identifies the state of a subject: it changes when the entry must be read again.
 
@@ -50,8 +69,8 @@ def make_subject_change_signature(subject: Subject) -> str:
     )
 
 
-def read_subject_entry(subject: Subject) -> tuple[CatalogEntry, list[Chunk]]:
-    """Read a subject's entry and chunks. If that fails, the entry has an `error` and no chunks."""
+def read_subject_entry(subject: Subject) -> EntryPartToWrite:
+    """Read a subject. If that fails, the entry has an `error` and no chunks."""
     from kbtui.knowledge import read_subject_text
 
     entry = CatalogEntry(
@@ -72,24 +91,27 @@ def read_subject_entry(subject: Subject) -> tuple[CatalogEntry, list[Chunk]]:
         entry.stat = format_file_state(os.stat(subject.file))  # noqa: PTH116  (thousands)
         if subject.size > SUBJECT_BYTES_MAX:
             raise KbtuiError(f"not indexed: larger than {SUBJECT_BYTES_MAX // 1_000_000} MB")
-        text = read_subject_text(subject)
-    except KbtuiError as error:
-        entry.error = error.message
-        return entry, []
-    except OSError as error:
-        entry.error = error.strerror or str(error)
-        return entry, []
-    split = split_front_matter(text)
-    _fill_entry_from_front_matter(entry, split)
-    return entry, set_vector_hashes(entry, split_subject_into_chunks(entry.id, split))
+        text = split_front_matter(read_subject_text(subject))
+    except (KbtuiError, OSError) as error:
+        entry.error = _get_error_message(error)
+        return EntryPartToWrite(entry, [])
+    _fill_entry_from_front_matter(entry, text)
+    chunks = split_subject_into_chunks(entry.id, text)
+    return EntryPartToWrite(entry, set_vector_hashes(entry, chunks))
+
+
+def _get_error_message(error: KbtuiError | OSError) -> str:
+    if isinstance(error, KbtuiError):
+        return error.message
+    return error.strerror or str(error)
 
 
 def _fill_entry_from_front_matter(entry: CatalogEntry, text: SubjectText) -> None:
     """Set the title, and from the front matter the type, tags, source URL and date of creation."""
     facts = text.facts
     entry.title = text.title or entry.title
-    if isinstance(facts.get("type"), str) and facts["type"].strip():
-        entry.type = facts["type"].strip()
+    if isinstance(facts.get("type"), str):
+        entry.type = facts["type"].strip() or entry.type
     tags = facts.get("tags")
     if isinstance(tags, list):
         entry.tags = [str(tag) for tag in tags if isinstance(tag, str | int | float)]
@@ -97,8 +119,8 @@ def _fill_entry_from_front_matter(entry: CatalogEntry, text: SubjectText) -> Non
         entry.tags = tags.replace(",", " ").replace(";", " ").split()
     if isinstance(facts.get("source_url"), str):
         entry.source_url = facts["source_url"]
-    if (created := _parse_front_matter_date(facts.get("created"))) is not None:
-        entry.created = created
+    created = _parse_front_matter_date(facts.get("created"))
+    entry.created = entry.created if created is None else created
 
 
 def _parse_front_matter_date(value: object) -> float | None:
@@ -115,9 +137,9 @@ def _parse_front_matter_date(value: object) -> float | None:
     return None
 
 
-def make_conversation_entry(info: ConversationInfo) -> CatalogEntry:
+def _make_conversation_entry(info: ConversationInfo) -> CatalogEntry:
     """Return a conversation's entry as far as it is known without reading its events."""
-    return CatalogEntry(
+    entry = CatalogEntry(
         id=info.id,
         kind="conversation",
         title=info.name,
@@ -131,37 +153,9 @@ def make_conversation_entry(info: ConversationInfo) -> CatalogEntry:
         archived=info.archived,
         error=info.problem,
     )
-
-
-def read_conversation_entry(
-    info: ConversationInfo, *, embed_tool_results: bool = False
-) -> tuple[CatalogEntry, list[Chunk], Conversation | None]:
-    """Read a conversation; return its entry, its chunks and the conversation itself.
-
-    The conversation is None if it cannot be read. Damaged events are left out, and the entry's
-    `error` names the first problem.
-    """
-    from kbtui.conversations.repository import load_conversation
-
-    entry = make_conversation_entry(info)
-    try:
-        if info.events_path:
-            entry.stat = format_file_state(info.events_path.stat())
-        conversation = load_conversation(info)
-    except KbtuiError as error:
-        entry.error = error.message
-        return entry, [], None
-    except OSError as error:
-        entry.error = error.strerror or str(error)
-        return entry, [], None
-    if conversation.problems and not entry.error:
-        entry.error = conversation.problems[0]
-    chunks = split_conversation_into_chunks(
-        entry.id, conversation, embed_tool_results=embed_tool_results
-    )
-    if chunks and chunks[-1].timestamp:
-        entry.changed = max(chunk.timestamp or 0.0 for chunk in chunks)
-    return entry, set_vector_hashes(entry, chunks), conversation
+    with suppress(OSError):
+        entry.stat = format_file_state(info.events_path.stat()) if info.events_path else ""
+    return entry
 
 
 NEIGHBOURS, NEIGHBOUR_CHARACTERS = 2, 500
@@ -211,38 +205,13 @@ UNFINISHED_SUFFIX = " …"
 """The end of an entry's signature while later parts of its conversation are not indexed yet."""
 
 
-@dataclass
-class EntryPartToWrite:
-    """An entry, or a part of one, ready to be written.
-
-    `chunks` begin with ordinal `first_ordinal`, and `chunks_before` are a few chunks before them.
-    `conversation` has the turns that `chunks` were made from, and `after_turn` is the number of the
-    turn before these. `mark` says where to resume reading, and `is_last` whether this is the entry's
-    last part.
-    """
-
-    entry: CatalogEntry
-    chunks: list[Chunk]
-    chunks_before: list[Chunk] = field(default_factory=list)
-    first_ordinal: int = 0
-    conversation: Conversation | None = None
-    after_turn: int = 0
-    mark: str | None = None
-    is_last: bool = True
-
-
-def read_subject_entry_part(subject: Subject) -> EntryPartToWrite:
-    """Read a subject as one part."""
-    return EntryPartToWrite(*read_subject_entry(subject))
-
-
 @dataclass(frozen=True)
 class _IndexedConversationPart:
     """The indexed part of a conversation, up to `mark`: its number of chunks, and their latest time."""
 
-    mark: TurnResumePoint
-    chunks: int
-    latest: float
+    mark: TurnResumePoint | None = None
+    chunks: int = 0
+    latest: float = 0.0
 
 
 def read_conversation_entry_parts(
@@ -250,86 +219,74 @@ def read_conversation_entry_parts(
 ) -> Iterator[EntryPartToWrite]:
     """Yield the parts of a conversation that are not indexed yet.
 
-    Each part must be written before the next one is requested.
+    Each part must be written before the next one is requested. Damaged events are left out, and the
+    entry's `error` names the first problem.
     """
+    from kbtui.conversations.models import TurnRangeOfConversation
     from kbtui.conversations.repository import get_conversation_format
 
-    conversation_format = get_conversation_format(info)
-    if not conversation_format.can_load_parts(info):
-        yield _read_whole_conversation(info, embed_tool_results)
-        return
-    known = _find_indexed_conversation_part(catalog, make_conversation_entry(info))
+    form = get_conversation_format(info)
+    has_parts = form.can_load_parts(info)
+    known = _find_indexed_conversation_part(catalog, info) if has_parts else None
+    known = known or _IndexedConversationPart()
     max_bytes = BATCH_BYTES if info.size > WHOLE_BYTES_MAX else WHOLE_BYTES_MAX
     while True:
-        entry = make_conversation_entry(info)
-        with suppress(OSError):
-            entry.stat = format_file_state(info.events_path.stat()) if info.events_path else ""
-        part = conversation_format.load_conversation_part(
-            info, known.mark if known else None, max_bytes
-        )
+        entry = _make_conversation_entry(info)
+        part = form.load_conversation_part(info, known.mark, max_bytes) if has_parts else None
         if part is None:
-            yield _read_whole_conversation(info, embed_tool_results)
-            return
+            conversation = form.load_conversation(info)
+            part = TurnRangeOfConversation(conversation, start=None, mark=None, is_last=True)
+        if part.start is None:
+            known = _IndexedConversationPart()
         entry_part, known = _make_conversation_entry_part(
-            catalog, entry, part, known if part.start else None, embed_tool_results
+            catalog, entry, part, known, embed_tool_results
         )
         yield entry_part
-        if entry_part.is_last:
+        if part.is_last:
             return
-        if known is None:
+        if known.mark is None:
             # There is no mark to resume from, so read the rest at once.
             max_bytes = info.size
 
 
-def _read_whole_conversation(info: ConversationInfo, embed_tool_results: bool) -> EntryPartToWrite:
-    entry, chunks, conversation = read_conversation_entry(
-        info, embed_tool_results=embed_tool_results
-    )
-    return EntryPartToWrite(entry, chunks, conversation=conversation)
-
-
 def _find_indexed_conversation_part(
-    catalog: Catalog, entry: CatalogEntry
+    catalog: Catalog, info: ConversationInfo
 ) -> _IndexedConversationPart | None:
     """Return the indexed part of a conversation; None if all of it must be indexed again."""
     from kbtui.conversations.models import TurnResumePoint
 
-    kept, text = catalog.get_entry(entry.id), catalog.get_resume_mark(entry.id)
-    if kept is None or text is None:
+    kept, text = catalog.get_entry(info.id), catalog.get_resume_mark(info.id)
+    if not kept or not text or (kept.title, kept.archived) != (info.name, info.archived):
         return None
-    if (kept.title, kept.archived) != (entry.title, entry.archived):
-        return None
-    facts, chunks, latest = json.loads(text)
-    return _IndexedConversationPart(
-        TurnResumePoint(**facts | {"waiting": tuple(facts["waiting"])}), chunks, latest
-    )
+    mark, chunks, latest = json.loads(text)
+    mark["waiting"] = tuple(mark["waiting"])
+    return _IndexedConversationPart(TurnResumePoint(**mark), chunks, latest)
 
 
 def _make_conversation_entry_part(
     catalog: Catalog,
     entry: CatalogEntry,
     part: TurnRangeOfConversation,
-    known: _IndexedConversationPart | None,
+    known: _IndexedConversationPart,
     embed_tool_results: bool,
-) -> tuple[EntryPartToWrite, _IndexedConversationPart | None]:
+) -> tuple[EntryPartToWrite, _IndexedConversationPart]:
     """Return a part of a conversation for writing, and the part that will be indexed after that.
 
     The last chunks before the part are written again, because their neighbours change.
     """
-    count = known.chunks if known else 0
-    around = (
-        catalog.list_chunks(entry.id, max(0, count - 2 * CONTEXT_CHUNKS), count) if count else []
+    count = known.chunks
+    around = catalog.list_chunks(entry.id, count - 2 * CONTEXT_CHUNKS, count)
+    new_chunks = list(
+        split_conversation_into_chunks(part.conversation, embed_tool_results=embed_tool_results)
     )
-    new_chunks = list(iterate_conversation_chunks(part.conversation, embed_tool_results))
     seen = catalog.count_equal_chunk_texts({chunk.text for chunk in new_chunks}, entry.id, count)
     set_chunk_ids(entry.id, new_chunks, first=count, seen=seen)
     chunks = [*around, *new_chunks]
     rewritten = min(CONTEXT_CHUNKS, count)
     cut = len(around) - rewritten
     set_vector_hashes(entry, chunks, first=cut)
-    latest = known.latest if known else 0.0
     if chunks and chunks[-1].timestamp:
-        entry.changed = max(latest, *(chunk.timestamp or 0.0 for chunk in chunks))
+        entry.changed = max(known.latest, *(chunk.timestamp or 0.0 for chunk in chunks))
     if part.conversation.problems and not entry.error:
         entry.error = part.conversation.problems[0]
     if not part.is_last:
@@ -344,28 +301,25 @@ def _make_conversation_entry_part(
         count - rewritten,
         part.conversation,
         part.start.turns if part.start else 0,
-        json.dumps((asdict(now.mark), now.chunks, now.latest)) if now else None,
+        json.dumps((asdict(now.mark), now.chunks, now.latest)) if now.mark else None,
         part.is_last,
     )
     return entry_part, now
 
 
 def _make_indexed_conversation_part(
-    part: TurnRangeOfConversation, known: _IndexedConversationPart | None, new_chunks: list[Chunk]
-) -> _IndexedConversationPart | None:
-    """Return the indexed part up to the mark of `part`; None if reading cannot resume there.
+    part: TurnRangeOfConversation, known: _IndexedConversationPart, new_chunks: list[Chunk]
+) -> _IndexedConversationPart:
+    """Return the indexed part up to the mark of `part`; it has no mark if reading cannot resume there.
 
     Reading cannot resume if a chunk has no time: the index then uses the entry's time, which
     changes when the entry grows.
     """
     if part.mark is None:
-        return None
-    settled = [chunk for chunk in new_chunks if (chunk.turn or 0) <= part.mark.turns]
-    if not all(chunk.timestamp for chunk in settled):
-        return None
-    times = [chunk.timestamp or 0.0 for chunk in settled]
-    return _IndexedConversationPart(
-        part.mark,
-        (known.chunks if known else 0) + len(settled),
-        max([known.latest if known else 0.0, *times]),
-    )
+        return _IndexedConversationPart()
+    times = [chunk.timestamp for chunk in new_chunks if (chunk.turn or 0) <= part.mark.turns]
+    known_times = [time for time in times if time]
+    if len(known_times) < len(times):
+        return _IndexedConversationPart()
+    latest = max([known.latest, *known_times])
+    return _IndexedConversationPart(part.mark, known.chunks + len(times), latest)

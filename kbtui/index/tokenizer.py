@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -41,13 +40,11 @@ MAX_COMPOUND_LENGTH, MAX_PATH_ENDS = 200, 5
 from the ends of a path or dotted name."""
 
 
-@cache
-def _compile_unspaced_script_pattern() -> re.Pattern[str]:
-    """Compile the pattern on first use: this takes two milliseconds, and English texts do not need it."""
-    return re.compile(
-        "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
-        "\uac00-\ud7af\uf900-\ufaff\U00020000-\U0002ffff]+"
-    )
+# Not compiled here: this takes two milliseconds, and English texts do not need it.
+_UNSPACED_SCRIPT = (
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\uac00-\ud7af\uf900-\ufaff\U00020000-\U0002ffff]+"
+)
 
 
 class CodeWordForms(NamedTuple):
@@ -102,29 +99,23 @@ def get_code_word_forms(word: str) -> CodeWordForms:
             wholes.append(version[1])
         parts += split_camel_case(match[0])
     pairs = [] if word.isascii() else list(extract_cjk_pairs(word))
-    return CodeWordForms(
-        _remove_duplicates(wholes), _remove_duplicates(parts), _remove_duplicates(pairs)
-    )
+    return CodeWordForms(*(list(dict.fromkeys(forms)) for forms in (wholes, parts, pairs)))
 
 
 def _iterate_compound_forms(whole: str) -> Iterator[str]:
     """Yield a compound with and without `_` and `-`, a path's ends, and a version's shorter forms."""
     lower = whole.lower()
-    yield lower
-    if (joined := _join_word_parts(lower)) != lower:
-        yield joined
     if match := _VERSION.fullmatch(lower):
         numbers = match[1].split(".")
+        yield lower
         for count in range(2, len(numbers) + (lower[0] == "v")):
             yield ".".join(numbers[:count])
         return
-    steps = [step.end() for step in _PATH_SEPARATOR.finditer(lower)][-MAX_PATH_ENDS:]
-    for start in steps:
-        end = lower[start:]
-        if _COMPOUND_SEPARATOR.search(end):
-            yield end
-            if (joined := _join_word_parts(end)) != end:
-                yield joined
+    ends = [lower[step.end() :] for step in _PATH_SEPARATOR.finditer(lower)][-MAX_PATH_ENDS:]
+    for form in (lower, *filter(_COMPOUND_SEPARATOR.search, ends)):
+        yield form
+        if (joined := _join_word_parts(form)) != form:
+            yield joined
 
 
 def _join_word_parts(word: str) -> str:
@@ -136,22 +127,17 @@ def split_camel_case(word: str) -> list[str]:
     """Return the lower-case parts of the camelCase words in a compound, [] if it has none."""
     if word.islower() or word.isupper():
         return []
-    return [
-        part.lower()
-        for piece in _COMPOUND_SEPARATOR.split(word)
-        for part in _split_camel_word(piece)
-        if len(part) > 1
-    ]
-
-
-def _split_camel_word(piece: str) -> list[str]:
-    parts = _CAMEL_PART.findall(piece)
-    return parts if len(parts) > 1 and not piece.islower() else []
+    found: list[str] = []
+    for piece in _COMPOUND_SEPARATOR.split(word):
+        parts = _CAMEL_PART.findall(piece)
+        if len(parts) > 1 and not piece.islower():
+            found += [part.lower() for part in parts if len(part) > 1]
+    return found
 
 
 def extract_cjk_pairs(text: str) -> Iterator[str]:
     """Yield overlapping pairs of characters of scripts without spaces; a lone character as it is."""
-    for match in _compile_unspaced_script_pattern().finditer(text):
+    for match in re.finditer(_UNSPACED_SCRIPT, text):
         run = match[0]
         if len(run) == 1:
             yield run
@@ -161,8 +147,4 @@ def extract_cjk_pairs(text: str) -> Iterator[str]:
 
 def has_unspaced_script(text: str) -> bool:
     """Whether a text has characters of scripts without spaces, such as Chinese or Thai."""
-    return not text.isascii() and _compile_unspaced_script_pattern().search(text) is not None
-
-
-def _remove_duplicates(words: list[str]) -> list[str]:
-    return list(dict.fromkeys(words))
+    return not text.isascii() and re.search(_UNSPACED_SCRIPT, text) is not None

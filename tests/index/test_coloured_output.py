@@ -16,7 +16,7 @@ def test_a_word_in_colour_is_the_word_and_nothing_else(workspace_root: Path) -> 
     output = "\x1b[1;31merror\x1b[0m: \x9b32mgreen\x9b0m \x1b]0;title\x07done"
     builder.conversation(1, [[asked("Run it"), *called("a", "cargo", output, args="\x1b[4mbuild")]])
     conversation = load_conversation(find_conversation(builder.workspace, "jp-c17800000001"))
-    texts = [chunk.text for chunk in split_conversation_into_chunks("x", conversation)]
+    texts = [chunk.text for chunk in split_conversation_into_chunks(conversation)]
     assert "error: green done" in texts
     assert "cargo\nargs: build" in texts
 

@@ -60,6 +60,7 @@ def test_opened_again_one_that_is_behind_catches_up_and_has_all_it_had(
     assert mark < index.catalog.last_transaction_number()
     index.close()
     index.storage = indexer.IndexStorage(built.workspace.cache_dir, Settings(model="off"))
+    index.catalog = index.storage.catalog
     assert (
         index.storage.writers[True].read_catalog_watermark()
         == index.catalog.last_transaction_number()

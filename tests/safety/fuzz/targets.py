@@ -54,11 +54,13 @@ def _read_conversation() -> None:
         answer_conversation_read,
     )
     from kbtui.conversations.repository import find_conversation, load_conversation
-    from kbtui.index.ingest import read_conversation_entry
+    from kbtui.index.catalog import Catalog
+    from kbtui.index.ingest import read_conversation_entry_parts
 
     info = find_conversation(workspace(), f"jp-c{ID}")
     conversation = load_conversation(info)
-    read_conversation_entry(info, embed_tool_results=True)
+    with contextlib.closing(Catalog(workspace().root / "catalog.sqlite", write=True)) as catalog:
+        list(read_conversation_entry_parts(catalog, info, embed_tool_results=True))
     assert conversation.turns is not None
     with contextlib.suppress(KbtuiError):
         format_xml("read", answer_conversation_read(workspace(), id=str(ID)).as_json())
