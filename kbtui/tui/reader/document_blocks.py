@@ -265,12 +265,11 @@ def make_markdown_blocks(
     lines_before: int | None = None,
     above: int = 0,
     breaks: bool = False,
-    **fields: Any,
 ) -> list[DocumentBlock]:
     """Split a Markdown text, starting at character `start`, into blocks.
 
     Long fenced code becomes source blocks. `lines_before` is the number of lines before `start`; None means
-    that references cannot name lines. `above` is set on the first block, `fields` on all blocks.
+    that references cannot name lines. `above` is set on the first block. See `MarkdownBlock` for `breaks`.
     """
     from kbtui.tui.reader.markdown import find_link_definitions, split_markdown
 
@@ -282,9 +281,9 @@ def make_markdown_blocks(
         part = (f"{key}:{number}", text, start + section.start, start + section.end, first_line)
         block: DocumentBlock
         if section.code:
-            block = SourceTextBlock(*part, language=section.language, panel=True, **fields)
+            block = SourceTextBlock(*part, language=section.language, panel=True)
         else:
-            block = MarkdownBlock(*part, links=links, breaks=breaks, **fields)
+            block = MarkdownBlock(*part, links=links, breaks=breaks)
         block.above = int(not section.continued) if number else above
         blocks.append(block)
     return blocks

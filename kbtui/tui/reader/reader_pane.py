@@ -58,20 +58,20 @@ class ReaderHeader(TextLine):
     def render_line(self, y: int) -> Strip:
         """Render the line with the longest form of the right part that fits next to the left part."""
         width = self.content_size.width
-        forms, used = self._list_right_forms(), measure_cell_width(self.left)
-        right = next((form for form in forms if used + measure_cell_width(form) < width), forms[-1])
+        room = width - measure_cell_width(self.left)
+        forms = self._list_right_forms()
+        right = next((form for form in forms if measure_cell_width(form) < room), forms[-1])
         return self.render_spans(align_to_edges(self.left, right, width) if y == 0 else [], width)
 
     def _list_right_forms(self) -> list[Spans]:
         """Return three forms of the right side: with the full size, only its tokens, none of it."""
-        size = next((n for n, (text, _) in enumerate(self.right) if "≈" in text), None)
-        if size is None:
-            return [self.right]
-        text, role = self.right[size]
-        tokens = (text[text.find("≈") :], role)
-        # A space separates the size from the badges before it.
-        badges = self.right[: max(0, size - 1)]
-        return [self.right, [*self.right[:size], tokens, *self.right[size + 1 :]], badges]
+        for index, (text, role) in enumerate(self.right):
+            if "≈" in text:
+                tokens = (text[text.find("≈") :], role)
+                before, after = self.right[:index], self.right[index + 1 :]
+                # A space separates the size from the badges before it.
+                return [self.right, [*before, tokens, *after], before[:-1]]
+        return [self.right]
 
     def on_click(self, event: events.Click) -> None:
         """Post `HeaderPartClicked` for the clicked part."""
@@ -171,17 +171,10 @@ class ReaderPane(BorderOnlyPane, Vertical):
 
     def show_document(self, document: Document, place: NavigationTarget) -> None:
         """Show a document, starting at the position that `place` names."""
-        again = (
-            self.place is not None
-            and self.place.is_same_document(place)
-            and self.viewport.document.key
-        )
         self.place = place
-        if again and document.record is None and document.blocks == self.viewport.document.blocks:
-            document = self.viewport.document
         self.stop_find()
         self.facts_bar.set_paragraphs([])
-        self.viewport.set_search_pattern(compile_search_pattern(list(place.words)))
+        self.viewport.set_search_pattern(compile_search_pattern(place.words))
         before = self.viewport.document
         self._new_event_count = 0
         self.document_view.show_document(document, place.mark)
@@ -193,7 +186,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         """Go to another position in the current document."""
         self.place = place
         self.stop_find()
-        self.viewport.set_search_pattern(compile_search_pattern(list(place.words)))
+        self.viewport.set_search_pattern(compile_search_pattern(place.words))
         self._find_start_line(self.viewport.document, place)
 
     def reload_document(self, document: Document) -> None:
@@ -204,7 +197,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.document_view.reload_document(document)
         self.release_document(before)
         if self.facts_bar.display:
-            self._update_facts()
+            self.facts_bar.set_facts(document.facts)
         self._update_title()
         if self.is_finding:
             self.find_text(self.find_bar.input.value, jump=False)
@@ -250,8 +243,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
             self._post_status_message(missing)
 
     def _update_title(self) -> None:
-        document = self.viewport.document
-        self.border_title = make_plain_content(document.title or "Reader")
+        self.border_title = make_plain_content(self.viewport.document.title or "Reader")
 
     # the header
 
@@ -265,16 +257,10 @@ class ReaderPane(BorderOnlyPane, Vertical):
         """Update the header and the reference in the border."""
         viewport, document = self.viewport, self.viewport.document
         left: Spans = []
-        if document.turns_total and viewport.current_turn is not None:
-            left = [
-                ("turn ", "dim"),
-                (f"{viewport.current_turn:,}", "turn"),
-                (
-                    f" of {document.turns_total:,}{' or more' if document.is_partial else ''}  ",
-                    "dim",
-                ),
-            ]
-            left.append((self._summarize_turn_request(viewport.current_turn), ""))
+        if document.turns_total and (turn := viewport.current_turn) is not None:
+            total = f" of {document.turns_total:,}{' or more' if document.is_partial else ''}  "
+            left = [("turn ", "dim"), (f"{turn:,}", "turn"), (total, "dim")]
+            left.append((self._summarize_turn_request(turn), ""))
         elif document.turns_total:
             left = [(format_count(document.turns_total, "turn"), "dim")]
         elif len(document.views) > 1:
@@ -283,20 +269,28 @@ class ReaderPane(BorderOnlyPane, Vertical):
                 left.append((view, "key" if view == document.view else "dim"))
         elif document.view in ("learn", "prompt"):
             left = [("as the assistant gets it", "dim")]
-        right: Spans = [("● as the model sees it", "accent")] if viewport.is_model_view else []
-        for badge in document.badges:
-            right += [("● " if not right else " ● ", badge[1]), badge]
-        if document.size:
-            right += [("  " if right else "", ""), (document.size, "dim")]
         if self._new_event_count and viewport.is_at_end:
             self._new_event_count = 0
-        if self._new_event_count:
-            right = [(f"↓ {format_count(self._new_event_count, 'new event')}", "found")]
-        if self.is_finding:
-            right = [(self.match_position, "found" if self.matches else "warning")]
-        self.query_one("#where", TextLine).set_text(left, right)
         reference = viewport.current_reference
+        self.query_one("#where", TextLine).set_text(left, self._make_header_right())
         self.set_border_subtitle(make_plain_content(reference) if reference else "")
+
+    def _make_header_right(self) -> Spans:
+        """Return the matches during a find, else new events, else the badges and the size."""
+        document = self.viewport.document
+        if self.is_finding and not self.matches:
+            return [("no match", "warning")]
+        if self.is_finding:
+            more = "+" if len(self.matches) >= MAX_MATCHES else ""
+            return [(f"{self.match_index + 1:,} of {len(self.matches):,}{more}", "found")]
+        if self._new_event_count:
+            return [(f"↓ {format_count(self._new_event_count, 'new event')}", "found")]
+        right: Spans = [("● as the model sees it", "accent")] if self.viewport.is_model_view else []
+        for badge in document.badges:
+            right += [(" ● " if right else "● ", badge[1]), badge]
+        if document.size:
+            right += [("  " if right else "", ""), (document.size, "dim")]
+        return right
 
     @on(ReaderHeader.HeaderPartClicked)
     def _show_clicked_view(self, event: ReaderHeader.HeaderPartClicked) -> None:
@@ -323,23 +317,14 @@ class ReaderPane(BorderOnlyPane, Vertical):
     def action_fold(self) -> None:
         """Open the link of the current line, or open or close the fold at the cursor."""
         viewport = self.viewport
-        if viewport.document.blocks and (
-            link := viewport.document.blocks[viewport.cursor.block].link
-        ):
+        blocks = viewport.document.blocks
+        if blocks and (link := blocks[viewport.cursor.block].link):
             self.post_message(self.OpenRequested(make_navigation_target(parse_ref(link))))
         if fold := viewport.find_fold_at_cursor():
             viewport.toggle_fold(fold)
             self.document_view.update_view()
 
-    def action_tools(self) -> None:
-        """Open or close all tool calls."""
-        self._toggle_folds("tool", "tool calls")
-
-    def action_reasoning(self) -> None:
-        """Open or close all reasoning."""
-        self._toggle_folds("reasoning", "reasoning")
-
-    def _toggle_folds(self, kind: str, name: str) -> None:
+    def action_toggle_folds(self, kind: str, name: str) -> None:
         """Open or close all folds of a kind, also in documents that are opened later."""
         document = self.viewport.document
         if kind not in document.fold_kinds.values() and not document.is_partial:
@@ -348,15 +333,8 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.viewport.toggle_folds_of_kind(kind)
         self.document_view.update_view()
 
-    def action_next(self) -> None:
-        """Go to the next match during a find, otherwise to the next turn."""
-        self._go_to_next_match_or_turn(1)
-
-    def action_previous(self) -> None:
-        """Go to the previous match during a find, otherwise to the previous turn."""
-        self._go_to_next_match_or_turn(-1)
-
-    def _go_to_next_match_or_turn(self, step: int) -> None:
+    def action_next(self, step: int) -> None:
+        """Go to the next or previous match during a find, otherwise to the next or previous turn."""
         if self.is_finding:
             self.go_to_match(self.match_index + step)
         else:
@@ -371,16 +349,16 @@ class ReaderPane(BorderOnlyPane, Vertical):
     def _go_to_landmark(self, kind: str, step: int) -> bool:
         """Go to the next landmark of a kind in the current view; return whether there is one."""
         viewport = self.viewport
-        landmarks = self.viewport.document.landmarks.get(kind, [])
+        landmarks = viewport.document.landmarks.get(kind, [])
         here = viewport.cursor.block
-        at = bisect_right(landmarks, here) if step > 0 else bisect_left(landmarks, here) - 1
-        while 0 <= at < len(landmarks) and not viewport.is_block_in_view(landmarks[at]):
-            at += step
-        if not 0 <= at < len(landmarks):
+        if step > 0:
+            candidates = landmarks[bisect_right(landmarks, here) :]
+        else:
+            candidates = landmarks[: bisect_left(landmarks, here)][::-1]
+        block = next(filter(viewport.is_block_in_view, candidates), None)
+        if block is None:
             return False
-        viewport.go_to_block_line(
-            landmarks[at], self.viewport.document.blocks[landmarks[at]].above, lead=0
-        )
+        viewport.go_to_block_line(block, viewport.document.blocks[block].above, lead=0)
         self.document_view.update_view()
         return True
 
@@ -410,13 +388,10 @@ class ReaderPane(BorderOnlyPane, Vertical):
         if -document.turns_total <= turn < 0:
             turn += document.turns_total + 1
         place = make_navigation_target(make_conversation_ref(document.key, turn, call))
-        start = find_start_block(document, place)
-        if start is None:
-            return
-        block = start[0]
-        if not viewport.is_block_in_view(block):
-            viewport.show_as_model_sees(False)
-        self._go_to_start(place, start)
+        if start := find_start_block(document, place):
+            if not viewport.is_block_in_view(start[0]):
+                viewport.show_as_model_sees(False)
+            self._go_to_start(place, start)
 
     def _go_to_line(self, line: int) -> None:
         document = self.viewport.document
@@ -438,17 +413,14 @@ class ReaderPane(BorderOnlyPane, Vertical):
         if self.facts_bar.display:
             self.facts_bar.set_paragraphs([])
             return
-        self._update_facts()
+        self.facts_bar.set_facts(self.viewport.document.facts)
         if not self.facts_bar.display:
             self._post_status_message("This document has no details.", "dim")
-
-    def _update_facts(self) -> None:
-        self.facts_bar.set_facts(self.viewport.document.facts)
 
     def action_compacted(self) -> None:
         """Switch between the whole conversation and what the model sees after compaction."""
         viewport = self.viewport
-        if not viewport.is_model_view and not self.viewport.document.is_compacted:
+        if not viewport.is_model_view and not viewport.document.is_compacted:
             self._post_status_message("Nothing is compacted, so the model sees everything.", "dim")
             return
         viewport.show_as_model_sees(not viewport.is_model_view)
@@ -471,35 +443,20 @@ class ReaderPane(BorderOnlyPane, Vertical):
 
     def action_sideways(self, way: int) -> None:
         """Scroll wide code by a third of the reader's width."""
-        viewport = self.viewport
-        step = max(8, viewport.width // 3)
-        if (
-            way > 0
-            and viewport.code_offset is not None
-            and not any(line.continues_right for _, line in viewport.rows)
-        ):
+        viewport, offset = self.viewport, self.viewport.code_offset
+        if way < 0 and not offset:
+            return
+        if offset is None:
+            offset = 0
+        elif way > 0 and not any(line.continues_right for _, line in viewport.rows):
             self._post_status_message("No more code to the right.", "dim")
             return
-        if way < 0 and not viewport.code_offset:
-            return
-        viewport.set_code_offset(
-            max(0, (viewport.code_offset or 0) + way * step)
-            if viewport.code_offset is not None
-            else 0
-        )
+        else:
+            offset = max(0, offset + way * max(8, viewport.width // 3))
+        viewport.set_code_offset(offset)
         self.document_view.update_view()
 
     # finding
-
-    @property
-    def match_position(self) -> str:
-        """The number of the current match and the number of all matches, such as "3 of 40"."""
-        more = "+" if len(self.matches) >= MAX_MATCHES else ""
-        return (
-            f"{self.match_index + 1:,} of {len(self.matches):,}{more}"
-            if self.matches
-            else "no match"
-        )
 
     def action_find(self) -> None:
         """Open the find bar."""
@@ -533,26 +490,20 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self._find_worker.submit(
             lambda: list(islice(document.find_matches(pattern, as_model), MAX_MATCHES)),
             lambda found: self._receive_find_matches(found, jump=jump),
-            self._show_find_error,
+            lambda error: self._receive_find_matches([], jump=False),
         )
 
-    def _show_find_error(self, error: Exception) -> None:
-        self._receive_find_matches([], jump=False)
-
     def _receive_find_matches(self, matches: list[tuple[int, int]], *, jump: bool) -> None:
-        self.matches = matches
-        self.match_index = -1
-        if matches:
-            here = self.viewport.cursor.block
-            at = next((n for n, (block, _) in enumerate(matches) if block >= here), 0)
-            if jump:
-                self.go_to_match(at)
-                return
-            self.match_index = at
-        self.refresh_header()
+        here = self.viewport.cursor.block
+        first = next((n for n, (block, _) in enumerate(matches) if block >= here), 0)
+        self.matches, self.match_index = matches, first if matches else -1
+        if matches and jump:
+            self.go_to_match(first)
+        else:
+            self.refresh_header()
 
     def go_to_match(self, match: int) -> None:
-        """Go to match number `match`; a number past the last match wraps around to the first."""
+        """Go to the match with index `match`; an index past the last match wraps around to the first."""
         if self.matches:
             self.match_index = match % len(self.matches)
             self.viewport.go_to_match(*self.matches[self.match_index])
