@@ -25,7 +25,7 @@ from kbtui.tui.navigation_target import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from textual.app import ComposeResult
     from textual.binding import BindingType
@@ -55,15 +55,18 @@ def list_command_items(
     scopes: Iterable[str], keymap: Mapping[str, str] | None = None
 ) -> list[CommandPaletteItem]:
     """Return the commands of the given scopes, followed by those that work everywhere."""
-    here = [scope for scope in SCOPES if scope in scopes or scope == "everywhere"]
+    here = {*scopes, "everywhere"}
     return [
-        CommandPaletteItem(
-            _describe_command(command), "command", command, " ".join(command.key_labels)
-        )
-        for scope in here
+        _make_command_item(_describe_command(command), command)
+        for scope in SCOPES
+        if scope in here
         for command in list_commands(scope, keymap=keymap)
         if command.palette and command.id != "palette"
     ]
+
+
+def _make_command_item(name: str, command: TuiCommand) -> CommandPaletteItem:
+    return CommandPaletteItem(name, "command", command, " ".join(command.key_labels))
 
 
 def _describe_command(command: TuiCommand) -> str:
@@ -85,9 +88,9 @@ def list_theme_items(themes: Iterable[str]) -> list[CommandPaletteItem]:
 
 def list_openable_items(contents: LibrarySnapshot | None, hidden: bool) -> list[CommandPaletteItem]:
     """Return an item for each topic, subject and conversation; slow for large libraries."""
-    items: list[CommandPaletteItem] = []
     if contents is None:
-        return items
+        return []
+    items: list[CommandPaletteItem] = []
     for listing in contents.listings:
         ref = Ref("topic", topic=listing.topic.id)
         items.append(CommandPaletteItem(one_line(listing.topic.name), "topic", ref, str(ref)))
@@ -105,15 +108,7 @@ def list_openable_items(contents: LibrarySnapshot | None, hidden: bool) -> list[
     return items
 
 
-def list_command_id_items(keymap: Mapping[str, str] | None = None) -> list[CommandPaletteItem]:
-    """Return an item for each command of every screen, named by its id in the settings."""
-    return [
-        CommandPaletteItem(f"id: {command.id}", "command", command, " ".join(command.key_labels))
-        for command in apply_keymap(ALL_COMMANDS, keymap)
-    ]
-
-
-def score_command_palette_match(text: str, words: list[str]) -> float | None:
+def _score_match(text: str, words: list[str]) -> float | None:
     """Return the score of a match (lower is better), or None if the name does not match.
 
     The name must contain each word, or at least its letters in the same order. Matches at the
@@ -124,17 +119,15 @@ def score_command_palette_match(text: str, words: list[str]) -> float | None:
     for word in words:
         at = folded.find(word)
         if at >= 0:
-            is_word_start = at == 0 or not folded[at - 1].isalnum()
-            total += (0 if is_word_start else 1) + at / 1000
+            is_inside_word = at > 0 and folded[at - 1].isalnum()
+            total += is_inside_word + at / 1000
             continue
-        position = -1
-        first = None
-        for letter in word:
-            position = folded.find(letter, position + 1)
-            if position < 0:
-                return None
-            first = position if first is None else first
-        total += 3 + (position - (first or 0)) / 10
+        first = position = folded.find(word[0])
+        for letter in word[1:]:
+            position = folded.find(letter, position + 1) if position >= 0 else -1
+        if position < 0:
+            return None
+        total += 3 + (position - first) / 10
     return total + len(text) / 10_000
 
 
@@ -143,21 +136,22 @@ def find_command_palette_items(
 ) -> list[CommandPaletteItem]:
     """Return the items that match `text`, best first.
 
-    If no item matches and `text` may be a reference, return an item for this reference.
+    If `text` starts with `id:`, search the commands of all screens by their ids in the settings. If
+    no item matches and `text` may be a reference, return an item for this reference.
     """
     words = text.casefold().split()
     if not words:
         return items[:ITEMS_MOST]
     most = ITEMS_MOST
     if words[0].startswith("id:"):
-        items = list_command_id_items(keymap)
+        commands = apply_keymap(ALL_COMMANDS, keymap)
+        items = [_make_command_item(f"id: {command.id}", command) for command in commands]
         most = len(items)
     ranked: list[tuple[float, int]] = []
     for number, item in enumerate(items):
-        score = score_command_palette_match(item.name, words)
-        if score is None and item.right:
-            score = score_command_palette_match(item.right, words)
-            score = None if score is None else score + 5
+        score = _score_match(item.name, words)
+        if score is None and (score := _score_match(item.right, words)) is not None:
+            score += 5
         if score is not None:
             ranked.append((score + item.penalty, number))
     if not ranked and may_be_reference(text.strip()):
@@ -192,39 +186,32 @@ class CommandPaletteScreen(StyledScreen):
         self._find_targets = find_targets
         self._targets_worker = LatestOnlyWorker(self)
         self._search_worker = LatestOnlyWorker(self)
+        self.input = SafeInput(
+            id="palette-input", placeholder="Type a command or a name", compact=True
+        )
         self.list = RowList("palette-list")
-
-    @property
-    def _search_typed_text(self) -> str:
-        return self.query_one("#palette-input", SafeInput).value
 
     def compose(self) -> ComposeResult:
         """Yield the input and the list."""
         with Vertical(id="palette", classes="pane") as pane:
             pane.border_title = "Command palette"
-            yield SafeInput(
-                id="palette-input", placeholder="Type a command or a name", compact=True
-            )
+            yield self.input
             yield self.list
 
     def on_mount(self) -> None:
         """Show the commands, and load topics, subjects and conversations in a thread."""
-        self.query_one("#palette-input").focus()
+        self.input.focus()
         self._show_items(find_command_palette_items(self._items, ""))
         self._targets_worker.submit(self._find_targets, self._add_targets, lambda error: None)
 
     def _add_targets(self, targets: list[CommandPaletteItem]) -> None:
         self._items = [*self._items, *targets]
-        if self._search_typed_text:
-            self._search_items(self._search_typed_text)
+        if self.input.value:
+            self._search_items()
 
     @on(Input.Changed)
-    def _search_typed_items(self, event: Input.Changed) -> None:
-        event.stop()
-        self._search_items(event.value)
-
-    def _search_items(self, text: str) -> None:
-        items = self._items
+    def _search_items(self) -> None:
+        items, text = self._items, self.input.value
         self._search_worker.submit(
             lambda: find_command_palette_items(items, text, self.configured_keys),
             self._show_items,
@@ -232,16 +219,14 @@ class CommandPaletteScreen(StyledScreen):
         )
 
     def _show_items(self, items: list[CommandPaletteItem]) -> None:
-        rows = list(_make_item_rows(items))
+        rows = [_make_item_row(number, item) for number, item in enumerate(items)]
         self.list.set_rows(rows, [("No match.", "dim")], rows[0].key if rows else None)
 
     def should_key_wait(self, key: str) -> bool:
         """Return whether the key acts on the list and the list does not match the input yet."""
         needs_list = key in {"enter", "down", "up", "pagedown", "pageup", "ctrl+n"}
-        is_searching = self._search_worker.has_pending_result or bool(
-            self._search_typed_text and self._targets_worker.has_pending_result
-        )
-        return needs_list and is_searching
+        is_loading = bool(self.input.value) and self._targets_worker.has_pending_result
+        return needs_list and (is_loading or self._search_worker.has_pending_result)
 
     def action_rows(self, move: str, *pages: float) -> None:
         """Move in the list."""
@@ -258,8 +243,7 @@ class CommandPaletteScreen(StyledScreen):
             self.dismiss(make_navigation_target(value) if isinstance(value, Ref) else value)
 
 
-def _make_item_rows(items: list[CommandPaletteItem]) -> Iterator[ListRow]:
-    for number, item in enumerate(items):
-        left: Spans = [(f"{item.kind:<13}", "dim"), (one_line(item.name), "")]
-        right: Spans = [(item.right, "key" if item.kind == "command" else "dim")]
-        yield ListRow(f"{number}:{item.kind}:{item.name}", left, right, data=item)
+def _make_item_row(number: int, item: CommandPaletteItem) -> ListRow:
+    left: Spans = [(f"{item.kind:<13}", "dim"), (one_line(item.name), "")]
+    right: Spans = [(item.right, "key" if item.kind == "command" else "dim")]
+    return ListRow(f"{number}:{item.kind}:{item.name}", left, right, data=item)

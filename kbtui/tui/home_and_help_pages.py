@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kbtui.dates import format_relative_day
 from kbtui.text import describe_missing_words, one_line, sanitize
@@ -20,7 +20,7 @@ from kbtui.tui.reader.document_blocks import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
     from kbtui.search.models import RankExplanation, SearchLegRank
@@ -40,9 +40,7 @@ introduction = "what everybody here should know"
 subjects = "docs"
 ```
 """
-NEW_TOPIC_KEY = ("first", "create a first topic")
-NEW_ENTRY_KEY = ("new", "create an entry")
-"""The id and label of a command that the home page adds while there are no subjects."""
+UNREADABLE_TOPICS = "The problems are listed below. kbtui reloads the topics after you fix them."
 HOME_KEYS = (
     ("search", "search everything"),
     ("library.open", "open what is selected"),
@@ -55,6 +53,14 @@ TERMS_MOST = 20
 LEG_NAMES = {"lexical": "keywords", "semantic": "meaning"}
 
 
+def _make_heading(key: str, text: str, note: str = "", above: int = 1) -> HeadingBlock:
+    return HeadingBlock(key, [(text, "h2")], [(note, "dim")] if note else [], above=above)
+
+
+def _make_paragraph(key: str, text: str, role: str = "", **fields: Any) -> ParagraphBlock:
+    return ParagraphBlock(key, [(text, role)], **fields)
+
+
 # home
 
 
@@ -62,36 +68,33 @@ def build_home_document(
     name: str,
     contents: LibrarySnapshot | None,
     now: datetime,
-    notices: Sequence[str] = (),
-    keymap: Mapping[str, str] | None = None,
-    note: str = "",
+    notices: Sequence[str],
+    keymap: Mapping[str, str],
+    note: str,
 ) -> Document:
     """Return the home page: the most important keys, topics, recent conversations and problems.
 
     `contents` is None while the lists are being read. `notices` are problems with the settings.
     `note` says why this page is shown in place of another.
     """
-    keymap = keymap or {}
+    blocks: list[DocumentBlock] = [ParagraphBlock("name", [(one_line(name), "h1")])]
+    if note:
+        blocks.append(_make_paragraph("note", one_line(note), "warning", above=1))
     keys: Facts = [
         (key, [(meaning, "")])
         for command, meaning in (*HOME_KEYS, *_list_creation_keys(contents))
         if (key := find_key_label(command, keymap))
     ]
-    blocks: list[DocumentBlock] = [
-        ParagraphBlock("name", [(one_line(name), "h1")]),
-        FactTableBlock("keys", keys, above=1, name_role="key"),
-    ]
-    if note:
-        blocks.insert(1, ParagraphBlock("note", [(one_line(note), "warning")], above=1))
+    blocks.append(FactTableBlock("keys", keys, above=1, name_role="key"))
     if contents is None:
-        blocks.append(ParagraphBlock("loading", [("Reading the workspace …", "dim")], above=1))
+        blocks.append(_make_paragraph("loading", "Reading the workspace …", "dim", above=1))
         return Document("home", "Home", blocks)
     if contents.listings:
-        _add_topics(blocks, contents)
+        blocks += _make_topic_blocks(contents)
     else:
-        _add_first_topic(blocks, contents, find_key_label("first", keymap))
-    _add_conversations(blocks, contents, now)
-    _add_problems(blocks, [*contents.failures, *map(str, contents.problems), *notices])
+        blocks += _make_first_topic_blocks(contents, find_key_label("first", keymap))
+    blocks += _make_conversation_blocks(contents, now)
+    blocks += _make_problem_blocks([*contents.failures, *contents.problems, *notices])
     return Document("home", "Home", blocks)
 
 
@@ -100,8 +103,9 @@ def _list_creation_keys(contents: LibrarySnapshot | None) -> list[tuple[str, str
     if contents is None or _has_unreadable_topics(contents):
         return []
     if not contents.listings:
-        return [NEW_TOPIC_KEY]
-    return [] if any(listing.subjects for listing in contents.listings) else [NEW_ENTRY_KEY]
+        return [("first", "create a first topic")]
+    has_subjects = any(listing.subjects for listing in contents.listings)
+    return [] if has_subjects else [("new", "create an entry")]
 
 
 def _has_unreadable_topics(contents: LibrarySnapshot) -> bool:
@@ -109,12 +113,12 @@ def _has_unreadable_topics(contents: LibrarySnapshot) -> bool:
     return not contents.listings and (bool(contents.problems) or is_unread)
 
 
-def _add_topics(blocks: list[DocumentBlock], contents: LibrarySnapshot) -> None:
+def _make_topic_blocks(contents: LibrarySnapshot) -> list[DocumentBlock]:
     total = sum(listing.visible_subject_count for listing in contents.listings)
     hidden = sum(len(listing.subjects) for listing in contents.listings) - total
     count = f"{format_count(len(contents.listings), 'topic')}, {format_count(total, 'subject')}"
     count += f", {hidden:,} hidden" if hidden else ""
-    blocks.append(HeadingBlock("topics", [("Topics", "h2")], [(count, "dim")], above=1))
+    blocks: list[DocumentBlock] = [_make_heading("topics", "Topics", count)]
     for listing in contents.listings:
         topic = listing.topic
         words: Spans = [(one_line(topic.name), "strong")]
@@ -123,56 +127,42 @@ def _add_topics(blocks: list[DocumentBlock], contents: LibrarySnapshot) -> None:
         if not topic.enable:
             words.append(("  switched off", "warning"))
         blocks.append(ParagraphBlock(f"topic:{topic.id}", words, lead=[("  ", "")], link=topic.id))
+    return blocks
 
 
-def _add_first_topic(blocks: list[DocumentBlock], contents: LibrarySnapshot, key: str) -> None:
+def _make_first_topic_blocks(contents: LibrarySnapshot, key: str) -> list[DocumentBlock]:
     if _has_unreadable_topics(contents):
-        blocks.append(HeadingBlock("topics", [("No topic can be read", "h2")], above=1))
-        blocks.append(
-            ParagraphBlock(
-                "why",
-                [
-                    (
-                        "The problems are listed below. kbtui reloads the topics after you fix them.",
-                        "dim",
-                    )
-                ],
-            )
-        )
-        return
-    blocks.append(HeadingBlock("topics", [("No topics yet", "h2")], above=1))
-    blocks.append(MarkdownBlock("first", FIRST_TOPIC))
+        heading = _make_heading("topics", "No topic can be read")
+        return [heading, _make_paragraph("why", UNREADABLE_TOPICS, "dim")]
+    blocks = [_make_heading("topics", "No topics yet"), MarkdownBlock("first", FIRST_TOPIC)]
     if key:
         offer: Spans = [("Press ", ""), (key, "key"), (" to create it (shows the file first).", "")]
         blocks.append(ParagraphBlock("offer", offer, above=1))
+    return blocks
 
 
-def _add_conversations(
-    blocks: list[DocumentBlock], contents: LibrarySnapshot, now: datetime
-) -> None:
+def _make_conversation_blocks(contents: LibrarySnapshot, now: datetime) -> list[DocumentBlock]:
     if not contents.conversations:
-        blocks.append(HeadingBlock("talks", [("No conversations yet", "h2")], above=1))
-        hint: Spans = [("They appear after your first `jp query`.", "dim")]
-        blocks.append(ParagraphBlock("no-talks", hint))
-        return
-    live = [info for info in contents.conversations if not info.archived]
+        hint = "They appear after your first `jp query`."
+        heading = _make_heading("talks", "No conversations yet")
+        return [heading, _make_paragraph("no-talks", hint, "dim")]
     count = format_count(len(contents.conversations), "conversation")
-    blocks.append(
-        HeadingBlock("talks", [("Recent conversations", "h2")], [(count, "dim")], above=1)
-    )
+    blocks: list[DocumentBlock] = [_make_heading("talks", "Recent conversations", count)]
+    live = [info for info in contents.conversations if not info.archived]
     for info in sorted(live, key=get_activity_sort_key)[:RECENT_CONVERSATIONS]:
         when = get_last_activity(info).astimezone(now.tzinfo)
         left: Spans = [(one_line(info.name), "" if info.title else "dim")]
         right: Spans = [(format_relative_day(when.date(), now.date()), "dim")]
-        blocks.append(
-            HeadingBlock(f"talk:{info.id}", left, right, lead=[("  ", "")], link=info.ref)
-        )
+        key = f"talk:{info.id}"
+        blocks.append(HeadingBlock(key, left, right, lead=[("  ", "")], link=info.ref))
+    return blocks
 
 
-def _add_problems(blocks: list[DocumentBlock], problems: Sequence[object]) -> None:
-    for number, problem in enumerate(problems):
-        spans: Spans = [(f"! {one_line(str(problem))}", "error")]
-        blocks.append(ParagraphBlock(f"problem:{number}", spans, above=int(number == 0)))
+def _make_problem_blocks(problems: Iterable[object]) -> list[DocumentBlock]:
+    return [
+        _make_paragraph(f"problem:{n}", f"! {one_line(str(problem))}", "error", above=int(n == 0))
+        for n, problem in enumerate(problems)
+    ]
 
 
 # topics and errors
@@ -181,30 +171,28 @@ def _add_problems(blocks: list[DocumentBlock], problems: Sequence[object]) -> No
 def build_topic_document(listing: TopicWithSubjects, learn_text: str) -> Document:
     """Return the page of a topic: a table of facts, then what `learn` returns for the topic."""
     topic, subjects = listing.topic, listing.subjects
-    counts = [format_count(listing.visible_subject_count, "subject")]
-    for number, word in (
-        (sum(subject.hidden for subject in subjects), "hidden"),
-        (sum(subject.learned for subject in subjects), "pre-loaded"),
-        (sum(subject.disabled for subject in subjects), "disabled"),
-    ):
-        if number:
-            counts.append(f"{number:,} {word}")
-    size = sum(subject.size for subject in subjects)
-    facts: Facts = [("id", [(one_line(topic.id), "")])]
-    if topic.introduction:
-        facts.append(("introduction", [(one_line(topic.introduction), "")]))
-    facts.append(("size", [(", ".join(counts), ""), (f"  {size:,} bytes", "dim")]))
-    facts.append(("directory", [(one_line(topic.subjects), "")]))
-    if topic.learned:
-        facts.append(("learned", [(one_line(", ".join(topic.learned)), "")]))
-    if topic.disabled:
-        facts.append(("disabled", [(one_line(", ".join(topic.disabled)), "")]))
-    blocks: list[DocumentBlock] = [FactTableBlock("facts", facts)]
-    _add_problems(blocks, listing.problems)
+    counts = {
+        "hidden": sum(subject.hidden for subject in subjects),
+        "pre-loaded": sum(subject.learned for subject in subjects),
+        "disabled": sum(subject.disabled for subject in subjects),
+    }
+    visible = format_count(listing.visible_subject_count, "subject")
+    others = [f"{count:,} {word}" for word, count in counts.items() if count]
+    texts = {
+        "id": topic.id,
+        "introduction": topic.introduction,
+        "size": ", ".join([visible, *others]),
+        "directory": topic.subjects,
+        "learned": ", ".join(topic.learned),
+        "disabled": ", ".join(topic.disabled),
+    }
+    facts: dict[str, Spans] = {name: [(one_line(text), "")] for name, text in texts.items() if text}
+    facts["size"].append((f"  {sum(subject.size for subject in subjects):,} bytes", "dim"))
+    blocks: list[DocumentBlock] = [FactTableBlock("facts", list(facts.items()))]
+    blocks += _make_problem_blocks(listing.problems)
     if topic.enable:
-        head: Spans = [("What `learn` returns for this topic", "h2")]
-        cost: Spans = [(format_token_cost(len(learn_text)), "dim")]
-        blocks.append(HeadingBlock("learn", head, cost, above=1))
+        cost = format_token_cost(len(learn_text))
+        blocks.append(_make_heading("learn", "What `learn` returns for this topic", cost))
         blocks.append(MarkdownBlock("listing", learn_text, above=1, lead=[("▎ ", "rule")]))
     badges: Spans = [] if topic.enable else [("switched off", "warning")]
     name = one_line(topic.name)
@@ -222,51 +210,39 @@ def build_problem_document(
 # help
 
 
-def build_help_document(
-    scopes: tuple[Scope, ...], keymap: Mapping[str, str] | None = None
-) -> Document:
+def build_help_document(scopes: tuple[Scope, ...], keymap: Mapping[str, str]) -> Document:
     """Return the help of the main screen, with the keys of the given scopes first."""
-    order: list[Scope] = [*[s for s in scopes if s != "everywhere"], "moving", "everywhere"]
-    order += [scope for scope in SCOPES if scope not in order]
+    first: list[Scope] = [scope for scope in scopes if scope != "everywhere"]
     blocks: list[DocumentBlock] = []
-    for scope in order:
-        heading: Spans = [(SCOPES[scope], "h2")]
-        blocks.append(HeadingBlock(f"head:{scope}", heading, above=int(bool(blocks))))
-        blocks.append(
-            FactTableBlock(f"keys:{scope}", _list_key_facts(scope, keymap), name_role="key")
-        )
+    for scope in dict.fromkeys((*first, "moving", "everywhere", *SCOPES)):
+        blocks.append(_make_heading(f"head:{scope}", SCOPES[scope], above=int(bool(blocks))))
+        blocks.append(_make_key_table(f"keys:{scope}", scope, keymap))
     marks: Facts = [(sign, [(name, "")]) for name, (sign, _) in ENTRY_MARKS.items()]
     text = "In an input, keys type text. Press Esc to leave it and use single-key commands."
     blocks += [
-        HeadingBlock("head:marks", [("Marks in the library", "h2")], above=1),
+        _make_heading("head:marks", "Marks in the library"),
         FactTableBlock("marks", marks),
-        ParagraphBlock("input", [(text, "dim")], above=1),
+        _make_paragraph("input", text, "dim", above=1),
     ]
     return Document("help", "Help", blocks)
 
 
 def build_screen_help_document(
-    scope: Scope,
-    notes: Sequence[str],
-    keymap: Mapping[str, str],
-    more: Sequence[DocumentBlock] = (),
+    scope: Scope, notes: Sequence[str], keymap: Mapping[str, str], more: Sequence[DocumentBlock]
 ) -> Document:
     """Return the help of a secondary screen: its keys, then the blocks in `more`, then the notes."""
-    blocks: list[DocumentBlock] = [
-        HeadingBlock("head", [(SCREENS[scope], "h2")]),
-        FactTableBlock("keys", _list_key_facts(scope, keymap), name_role="key"),
-        *more,
-    ]
-    for number, text in enumerate(notes):
-        blocks.append(ParagraphBlock(f"note:{number}", [(text, "dim")], above=1))
-    return Document("help", "Help", blocks)
+    heading = _make_heading("head", SCREENS[scope], above=0)
+    keys = _make_key_table("keys", scope, keymap)
+    last = [_make_paragraph(f"note:{n}", note, "dim", above=1) for n, note in enumerate(notes)]
+    return Document("help", "Help", [heading, keys, *more, *last])
 
 
-def _list_key_facts(scope: Scope, keymap: Mapping[str, str] | None) -> Facts:
-    return [
+def _make_key_table(key: str, scope: Scope, keymap: Mapping[str, str]) -> FactTableBlock:
+    facts: Facts = [
         ("  ".join(command.key_labels), [(command.help, "")])
         for command in list_commands(scope, keymap=keymap)
     ]
+    return FactTableBlock(key, facts, name_role="key")
 
 
 # explanations
@@ -280,20 +256,20 @@ def build_explanation_document(explanation: RankExplanation, query: str) -> Docu
         FactTableBlock("what", what),
     ]
     if explanation.rank is not None:
-        verdict: Spans = [(f"Rank {explanation.rank}", "strong")]
-        verdict.append((f", combined score {explanation.score:.3f}", "dim"))
+        score = f", combined score {explanation.score:.3f}"
+        verdict: Spans = [(f"Rank {explanation.rank}", "strong"), (score, "dim")]
         blocks.append(ParagraphBlock("rank", verdict, above=1))
-    for number, reason in enumerate(explanation.kept_out):
-        spans: Spans = [(f"✕ {one_line(reason)}", "warning")]
-        blocks.append(ParagraphBlock(f"out:{number}", spans, above=int(not number)))
+    for n, reason in enumerate(explanation.kept_out):
+        text = f"✕ {one_line(reason)}"
+        blocks.append(_make_paragraph(f"out:{n}", text, "warning", above=int(n == 0)))
     if explanation.chunk_id is not None:
-        _add_search_rankings(blocks, explanation)
-    _add_query_terms(blocks, explanation)
-    _add_embedded_text(blocks, explanation)
+        blocks += _make_ranking_blocks(explanation)
+    blocks += _make_term_blocks(explanation)
+    blocks += _make_embedded_text_blocks(explanation)
     return Document("explanation", "Why", blocks)
 
 
-def _add_search_rankings(blocks: list[DocumentBlock], explanation: RankExplanation) -> None:
+def _make_ranking_blocks(explanation: RankExplanation) -> list[DocumentBlock]:
     facts: Facts = []
     for leg, name in LEG_NAMES.items():
         result: SearchLegRank = getattr(explanation, leg)
@@ -304,40 +280,40 @@ def _add_search_rankings(blocks: list[DocumentBlock], explanation: RankExplanati
         if result.gives:
             spans.append((f", contributes {result.gives:.4f}", "dim"))
         facts.append((name, spans))
-    blocks.append(HeadingBlock("head:legs", [("Ranks by keywords and by meaning", "h2")], above=1))
-    blocks.append(FactTableBlock("legs", facts))
+    heading = _make_heading("head:legs", "Ranks by keywords and by meaning")
+    return [heading, FactTableBlock("legs", facts)]
 
 
-def _add_query_terms(blocks: list[DocumentBlock], explanation: RankExplanation) -> None:
-    facts: Facts = [
-        (
-            f"{match.score:.2f}",
-            [(match.term, "strong"), (f" in {match.field}, weight {match.weight:g}", "dim")],
-        )
-        for match in explanation.matches[:TERMS_MOST]
-    ]
+def _make_term_blocks(explanation: RankExplanation) -> list[DocumentBlock]:
+    facts: Facts = []
+    for match in explanation.matches[:TERMS_MOST]:
+        detail = f" in {match.field}, weight {match.weight:g}"
+        facts.append((f"{match.score:.2f}", [(match.term, "strong"), (detail, "dim")]))
     absent = describe_missing_words(explanation.missing)
+    blocks: list[DocumentBlock] = []
     if facts or absent:
         more = len(explanation.matches) - TERMS_MOST
-        right: Spans = [(f"{more} more", "dim")] if more > 0 else []
-        blocks.append(HeadingBlock("head:words", [("Words", "h2")], right, above=1))
+        blocks.append(_make_heading("head:words", "Words", f"{more} more" if more > 0 else ""))
         blocks.append(FactTableBlock("words", facts))
-    for number, line in enumerate(absent):
+    for n, line in enumerate(absent):
         text = f"{line[0].upper()}{line[1:]}"
-        blocks.append(ParagraphBlock(f"absent:{number}", [(text, "")], above=int(number == 0)))
+        blocks.append(_make_paragraph(f"absent:{n}", text, above=int(n == 0)))
+    return blocks
 
 
-def _add_embedded_text(blocks: list[DocumentBlock], explanation: RankExplanation) -> None:
+def _make_embedded_text_blocks(explanation: RankExplanation) -> list[DocumentBlock]:
     parts = explanation.embedded
     if parts is None:
-        return
+        return []
+    weighted = [("title", parts.title_weight, one_line(parts.title))]
+    weighted += [
+        ("neighbour", parts.neighbour_weight, one_line(text)[:200]) for text in parts.neighbours
+    ]
     facts: Facts = [
-        (f"+ {parts.title_weight:g} ×", [("title: ", "dim"), (one_line(parts.title), "")])
+        (f"+ {weight:g} ×", [(f"{name}: ", "dim"), (text, "")]) for name, weight, text in weighted
     ]
-    facts += [
-        (f"+ {parts.neighbour_weight:g} ×", [("neighbour: ", "dim"), (one_line(text)[:200], "")])
-        for text in parts.neighbours
+    return [
+        _make_heading("head:made", "Embedded text"),
+        _make_paragraph("text", one_line(parts.text)),
+        FactTableBlock("made", facts, above=1),
     ]
-    blocks.append(HeadingBlock("head:made", [("Embedded text", "h2")], above=1))
-    blocks.append(ParagraphBlock("text", [(one_line(parts.text), "")]))
-    blocks.append(FactTableBlock("made", facts, above=1))
