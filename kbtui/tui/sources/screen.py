@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from textual import on
 
 from kbtui.errors import KbtuiError, UsageError
+from kbtui.sources.config import (
+    MAIN_KEY,
+    add_source,
+    approve_source,
+    edit_source,
+    find_approval_time,
+    load_sources,
+    suggest_source_name,
+)
 from kbtui.text import one_line
 from kbtui.tui.commands import make_scope_bindings
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
@@ -26,24 +35,25 @@ from kbtui.tui.sources.source_pages import (
     make_source_rows,
     read_source_statuses,
 )
+from kbtui.userdata import UserData
 from kbtui.userdata.userdata import SourceRunRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from textual.binding import BindingType
-    from textual.message_pump import MessagePump
     from textual.widget import Widget
 
     from kbtui.dates import Clock
     from kbtui.library import Library
     from kbtui.sources.config import SourceDefinition, SourceProgress
 
+T = TypeVar("T")
 RELOAD_SECONDS = 5.0
 """How many seconds pass before the screen looks again for runs started elsewhere."""
 EMPTY = "No sources yet. Press {} to add web pages, files or an MCP server."
 KINDS = ("url_crawl", "file_upload", "mcp")
-LIST_KEYS = ("prefixes", "allow_hosts", "env")
+LIST_KEYS = {"prefixes", "allow_hosts", "env"}
 """The keys whose values are lists; in the form, spaces separate the items."""
 
 
@@ -54,6 +64,8 @@ def make_form_fields(
     topics: Sequence[str], source: SourceDefinition | None = None
 ) -> list[FormField]:
     """Return the fields of the form that adds a source, or that changes `source`."""
+    if source and source.topic not in topics:
+        topics = [source.topic, *topics]
     block: dict[str, Any] = dict(source.block) if source else {}
 
     def get_text_value(key: str, default: str = "") -> str:
@@ -79,8 +91,8 @@ def make_form_fields(
     if source is not None:
         return fields
     kind_help = "Web pages, files, or the resources of an MCP server."
-    kind = FormField("kind", "kind", "url_crawl", kind_help, KINDS)
     name_help = "Name of the source and of its directory; leave empty to let kbtui choose it."
+    kind = FormField("kind", "kind", "url_crawl", kind_help, KINDS)
     return [kind, *fields, FormField("name", "name", "", name_help)]
 
 
@@ -90,25 +102,18 @@ def make_source_table(values: FormValues, kind: str) -> dict[str, Any]:
     Raises `UsageError` if a value is invalid.
     """
     block: dict[str, Any] = {"kind": kind}
-    for key, value in values.items():
-        if key in ("kind", "name") or not value:
-            continue
-        if key in LIST_KEYS:
-            block[key] = value.split()
-        elif key == "depth":
-            if not value.isdecimal():
-                raise UsageError("must be a whole number", where="depth")
-            block[key] = int(value)
-        else:
-            block[key] = value
+    block |= {key: value for key, value in values.items() if value and key not in ("kind", "name")}
+    for key in block.keys() & LIST_KEYS:
+        block[key] = block[key].split()
+    if "depth" in block:
+        if not block["depth"].isdecimal():
+            raise UsageError("must be a whole number", where="depth")
+        block["depth"] = int(block["depth"])
     return block
 
 
 def add_source_from_form(library: Library, values: FormValues) -> SourceDefinition:
     """Add a source to the file and approve it, because the user wrote it in the form. Raises `KbtuiError`."""
-    from kbtui.sources.config import MAIN_KEY, add_source, approve_source, suggest_source_name
-    from kbtui.userdata import UserData
-
     kind, workspace = values["kind"], library.workspace
     what = values.get(MAIN_KEY[kind], "")
     if not what:
@@ -127,17 +132,11 @@ def change_source_from_form(
     An approved source stays approved, because the user made the change. Raises `KbtuiError` if the
     change fails, or if the source is no longer the same in the file as in `before`.
     """
-    from kbtui.sources.config import approve_source, edit_source, find_approval_time, load_sources
-    from kbtui.userdata import UserData
-
     workspace, userdata = library.workspace, UserData(library.workspace)
     current = load_sources(workspace).find_source(before.name)
     if current.block != before.block:
-        raise UsageError(
-            "the source was changed in the file while the form was open",
-            where=before.name,
-            hint="open the form again",
-        )
+        message = "the source was changed in the file while the form was open"
+        raise UsageError(message, where=before.name, hint="open the form again")
     approved = find_approval_time(workspace, userdata, current) is not None
     wanted = {**dict.fromkeys(before.block), **make_source_table(values, before.kind)}
     changes = {key: value for key, value in wanted.items() if before.block.get(key) != value}
@@ -151,79 +150,15 @@ def change_source_from_form(
     return source, approved
 
 
-# runs
+# the screen
 
 
 @dataclass
-class _ActiveSourceRun:
+class ActiveSourceRun:
+    """A run that the screen started in a thread; `progress` is None before the first report."""
+
     stop: threading.Event = field(default_factory=threading.Event)
     progress: SourceProgress | None = None
-
-
-class ActiveSourceRuns:
-    """The runs started from the screen, each in its own thread.
-
-    `on_progress` and `on_end` are called through the message queue of `owner`. `on_end` gets the name
-    of the source, and its finished run or the error that prevented the run.
-    """
-
-    def __init__(
-        self,
-        owner: MessagePump,
-        library: Library,
-        on_progress: Callable[[], None],
-        on_end: Callable[[str, SourceRunRecord | Exception], None],
-    ) -> None:
-        self._owner, self._library = owner, library
-        self._on_progress, self._on_end = on_progress, on_end
-        self._runs: dict[str, _ActiveSourceRun] = {}
-
-    @property
-    def progress(self) -> dict[str, SourceProgress | None]:
-        """The progress of each running source; None before the first report."""
-        return {name: run.progress for name, run in self._runs.items()}
-
-    def start_run(self, name: str) -> bool:
-        """Start a run; return False if the source is already running."""
-        if name in self._runs:
-            return False
-        run = self._runs[name] = _ActiveSourceRun()
-        thread_name = f"source-{name}"
-        threading.Thread(
-            target=self._run_in_thread, args=(name, run), name=thread_name, daemon=True
-        ).start()
-        return True
-
-    def stop_run(self, name: str) -> bool:
-        """Ask a run to stop; return False if the source is not running."""
-        run = self._runs.get(name)
-        if run is not None:
-            run.stop.set()
-        return run is not None
-
-    def stop_all(self) -> None:
-        """Ask every run to stop."""
-        for run in self._runs.values():
-            run.stop.set()
-
-    def _run_in_thread(self, name: str, run: _ActiveSourceRun) -> None:
-        from kbtui.sources import run_source
-
-        def report_progress(progress: SourceProgress) -> None:
-            run.progress = progress
-            self._owner.call_later(self._on_progress)
-
-        try:
-            outcome: SourceRunRecord | Exception = run_source(
-                self._library.workspace, name, on_progress=report_progress, should_stop=run.stop.is_set
-            )  # fmt: skip
-        except Exception as error:
-            outcome = error
-        self._owner.call_later(self._report_run_end, name, outcome)
-
-    def _report_run_end(self, name: str, outcome: SourceRunRecord | Exception) -> None:
-        self._runs.pop(name, None)
-        self._on_end(name, outcome)
 
 
 class SourcesScreen(ListDetailScreen):
@@ -243,7 +178,7 @@ class SourcesScreen(ListDetailScreen):
         super().__init__(library)
         self.list = RowList("sources")
         self.list.empty_text = [("Reading the sources …", "dim")]
-        self.runs = ActiveSourceRuns(self, library, self._show_rows, self._on_run_end)
+        self.runs: dict[str, ActiveSourceRun] = {}
         self.states: SourceStatuses | None = None
         self.approving: SourceStatus | None = None
         """The source on the approval page; approving applies to exactly this state, even if the file changes."""
@@ -261,7 +196,8 @@ class SourcesScreen(ListDetailScreen):
 
     def on_unmount(self) -> None:
         """Stop all runs."""
-        self.runs.stop_all()
+        for run in self.runs.values():
+            run.stop.set()
 
     @property
     def selected_source(self) -> SourceStatus | None:
@@ -276,7 +212,7 @@ class SourcesScreen(ListDetailScreen):
         return {
             "approving": is_approving,
             "source": state is not None and not is_approving,
-            "running": state is not None and state.source.name in self.runs.progress,
+            "running": state is not None and state.source.name in self.runs,
             "unapproved": state is not None and state.approved is None and not is_approving,
         }
 
@@ -289,23 +225,21 @@ class SourcesScreen(ListDetailScreen):
 
     def action_reload(self) -> None:
         """Read everything again."""
-        self._reload_worker.submit(
-            lambda: read_source_statuses(self.library),
-            self._receive_source_statuses,
-            self.show_error,
-        )
 
-    def _receive_source_statuses(self, states: SourceStatuses) -> None:
-        if states == self.states and not self._key_to_select:
-            return
-        self.states = states
-        self._show_rows()
-        self._show_selected()
+        def show_statuses(states: SourceStatuses) -> None:
+            if states != self.states or self._key_to_select:
+                self.states = states
+                self._show_rows()
+                self._show_selected()
+
+        self._reload_worker.submit(
+            lambda: read_source_statuses(self.library), show_statuses, self.show_error
+        )
 
     def _show_rows(self) -> None:
         if self.states is None:
             return
-        running = self.runs.progress
+        running = {name: run.progress for name, run in self.runs.items()}
         rows = make_source_rows(self.states, running, self._clock(), self.get_key_hint("approve"))
         select, self._key_to_select = self._key_to_select, None
         self.list.set_rows(rows, [(EMPTY.format(self.get_key_hint("new")), "dim")], select)
@@ -357,16 +291,43 @@ class SourcesScreen(ListDetailScreen):
         if state.approved is None:
             review = f"press {self.get_key_hint('approve')} to review what it would do"
             self.refuse_key(f"Source {name} is not approved: {review}")
-        elif self.runs.start_run(name):
+        elif name not in self.runs:
+            run = self.runs[name] = ActiveSourceRun()
+            threading.Thread(
+                target=self._run_source_in_thread,
+                args=(name, run),
+                name=f"source-{name}",
+                daemon=True,
+            ).start()
             self.show_message(f"running {name} …", "dim")
             self._show_rows()
 
+    def _run_source_in_thread(self, name: str, run: ActiveSourceRun) -> None:
+        from kbtui.sources import run_source
+
+        def report_progress(progress: SourceProgress) -> None:
+            run.progress = progress
+            self.call_later(self._show_rows)
+
+        workspace, should_stop = self.library.workspace, run.stop.is_set
+        outcome: SourceRunRecord | Exception
+        try:
+            outcome = run_source(
+                workspace, name, on_progress=report_progress, should_stop=should_stop
+            )
+        except Exception as error:
+            outcome = error
+        self.call_later(self._on_run_end, name, outcome)
+
     def action_stop(self) -> None:
         """Stop the run of the selected source."""
-        if (state := self.selected_source) is not None and self.runs.stop_run(state.source.name):
-            self.show_message(f"stopping {state.source.name} …", "dim")
+        name = state.source.name if (state := self.selected_source) else ""
+        if name in self.runs:
+            self.runs[name].stop.set()
+            self.show_message(f"stopping {name} …", "dim")
 
     def _on_run_end(self, name: str, outcome: SourceRunRecord | Exception) -> None:
+        del self.runs[name]
         if isinstance(outcome, SourceRunRecord):
             documents = format_count(outcome.entries, "document")
             error = f". {one_line(outcome.error)}" if outcome.error else ""
@@ -388,9 +349,8 @@ class SourcesScreen(ListDetailScreen):
             self.refuse_key(f"Source {state.source.name} is already approved")
             return
         self.approving = state
-        self.show_document(
-            make_approval_page(state, self.get_key_hint("agree"), self.get_key_hint("back"))
-        )
+        agree, back = self.get_key_hint("agree"), self.get_key_hint("back")
+        self.show_document(make_approval_page(state, agree, back))
         self.focus_detail()
 
     def action_agree(self) -> None:
@@ -398,9 +358,6 @@ class SourcesScreen(ListDetailScreen):
         state, self.approving = self.approving, None
         if state is None:
             return
-        from kbtui.sources.config import approve_source
-        from kbtui.userdata import UserData
-
         workspace = self.library.workspace
         message = f"approved {state.source.name}; press {self.get_key_hint('run')} to run it"
         self.worker.submit(
@@ -415,58 +372,55 @@ class SourcesScreen(ListDetailScreen):
 
     def action_new(self) -> None:
         """Add a source."""
-        self.worker.submit(
-            self._list_topic_names, lambda topics: self._open_form(topics, None), self.show_error
-        )
+
+        def report_new_source(source: SourceDefinition | None) -> None:
+            if source is not None:
+                message = f"added {source.name}; press {self.get_key_hint('run')} to run it"
+                self._reload_with_message(source.name, message)
+
+        self._open_form("Add a source", None, add_source_from_form, report_new_source)
 
     def action_edit(self) -> None:
         """Change the selected source."""
-        if (state := self.selected_source) is not None:
-            self.worker.submit(
-                self._list_topic_names, lambda topics: self._open_form(topics, state.source), self.show_error
-            )  # fmt: skip
+        state = self.selected_source
+        if state is None:
+            return
+        before = state.source
+
+        def change(library: Library, values: FormValues) -> tuple[SourceDefinition, bool]:
+            return change_source_from_form(library, before, values)
+
+        def report_change(result: tuple[SourceDefinition, bool] | None) -> None:
+            if result is not None:
+                source, is_approved = result
+                note = "" if is_approved else "; it is not approved yet"
+                self._reload_with_message(source.name, f"changed {source.name}{note}")
+
+        self._open_form(f"Change {before.name}", before, change, report_change)
+
+    def _open_form(
+        self,
+        title: str,
+        source: SourceDefinition | None,
+        save: Callable[[Library, FormValues], T],
+        on_closed: Callable[[T | None], None],
+    ) -> None:
+        def show_form(topics: list[str]) -> None:
+            fields, label = make_form_fields(topics, source), "save" if source else "add"
+            form = FormDialog(
+                title, fields, lambda values: save(self.library, values), self.describe_error, label
+            )
+            self.app.push_screen(form, on_closed)
+
+        self.worker.submit(self._list_topic_names, show_form, self.show_error)
 
     def _list_topic_names(self) -> list[str]:
-        topics = [
-            name for name, topic in self.library.load_knowledge().topics.items() if topic.enable
-        ]
-        if not topics:
-            raise UsageError(
-                "there is no topic to add documents to",
-                hint="declare one in .jp/kb.toml as [kb.topic.ID]",
-            )
-        return topics
-
-    def _open_form(self, topics: list[str], source: SourceDefinition | None) -> None:
-        if source is None:
-            fields = make_form_fields(topics)
-            form: FormDialog = FormDialog(
-                "Add a source", fields, lambda values: add_source_from_form(self.library, values), self.describe_error, "add"
-            )  # fmt: skip
-            self.app.push_screen(form, self._on_source_added)
-            return
-        if source.topic not in topics:
-            topics = [source.topic, *topics]
-        form = FormDialog(
-            f"Change {source.name}",
-            make_form_fields(topics, source),
-            lambda values: change_source_from_form(self.library, source, values),
-            self.describe_error,
-        )
-        self.app.push_screen(form, self._on_source_changed)
-
-    def _on_source_added(self, source: SourceDefinition | None) -> None:
-        if source is not None:
-            run_key = self.get_key_hint("run")
-            self._reload_with_message(
-                source.name, f"added {source.name}; press {run_key} to run it"
-            )
-
-    def _on_source_changed(self, result: tuple[SourceDefinition, bool] | None) -> None:
-        if result is not None:
-            source, approved = result
-            note = "" if approved else "; it is not approved yet"
-            self._reload_with_message(source.name, f"changed {source.name}{note}")
+        topics = self.library.load_knowledge().topics
+        names = [name for name, topic in topics.items() if topic.enable]
+        if not names:
+            hint = "declare one in .jp/kb.toml as [kb.topic.ID]"
+            raise UsageError("there is no topic to add documents to", hint=hint)
+        return names
 
     def _reload_with_message(self, name: str, message: str) -> None:
         self.show_message(message, "inserted")
@@ -508,7 +462,8 @@ class SourcesScreen(ListDetailScreen):
         answers = {"y": "remove it"}
         if count:
             documents = format_count(count, "document")
-            answers = {"k": f"remove it, keep its {documents}", "d": f"remove it with its {documents}"}  # fmt: skip
+            keep, delete = f"remove it, keep its {documents}", f"remove it with its {documents}"
+            answers = {"k": keep, "d": delete}
         self.ask_question(f"Remove the source {name}?", answers, remove_if_confirmed)
 
     def _report_removed_item(self, name: str, problems: list[str]) -> None:
@@ -530,21 +485,15 @@ class SourcesScreen(ListDetailScreen):
             self.action_leave()
 
     def can_leave(self) -> bool:
-        """Return True if no source is running; otherwise ask whether to stop the runs."""
-        running = list(self.runs.progress)
-        if not running:
+        """Return True if no source is running; otherwise ask whether to stop the runs and leave."""
+        if not self.runs:
             return True
 
-        def stop_runs_and_leave(answer: str | None) -> None:
-            if answer == "y":
-                self.runs.stop_all()
+        def leave_if_confirmed(answer: str | None) -> None:
+            if answer is not None:
                 self.dismiss(None)
 
-        verb = "is" if len(running) == 1 else "are"
-        noun = "Source" if len(running) == 1 else "Sources"
-        self.ask_question(
-            f"{noun} {', '.join(running)} {verb} running.",
-            {"y": "stop and leave"},
-            stop_runs_and_leave,
-        )
+        pattern = "Source {} is running." if len(self.runs) == 1 else "Sources {} are running."
+        question = pattern.format(", ".join(self.runs))
+        self.ask_question(question, {"y": "stop and leave"}, leave_if_confirmed)
         return False

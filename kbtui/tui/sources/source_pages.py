@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kbtui.dates import format_time
 from kbtui.sources.config import find_approval_time, format_source_toml, load_sources
@@ -37,15 +38,14 @@ PROGRESS_CELLS = 10
 class BulletItemBlock(ParagraphBlock):
     """A paragraph with a sign before its first line."""
 
-    sign: Span = ("• ", "")
+    sign: Span = ("• ", "marker")
 
     def layout(self, width: int, found: MatchHighlight | None, opened: bool) -> list[StyledLine]:
         """Wrap the text to the right of the sign."""
         return wrap_spans(self.spans, width, [self.sign], [("  ", "")])
 
 
-@dataclass(frozen=True)
-class SourceStatus:
+class SourceStatus(NamedTuple):
     """A source with its last run, the time of its approval, and the time of its next run.
 
     Times are Unix seconds, None if there is no approval or schedule. `folder` is the directory of its
@@ -59,8 +59,7 @@ class SourceStatus:
     due: float | None
 
 
-@dataclass(frozen=True)
-class SourceStatuses:
+class SourceStatuses(NamedTuple):
     """The states of all valid sources, and the problems of declarations that cannot be read."""
 
     sources: list[SourceStatus]
@@ -77,10 +76,8 @@ def read_source_statuses(library: Library) -> SourceStatuses:
     for name, source in found.sources.items():
         topic = topics.get(source.topic)
         folder = f"{topic.subjects}/{name}/" if topic else f"(unknown topic {source.topic!r})"
-        approved, due = (
-            find_approval_time(workspace, userdata, source),
-            find_due_time(workspace, userdata, source),
-        )
+        approved = find_approval_time(workspace, userdata, source)
+        due = find_due_time(workspace, userdata, source)
         states.append(SourceStatus(source, folder, runs.get(name), approved, due))
     return SourceStatuses(states, found.problems)
 
@@ -110,8 +107,8 @@ def make_source_rows(
         else:
             below = _format_last_run(state.run, now)
         if state.due is not None and source.name not in running:
-            due = _to_local_time(state.due)
-            when = "due now" if due <= now else f"next {format_time(due, now)}"
+            is_due = _to_local_time(state.due) <= now
+            when = "due now" if is_due else f"next {_format_time(state.due, now)}"
             below.append((f"  {when}", "key"))
         rows.append(ListRow(source.name, left, right, [[("  ", ""), *below]], data=state))
     for number, problem in enumerate(states.problems):
@@ -125,11 +122,13 @@ def _to_local_time(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds).astimezone()
 
 
+def _format_time(seconds: float, now: datetime) -> str:
+    return format_time(_to_local_time(seconds), now)
+
+
 def _format_last_run(run: SourceRunRecord, now: datetime) -> Spans:
     sign, role = STATUS_SIGNS[run.status]
-    details = (
-        f"  {format_time(_to_local_time(run.began), now)}, {format_count(run.entries, 'document')}"
-    )
+    details = f"  {_format_time(run.began, now)}, {format_count(run.entries, 'document')}"
     error: Spans = [(f"  {one_line(run.error)}", role)] if run.error else []
     return [(f"{sign} {run.status}", role), (details, "dim"), *error]
 
@@ -163,12 +162,12 @@ def make_source_page(state: SourceStatus, now: datetime) -> Document:
     source = state.source
     approved: Spans = [("not yet", "warning")]
     if state.approved:
-        approved = [(format_time(_to_local_time(state.approved), now), "")]
-    schedule: Spans = (
-        [(source.cron, "code-inline")] if source.cron else [("only when you start it", "dim")]
-    )
+        approved = [(_format_time(state.approved, now), "")]
+    schedule: Spans = [("only when you start it", "dim")]
+    if source.cron:
+        schedule = [(source.cron, "code-inline")]
     if state.due:
-        schedule.append((f"  next {format_time(_to_local_time(state.due), now)}", "key"))
+        schedule.append((f"  next {_format_time(state.due, now)}", "key"))
     facts: list[tuple[str, Spans]] = [
         ("kind", [(source.kind, "")]),
         ("fetches", [(one_line(source.summary), "")]),
@@ -190,24 +189,22 @@ def _make_run_blocks(run: SourceRunRecord | None, now: datetime) -> list[Documen
     if run is None:
         return [ParagraphBlock("none", [("Never run.", "dim")])]
     sign, role = STATUS_SIGNS[run.status]
-    began = f"{format_time(_to_local_time(run.began), now)}, took {run.ended - run.began:.1f} s"
+    began = f"{_format_time(run.began, now)}, took {run.ended - run.began:.1f} s"
     facts: list[tuple[str, Spans]] = [
         ("status", [(f"{sign} {run.status}", role)]),
         ("started", [(began, "")]),
         ("documents", [(f"{run.entries:,}", "")]),
         ("changes", [(run.counts, "")]),
-    ]  # fmt: skip
+    ]
     blocks: list[DocumentBlock] = [FactTableBlock("runs", facts)]
-    for number, problem in enumerate(run.problems):
-        blocks.append(
-            BulletItemBlock(f"problem:{number}", [(one_line(problem), role)], ("! ", role))
-        )
-    for number, text in enumerate(run.edited):
-        blocks.append(BulletItemBlock(f"edited:{number}", [(one_line(text), "")], ("• ", "marker")))
-    for number, (reason, skipped) in enumerate(run.skipped_documents_by_reason.items()):
+    for n, problem in enumerate(run.problems):
+        blocks.append(BulletItemBlock(f"problem:{n}", [(one_line(problem), role)], ("! ", role)))
+    for n, text in enumerate(run.edited):
+        blocks.append(BulletItemBlock(f"edited:{n}", [(one_line(text), "")]))
+    for n, (reason, skipped) in enumerate(run.skipped_documents_by_reason.items()):
         names = f" {one_line(' '.join(skipped))}"
         spans: Spans = [(f"skipped, {one_line(reason)}:", ""), (names, "dim")]
-        blocks.append(BulletItemBlock(f"skip:{number}", spans, ("• ", "marker")))
+        blocks.append(BulletItemBlock(f"skip:{n}", spans))
     if run.skipped > len(run.skips):
         more = f"and {run.skipped - len(run.skips):,} more skipped"
         blocks.append(ParagraphBlock("skips", [(more, "dim")]))
@@ -216,11 +213,10 @@ def _make_run_blocks(run: SourceRunRecord | None, now: datetime) -> list[Documen
 
 def _make_toml_blocks(source: SourceDefinition) -> list[DocumentBlock]:
     heading, file = [("Declaration", "h2")], [(".jp/kb-sources.toml", "dim")]
+    toml = format_source_toml(source)
     return [
         HeadingBlock("block", heading, file, above=1),
-        SourceTextBlock(
-            "toml", format_source_toml(source), language="toml", panel=True, first_line=1
-        ),
+        SourceTextBlock("toml", toml, language="toml", panel=True, first_line=1),
     ]
 
 
@@ -234,15 +230,13 @@ def make_approval_page(state: SourceStatus, approve_key: str, back_key: str) -> 
         ParagraphBlock("what", [(intro, "")], above=1),
     ]
     for number, line in enumerate(describe_available_actions(state)):
-        blocks.append(BulletItemBlock(f"action:{number}", [(line, "strong")], ("• ", "marker")))
+        blocks.append(BulletItemBlock(f"action:{number}", [(line, "strong")]))
     blocks += [*_make_toml_blocks(source), ParagraphBlock("answers", [(answers, "key")], above=1)]
     return Document(f"approve:{source.name}", f"Approve {source.name}", blocks)
 
 
 def describe_available_actions(state: SourceStatus) -> list[str]:
     """Return one line for each action that a run of the source takes."""
-    import shlex
-
     from kbtui.sources.url_policy import CrawlPrefixes
 
     source = state.source
@@ -259,15 +253,15 @@ def describe_available_actions(state: SourceStatus) -> list[str]:
         ]
     elif source.kind == "mcp":
         lines.append(f"run the program: {one_line(shlex.join(source.server))}")
-        lines.append(
+        lines += [
             "start this program in the workspace's directory; it can do anything that you can do"
-        )
+        ]
         lines += [f"pass it your environment variable ${one_line(name)}" for name in source.env]
         matching = f" that match {one_line(source.pattern)}" if source.pattern else ""
         lines.append(f"read its resources{matching}")
     else:
         lines.append(f"read {one_line(source.file or '')}")
     lines.append(f"write the results as Markdown files below {one_line(state.folder)}")
-    scheduled = f"automatically while the engine runs, at {source.cron} (cron)"
-    lines.append(scheduled if source.cron else "only when you start it")
+    schedule = f"automatically while the engine runs, at {source.cron} (cron)"
+    lines.append(schedule if source.cron else "only when you start it")
     return lines
