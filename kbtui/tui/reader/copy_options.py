@@ -70,10 +70,10 @@ def _find_source_block(block: DocumentBlock, source: int) -> str:
     whole = block.get_searchable_text().strip("\n")
     if not isinstance(block, TextBlock) or not source or not block.first_line:
         return whole
-    from markdown_it import MarkdownIt
+    from kbtui.tui.reader.markdown import parse_markdown
 
     at = source - block.first_line
-    for token in MarkdownIt("commonmark").enable("table").parse(block.get_searchable_text()):
+    for token in parse_markdown(block.get_searchable_text()):
         if token.level == 0 and token.map and token.map[0] <= at < token.map[1]:
             return "\n".join(block.get_searchable_text().split("\n")[slice(*token.map)]).strip("\n")
     return whole

@@ -47,12 +47,11 @@ def find_links(
 
     Addresses inside terminal control sequences are ignored, because the reader does not show them.
     """
-    from markdown_it import MarkdownIt
+    from kbtui.tui.reader.markdown import parse_markdown
 
     text = strip_escape_sequences(text)
     found: list[DocumentLink] = []
-    tokens = MarkdownIt("commonmark").enable("table").parse(text, {"references": references or {}})
-    for token in tokens:
+    for token in parse_markdown(text, references):
         href, words = None, ""
         for child in token.children or ():
             if child.type == "link_open":

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from kbtui.text import sanitize
 from kbtui.tui.framework.styled_text import (
     MatchHighlight,
-    Span,
     Spans,
     StyledLine,
     add_style_role,
@@ -22,9 +22,11 @@ from kbtui.tui.framework.styled_text import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from typing import Any
 
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
     from markdown_it.tree import SyntaxTreeNode
 
 
@@ -82,16 +84,8 @@ def split_markdown(text: str, max_characters: int = SECTION_CHARACTERS) -> Itera
         if section.end - section.start <= 2 * max_characters:
             section.code = False
             yield section
-        elif section.code:
-            yield from _split_fence(text, section, max_characters)
         else:
-            for part in split_source_text(text[section.start : section.end], max_characters):
-                yield TextSection(
-                    section.start + part.start,
-                    section.start + part.end,
-                    section.first_line + part.first_line - 1,
-                    continued=part.start > 0,
-                )
+            yield from _split_long_section(text, section, max_characters)
 
 
 def _split_at_blank_lines(text: str, max_characters: int) -> Iterator[TextSection]:
@@ -118,17 +112,13 @@ def _split_at_blank_lines(text: str, max_characters: int) -> Iterator[TextSectio
                 and not row[0].isspace()
                 and not (item and list_open and position - start < 2 * max_characters)
             )
-            long_enough = position - start >= max_characters // 2
-            if (
-                start < position
-                and new
-                and (
-                    long_enough
-                    or (opening and _measure_fence(text, after, opening[1]) > max_characters)
-                )
-            ):
-                yield TextSection(start, position, first_line)
-                start, first_line = position, line
+            if start < position and new:
+                long_enough = position - start >= max_characters // 2
+                if long_enough or (
+                    opening and _measure_fence(text, after, opening[1]) > max_characters
+                ):
+                    yield TextSection(start, position, first_line)
+                    start, first_line = position, line
             if opening:
                 fence = opening[1]
                 whole_fence = start == position
@@ -146,22 +136,24 @@ def _measure_fence(text: str, start: int, fence: str) -> int:
     return (end if end >= 0 else len(text)) - start
 
 
-def _split_fence(text: str, section: TextSection, max_characters: int) -> Iterator[TextSection]:
-    opening = _FENCE_LINE.match(text, section.start)
-    language = (opening[2].split() or [""])[0] if opening else ""
-    start = text.find("\n", section.start) + 1
-    end = text.rfind("\n", start, section.end - 1) + 1
-    if end <= start or not _FENCE_LINE.match(text[end : section.end]):
-        end = section.end
+def _split_long_section(
+    text: str, section: TextSection, max_characters: int
+) -> Iterator[TextSection]:
+    """Split a section that holds one block; leave out the first and the last line of fenced code."""
+    start, end, first_line, language = section.start, section.end, section.first_line, ""
+    if section.code and (opening := _FENCE_LINE.match(text, start)):
+        language = (opening[2].split() or [""])[0]
+        start = text.find("\n", start) + 1
+        first_line += 1
+        last_line = text.rfind("\n", start, end - 1) + 1
+        if last_line > start and _FENCE_LINE.match(text[last_line:end]):
+            end = last_line
     for part in split_source_text(text[start:end], max_characters):
-        yield TextSection(
-            start + part.start,
-            start + part.end,
-            section.first_line + part.first_line,
-            code=True,
-            language=language,
-            continued=part.start > 0,
-        )
+        part.continued = part.start > 0
+        part.start, part.end = part.start + start, part.end + start
+        part.first_line += first_line - 1
+        part.code, part.language = section.code, language
+        yield part
 
 
 TAB_WIDTH = 4
@@ -179,18 +171,11 @@ def highlight_source(text: str, language: str | None) -> list[Spans]:
     for kind, value in lexer.get_tokens(text):
         role = _find_token_role(kind)
         first, *others = value.split("\n")
-        if first:
-            line = lines[-1]
-            if line and line[-1][1] == role:
-                line[-1] = (line[-1][0] + first, role)
-            else:
-                line.append((first, role))
+        lines[-1] += [(first, role)] if first else []
         lines += [[(part, role)] if part else [] for part in others]
     # Lexers may add a final newline.
     wanted = text.count("\n") + 1
-    del lines[wanted:]
-    lines += [[] for _ in range(wanted - len(lines))]
-    return lines
+    return [*lines, *([] for _ in range(wanted))][:wanted]
 
 
 @lru_cache(maxsize=64)
@@ -204,36 +189,26 @@ def _find_lexer(language: str) -> Any:
         return None
 
 
-_TOKEN_ROLES = (
-    ("Comment", "comment"),
-    ("Keyword", "keyword"),
-    ("Literal.String", "string"),
-    ("Literal.Number", "number"),
-    ("Literal.Date", "number"),
-    ("Name.Function", "function"),
-    ("Name.Class", "type"),
-    ("Name.Tag", "keyword"),
-    ("Name.Attribute", "function"),
-    ("Name.Builtin", "type"),
-    ("Name.Decorator", "function"),
-    ("Name.Namespace", "type"),
-    ("Operator.Word", "keyword"),
-    ("Generic.Heading", "h3"),
-    ("Generic.Subheading", "h3"),
-    ("Generic.Strong", "strong"),
-    ("Generic.Emph", "emph"),
-    ("Generic.Inserted", "inserted"),
-    ("Generic.Deleted", "deleted"),
-)
+_TOKEN_ROLES = {
+    "comment": ("Comment.",),
+    "keyword": ("Keyword.", "Name.Tag.", "Operator.Word."),
+    "string": ("Literal.String.",),
+    "number": ("Literal.Number.", "Literal.Date."),
+    "function": ("Name.Function.", "Name.Attribute.", "Name.Decorator."),
+    "type": ("Name.Class.", "Name.Builtin.", "Name.Namespace."),
+    "h3": ("Generic.Heading.", "Generic.Subheading."),
+    "strong": ("Generic.Strong.",),
+    "emph": ("Generic.Emph.",),
+    "inserted": ("Generic.Inserted.",),
+    "deleted": ("Generic.Deleted.",),
+}
+"""Style role -> the kinds of Pygments' tokens that have it, including the kinds below these."""
 
 
 @lru_cache(maxsize=512)
 def _find_token_role(kind: Any) -> str:
-    name = ".".join(kind)
-    return next(
-        (role for prefix, role in _TOKEN_ROLES if name == prefix or name.startswith(f"{prefix}.")),
-        "",
-    )
+    name = "".join(f"{part}." for part in kind)
+    return next((role for role, kinds in _TOKEN_ROLES.items() if name.startswith(kinds)), "")
 
 
 _COLUMN_GAP = 3  # " │ "
@@ -243,66 +218,40 @@ _MIN_COLUMN_WIDTH = 6
 def fit_column_widths(wanted: list[int], width: int) -> list[int]:
     """Shrink the widest columns until all columns fit into `width`; narrow columns keep their width."""
     widths = list(wanted)
-    excess = sum(widths) + _COLUMN_GAP * (len(widths) - 1) - width
-    while excess > 0:
+    for _ in range(sum(widths) + _COLUMN_GAP * (len(widths) - 1) - width):
         widest = max(range(len(widths)), key=widths.__getitem__)
-        if widths[widest] <= _MIN_COLUMN_WIDTH:
-            break
-        second = max((w for i, w in enumerate(widths) if i != widest), default=0)
-        take = min(excess, max(1, widths[widest] - max(second, _MIN_COLUMN_WIDTH)))
-        widths[widest] -= take
-        excess -= take
+        if widths[widest] > _MIN_COLUMN_WIDTH:
+            widths[widest] -= 1
     return widths
 
 
 def layout_table(
-    rows: list[list[Spans]], aligns: list[str], width: int, sources: list[int]
+    rows: Sequence[list[Spans]], aligns: list[str], width: int, sources: list[int]
 ) -> list[StyledLine]:
     """Lay out a table whose first row is the header.
 
     `aligns` contains "left", "right", "center" or "" for each column, and `sources` the source line of each row.
     """
-    if not rows or not rows[0]:
-        return []
-    columns = len(rows[0])
-    wanted = [
-        max(1, *(measure_cell_width(row[i]) for row in rows if i < len(row)))
-        for i in range(columns)
-    ]
+    wanted = [max(1, *map(measure_cell_width, column)) for column in zip(*rows, strict=True)]
     widths = fit_column_widths(wanted, width)
     laid = [
-        [wrap_spans(row[i] if i < len(row) else [], widths[i]) for i in range(columns)]
-        for row in rows
+        [wrap_spans(cell, room) for cell, room in zip(row, widths, strict=True)] for row in rows
     ]
     # If any cell has several lines, separate all rows by blank lines.
     tall = any(len(cell) > 1 for cells in laid[1:] for cell in cells)
-    padded = [*aligns, *[""] * (columns - len(aligns))]
     lines: list[StyledLine] = []
     for number, (cells, source) in enumerate(zip(laid, sources, strict=True)):
         if tall and number > 1:
             lines.append(StyledLine([(" │ ".join(" " * w for w in widths), "rule")], source))
-        made = [StyledLine(spans, source) for spans in _layout_table_row(cells, widths, padded)]
+        for parts in zip_longest(*cells, fillvalue=StyledLine()):
+            spans: Spans = []
+            for part, room, align in zip(parts, widths, aligns, strict=True):
+                spans += [(" │ ", "rule")] if spans else []
+                spans += _align_cell(part.spans, room, align)
+            lines.append(StyledLine(spans if number else add_style_role(spans, "strong"), source))
         if number == 0:
-            made = [StyledLine(add_style_role(line.spans, "strong"), source) for line in made]
-            made.append(StyledLine([("─┼─".join("─" * w for w in widths), "rule")], source))
-        lines += made
+            lines.append(StyledLine([("─┼─".join("─" * w for w in widths), "rule")], source))
     return lines
-
-
-def _layout_table_row(
-    cells: list[list[StyledLine]], widths: list[int], aligns: list[str]
-) -> list[Spans]:
-    rows: list[Spans] = []
-    for depth in range(max(len(cell) for cell in cells)):
-        spans: Spans = []
-        for i, cell in enumerate(cells):
-            if i:
-                spans.append((" │ ", "rule"))
-            spans += _align_cell(
-                cell[depth].spans if depth < len(cell) else [], widths[i], aligns[i]
-            )
-        rows.append(spans)
-    return rows
 
 
 def _align_cell(spans: Spans, width: int, align: str) -> Spans:
@@ -346,28 +295,29 @@ def layout_markdown(
     """
     from markdown_it.tree import SyntaxTreeNode
 
-    text = sanitize(text).expandtabs(TAB_WIDTH)
-    tokens = _get_markdown_parser().parse(text, {"references": dict(links or {})})
-    return _MarkdownLayout(found, breaks, first_line, code_offset).layout_nodes(
-        SyntaxTreeNode(tokens).children, width
-    )
+    tokens = parse_markdown(sanitize(text).expandtabs(TAB_WIDTH), links)
+    layout = _MarkdownLayout(found, breaks, first_line, code_offset)
+    return layout.layout_nodes(SyntaxTreeNode(tokens).children, width)
+
+
+def parse_markdown(text: str, links: dict[str, dict[str, str]] | None = None) -> list[Token]:
+    """Parse Markdown; `links` are link definitions from the rest of the document."""
+    return _get_markdown_parser().parse(text, {"references": dict(links or {})})
 
 
 @lru_cache(maxsize=1)
-def _get_markdown_parser() -> Any:
+def _get_markdown_parser() -> MarkdownIt:
     from markdown_it import MarkdownIt
 
     return MarkdownIt("commonmark").enable(["table", "strikethrough"])
 
 
+@dataclass
 class _MarkdownLayout:
-    def __init__(
-        self, found: MatchHighlight | None, breaks: bool, first_line: int, code_offset: int | None
-    ) -> None:
-        self.matches = found
-        self.code_offset = code_offset
-        self.breaks = breaks
-        self.first_line = first_line
+    matches: MatchHighlight | None
+    breaks: bool
+    first_line: int
+    code_offset: int | None
 
     def layout_nodes(
         self, nodes: list[SyntaxTreeNode], width: int, tight: bool = False
@@ -385,32 +335,35 @@ class _MarkdownLayout:
         return self.first_line + node.map[0] if node.map else 0
 
     def _layout_node(self, node: SyntaxTreeNode, width: int) -> list[StyledLine]:
-        kind = node.type
+        kind, source = node.type, self._find_source_line(node)
         if kind == "paragraph":
-            return self._layout_prose(
-                self._render_children(node), width, self._find_source_line(node)
-            )
+            return self._layout_prose(self._render_children(node), width, source)
         if kind == "heading":
-            return self._layout_heading(node, width)
+            spans = add_style_role(self._render_children(node), node.tag)
+            lines = self._layout_prose(spans, width, source)
+            if node.tag == "h1":
+                rule = "━" * min(width, max(line.width for line in lines))
+                lines.append(StyledLine([(rule, "h1 rule")], source))
+            return lines
         if kind in ("bullet_list", "ordered_list"):
             return self._layout_list(node, width)
         if kind == "blockquote":
-            return self._layout_quote(node, width)
+            lines = self.layout_nodes(node.children, width - 2)
+            for line in lines:
+                line.spans = [("▎ ", "marker"), *add_style_role(line.spans, "quote")]
+            return lines
         if kind in ("fence", "code_block"):
-            return self._layout_code(node, width)
+            language = (node.info.split() or [""])[0] if kind == "fence" else ""
+            text, start = node.content.removesuffix("\n"), source + (kind == "fence")
+            return layout_code_panel(text, language, width, start, self.matches, self.code_offset)
         if kind == "hr":
-            return [StyledLine([("─" * width, "rule")], self._find_source_line(node))]
+            return [StyledLine([("─" * width, "rule")], source)]
         if kind == "table":
             return self._layout_table(node, width)
-        return [
-            line
-            for number, text in enumerate(node.content.rstrip("\n").split("\n"))
-            for line in wrap_code(
-                highlight_matches([(text, "html")], self.matches),
-                width,
-                self._find_source_line(node) + number,
-            )
-        ]
+        lines = []
+        for number, text in enumerate(node.content.rstrip("\n").split("\n"), source):
+            lines += wrap_code(highlight_matches([(text, "html")], self.matches), width, number)
+        return lines
 
     def _layout_prose(self, spans: Spans, width: int, source: int) -> list[StyledLine]:
         lines: list[StyledLine] = []
@@ -418,92 +371,37 @@ class _MarkdownLayout:
             lines += wrap_spans(highlight_matches(paragraph, self.matches), width, source=source)
         return lines
 
-    def _layout_heading(self, node: SyntaxTreeNode, width: int) -> list[StyledLine]:
-        level = int(node.tag[1])
-        lines = self._layout_prose(
-            add_style_role(self._render_children(node), f"h{level}"),
-            width,
-            self._find_source_line(node),
-        )
-        if level == 1:
-            lines.append(
-                StyledLine(
-                    [("━" * min(width, max(line.width for line in lines)), "h1 rule")],
-                    self._find_source_line(node),
-                )
-            )
-        return lines
-
     def _layout_list(self, node: SyntaxTreeNode, width: int) -> list[StyledLine]:
         number = int(node.attrs.get("start", 1)) if node.type == "ordered_list" else None
         digits = len(str(number + len(node.children) - 1)) if number is not None else 0
         lines: list[StyledLine] = []
-        tight = all(
-            child.hidden
-            for item in node.children
-            for child in item.children
-            if child.type == "paragraph"
-        )
+        blocks = [block for item in node.children for block in item.children]
+        tight = all(block.hidden for block in blocks if block.type == "paragraph")
         for place, item in enumerate(node.children):
             marker = "• " if number is None else f"{number + place:>{digits}}. "
-            made = self.layout_nodes(item.children, width - len(marker), tight) or [
-                StyledLine(source_line=self._find_source_line(item))
-            ]
-            if lines and not tight:
-                lines.append(StyledLine())
-            for place_of_line, line in enumerate(made):
-                lead: Span = (marker, "marker") if place_of_line == 0 else (" " * len(marker), "")
-                lines.append(
-                    StyledLine(
-                        [lead, *line.spans], line.source_line, line.full_text, line.continues_right
-                    )
-                )
+            made = self.layout_nodes(item.children, width - len(marker), tight)
+            made = made or [StyledLine(source_line=self._find_source_line(item))]
+            for index, line in enumerate(made):
+                lead = (" " * len(marker), "") if index else (marker, "marker")
+                line.spans = [lead, *line.spans]
+            lines += [StyledLine(), *made] if lines and not tight else made
         return lines
 
-    def _layout_quote(self, node: SyntaxTreeNode, width: int) -> list[StyledLine]:
-        return [
-            StyledLine(
-                [("▎ ", "marker"), *add_style_role(line.spans, "quote")],
-                line.source_line,
-                line.full_text,
-                line.continues_right,
-            )
-            for line in self.layout_nodes(node.children, width - 2)
-        ]
-
-    def _layout_code(self, node: SyntaxTreeNode, width: int) -> list[StyledLine]:
-        language = (node.info.split() or [""])[0] if node.type == "fence" else ""
-        start = self._find_source_line(node) + (node.type == "fence")
-        text = node.content.removesuffix("\n")
-        return layout_code_panel(text, language, width, start, self.matches, self.code_offset)
-
     def _layout_table(self, node: SyntaxTreeNode, width: int) -> list[StyledLine]:
-        rows: list[list[Spans]] = []
-        sources: list[int] = []
-        aligns: list[str] = []
-        for part in node.children:
-            for row in part.children:
-                rows.append(
-                    [
-                        highlight_matches(self._render_children(cell), self.matches)
-                        for cell in row.children
-                    ]
-                )
-                sources.append(self._find_source_line(row))
-                if len(rows) == 1:
-                    aligns = [
-                        str(cell.attrs.get("style", "")).partition(":")[2] for cell in row.children
-                    ]
-        return layout_table(rows, aligns, width, sources)
+        rows = [row for part in node.children for row in part.children]
+        cells = [
+            [highlight_matches(self._render_children(cell), self.matches) for cell in row.children]
+            for row in rows
+        ]
+        styles = [str(cell.attrs.get("style", "")) for cell in rows[0].children]
+        aligns = [style.partition(":")[2] for style in styles]
+        return layout_table(cells, aligns, width, list(map(self._find_source_line, rows)))
 
     def _render_children(self, node: SyntaxTreeNode) -> Spans:
         spans: Spans = []
         for child in node.children:
-            spans += (
-                self._render_inline(child)
-                if child.type != "inline"
-                else self._render_children(child)
-            )
+            is_inline = child.type == "inline"
+            spans += self._render_children(child) if is_inline else self._render_inline(child)
         if spans and (match := _TASK.match(spans[0][0])):
             box = "☐ " if match[1] == " " else "☑ "
             spans[0] = (box + spans[0][0][match.end() :], spans[0][1])
@@ -523,16 +421,16 @@ class _MarkdownLayout:
             return [(f"[image: {node.content or node.attrs.get('src', '')}]", "link")]
         inner = self._render_children(node)
         if kind == "link":
-            return self._render_link(inner, str(node.attrs.get("href", "")))
+            url, text, shown = (
+                str(node.attrs.get("href", "")),
+                join_text(inner),
+                add_style_role(inner, "link"),
+            )
+            if "://" in url and url not in (text, f"mailto:{text}"):
+                shown.append((f" ({url})", "dim"))
+            return shown
         role = {"strong": "strong", "em": "emph", "s": "struck"}.get(kind, "")
         return add_style_role(inner, role) if role else inner
-
-    def _render_link(self, inner: Spans, url: str) -> Spans:
-        text = join_text(inner)
-        shown = add_style_role(inner, "link")
-        if "://" in url and url not in (text, f"mailto:{text}"):
-            shown.append((f" ({url})", "dim"))
-        return shown
 
 
 def _split_at_breaks(spans: Spans) -> list[Spans]:
@@ -624,33 +522,25 @@ def strip_markdown(
     """
     if not _POSSIBLE_MARK.search(text):
         return text, matches
-    gone: list[CharacterRange] = []
     dots: list[int] = []
-    for group in _find_markup_characters(
-        text, len(text) if reach is None else min(reach, len(text)), dots
-    ):
-        if not any(start < b and a < end for start, end in group for a, b in matches):
-            gone += group
-    gone.sort()
-    dots = [at for at in dots if not any(start <= at < end for start, end in matches)]
-    if dots:
-        signs = list(text)
-        for at in dots:
+    end = len(text) if reach is None else reach
+    gone = sorted(
+        mark
+        for group in _find_markup_characters(text, end, dots)
+        if not any(start < b and a < end for start, end in group for a, b in matches)
+        for mark in group
+    )
+    signs = list(text)
+    for at in dots:
+        if not any(start <= at < end for start, end in matches):
             signs[at] = "·"
-        text = "".join(signs)
-    kept: list[str] = []
-    moved: list[CharacterRange] = []
-    waiting = iter(matches)
-    match = next(waiting, None)
-    position = lost = 0
-    for start, end in [*gone, (len(text), len(text))]:
-        while match is not None and match[1] <= start:
-            moved.append((match[0] - lost, match[1] - lost))
-            match = next(waiting, None)
-        kept.append(text[position:start])
-        position = max(position, end)
-        lost += end - start
-    return "".join(kept), moved
+    for start, end in gone:
+        signs[start:end] = [""] * (end - start)
+    moved = []
+    for start, end in matches:
+        lost = sum(after - at for at, after in gone if after <= start)
+        moved.append((start - lost, end - lost))
+    return "".join(signs), moved
 
 
 def _find_markup_characters(
