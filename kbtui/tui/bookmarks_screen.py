@@ -19,6 +19,7 @@ from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_widget import StyledScreen
 from kbtui.tui.framework.text_widgets import TextLine
 from kbtui.tui.navigation_target import make_navigation_target
+from kbtui.userdata import UserData
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
 
     from kbtui.library import Library
+    from kbtui.tui.framework.styled_text import Spans
     from kbtui.userdata.userdata import Bookmark
 
 
@@ -43,8 +45,6 @@ class BookmarksScreen(StyledScreen):
 
     def __init__(self, library: Library) -> None:
         super().__init__()
-        from kbtui.userdata import UserData
-
         self._userdata = UserData(library.workspace)
         self._worker = LatestOnlyWorker(self)
         self._removed: Bookmark | None = None
@@ -78,7 +78,11 @@ class BookmarksScreen(StyledScreen):
     def _show_bookmarks(self, bookmarks: list[Bookmark]) -> None:
         key = find_key_label("bookmark", self.configured_keys)
         how = f" Press {key} to bookmark what is selected or open." if key else ""
-        rows = [_make_bookmark_row(bookmark) for bookmark in bookmarks]
+        rows = []
+        for mark in bookmarks:
+            left: Spans = [("★ ", "accent"), (one_line(mark.title) or mark.ref, "strong")]
+            below: list[Spans] = [[("  ", ""), (one_line(mark.note), "")]] if mark.note else []
+            rows.append(ListRow(mark.ref, left, [(mark.ref, "dim")], below, data=mark))
         self.list.set_rows(rows, [(f"No bookmarks yet.{how}", "dim")])
 
     def _show_error(self, error: Exception) -> None:
@@ -104,9 +108,7 @@ class BookmarksScreen(StyledScreen):
 
             def save_note(note: str | None) -> None:
                 if note is not None:
-                    self._change_bookmarks(
-                        lambda: self._userdata.save_bookmark(mark.ref, mark.title, note)
-                    )
+                    self._save_bookmark(mark, note)
 
             self.app.push_screen(TextInputDialog(f"Note on {mark.ref}", mark.note), save_note)
 
@@ -122,9 +124,10 @@ class BookmarksScreen(StyledScreen):
         mark, self._removed = self._removed, None
         if mark is not None:
             self._update_key_hints()
-            self._change_bookmarks(
-                lambda: self._userdata.save_bookmark(mark.ref, mark.title, mark.note)
-            )
+            self._save_bookmark(mark, mark.note)
+
+    def _save_bookmark(self, mark: Bookmark, note: str) -> None:
+        self._change_bookmarks(lambda: self._userdata.save_bookmark(mark.ref, mark.title, note))
 
     def _change_bookmarks(self, change: Callable[[], object]) -> None:
         def change_and_read_bookmarks() -> list[Bookmark]:
@@ -132,11 +135,3 @@ class BookmarksScreen(StyledScreen):
             return self._userdata.list_bookmarks()
 
         self._worker.submit(change_and_read_bookmarks, self._show_bookmarks, self._show_error)
-
-
-def _make_bookmark_row(mark: Bookmark) -> ListRow:
-    title = one_line(mark.title) or mark.ref
-    below = [[("  ", ""), (one_line(mark.note), "")]] if mark.note else []
-    return ListRow(
-        mark.ref, [("★ ", "accent"), (title, "strong")], [(mark.ref, "dim")], below, data=mark
-    )

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from kbtui.tui.reader.document_blocks import DocumentBlock
 
 STATE_SIGNS = {"ok": ("✓ ", "inserted"), "note": ("· ", "warning"), "wrong": ("! ", "error")}
-STATE_NOUNS = {"wrong": "error", "note": "note"}
 
 
 @dataclass(slots=True, eq=False)
@@ -36,10 +35,9 @@ class DoctorFindingBlock(ParagraphBlock):
 
     def layout(self, width: int, found: MatchHighlight | None, opened: bool) -> list[StyledLine]:
         """Wrap the text, with the sign on the first line and an indent on all further lines."""
-        sign = STATE_SIGNS[self.state]
-        lines = ParagraphBlock.layout(self, max(8, width - len(sign[0])), found, opened)
+        lines = ParagraphBlock.layout(self, max(8, width - 2), found, opened)
         for number, line in enumerate(lines):
-            line.spans.insert(0, (" " * len(sign[0]), "") if number else sign)
+            line.spans.insert(0, ("  ", "") if number else STATE_SIGNS[self.state])
         return lines
 
 
@@ -50,9 +48,10 @@ def build_doctor_document(findings: list[DiagnosticFinding], checking: str | Non
         own = [finding for finding in findings if finding.area == area]
         if not own and area != checking:
             continue
-        counts = ", ".join(_format_counts(own))
-        right: Spans = [(counts, "dim")] if counts else []
-        heading: Spans = [(area.capitalize(), "h2")]
+        counts = [
+            format_count(count, noun) for noun, count in _count_problems(own).items() if count
+        ]
+        heading, right = [(area.capitalize(), "h2")], [(", ".join(counts), "dim")]
         blocks.append(HeadingBlock(f"head:{area}", heading, right, above=int(bool(blocks))))
         own.sort(key=lambda finding: ("ok", "wrong", "note").index(finding.state))
         for finding in own:
@@ -64,9 +63,9 @@ def build_doctor_document(findings: list[DiagnosticFinding], checking: str | Non
     return Document("doctor", "Doctor", blocks)
 
 
-def _format_counts(findings: list[DiagnosticFinding]) -> list[str]:
-    counts = {state: sum(f.state == state for f in findings) for state in STATE_NOUNS}
-    return [format_count(count, STATE_NOUNS[state]) for state, count in counts.items() if count]
+def _count_problems(findings: list[DiagnosticFinding]) -> dict[str, int]:
+    states = [finding.state for finding in findings]
+    return {"error": states.count("wrong"), "note": states.count("note")}
 
 
 class DoctorScreen(SecondaryScreen):
@@ -102,10 +101,7 @@ class DoctorScreen(SecondaryScreen):
         self._run += 1
         self.show_message()
         self._show_findings(self._run, [], AREAS[0], build_doctor_document([], AREAS[0]))
-        args = (self._run,)
-        threading.Thread(
-            target=self._run_checks, args=args, name="kbtui-doctor", daemon=True
-        ).start()
+        threading.Thread(target=self._run_checks, args=(self._run,), daemon=True).start()
 
     def _run_checks(self, run: int) -> None:
         """Run the checks in a thread, and show the findings in growing batches."""
@@ -140,14 +136,14 @@ class DoctorScreen(SecondaryScreen):
             return
         self.findings, self.checking = findings, checking
         self.show_document(document)
-        counts = [sum(f.state == state for f in findings) for state in ("wrong", "note")]
+        counts = _count_problems(findings)
         left: Spans = []
-        if counts[0]:
-            left = [STATE_SIGNS["wrong"], (format_count(counts[0], "error"), "strong")]
+        if counts["error"]:
+            left = [STATE_SIGNS["wrong"], (format_count(counts["error"], "error"), "strong")]
         elif checking is None:
             left = [STATE_SIGNS["ok"], ("No errors", "strong")]
-        if counts[1]:
-            left += [("  · ", "warning"), (format_count(counts[1], "note"), "strong")]
+        if counts["note"]:
+            left += [("  · ", "warning"), (format_count(counts["note"], "note"), "strong")]
         right: Spans = [(f"checking {checking} …", "dim")] if checking else []
         self.show_totals(left, right)
 

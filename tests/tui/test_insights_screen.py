@@ -9,7 +9,7 @@ from support import Builder
 from tui_support import Tui, matches_snapshot
 
 from kbtui.tui.framework.dialogs import FormDialog
-from kbtui.tui.insights_screen import InsightsScreen, QueryGapBlock
+from kbtui.tui.insights_screen import GAP_PREFIX, InsightsScreen
 from kbtui.userdata import UserData
 
 
@@ -46,9 +46,8 @@ async def test_a_gap_becomes_an_entry_with_its_words_as_title(
             await read(tui, screen)
             assert "create an entry" in tui.text
             viewport = screen.reader.viewport
-            gaps = [
-                n for n, b in enumerate(viewport.document.blocks) if isinstance(b, QueryGapBlock)
-            ]
+            blocks = viewport.document.blocks
+            gaps = [n for n, block in enumerate(blocks) if block.key.startswith(GAP_PREFIX)]
             assert len(gaps) == 1
             viewport.go_to_block_line(gaps[0])
             await tui.press("enter")
