@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import count
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from textual import on
@@ -45,7 +46,7 @@ USE_NAMES = {
 
 
 class CitationsPaneContent(NamedTuple):
-    """The content of the pane: `used` are citations in turn `turn`, `using` those of the document.
+    """The content of the pane: `used` are the citations in turn `turn`, `using` those of the document.
 
     If a list is None, its section is omitted. `why_not_using` is shown if `used` is empty,
     `why_not_used` if `using` is empty, and `reason` if both sections are omitted. `ref` is the
@@ -93,43 +94,32 @@ class CitationsPane(BorderOnlyPane, Vertical):
 
     def show_text(self, text: str) -> None:
         """Show a text in place of citations."""
-        self._content = CitationsPaneContent(reason=text)
-        self._update_citation_rows()
+        self.show_content(CitationsPaneContent(reason=text))
 
-    def show_citations(self, sidebar: CitationsPaneContent) -> None:
+    def show_content(self, content: CitationsPaneContent) -> None:
         """Show citations."""
-        self._content = sidebar
-        self._update_citation_rows()
-
-    def on_resize(self) -> None:
-        """Rebuild the rows for the new width."""
-        self._update_citation_rows()
-
-    def _update_citation_rows(self) -> None:
-        shown = self._content
+        self._content = content
         rows: list[ListRow] = []
-        if shown.used is not None:
-            rows.append(_make_citations_heading("used", f"USED IN TURN {shown.turn}"))
-            rows += [
-                self._make_cited_passage_row(number, cite)
-                for number, cite in enumerate(shown.used, 1)
-            ]
-            if not shown.used:
-                rows += self._make_explanation_rows("used", shown.why_not_using)
-        if shown.using is not None:
+        if content.used is not None:
+            rows.append(_make_citations_heading("used", f"USED IN TURN {content.turn}"))
+            rows += map(self._make_cited_passage_row, count(1), content.used)
+            if not content.used:
+                rows += self._make_explanation_rows("used", content.why_not_using)
+        if content.using is not None:
             if rows:
                 rows.append(ListRow("blank", [], selectable=False))
             turns: dict[str, list[Citation]] = {}
-            for cite in shown.using:
+            for cite in content.using:
                 turns.setdefault(cite.source, []).append(cite)
             rows.append(_make_citations_heading("using", "USED BY", str(len(turns) or "")))
-            rows += [
-                self._make_citing_turn_row(number, cites)
-                for number, cites in enumerate(turns.values())
-            ]
-            if not shown.using:
-                rows += self._make_explanation_rows("using", shown.why_not_used)
-        self.list.set_rows(rows, [(shown.reason, "dim")])
+            rows += map(self._make_citing_turn_row, count(), turns.values())
+            if not content.using:
+                rows += self._make_explanation_rows("using", content.why_not_used)
+        self.list.set_rows(rows, [(content.reason, "dim")])
+
+    def on_resize(self) -> None:
+        """Rebuild the rows for the new width."""
+        self.show_content(self._content)
 
     def _make_explanation_rows(self, key: str, text: str) -> list[ListRow]:
         width = max(12, self.list.scrollable_content_region.width - 2)
@@ -139,21 +129,18 @@ class CitationsPane(BorderOnlyPane, Vertical):
         ]
 
     def _make_cited_passage_row(self, number: int, cite: Citation) -> ListRow:
-        # A file that is not a subject cannot be opened by itself, so open the tool call that read it.
         place = _get_citation_target(cite)
         if cite.kind == "file" or (place is None and not cite.gone):
-            place = make_navigation_target(
-                make_conversation_ref(cite.conversation, cite.turn, cite.call)
-            )
+            # It cannot be opened by itself, so open the tool call that read it.
+            call = make_conversation_ref(cite.conversation, cite.turn, cite.call)
+            place = make_navigation_target(call)
         if place is not None and cite.quote:
             # Find the passage by its text, because its chunk may have been deleted from the index.
             place = place._replace(text=cite.quote, words=_find_quoted_phrase(cite.quote))
         name: Spans = [(one_line(cite.title or cite.target), "dim struck" if cite.gone else "")]
-        how = USE_NAMES.get(cite.how, cite.how)
-        below: Spans = [("    ", "")]
+        below: Spans = [("    ", ""), (USE_NAMES.get(cite.how, cite.how), "dim")]
         if cite.gone:
-            below.append(("gone  ", "warning"))
-        below.append((how, "dim"))
+            below.insert(1, ("gone  ", "warning"))
         if cite.title and cite.title != cite.target:
             below.append((f" · {one_line(cite.target)}", "dim"))
         key = f"used:{cite.target}:{cite.how}:{cite.call}:{cite.chunk}"
@@ -162,39 +149,30 @@ class CitationsPane(BorderOnlyPane, Vertical):
     def _make_citing_turn_row(self, number: int, cites: list[Citation]) -> ListRow:
         """Return the row of a turn that used the open document, possibly in several ways."""
         cite = cites[0]
-        ref = parse_ref(cite.source)
-        when = format_time_or_date(cite.timestamp, self._clock()) if cite.timestamp else ""
-        how = ", ".join(dict.fromkeys(USE_NAMES.get(one.how, one.how) for one in cites))
-        # Show the date on the second line, so that the title has the whole width.
-        parts = [f"turn {cite.turn}", *([when] if when else []), how]
+        parts = [f"turn {cite.turn}"]
+        if cite.timestamp:
+            # Show the date on the second line, so that the title has the whole width.
+            parts.append(format_time_or_date(cite.timestamp, self._clock()))
+        parts.append(", ".join(dict.fromkeys(USE_NAMES.get(one.how, one.how) for one in cites)))
+        name: Spans = [(one_line(cite.source_title or cite.source), "")]
         below: Spans = [("  ", ""), (" · ".join(parts), "dim")]
-        name = one_line(cite.source_title or cite.source)
-        return ListRow(
-            f"using:{number}:{cite.source}",
-            [(name, "")],
-            below=[below],
-            data=make_navigation_target(ref),
-        )
-
-    @on(RowList.RowClicked)
-    def _open_clicked_citation(self, event: RowList.RowClicked) -> None:
-        event.stop()
-        self.action_open()
+        place = make_navigation_target(parse_ref(cite.source))
+        return ListRow(f"using:{number}:{cite.source}", name, below=[below], data=place)
 
     def action_copy_as(self, form: str) -> None:
         """Copy the citations in both directions as `markdown` or `json`."""
         from kbtui.citations.export import format_citations_json, format_citations_markdown
 
-        shown = self._content
-        used, using = shown.used or [], shown.using or []
-        ref = used[0].source if used else shown.ref
+        used, using = self._content.used or [], self._content.using or []
+        ref = used[0].source if used else self._content.ref
         if ref:
-            text = (format_citations_json if form == "json" else format_citations_markdown)(
-                ref, used, using
-            )
-            name = f"the citations of {ref} as {'JSON' if form == 'json' else 'Markdown'}"
-            self.post_message(self.CopyRequested(text, name))
+            format_citations, form_name = format_citations_markdown, "Markdown"
+            if form == "json":
+                format_citations, form_name = format_citations_json, "JSON"
+            name = f"the citations of {ref} as {form_name}"
+            self.post_message(self.CopyRequested(format_citations(ref, used, using), name))
 
+    @on(RowList.RowClicked)
     def action_open(self) -> None:
         """Open the selected citation."""
         row = self.list.selected_row
@@ -203,7 +181,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
 
 
 def _find_quoted_phrase(quote: str) -> tuple[str, ...]:
-    """Return a phrase of the quote that contains no Markdown, so that the reader can find it in the document."""
+    """Return a phrase without Markdown from the quote, which the reader can find in the document."""
     for pattern in (r"\w+(?: \w+){2,7}", r"\w{5,20}"):
         for line in quote.split("\n"):
             # Skip headings, because the same heading often occurs several times.
@@ -237,21 +215,13 @@ LOOKUP_TOOLS = {
 WAITING = "looking up citations …"
 NOTHING_TO_CITE = "Open a conversation or a subject to see its citations."
 TURN_DELAY_SECONDS = 0.06
-"""How many seconds the cursor stays on a turn before its citations are shown.
-
-While the user holds a key, the turns on the way are skipped.
-"""
+"""How long the cursor stays on a turn before its citations are shown, to skip turns while a key is held."""
 
 
 class CitationsController:
     """Looks up the citations of the open document in threads, and shows them in the pane."""
 
-    def __init__(
-        self,
-        library: Library,
-        pane: CitationsPane,
-        reader: DocumentView,
-    ) -> None:
+    def __init__(self, library: Library, pane: CitationsPane, reader: DocumentView) -> None:
         self._library = library
         self._pane = pane
         self._reader = reader
@@ -274,14 +244,14 @@ class CitationsController:
         return self._target is not None and (unknown or self._why_not_used == WAITING)
 
     def show_document(self, document: Document, place: NavigationTarget) -> None:
-        """Show the citations of a document; after a reload, keep the old list until the new list is loaded."""
+        """Show the citations of a document; after a reload, keep the old ones until the new ones are loaded."""
         before, known = self._target, self._conversation
         ref, record = place.ref, document.record
         self._target = self._conversation = None
-        if ref is not None and record is not None and ref.kind == "conversation":
+        if ref and record and ref.kind == "conversation":
             self._conversation = record
             self._target = make_conversation_ref(record.info.id)
-        elif ref is not None and record is not None and ref.kind == "subject":
+        elif ref and record and ref.kind == "subject":
             self._target = make_subject_ref(record.topic, record.slug)
         if self._target is None or self._target != before:
             self._used_worker.discard_results()
@@ -294,7 +264,7 @@ class CitationsController:
             self._used_worker.submit(
                 lambda: self._library.extract_citations(record),
                 self._receive_used_citations,
-                self._report_used_failure,
+                lambda error: self._receive_used_citations([]),
             )
         self.load_citing_turns()
         self._update_pane()
@@ -323,10 +293,6 @@ class CitationsController:
             self._used.setdefault(cite.turn, []).append(cite)
         self._update_pane()
 
-    def _report_used_failure(self, error: Exception) -> None:
-        self._used = {}
-        self._update_pane()
-
     def _receive_citing_turns(self, citations: list[Citation]) -> None:
         self._using = citations
         self._why_not_used = "Not used by any turn yet."
@@ -341,20 +307,19 @@ class CitationsController:
         if self._target is None:
             return
         self._turn = self._reader.viewport.current_turn
+        content = CitationsPaneContent(
+            using=self._using, why_not_used=self._why_not_used, ref=str(self._target)
+        )
         if self._conversation is None:
-            self._pane.show_citations(
-                CitationsPaneContent(
-                    using=self._using, why_not_used=self._why_not_used, ref=str(self._target)
-                )
-            )
+            self._pane.show_content(content)
             return
         turn = self._turn or (1 if self._conversation.turns else 0)
         used = (self._used or {}).get(turn, [])
-        why = WAITING if self._used is None else self._explain_missing_citations(turn)
-        ref = f"{self._target}:{turn}" if turn else str(self._target)
-        self._pane.show_citations(
-            CitationsPaneContent(used, why, turn, self._using, self._why_not_used, ref=ref)
+        why = (
+            WAITING if self._used is None else _explain_missing_citations(self._conversation, turn)
         )
+        ref = f"{self._target}:{turn}" if turn else str(self._target)
+        self._pane.show_content(content._replace(used=used, why_not_using=why, turn=turn, ref=ref))
         notes = {
             f"call:{turn}.{cite.call}": number
             for number, cite in reversed(list(enumerate(used, 1)))
@@ -363,18 +328,15 @@ class CitationsController:
         if notes and self._reader.viewport.set_citation_numbers(notes):
             self._reader._repaint_changes()
 
-    def _explain_missing_citations(self, turn: int) -> str:
-        found = self._conversation.turn(turn) if self._conversation else None
-        calls = (
-            [event.name for event in found.events if event.kind == "tool_call_request"]
-            if found
-            else []
-        )
-        looked_up = sum(name in LOOKUP_TOOLS for name in calls)
-        if looked_up:
-            return "The lookups in this turn found nothing."
-        if calls:
-            if len(calls) == 1:
-                return "The tool call read no subject, file or conversation."
-            return f"None of the {len(calls):,} tool calls read a subject, file or conversation."
-        return "No searches or tool calls in this turn."
+
+def _explain_missing_citations(conversation: Conversation, turn: int) -> str:
+    found = conversation.turn(turn)
+    events = found.events if found else ()
+    calls = [event.name for event in events if event.kind == "tool_call_request"]
+    if not LOOKUP_TOOLS.isdisjoint(calls):
+        return "The lookups in this turn found nothing."
+    if len(calls) > 1:
+        return f"None of the {len(calls):,} tool calls read a subject, file or conversation."
+    if calls:
+        return "The tool call read no subject, file or conversation."
+    return "No searches or tool calls in this turn."

@@ -23,12 +23,12 @@ from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_widget import BorderOnlyPane
 from kbtui.tui.framework.text_widgets import LabeledInput, PaneInput, WrappedParagraphs
-from kbtui.tui.library_snapshot import get_activity_sort_key, get_last_activity
+from kbtui.tui.library_snapshot import get_last_activity
 from kbtui.tui.navigation_target import NavigationTarget
 from kbtui.tui.reader.document import format_count
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Iterator
     from datetime import datetime
 
     from rich.text import Text
@@ -53,11 +53,10 @@ class FilterCondition(NamedTuple):
     def matches_conversation(
         self, info: ConversationInfo, summary: ConversationToolsAndModels | None
     ) -> bool:
-        """Return whether a conversation matches; a condition that needs a missing summary never matches."""
+        """Return whether a conversation matches; without the summary that it needs, none does."""
         condition = self.filter.library
         if condition is None or (summary is None and self.filter.needs_summary):
             return False
-        # `summary` may be None here only for conditions that do not use it.
         found = any(condition(info, summary, value) for value in self.values)  # type: ignore[arg-type]
         return found != self.excluded
 
@@ -65,8 +64,7 @@ class FilterCondition(NamedTuple):
 class LibraryFilter(NamedTuple):
     """A parsed filter: a title or slug must contain all `words` and none of `without`.
 
-    `parts` are conditions on conversations. `errors` are mistakes in the text with their positions; the
-    valid rest of the filter still applies.
+    `parts` are conditions on conversations. `errors` are the mistakes in the text, which the filter ignores.
     """
 
     words: tuple[str, ...] = ()
@@ -79,15 +77,14 @@ class LibraryFilter(NamedTuple):
 
     @property
     def needs_summaries(self) -> bool:
-        """Whether a condition depends on summaries; to make them, all conversations must be read."""
+        """Whether a condition depends on summaries, for which all conversations must be read."""
         return any(part.filter.needs_summary for part in self.parts)
 
     def matches_title(self, text: str) -> bool:
         """Return whether a title or slug contains all words and no excluded word."""
         folded = text.casefold()
-        return all(word in folded for word in self.words) and not any(
-            word in folded for word in self.without
-        )
+        has_excluded = any(word in folded for word in self.without)
+        return not has_excluded and all(word in folded for word in self.words)
 
     def matches_conversation(
         self, info: ConversationInfo, summary: ConversationToolsAndModels | None
@@ -121,18 +118,17 @@ def parse_library_filter(text: str, now: datetime, *, partial: bool = False) -> 
 
 
 def _make_query_error(word: FilterLikeWord) -> QueryMistake:
-    if word.notice.code == "filter_without_value":
-        key = str(word.notice.values["word"])[:-1].lower()
-        about = map_filters_by_key("library")[key].about
-        return QueryMistake(word.start, word.end, "needs a value", about)
-    return QueryMistake(word.start, word.end, format_notice(word.notice), "")
+    if word.notice.code != "filter_without_value":
+        return QueryMistake(word.start, word.end, format_notice(word.notice), "")
+    key = str(word.notice.values["word"])[:-1].lower()
+    about = map_filters_by_key("library")[key].about
+    return QueryMistake(word.start, word.end, "needs a value", about)
 
 
 def _parse_condition(part: QueryFilter, now: datetime) -> FilterCondition:
     row = map_filters_by_key("library")[part.key]
-    given = [value for value in part.values if value]
     values: list[Any] = []
-    for value in given:
+    for value in filter(None, part.values):
         if row.kind == "date":
             values.append(row.parse_date_value(value, now))
         elif row.kind == "choice":
@@ -153,8 +149,7 @@ ENTRY_MARKS = {
     "local only": ("⌂ ", "dim"),
     "workspace only": ("⇣ ", "dim"),
 }
-"""Mark -> its sign and style role; the help page lists the marks by these names."""
-
+"""The name of a mark (as on the help page) -> its sign and style role."""
 
 SORTS = ("activity", "created", "updated", "title", "turns")
 """The sort orders of conversations: titles ascending, times and turns descending."""
@@ -169,119 +164,99 @@ class LibraryPaneState:
     filter: LibraryFilter = field(default_factory=LibraryFilter)
     sort: str = "activity"
 
+    def shows_content(self, key: str) -> bool:
+        """Return whether the topic or folder with this key is unfolded, as all are during a filter."""
+        return key in self.expanded or bool(self.filter)
+
 
 def make_library_rows(
     contents: LibrarySnapshot, state: LibraryPaneState, present: datetime
 ) -> list[ListRow]:
     """Return all rows of the pane, from top to bottom."""
-    rows: list[ListRow] = []
-    if not state.filter.parts:
-        # Conditions such as `tool:` apply to conversations only, so no subject can match.
-        rows += make_library_topic_rows(contents, state)
-    return rows + make_conversation_rows(contents, state, present)
+    # Conditions such as `tool:` apply to conversations only, so no subject can match.
+    topics = [] if state.filter.parts else _make_topic_section(contents, state)
+    return [*topics, *_make_conversation_section(contents, state, present)]
 
 
 def _make_heading_row(key: str, text: str, right: str = "") -> ListRow:
     return ListRow(f"head:{key}", [(text, "section")], [(right, "dim")], selectable=False)
 
 
-def _make_blank_row(key: str) -> ListRow:
-    return ListRow(f"blank:{key}", [], selectable=False)
-
-
-def _make_note_row(key: str, text: str, role: str = "dim", indent: str = "") -> ListRow:
-    return ListRow(f"note:{key}", [(f"{indent}{text}", role)], selectable=False)
-
-
-def make_library_topic_rows(contents: LibrarySnapshot, state: LibraryPaneState) -> list[ListRow]:
-    """Return the rows of topics and subjects."""
-    return list(_make_topic_section(contents, state))
+def _make_note_row(key: str, text: str, role: str = "dim") -> ListRow:
+    return ListRow(f"note:{key}", [(text, role)], selectable=False)
 
 
 def _make_topic_section(contents: LibrarySnapshot, state: LibraryPaneState) -> Iterator[ListRow]:
     yield _make_heading_row("topics", "TOPICS")
     failures = [line for line in contents.failures if line.startswith("topics")]
     for number, line in enumerate(failures):
-        yield _make_problem_row(f"kb:{number}", one_line(line))
+        yield _make_problem_row(f"kb:{number}", line)
     for number, problem in enumerate(contents.problems, len(failures)):
         # Put the message before the key, because a narrow pane cuts the end of the line.
-        said = problem.message if problem.key else str(problem)
-        row = _make_problem_row(f"kb:{number}", one_line(said), whole=str(problem))
+        text = problem.message if problem.key else str(problem)
+        row = _make_problem_row(f"kb:{number}", text, whole=str(problem))
         if problem.key:
             row.below = [[("  ", ""), (one_line(problem.key), "dim")]]
         yield row
     if not contents.listings and not failures and not contents.problems:
         yield _make_note_row("no-topics", "none yet")
-    shown = False
-    for listing in contents.listings:
-        rows = list(_make_topic_with_subjects_rows(listing, state, contents.unreadable))
-        shown = shown or bool(rows)
-        yield from rows
-    if state.filter and contents.listings and not shown:
+    rows = [row for one in contents.listings for row in _make_topic_rows(one, contents, state)]
+    yield from rows
+    if state.filter and contents.listings and not rows:
         yield _make_note_row("no-subject", "nothing matches")
-    yield _make_blank_row("topics")
+    yield ListRow("blank:topics", [], selectable=False)
 
 
 def _make_problem_row(key: str, text: str, indent: str = "", whole: str = "") -> ListRow:
     """Return a row for a problem; opening it shows `whole`, the message with its location and hint."""
-    place = NavigationTarget(f"problem:{key}", text=whole or text)
-    return ListRow(f"problem:{key}", [(f"{indent}! ", "error"), (text, "error")], data=place)
+    place = NavigationTarget(f"problem:{key}", text=whole or one_line(text))
+    return ListRow(
+        f"problem:{key}", [(f"{indent}! ", "error"), (one_line(text), "error")], data=place
+    )
 
 
-def _make_topic_with_subjects_rows(
-    listing: TopicWithSubjects, state: LibraryPaneState, unreadable: Mapping[tuple[str, str], str]
+def _make_topic_rows(
+    listing: TopicWithSubjects, contents: LibrarySnapshot, state: LibraryPaneState
 ) -> Iterator[ListRow]:
-    topic = listing.topic
+    topic, unreadable = listing.topic, contents.unreadable
     subjects = [s for s in listing.subjects if state.hidden or not s.hidden]
     if state.filter:
         subjects = [s for s in subjects if state.filter.matches_title(f"{topic.name} {s.slug}")]
         if not subjects and not state.filter.matches_title(topic.name):
             return
     key = f"topic:{topic.id}"
-    opened = key in state.expanded or bool(state.filter)
-    arrow = "▾ " if opened else "▸ "
-    name: Spans = [(arrow, "dim"), (one_line(topic.name), "" if topic.enable else "dim")]
+    is_open = state.shows_content(key)
+    name_role = "" if topic.enable else "dim"
+    name: Spans = [("▾ " if is_open else "▸ ", "dim"), (one_line(topic.name), name_role)]
     count: Spans = [(f"{len(subjects):,}", "dim")] if topic.enable else [("off", "warning")]
     if listing.problems or (unreadable and any((s.topic, s.slug) in unreadable for s in subjects)):
         count = [("! ", "error"), *count]
-    place = NavigationTarget(key, ref=Ref("topic", topic=topic.id))
-    yield ListRow(key, name, count, data=place)
+    yield ListRow(key, name, count, data=NavigationTarget(key, ref=Ref("topic", topic=topic.id)))
     for number, problem in enumerate(listing.problems):
-        message = one_line(problem.message)
-        yield _make_problem_row(f"{topic.id}:{number}", message, "  ", whole=str(problem))
-    if opened:
-        yield from _make_folder_rows(topic.id, subjects, state, unreadable)
+        yield _make_problem_row(f"{topic.id}:{number}", problem.message, "  ", whole=str(problem))
+    if is_open:
+        yield from _make_folder_rows(topic.id, subjects, contents, state)
 
 
 def _make_folder_rows(
-    topic: str,
-    subjects: list[Subject],
-    state: LibraryPaneState,
-    unreadable: Mapping[tuple[str, str], str],
+    topic: str, subjects: list[Subject], contents: LibrarySnapshot, state: LibraryPaneState
 ) -> Iterator[ListRow]:
     """Yield the rows of subjects and of the directories that contain them."""
-    shown: list[str] = []
+    shown: set[str] = set()
     for subject in sorted(subjects, key=_get_tree_sort_key):
-        parts = subject.slug.split("/")[:-1]
-        common = 0
-        while common < min(len(parts), len(shown)) and parts[common] == shown[common]:
-            common += 1
-        del shown[common:]
-        closed = False
-        for depth in range(len(parts)):
-            key = f"folder:{topic}/" + "/".join(parts[: depth + 1])
-            opened = key in state.expanded or bool(state.filter)
-            if depth >= len(shown):
-                arrow = "▾ " if opened else "▸ "
-                name = one_line(parts[depth])
-                yield ListRow(key, [("  " * (depth + 1), ""), (arrow, "dim"), (f"{name}/", "")])
-                shown.append(parts[depth])
-            if not opened:
-                closed = True
+        *folders, name = subject.slug.split("/")
+        for depth, folder in enumerate(folders, 1):
+            key = f"folder:{topic}/" + "/".join(folders[:depth])
+            is_open = state.shows_content(key)
+            if key not in shown:
+                shown.add(key)
+                arrow = ("▾ " if is_open else "▸ ", "dim")
+                yield ListRow(key, [("  " * depth, ""), arrow, (f"{one_line(folder)}/", "")])
+            if not is_open:
                 break
-        if not closed:
-            reason = unreadable.get((topic, subject.slug))
-            yield _make_subject_row(subject, len(parts), reason)
+        else:
+            reason = contents.unreadable.get((topic, subject.slug))
+            yield _make_subject_row(subject, name, len(folders), reason)
 
 
 def _get_tree_sort_key(subject: Subject) -> list[tuple[bool, str]]:
@@ -290,50 +265,45 @@ def _get_tree_sort_key(subject: Subject) -> list[tuple[bool, str]]:
     return [(depth < len(parts) - 1, part) for depth, part in enumerate(parts)]
 
 
-def _make_subject_row(subject: Subject, depth: int, reason: str | None) -> ListRow:
+def _find_entry_mark(states: dict[str, bool], default: str) -> tuple[str, str]:
+    """Return the mark of the last state that applies; if none does, return `default`."""
+    return next((ENTRY_MARKS[name] for name in reversed(states) if states[name]), (default, ""))
+
+
+def _make_subject_row(subject: Subject, name: str, depth: int, reason: str | None) -> ListRow:
     """Return the row of a subject; `reason` says why it cannot be read, None if it can."""
-    mark, role = "  ", ""
-    for name, is_so in (
-        ("pre-loaded", subject.learned),
-        ("hidden", subject.hidden),
-        ("disabled", subject.disabled),
-        ("damaged or unreadable", reason is not None),
-    ):
-        if is_so:
-            mark, role = ENTRY_MARKS[name]
-    name_role = (
-        "dim struck" if subject.disabled else "dim" if subject.hidden or subject.shadowed else ""
-    )
-    name = one_line(subject.slug.rsplit("/", 1)[-1])
+    states = {
+        "pre-loaded": subject.learned,
+        "hidden": subject.hidden,
+        "disabled": subject.disabled,
+        "damaged or unreadable": reason is not None,
+    }
+    role = "dim" if subject.hidden or subject.shadowed else ""
+    if subject.disabled:
+        role = "dim struck"
     ref = make_subject_ref(subject.topic, subject.slug)
-    spans: Spans = [("  " * (depth + 1), ""), (mark, role), (name, name_role)]
+    mark = _find_entry_mark(states, default="  ")
+    spans: Spans = [("  " * (depth + 1), ""), mark, (one_line(name), role)]
     row = ListRow(str(ref), spans, data=NavigationTarget(str(ref), ref=ref))
     if reason:
         row.below = [[("  " * (depth + 2), ""), (one_line(reason), "error")]]
     return row
 
 
-def make_conversation_rows(
-    contents: LibrarySnapshot, state: LibraryPaneState, present: datetime
-) -> list[ListRow]:
-    """Return the rows of conversations: pinned, then live, then archived."""
-    return list(_make_conversation_section(contents, state, present))
-
-
 def _make_conversation_section(
     contents: LibrarySnapshot, state: LibraryPaneState, present: datetime
 ) -> Iterator[ListRow]:
-    summaries = contents.summaries
+    """Yield the rows of conversations: pinned, then live, then archived."""
     infos = [
         info
         for info in contents.conversations
-        if state.filter.matches_conversation(info, summaries.get(info.id))
+        if state.filter.matches_conversation(info, contents.summaries.get(info.id))
     ]
-    infos.sort(key=_get_conversation_sort_key(state.sort, contents))
+    infos.sort(key=lambda info: _get_conversation_sort_key(info, state.sort, contents))
     yield _make_heading_row("conversations", "CONVERSATIONS", f"by {state.sort}")
     for number, line in enumerate(contents.failures):
         if line.startswith("conversations"):
-            yield _make_problem_row(f"conversations:{number}", one_line(line))
+            yield _make_problem_row(f"conversations:{number}", line)
     if not contents.conversations:
         yield _make_note_row("no-talks", "none yet")
     if (state.filter.needs_summaries or state.sort == "turns") and (left := contents.unread):
@@ -345,39 +315,33 @@ def _make_conversation_section(
     pinned = [info for info in infos if info.pinned_at and not info.archived]
     live = [info for info in infos if not info.pinned_at and not info.archived]
     archived = [info for info in infos if info.archived]
-    dated = _ConversationRowMaker(contents, state.sort, present)
-    if pinned:
-        yield _make_note_row("pinned", "Pinned", "day")
-        yield from dated.make_rows_with_age(pinned)
-    if live and pinned:
-        words = {"title": "By title", "turns": "By number of turns"}
-        yield _make_note_row("recent", words.get(state.sort, "By day"), "day")
-    yield from dated.make_rows_with_age(live)
-    if archived:
-        yield _make_note_row("archived", "Archived", "day")
-        yield from dated.make_rows_with_age(archived)
+    by_sort = {"title": "By title", "turns": "By number of turns"}.get(state.sort, "By day")
+    for key, heading, group in (
+        ("pinned", "Pinned", pinned),
+        ("recent", by_sort if pinned else "", live),
+        ("archived", "Archived", archived),
+    ):
+        if group and heading:
+            yield _make_note_row(key, heading, "day")
+        before = ""
+        for info in group:
+            label = _make_sort_label(info, state.sort, contents, present)
+            # Of adjacent rows with the same age, only the first shows it.
+            is_repeated = state.sort not in ("title", "turns") and label == before
+            yield _make_conversation_row(info, "" if is_repeated else label)
+            before = label
 
 
 def _get_conversation_sort_key(
-    sort: str, contents: LibrarySnapshot
-) -> Callable[[ConversationInfo], Any]:
+    info: ConversationInfo, sort: str, contents: LibrarySnapshot
+) -> tuple[Any, ...]:
     """Return the sort key for a sort order; ties put the newest conversation first."""
+    newest_first = (-info.created_at.timestamp(), info.id)
     if sort == "title":
-        return lambda info: (
-            info.title is None,
-            info.name.casefold(),
-            -info.created_at.timestamp(),
-            info.id,
-        )
+        return (info.title is None, info.name.casefold(), *newest_first)
     if sort == "turns":
-        return lambda info: (-contents.count_turns(info), -info.created_at.timestamp(), info.id)
-    if sort == "activity":
-        return get_activity_sort_key
-    return lambda info: (
-        -_get_sort_time(info, sort).timestamp(),
-        -info.created_at.timestamp(),
-        info.id,
-    )
+        return (-contents.count_turns(info), *newest_first)
+    return (-_get_sort_time(info, sort).timestamp(), *newest_first)
 
 
 def _get_sort_time(info: ConversationInfo, sort: str) -> datetime:
@@ -389,6 +353,16 @@ def _get_sort_time(info: ConversationInfo, sort: str) -> datetime:
     return get_last_activity(info)
 
 
+def _make_sort_label(
+    info: ConversationInfo, sort: str, contents: LibrarySnapshot, present: datetime
+) -> str:
+    """Return what a row shows at the right: the number of turns or an age (`5 min`, `31 Jul`)."""
+    if sort == "turns":
+        turns = contents.count_turns(info)
+        return "…" if turns < 0 else format_count(turns, "turn")
+    return format_age(_get_sort_time(info, sort), present)
+
+
 def has_recent_times(contents: LibrarySnapshot, sort: str, present: datetime) -> bool:
     """Return whether a row shows minutes or hours, which change as time passes."""
     return any(
@@ -397,41 +371,17 @@ def has_recent_times(contents: LibrarySnapshot, sort: str, present: datetime) ->
     )
 
 
-class _ConversationRowMaker(NamedTuple):
-    """Makes rows with an age (`5 min`, `31 Jul`); of adjacent rows with the same age, only the first shows it."""
-
-    contents: LibrarySnapshot
-    sort: str
-    present: datetime
-
-    def make_rows_with_age(self, infos: Iterable[ConversationInfo]) -> Iterator[ListRow]:
-        before = ""
-        for info in infos:
-            label = self._make_age_label(info)
-            once = self.sort not in ("title", "turns") and label == before
-            yield _make_conversation_row(info, "" if once else label)
-            before = label
-
-    def _make_age_label(self, info: ConversationInfo) -> str:
-        if self.sort == "turns":
-            turns = self.contents.count_turns(info)
-            return "…" if turns < 0 else format_count(turns, "turn")
-        return format_age(_get_sort_time(info, self.sort), self.present)
-
-
-def _make_conversation_row(info: ConversationInfo, day: str) -> ListRow:
-    mark: tuple[str, str] = ("", "")
-    for name, is_so in (
-        ("local only", info.presence == "user_local"),
-        ("workspace only", info.presence == "external"),
-        ("archived", info.archived),
-        ("damaged or unreadable", info.problem is not None),
-    ):
-        if is_so:
-            mark = ENTRY_MARKS[name]
+def _make_conversation_row(info: ConversationInfo, label: str) -> ListRow:
+    states = {
+        "local only": info.presence == "user_local",
+        "workspace only": info.presence == "external",
+        "archived": info.archived,
+        "damaged or unreadable": info.problem is not None,
+    }
+    mark = _find_entry_mark(states, default="")
     role = "dim" if info.archived or not info.title else ""
     place = NavigationTarget(info.ref, ref=make_conversation_ref(info.id))
-    row = ListRow(info.ref, [mark, (one_line(info.name), role)], [(day, "dim")], data=place)
+    row = ListRow(info.ref, [mark, (one_line(info.name), role)], [(label, "dim")], data=place)
     if info.problem:
         row.below = [[("  ", ""), (one_line(info.problem), "error")]]
     return row
@@ -481,10 +431,10 @@ class LibraryPane(BorderOnlyPane, Vertical):
 
     def show_snapshot(self, contents: LibrarySnapshot) -> None:
         """Show a snapshot; the selected row and the unfolded rows stay."""
-        first = self.contents is None
+        must_expand = self.contents is None and not self._is_restored
         self.contents = contents
-        if first and not self._is_restored:
-            self._expand_topics_that_fit()
+        if must_expand:
+            self._expand_topics_that_fit(contents)
         self.update_rows()
 
     def restore_expanded(self, expanded: list[str]) -> None:
@@ -492,12 +442,6 @@ class LibraryPane(BorderOnlyPane, Vertical):
         self._is_restored = True
         self.state.expanded = set(expanded)
         self.update_rows()
-
-    def set_summaries(self, contents: LibrarySnapshot) -> None:
-        """Replace the snapshot by one with more summaries of the same conversations."""
-        self.contents = contents
-        if self.needs_summaries:
-            self.update_rows()
 
     @property
     def is_loading_rows(self) -> bool:
@@ -509,23 +453,17 @@ class LibraryPane(BorderOnlyPane, Vertical):
         """Whether the filter or the sort order depends on summaries."""
         return self.state.filter.needs_summaries or self.state.sort == "turns"
 
-    def _expand_topics_that_fit(self) -> None:
+    def _expand_topics_that_fit(self, contents: LibrarySnapshot) -> None:
         """Unfold each topic whose subjects still fit into the pane without scrolling."""
-        contents = self.contents
-        assert contents is not None
         room = self.list.scrollable_content_region.height
-        room -= len(contents.conversations)
-        if room <= 0:
+        if len(contents.conversations) >= room:
             return
-        room -= len(make_conversation_rows(contents, self.state, self._clock()))
-        room += len(contents.conversations)
         for listing in contents.listings:
-            if listing.visible_subject_count > ROWS_AT_ONCE:
-                continue
-            key = f"topic:{listing.topic.id}"
-            self.state.expanded.add(key)
-            if len(make_library_topic_rows(contents, self.state)) > room:
-                self.state.expanded.discard(key)
+            if listing.visible_subject_count <= ROWS_AT_ONCE:
+                key = f"topic:{listing.topic.id}"
+                self.state.expanded.add(key)
+                if len(make_library_rows(contents, self.state, self._clock())) > room:
+                    self.state.expanded.discard(key)
 
     def update_rows(self, select: str | None = None) -> None:
         """Rebuild the rows, in a thread if there are many."""
@@ -535,10 +473,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
         self.border_subtitle = "hidden shown" if self.state.hidden else ""
         self._worker.discard_results()
         present = self._shown_at = self._clock()
-        many = sum(len(listing.subjects) for listing in contents.listings) + len(
-            contents.conversations
-        )
-        if many <= ROWS_AT_ONCE:
+        if contents.entry_count <= ROWS_AT_ONCE:
             self.list.set_rows(make_library_rows(contents, self.state, present), select=select)
             return
         state = replace(self.state, expanded=set(self.state.expanded))
@@ -572,32 +507,22 @@ class LibraryPane(BorderOnlyPane, Vertical):
         self.list.select_row(place.key)
 
     @on(RowList.RowClicked)
-    def _open_clicked_row(self, event: RowList.RowClicked) -> None:
-        event.stop()
-        self.action_open()
-
     def action_open(self) -> None:
         """Open the selected row; also fold or unfold it if it is a topic or folder."""
         row = self.list.selected_row
-        if row is None:
-            return
-        if row.key.startswith("folder:"):
-            self.action_toggle_fold()
-        elif isinstance(row.data, NavigationTarget):
-            if row.key.startswith("topic:"):
-                self._set_row_expanded(row.key, row.key not in self.state.expanded)
+        self.action_toggle_fold()
+        if row and isinstance(row.data, NavigationTarget):
             self.post_message(self.OpenRequested(row.data))
 
     def action_toggle_fold(self) -> None:
         """Fold or unfold the selected topic or folder."""
         row = self.list.selected_row
-        if row and row.key.startswith(("topic:", "folder:")):
+        if row:
             self._set_row_expanded(row.key, row.key not in self.state.expanded)
 
     def action_expand(self) -> None:
         """Unfold the selected topic or folder."""
-        row = self.list.selected_row
-        if row and row.key.startswith(("topic:", "folder:")):
+        if row := self.list.selected_row:
             self._set_row_expanded(row.key, True)
 
     def action_collapse(self) -> None:
@@ -615,8 +540,9 @@ class LibraryPane(BorderOnlyPane, Vertical):
                 return
 
     def _set_row_expanded(self, key: str, expanded: bool) -> None:
-        (self.state.expanded.add if expanded else self.state.expanded.discard)(key)
-        self.update_rows()
+        if key.startswith(("topic:", "folder:")):
+            (self.state.expanded.add if expanded else self.state.expanded.discard)(key)
+            self.update_rows()
 
     def toggle_hidden_subjects(self) -> bool:
         """Show or hide hidden subjects; return whether they are shown now."""
@@ -635,12 +561,10 @@ class LibraryPane(BorderOnlyPane, Vertical):
 
     @on(Input.Changed, "#filter")
     def _filter_while_typing(self, event: Input.Changed) -> None:
-        event.stop()
         self._apply_filter(event.value, typing=True)
 
     @on(Input.Submitted, "#filter")
     def _submit_filter(self, event: Input.Submitted) -> None:
-        event.stop()
         self._apply_filter(event.value, typing=False)
         if not self.state.filter.errors:
             self.screen.set_focus(self.list)
@@ -650,15 +574,11 @@ class LibraryPane(BorderOnlyPane, Vertical):
         found = parse_library_filter(text, self._clock(), partial=typing)
         self._errors.spans = [(error.start, error.end) for error in found.errors]
         self.filter.input.refresh()
-        self.error_lines.set_paragraphs(
-            [
-                [
-                    (f"{one_line(text[error.start : error.end])} ", "error strong"),
-                    (one_line(str(error)), ""),
-                ]
-                for error in found.errors
-            ]
-        )
+        lines: list[Spans] = []
+        for error in found.errors:
+            wrong = one_line(text[error.start : error.end])
+            lines.append([(f"{wrong} ", "error strong"), (one_line(str(error)), "")])
+        self.error_lines.set_paragraphs(lines)
         if found != self.state.filter:
             self.state.filter = found
             self.update_rows()
@@ -682,6 +602,6 @@ class _FilterErrorHighlighter(Highlighter):
         self.spans: list[tuple[int, int]] = []
 
     def highlight(self, text: Text) -> None:
-        """Underline the mistakes."""
+        """Underline the mistakes in the text."""
         for start, end in self.spans:
             text.stylize("bold underline", start, end)

@@ -13,13 +13,12 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kbtui.conversations.models import ConversationInfo, ConversationToolsAndModels
-    from kbtui.knowledge import Knowledge
     from kbtui.knowledge.models import Problem, Subject, Topic
     from kbtui.library import Library
 
 
 READ_SECONDS = 0.5
-"""For how many seconds summaries are read before the lists are updated again."""
+"""For how many seconds details are read before the lists are updated again."""
 
 
 def get_last_activity(info: ConversationInfo) -> datetime:
@@ -57,7 +56,6 @@ class LibrarySnapshot:
     conversations: list[ConversationInfo] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
-    knowledge: Knowledge | None = None
     summaries: Mapping[str, ConversationToolsAndModels] = field(default_factory=dict)
     """Conversation id -> summary (turns, models, tools), for the conversations read so far."""
     unread: int = 0
@@ -67,6 +65,16 @@ class LibrarySnapshot:
     unchecked: int = 0
     """How many subjects must still be read to find out whether they are readable."""
 
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether details must still be read."""
+        return bool(self.unread or self.unchecked)
+
+    @property
+    def entry_count(self) -> int:
+        """The number of subjects and conversations."""
+        return sum(len(one.subjects) for one in self.listings) + len(self.conversations)
+
     def count_turns(self, info: ConversationInfo) -> int:
         """Return the number of turns of a conversation, or -1 while it is unknown."""
         summary = self.summaries.get(info.id)
@@ -74,10 +82,8 @@ class LibrarySnapshot:
 
     def find_subject(self, topic: str, slug: str) -> Subject | None:
         """Return the subject of a topic with this slug, or None."""
-        for listing in self.listings:
-            if listing.topic.id == topic:
-                return next((found for found in listing.subjects if found.slug == slug), None)
-        return None
+        subjects = (one for listing in self.listings for one in listing.subjects)
+        return next((one for one in subjects if (one.topic, one.slug) == (topic, slug)), None)
 
     def find_conversation(self, conversation: str) -> ConversationInfo | None:
         """Return the conversation with this id, or None."""
@@ -87,13 +93,14 @@ class LibrarySnapshot:
 class LibrarySnapshotReader:
     """Reads snapshots: first the lists, then in small steps the details that need the contents of files.
 
-    The details are the summaries of conversations and the reasons why subjects cannot be read. The
-    reader keeps each detail until its file changes. Call the methods in a thread, one at a time.
+    The details are the summaries of conversations and why subjects cannot be read. The reader keeps
+    each of them until its file changes. Call the methods in a thread, one at a time.
     """
 
     def __init__(self, library: Library) -> None:
         self._library = library
-        self._known: dict[str, tuple[str, ConversationToolsAndModels]] = {}
+        self._summaries: dict[str, tuple[str, ConversationToolsAndModels]] = {}
+        """Conversation id -> its signature when it was last read, and its summary."""
         self._infos: dict[str, ConversationInfo] = {}
         self._checked: dict[str, int] = {}
         """The file of a subject -> its stamp (`_make_stamp`) when it was last read."""
@@ -101,21 +108,16 @@ class LibrarySnapshotReader:
         """The file of an unreadable subject -> why it cannot be read."""
 
     def read_snapshot(self) -> LibrarySnapshot:
-        """Read everything except new summaries; errors become messages in `failures`."""
+        """Read the lists; errors become messages in `failures`."""
         failures: list[str] = []
         listings: list[TopicWithSubjects] = []
         problems: list[Problem] = []
-        knowledge = None
         try:
             knowledge = self._library.load_knowledge()
-            read = [
-                (topic, knowledge.list_subjects(topic.id)) for topic in knowledge.topics.values()
-            ]
-            for topic, subjects in read:
+            for topic in knowledge.topics.values():
                 own = [problem for problem in knowledge.problems if problem.topic == topic.id]
-                listings.append(TopicWithSubjects(topic, subjects, own))
-            known = set(knowledge.topics)
-            problems = [problem for problem in knowledge.problems if problem.topic not in known]
+                listings.append(TopicWithSubjects(topic, knowledge.list_subjects(topic.id), own))
+            problems = [one for one in knowledge.problems if one.topic not in knowledge.topics]
         except (KbtuiError, OSError) as error:
             failures.append(f"topics: {error}")
         conversations: list[ConversationInfo] = []
@@ -124,44 +126,36 @@ class LibrarySnapshotReader:
             self._infos = {info.id: info for info in conversations}
         except (KbtuiError, OSError) as error:
             failures.append(f"conversations: {error}")
-        return self._add_known_summaries(
-            LibrarySnapshot(listings, conversations, problems, failures, knowledge)
-        )
+        return self._add_details(LibrarySnapshot(listings, conversations, problems, failures))
 
-    def read_summaries(
-        self, contents: LibrarySnapshot, seconds: float = READ_SECONDS
-    ) -> LibrarySnapshot:
-        """Return the snapshot with more details, as many as can be read in `seconds`."""
-        end = monotonic() + seconds
+    def read_details(self, contents: LibrarySnapshot) -> LibrarySnapshot:
+        """Return the snapshot with more details, as many as can be read in `READ_SECONDS`."""
+        end = monotonic() + READ_SECONDS
         self._check_subjects(contents, end)
         for info in contents.conversations:
-            known = self._known.get(info.id)
-            if known is None or known[0] != info.signature:
-                self._known[info.id] = (
-                    info.signature,
-                    self._library.read_conversation_tools_and_models(info),
-                )
+            if self._summaries.get(info.id, (None,))[0] != info.signature:
+                summary = self._library.read_conversation_tools_and_models(info)
+                self._summaries[info.id] = (info.signature, summary)
                 if monotonic() > end:
                     break
-        return self._add_known_summaries(contents)
+        return self._add_details(contents)
 
     def _check_subjects(self, contents: LibrarySnapshot, end: float) -> None:
         """Until the time `end`, read new and changed subjects to find those that cannot be read."""
-        for listing in contents.listings:
-            for subject in listing.subjects:
-                stamp = _make_stamp(subject)
-                if self._checked.get(subject.file) == stamp:
-                    continue
-                self._checked[subject.file] = stamp
-                self._reasons.pop(subject.file, None)
-                try:
-                    self._library.read_subject_text(subject)
-                except KbtuiError as error:
-                    self._reasons[subject.file] = error.message
-                if monotonic() > end:
-                    return
+        for subject in (subject for listing in contents.listings for subject in listing.subjects):
+            stamp = _make_stamp(subject)
+            if self._checked.get(subject.file) == stamp:
+                continue
+            self._checked[subject.file] = stamp
+            self._reasons.pop(subject.file, None)
+            try:
+                self._library.read_subject_text(subject)
+            except KbtuiError as error:
+                self._reasons[subject.file] = error.message
+            if monotonic() > end:
+                return
 
-    def _add_known_summaries(self, contents: LibrarySnapshot) -> LibrarySnapshot:
+    def _add_details(self, contents: LibrarySnapshot) -> LibrarySnapshot:
         """Return the snapshot with all details read so far that are still current."""
         unreadable: dict[tuple[str, str], str] = {}
         unchecked = 0
@@ -174,26 +168,22 @@ class LibrarySnapshotReader:
         summaries: dict[str, ConversationToolsAndModels] = {}
         infos: list[ConversationInfo] = []
         for info in contents.conversations:
-            known = self._known.get(info.id)
-            if known is not None and known[0] == info.signature:
-                summaries[info.id] = known[1]
-                if known[1].problem and not info.problem:
-                    info = replace(info, problem=known[1].problem)
+            signature, summary = self._summaries.get(info.id, ("", None))
+            if summary is not None and signature == info.signature:
+                summaries[info.id] = summary
+                if summary.problem and not info.problem:
+                    info = replace(info, problem=summary.problem)
             infos.append(info)
-        unread = len(infos) - len(summaries)
         return replace(
             contents,
             conversations=infos,
             summaries=summaries,
-            unread=unread,
+            unread=len(infos) - len(summaries),
             unreadable=unreadable,
             unchecked=unchecked,
         )
 
 
 def _make_stamp(subject: Subject) -> int:
-    """Return a number that changes whenever the file of a subject changes.
-
-    Storing one number for each subject takes little memory.
-    """
+    """Return a number that changes whenever the file of a subject changes; a number takes little memory."""
     return hash((subject.mtime_ns, subject.size, subject.inode))

@@ -7,11 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from kbtui.text import one_line
 from kbtui.tui.commands import find_key_label, list_commands
 from kbtui.tui.framework.command import format_command_hints, format_key_hints
-from kbtui.tui.framework.styled_text import (
-    align_to_edges,
-    capitalize_message,
-    measure_cell_width,
-)
+from kbtui.tui.framework.styled_text import align_to_edges, capitalize_message, measure_cell_width
 from kbtui.tui.framework.styled_widget import StyledWidget
 from kbtui.tui.framework.text_widgets import TextLine
 
@@ -31,10 +27,7 @@ PHASES = {"keywords": "indexing", "vectors": "embedding"}
 
 
 class StatusBar(TextLine):
-    """A line with current activities at the left, and the state of index and search at the right.
-
-    If the line is too narrow, the right part uses a shorter form or is left out.
-    """
+    """A line with current activities at the left, and the state of index and search at the right."""
 
     def __init__(self, workspace: str = "") -> None:
         super().__init__(id="status")
@@ -50,8 +43,7 @@ class StatusBar(TextLine):
         self._index_role = "dim"
         self._search_mode = ""
         self._first_index_by = ""
-        """Who builds the first index: "engine", or "alone" for this process; "" if an index exists or
-        its state is unknown."""
+        """Who builds the first index: "engine" or "alone" (this process); "" if nobody or unknown."""
         self._was_ready = False
         self._last_ready_event: EngineEvent = {}
 
@@ -102,7 +94,7 @@ class StatusBar(TextLine):
     def describe_index_wait(self, has_answer: bool) -> str:
         """Return what searches are waiting for, or "" if they need not wait.
 
-        `has_answer` says whether a search has already returned, which means that an index exists.
+        `has_answer` says whether a search has returned, so that an index exists.
         """
         if self._first_index_by == "engine":
             progress = self._activities.get("index")
@@ -141,31 +133,26 @@ class StatusBar(TextLine):
         if done >= total:
             self._activities.pop("index", None)
             return
-        left = event.get("seconds_left")
         phase = PHASES.get(str(event.get("phase")), "indexing")
         text = f"{phase} {done:,} of {total:,}"
         if reason := event.get("waits"):
             text += f"; waiting, {one_line(str(reason))}"
-        elif left:
+        elif left := event.get("seconds_left"):
             text += f", {_format_duration(float(left))} left"
         self._activities["index"] = text
         if phase == "embedding" and self._last_ready_event:
             self._show_index_ready({**self._last_ready_event, "left": total - done})
 
     def _show_index_ready(self, event: EngineEvent) -> None:
-        error = event.get("error")
+        error, left = event.get("error"), event.get("left")
         self._was_ready = self._was_ready or bool(event.get("lexical"))
         self._first_index_by = "" if event.get("lexical") or error else "engine"
         if error:
-            self._set_index_state(
-                "!", "error", one_line(f"index: {error}"), "index failed", "error"
-            )
-            return
-        if self._first_index_by:
+            text = one_line(f"index: {error}")
+            self._set_index_state("!", "error", text, "index failed", "error")
+        elif self._first_index_by:
             self._set_index_state("◌", "warning", "building the first index", "no index yet")
-            return
-        left = event.get("left")
-        if not event.get("semantic"):
+        elif not event.get("semantic"):
             reason = one_line(str(event.get("reason") or "no model"))
             text = f"index ready · keywords only: {reason}"
             self._set_index_state("◐", "warning", text, "keywords only")
@@ -179,16 +166,14 @@ class StatusBar(TextLine):
     # the line
 
     def _redraw_status_line(self) -> None:
-        self.set_text(self._make_left_spans(), self._make_right_spans(self._index_text))
-
-    def _make_left_spans(self) -> Spans:
+        left: Spans = [(self._workspace, "dim")]
         if self._flash:
-            return self._flash
-        if self._problem:
-            return [(f"! {self._problem}", "error")]
-        if self._activities:
-            return [(" · ".join(self._activities.values()), "dim")]
-        return [(self._workspace, "dim")]
+            left = self._flash
+        elif self._problem:
+            left = [(f"! {self._problem}", "error")]
+        elif self._activities:
+            left = [(" · ".join(self._activities.values()), "dim")]
+        self.set_text(left, self._make_right_spans(self._index_text))
 
     def _make_right_spans(self, text: str) -> Spans:
         mode: Spans = [(f" · mode: {self._search_mode}", "key")] if self._search_mode else []
@@ -198,12 +183,7 @@ class StatusBar(TextLine):
         """Draw the left part, and the longest form of the right part that fits."""
         width = self.content_size.width
         room = width - measure_cell_width(self.left) - 2
-        forms: tuple[Spans, ...] = (
-            self.right,
-            self._make_right_spans(self._short_text),
-            self._sign,
-            [],
-        )
+        forms = (self.right, self._make_right_spans(self._short_text), self._sign)
         right = next((form for form in forms if measure_cell_width(form) <= room), [])
         return self.render_spans(align_to_edges(self.left, right, width) if y == 0 else [], width)
 
@@ -222,7 +202,6 @@ INPUT_HINTS = {
     "": [("Esc", "leave the input")],
 }
 """The id of an input -> its keys and what they do; "" stands for all other inputs."""
-
 
 FIND_LABELS = {"reader.next": "next match", "reader.previous": "previous match"}
 """The id of a command -> what its key does during a find in the reader."""
@@ -244,27 +223,23 @@ class KeyHintLine(StyledWidget):
 
     def show_suggestions(self, spans: Spans) -> None:
         """Show suggestions for the query instead of the keys; an empty list shows the keys again."""
-        if spans != self._suggestions:
-            self._suggestions = spans
-            self.refresh()
+        self._suggestions = spans
+        self.refresh()
 
     def show_equivalent_command(self, command: str) -> None:
         """Show a shell command that prints what is on the screen, for users of a screen reader."""
-        if command != self._command:
-            self._command = command
-            self.refresh()
+        self._command = command
+        self.refresh()
 
     def show_key_hints(
         self, *scopes: Scope, input_id: str = "", offers: frozenset[str] = frozenset()
     ) -> None:
         """Show the keys of the given scopes, or those of the focused input if `input_id` is set.
 
-        `offers` are the features of the document that commands can need (`TuiCommand.needs`), and "find"
-        during a find.
+        `offers` are the features of the document (`TuiCommand.needs`), and "find" during a find.
         """
-        if (scopes, input_id, offers) != (self.scopes, self._input_id, self._offers):
-            self.scopes, self._input_id, self._offers = scopes, input_id, offers
-            self.refresh()
+        self.scopes, self._input_id, self._offers = scopes, input_id, offers
+        self.refresh()
 
     def render_line(self, y: int) -> Strip:
         """Draw the keys, the suggestions or the command."""
@@ -285,24 +260,17 @@ class KeyHintLine(StyledWidget):
                 pairs.pop(-2)
             return format_key_hints(pairs)
         commands = list_commands(*self.scopes, keymap=self.keymap)
-        if "links" in self._offers:
-            # On a line with nothing to unfold, Enter opens the link.
-            commands = [
-                command._replace(label="open") if command.needs == "folds" else command
-                for command in commands
-            ]
-        if "find" in self._offers:
-            commands = [
-                command._replace(label=FIND_LABELS[command.id], needs="")
-                if command.id in FIND_LABELS
-                else command
-                for command in commands
-            ]
+        for number, command in enumerate(commands):
+            if "links" in self._offers and command.needs == "folds":
+                # On a line with nothing to unfold, Enter opens the link.
+                commands[number] = command._replace(label="open")
+            if "find" in self._offers and command.id in FIND_LABELS:
+                commands[number] = command._replace(label=FIND_LABELS[command.id], needs="")
         return format_command_hints(commands, width, self._offers)
 
     def _get_input_hints(self) -> list[tuple[str, str]]:
         pairs = [*INPUT_HINTS.get(self._input_id, INPUT_HINTS[""])]
-        keys = [find_key_label(f"reader.{name}", self.keymap) for name in ("next", "previous")]
+        keys = [find_key_label(command_id, self.keymap) for command_id in FIND_LABELS]
         if self._input_id == "find" and all(keys):
             pairs[0] = ("Enter", f"accept, then {'/'.join(keys)}")
         return pairs

@@ -18,12 +18,9 @@ if TYPE_CHECKING:
     from kbtui.tui.main.search_controller import SearchController
 
 NAMED_CONVERSATIONS_MOST = 500
-"""The maximum number of changed conversations that an event of the engine names.
-
-An event that names this many may be incomplete, so any conversation may have changed.
-"""
+"""If an event of the engine names this many changed conversations, others may have changed too."""
 CHECK_SECONDS = 2.0
-"""How many seconds pass between checks that the workspace still exists."""
+"""The time between checks that the workspace still exists."""
 
 
 class WorkspaceSync:
@@ -51,18 +48,18 @@ class WorkspaceSync:
         self._main.screen.set_interval(CHECK_SECONDS, self._check_workspace_exists)
 
         def receive_event(event: EngineEvent) -> None:
-            """Pass an event from the thread of the listener to the event loop."""
             self._main.screen.call_later(self.handle_engine_event, event)
 
         def keep_listener_stop_function(stop: Callable[[], None]) -> None:
             self._stop_listening = stop
 
+        def show_engine_gone(error: Exception) -> None:
+            self._main.status.show_engine_event({"event": "gone", "reason": str(error)})
+
         self._listen_worker.submit(
             lambda: self._main.library.listen_to_engine(receive_event),
             keep_listener_stop_function,
-            lambda error: self._main.status.show_engine_event(
-                {"event": "gone", "reason": str(error)}
-            ),
+            show_engine_gone,
         )
 
     def stop(self) -> None:
@@ -95,16 +92,15 @@ class WorkspaceSync:
 
     def handle_engine_event(self, event: EngineEvent) -> None:
         """Show an event of the engine in the status line, and reload what it reports as changed."""
-        kind = event.get("event")
         self._main.status.show_engine_event(event)
         self._search.show_wait_reason()
         answer = self._main.panes.results.answer
-        if kind == "ready" and event.get("semantic") and answer and answer.degraded:
-            # The semantic search has become available, so add its hits to those of the keyword search.
-            self._search.repeat_search()
-        if kind == "changed":
+        if event.get("event") == "changed":
             self.read_library_lists()
             self._main.screen.handle_files_changed(event)
+        elif event.get("event") == "ready" and event.get("semantic") and answer and answer.degraded:
+            # The semantic search has become available, so add its hits to those of the keyword search.
+            self._search.repeat_search()
 
     @staticmethod
     def may_have_changed(ref: Ref | None, event: Mapping[str, Any]) -> bool:
@@ -134,10 +130,9 @@ class WorkspaceSync:
         self._main.status.set_activity("lists", None)
         if snapshot is None:
             self._set_workspace_found(False)
-            return
-        subjects = sum(len(listing.subjects) for listing in snapshot.listings)
-        freeze_objects_if_grown(subjects + len(snapshot.conversations))
-        self._show_snapshot(snapshot)
+        else:
+            freeze_objects_if_grown(snapshot.entry_count)
+            self._show_snapshot(snapshot)
 
     def _show_snapshot(self, snapshot: LibrarySnapshot) -> None:
         navigator = self._main.navigator
@@ -145,32 +140,22 @@ class WorkspaceSync:
         self._main.panes.library.show_snapshot(snapshot)
         if navigator.shown and navigator.shown.key == "home":
             navigator.reload_shown_document()
-        if snapshot.unread or snapshot.unchecked:
-            self._read_summaries(snapshot)
+        if snapshot.is_unfinished:
+            self._read_details(snapshot)
 
-    def _read_summaries(self, snapshot: LibrarySnapshot) -> None:
-        """Read more details: summaries of conversations, and which subjects cannot be read."""
+    def _read_details(self, snapshot: LibrarySnapshot) -> None:
         self._details_worker.submit(
-            lambda: self._snapshot_reader.read_summaries(snapshot),
-            self._receive_summaries,
+            lambda: self._snapshot_reader.read_details(snapshot),
+            self._receive_details,
             self._report_list_failure,
         )
 
-    def _receive_summaries(self, snapshot: LibrarySnapshot) -> None:
-        navigator, library = self._main.navigator, self._main.panes.library
-        shown, navigator.contents = library.contents, snapshot
-        is_unfinished = bool(snapshot.unread or snapshot.unchecked)
-        if is_unfinished and not library.needs_summaries:
-            self._read_summaries(snapshot)
-        elif (
-            shown is None
-            or is_unfinished
-            or snapshot.conversations != shown.conversations
-            or snapshot.unreadable != shown.unreadable
-        ):
-            self._show_snapshot(snapshot)
+    def _receive_details(self, snapshot: LibrarySnapshot) -> None:
+        if snapshot.is_unfinished and not self._main.panes.library.needs_summaries:
+            self._main.navigator.contents = snapshot
+            self._read_details(snapshot)
         else:
-            library.set_summaries(snapshot)
+            self._show_snapshot(snapshot)
 
     def _report_list_failure(self, error: Exception) -> None:
         self._main.status.set_activity("lists", None)
