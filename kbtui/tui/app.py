@@ -10,28 +10,35 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
+from textual._xterm_parser import XTermParser
 from textual.app import App
 from textual.events import InputEvent, Key
-from textual.filter import ANSIToTruecolor
 from textual.theme import BUILTIN_THEMES
 
 from kbtui.dates import get_local_time
 from kbtui.errors import KbtuiError
 from kbtui.text import cut_to_width, one_line, sanitize, set_sanitize_policy
+from kbtui.tui.commands import read_keymap
 from kbtui.tui.framework.garbage_collection import IdleGarbageCollector, configure_garbage_collector
 from kbtui.tui.framework.key_queue import KeyHandled, KeyQueue
 from kbtui.tui.framework.styled_widget import StyledScreen
 from kbtui.tui.main.screen import MainScreen
-from kbtui.tui.terminal import StderrRedirect, exit_on_hangup, exit_on_sigterm
-from kbtui.tui.theme import DARK, LIGHT, THEMES, derive_colors, get_counterpart_theme
+from kbtui.tui.terminal import StderrRedirect, detect_background, exit_on_hangup, exit_on_sigterm
+from kbtui.tui.theme import (
+    DARK,
+    LIGHT,
+    THEMES,
+    derive_colors,
+    get_counterpart_theme,
+    load_user_themes,
+)
 from kbtui.workspace.paths import get_config_home
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from textual import events
     from textual.await_complete import AwaitComplete
-    from textual.filter import LineFilter
     from textual.theme import Theme
 
     from kbtui.dates import Clock
@@ -40,7 +47,7 @@ if TYPE_CHECKING:
 
 
 DOUBLE_PRESS_SECONDS = 2.0
-"""The time in seconds within which a second ctrl+c quits."""
+"""The time within which a second ctrl+c quits."""
 
 
 class TuiStartOptions(NamedTuple):
@@ -81,8 +88,7 @@ class KbtuiApp(App[None]):
         """Error messages about the user's keys and themes, shown on the home page."""
         self._own_themes = {theme.name: theme for theme in THEMES}
         self._variables: dict[str, dict[str, str]] = {}
-        self._has_ansi_colors: dict[str, bool] = {}
-        """Theme name -> whether the theme uses a colour of the terminal's palette."""
+        """Theme name -> its CSS variables."""
         # Set the theme before `super().__init__`, so that Textual computes styles only once.
         self.set_reactive(App.theme, self._choose_theme())
         super().__init__()
@@ -93,30 +99,18 @@ class KbtuiApp(App[None]):
         self._stderr_redirect = redirect
         self._open_ref = open_ref
         self._last_quit = 0.0
-        self.keys: dict[str, str] = {}
-        self._apply_user_keymap()
+        keymap = read_keymap(library.settings.keys)
+        self.keys = keymap.keys
+        self.set_keymap(keymap.textual_keymap)
+        self.problems += [f"keys: {problem}" for problem in keymap.problems]
         if self.plain:
             self.animation_level = "none"
 
-    def _apply_user_keymap(self) -> None:
-        """Apply the keys from the settings, except invalid ones."""
-        if table := self.library.settings.keys:
-            from kbtui.tui.commands import read_keymap
-
-            keymap = read_keymap(table)
-            self.keys = keymap.keys
-            self.set_keymap(keymap.textual_keymap)
-            self.problems += [f"keys: {problem}" for problem in keymap.problems]
-
     def _choose_theme(self) -> str:
         """Load the user's themes, and return the name of the theme to use."""
-        directory = Path(get_config_home(), "themes")
-        if directory.is_dir():
-            from kbtui.tui.theme import load_user_themes
-
-            themes, problems = load_user_themes(directory)
-            self._own_themes |= {theme.name: theme for theme in themes}
-            self.problems += problems
+        themes, problems = load_user_themes(Path(get_config_home(), "themes"))
+        self._own_themes |= {theme.name: theme for theme in themes}
+        self.problems += problems
         wanted = self.library.settings.theme
         known = {**BUILTIN_THEMES, **self._own_themes}
         if wanted and wanted not in known:
@@ -129,31 +123,16 @@ class KbtuiApp(App[None]):
         return wanted or (LIGHT if self.start.dark is False else DARK)
 
     def get_theme(self, theme_name: str) -> Theme | None:
-        """Return a theme by name.
-
-        Textual calls this for every line that it draws, and its own method copies a dictionary each time.
-        """
+        """Return a theme by name, also while Textual does not know kbtui's themes yet."""
         return self._own_themes.get(theme_name) or super().get_theme(theme_name)
 
     def get_css_variables(self) -> dict[str, str]:
         """Return the theme's colours, and the `kb-…` colours derived from them."""
-        found = self._variables.get(self.theme)
-        if found is None:
+        if self.theme not in self._variables:
             variables = super().get_css_variables()
-            found = self._variables[self.theme] = {**derive_colors(variables), **variables}
-        self.theme_variables = found
-        return found
-
-    def get_line_filters(self) -> Sequence[LineFilter]:
-        """Return the line filters; omit the filter for ANSI colours if the theme has no such colours."""
-        filters = super().get_line_filters()
-        has_ansi = self._has_ansi_colors.get(self.theme)
-        if has_ansi is None:
-            values = self.get_css_variables().values()
-            has_ansi = self._has_ansi_colors[self.theme] = any("ansi" in value for value in values)
-        if has_ansi:
-            return filters
-        return [one for one in filters if not isinstance(one, ANSIToTruecolor)]
+            self._variables[self.theme] = {**derive_colors(variables), **variables}
+        self.theme_variables = self._variables[self.theme]
+        return self.theme_variables
 
     def get_default_screen(self) -> MainScreen:
         """Return the main screen."""
@@ -168,7 +147,9 @@ class KbtuiApp(App[None]):
         """Handle an event; queue a key while the previous key is still being handled (`KeyQueue`)."""
         if isinstance(event, InputEvent):
             self._idle_collector.record_user_activity()
-            event = self._convert_line_feed_to_enter(event)
+            if isinstance(event, Key) and event.key == "ctrl+j" and not self._is_ctrl_j_assigned():
+                # Enter arrives as a line feed if it is pressed before the terminal is in raw mode.
+                event = Key("enter", "\r")
         if self._key_queue.hold_key_if_busy(event):
             return
         is_new_key = isinstance(event, Key) and not event.is_forwarded
@@ -176,15 +157,8 @@ class KbtuiApp(App[None]):
             self.screen.clear_refusal()
         await super().on_event(event)
 
-    def _convert_line_feed_to_enter(self, event: InputEvent) -> InputEvent:
-        """Return Enter in place of a line feed (`ctrl+j`), unless the settings assign `ctrl+j` to a command.
-
-        If the user presses Enter before the TUI switches the terminal to raw mode, a line feed arrives.
-        """
-        if not isinstance(event, Key) or event.key != "ctrl+j":
-            return event
-        own = any("ctrl+j" in keys.split(",") for keys in self.keys.values())
-        return event if own else Key("enter", "\r")
+    def _is_ctrl_j_assigned(self) -> bool:
+        return any("ctrl+j" in keys.split(",") for keys in self.keys.values())
 
     def on_key_handled(self, event: KeyHandled) -> None:
         """Deliver the next queued key, because the previous key has been handled."""
@@ -201,8 +175,6 @@ class KbtuiApp(App[None]):
         configure_garbage_collector()
         exit_on_sigterm(lambda: self.exit(return_code=128 + signal.SIGTERM))
         if self.start.typed:
-            from textual._xterm_parser import XTermParser
-
             for message in XTermParser().feed(self.start.typed):
                 self.post_message(message)
 
@@ -230,7 +202,7 @@ class KbtuiApp(App[None]):
         self.theme = get_counterpart_theme(self.theme, self.current_theme.dark)
 
     def _fatal_error(self) -> None:
-        """End after a bug, and log the stack without local variables, which may contain the user's texts."""
+        """Exit after a bug; log the stack without local variables, which may contain the user's texts."""
         from traceback import format_exc
 
         # `print` and `sys.stderr` would write to the screen; descriptor 2 is the log file.
@@ -243,7 +215,7 @@ class KbtuiApp(App[None]):
         """Suspend the TUI, and give the terminal and standard error to another program."""
         redirect, failure = self._stderr_redirect, None
         with super().suspend():
-            # Textual resumes only if its block ends without an exception, so raise the exception afterwards.
+            # Textual resumes only if its block ends without an exception, so raise it afterwards.
             try:
                 with redirect.suspend() if redirect else nullcontext():
                     yield
@@ -261,12 +233,10 @@ def run_tui(
     Raises `KbtuiError` if a bug ended it.
     """
     if library.settings.terminal_text != "strip":
-        # "off" only makes sense for the output of commands: escape sequences would garble the screen.
+        # "off" is only for the output of commands: escape sequences would garble the screen.
         set_sanitize_policy("visualize")
     start = start or TuiStartOptions()
     if not library.settings.theme:
-        from kbtui.tui.terminal import detect_background
-
         found = detect_background()
         start = start._replace(dark=found.dark, typed=found.typed)
     if sys.stdout.isatty():

@@ -40,10 +40,9 @@ SCOPES: dict[Scope, str] = {
 def add_scope_to_commands(scope: Scope, *commands: TuiCommand) -> list[TuiCommand]:
     """Return the commands with a scope; the scope is also the first part of their ids."""
     prefix = "" if scope == "everywhere" else f"{scope}."
-    is_in_palette = scope in SCOPES
     return [
         command._replace(
-            id=f"{prefix}{command.id}", scope=scope, palette=is_in_palette and command.palette
+            id=f"{prefix}{command.id}", scope=scope, palette=scope in SCOPES and command.palette
         )
         for command in commands
     ]
@@ -244,13 +243,7 @@ SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
 """All commands of the secondary screens: name, keys, label, help, and the priority of the hint."""
 
 ALL_COMMANDS: tuple[TuiCommand, ...] = (*MAIN_SCREEN_COMMANDS, *SCREEN_COMMANDS)
-"""All commands of all screens."""
-_BY_ID = {command.id: command for command in ALL_COMMANDS}
-
-
-def find_command(command_id: str) -> TuiCommand | None:
-    """Return the command with this id, or None."""
-    return _BY_ID.get(command_id)
+COMMANDS_BY_ID = {command.id: command for command in ALL_COMMANDS}
 
 
 def list_commands(*scopes: Scope, keymap: Mapping[str, str] | None = None) -> list[TuiCommand]:
@@ -265,7 +258,7 @@ def make_scope_bindings(*scopes: Scope) -> list[Binding]:
 
 def find_key_label(name: str, keymap: Mapping[str, str]) -> str:
     """Return the label of a command's first key, or "" if the command has no key."""
-    (command,) = apply_keymap((one for one in ALL_COMMANDS if one.id == name), keymap)
+    (command,) = apply_keymap([COMMANDS_BY_ID[name]], keymap)
     return next(iter(command.key_labels), "")
 
 
@@ -274,18 +267,18 @@ NO_KEY = "no-key"
 RESERVED_KEYS = {"ctrl+q": "quits kbtui on every screen", "ctrl+c": "copies the selected text"}
 
 _KEY_NAMES = {shown.casefold(): key for key, shown in KEY_LABELS.items()}
-_KEY_NAMES |= {key: key for key in KEY_LABELS}
 _KEY_NAMES |= {shown: key for key, shown in PUNCTUATION_KEYS.items()}
-_KEY_NAMES |= {"escape": "escape", "return": "enter", "insert": "insert", "delete": "delete"}
-_KEY_NAMES |= {"backspace": "backspace"} | {f"f{number}": f"f{number}" for number in range(1, 25)}
+_KEY_NAMES |= {key: key for key in (*KEY_LABELS, "insert", "delete", "backspace")}
+_KEY_NAMES |= {f"f{number}": f"f{number}" for number in range(1, 25)} | {"return": "enter"}
 """The name that a user may write for a key -> Textual's name of it."""
 
 
 class Keymap:
-    """The keys that the user chose: command id -> Textual's key names, separated by commas."""
+    """The keys that the user chose, and the mistakes in the settings."""
 
     def __init__(self) -> None:
         self.keys: dict[str, str] = {}
+        """Command id -> Textual's key names, separated by commas."""
         self.problems: list[str] = []
 
     @property
@@ -299,13 +292,12 @@ def read_keymap(table: Mapping[str, Any]) -> Keymap:
     from difflib import get_close_matches
 
     keymap = Keymap()
-    known = {command.id: command for command in ALL_COMMANDS}
     for name, value in _flatten_keymap_table(table):
-        if name not in known:
-            near = get_close_matches(name, known, n=1, cutoff=0.5)
-            hint = (
-                f"did you mean {near[0]!r}?" if near else "type `id:` in the palette to list them"
-            )
+        if name not in COMMANDS_BY_ID:
+            near = get_close_matches(name, COMMANDS_BY_ID, n=1, cutoff=0.5)
+            hint = "type `id:` in the palette to list them"
+            if near:
+                hint = f"did you mean {near[0]!r}?"
             keymap.problems.append(f"unknown command {name!r}; {hint}")
             continue
         try:
@@ -343,17 +335,14 @@ def _parse_key(text: str) -> str:
     if name.startswith("^") and len(name) > 1:
         name = f"ctrl+{name[1:]}"
     *modifiers, last = name.split("+") if len(name) > 1 else [name]
-    if len(last) == 1 and (last.isalnum() or last in _KEY_NAMES):
-        key = _KEY_NAMES.get(last, last)
-    elif last.casefold() in _KEY_NAMES:
-        key = _KEY_NAMES[last.casefold()]
-    elif last in PUNCTUATION_KEYS:
-        key = last
-    else:
+    is_exact = (len(last) == 1 and last.isalnum()) or last in PUNCTUATION_KEYS
+    key = last if is_exact else _KEY_NAMES.get(last.casefold(), "")
+    if not key:
         raise ValueError(f"unknown key {text!r}")
-    if not {modifier.casefold() for modifier in modifiers} <= {"ctrl", "alt", "shift"}:
+    modifiers = sorted(modifier.casefold() for modifier in modifiers)
+    if not set(modifiers) <= {"ctrl", "alt", "shift"}:
         raise ValueError(f"unknown key {text!r}; modifiers are ctrl+, alt+ and shift+")
-    key = "+".join([*sorted(modifier.casefold() for modifier in modifiers), key])
+    key = "+".join([*modifiers, key])
     if key in RESERVED_KEYS:
         raise ValueError(f"{text} is reserved: it {RESERVED_KEYS[key]}")
     return key
@@ -385,28 +374,29 @@ def _drop_conflicting_keys(keymap: Keymap) -> None:
         key, loser, commands = conflict
         other = next(command for command in commands if command is not loser)
         default = " ".join(loser.key_labels) or "no key"
-        keymap.problems.append(
-            f"{loser.id}: {format_key(key)} is already the key of {other.id} ({other.label}), so {loser.id} keeps {default}"
-        )
+        owner = f"{other.id} ({other.label}), so {loser.id} keeps {default}"
+        keymap.problems.append(f"{loser.id}: {format_key(key)} is already the key of {owner}")
         del keymap.keys[loser.id]
 
 
 def _find_shadowed_keys(keymap: Keymap) -> list[str]:
     """Describe user-defined keys that do not work in some pane because another command comes first there."""
     by_key = _map_keys_to_commands(keymap)
+    pairs = [
+        (key, inner, outer)
+        for (scope, key), commands in by_key.items()
+        for inner in commands
+        for outer_scope in _get_outer_scopes(scope)
+        for outer in by_key.get((outer_scope, key), ())
+    ]
     problems = []
-    for (scope, key), commands in by_key.items():
-        for inner in commands:
-            for outer_scope in _get_outer_scopes(scope):
-                for outer in by_key.get((outer_scope, key), ()):
-                    if not {inner.id, outer.id} & set(keymap.keys):
-                        continue
-                    # A command with `is_immediate` comes before all others.
-                    first, second = (outer, inner) if outer.is_immediate else (inner, outer)
-                    problems.append(
-                        f"{second.id}: {format_key(key)} runs {first.id} ({first.label}) "
-                        f"{_describe_overlapping_scopes(first, second)} instead"
-                    )
+    for key, inner, outer in pairs:
+        if inner.id in keymap.keys or outer.id in keymap.keys:
+            # A command with `is_immediate` comes before all others.
+            first, second = (outer, inner) if outer.is_immediate else (inner, outer)
+            where = _describe_overlapping_scopes(first, second)
+            instead = f"{first.id} ({first.label}) {where} instead"
+            problems.append(f"{second.id}: {format_key(key)} runs {instead}")
     return problems
 
 

@@ -14,23 +14,20 @@ from kbtui.errors import KbtuiError
 if TYPE_CHECKING:
     from textual.app import App
 
-# Editors, grouped by how their command line takes a line number: `+12 FILE`, `FILE:12`, `--goto FILE:12`.
-_PLUS = {"vi", "vim", "nvim", "view", "nano", "pico", "micro", "emacs", "emacsclient", "kak", "joe", "jed", "mg", "ne", "gedit"}  # fmt: skip
-_COLON = {"hx", "helix", "subl", "sublime_text", "zed"}
-_GOTO = {"code", "code-insiders", "codium", "cursor"}
+_EDITORS = {
+    "+LINE PATH": "vi vim nvim view nano pico micro emacs emacsclient kak joe jed mg ne gedit",
+    "PATH:LINE": "hx helix subl sublime_text zed",
+    "--goto PATH:LINE": "code code-insiders codium cursor",
+}
+"""How an editor's command line takes a line -> the editors that take it so."""
 
 
 def build_editor_command(editor: list[str], path: Path, line: int) -> list[str]:
     """Return the command that opens `path` at `line` (1-based), or at the top if the editor is unknown."""
     name = Path(editor[0]).name.partition(".")[0]
-    if line >= 2:
-        if name in _PLUS:
-            return [*editor, f"+{line}", str(path)]
-        if name in _COLON:
-            return [*editor, f"{path}:{line}"]
-        if name in _GOTO:
-            return [*editor, "--goto", f"{path}:{line}"]
-    return [*editor, str(path)]
+    forms = (form for form, names in _EDITORS.items() if line >= 2 and name in names.split())
+    words = next(forms, "PATH").replace("LINE", str(line)).split()
+    return [*editor, *(word.replace("PATH", str(path)) for word in words)]
 
 
 def edit_file(app: App[None], path: Path, line: int) -> None:
@@ -53,26 +50,19 @@ def edit_file(app: App[None], path: Path, line: int) -> None:
 
 
 def open_web_address(app: App[None], url: str) -> bool:
-    """Open a web address in the user's browser; return False if there is no browser to start.
-
-    Use Textual's `App.open_url` only if the TUI itself runs in a browser: in a terminal, that
-    method may start a text browser, which would draw over the TUI.
-    """
+    """Open a web address in the user's browser; return False if there is no browser to start."""
     if not url.startswith(("https://", "http://")) or any(map(str.isspace, url)):
         return False
     if app.is_web:
+        # In a terminal, `open_url` may start a text browser, which would draw over the TUI.
         app.open_url(url)
         return True
     has_desktop = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-    return bool(sys.platform == "darwin" or has_desktop) and _start_default_program(url)
+    return bool(sys.platform == "darwin" or has_desktop) and start_default_program(url)
 
 
-def open_file(path: Path) -> bool:
-    """Open a file with the system's default program; return False if there is none."""
-    return _start_default_program(str(path))
-
-
-def _start_default_program(target: str) -> bool:
+def start_default_program(target: str) -> bool:
+    """Open a file or web address with the system's default program; return False if there is none."""
     program = shutil.which("open" if sys.platform == "darwin" else "xdg-open")
     if program is None:
         return False

@@ -9,9 +9,7 @@ if TYPE_CHECKING:
     from kbtui.refs import Ref
     from kbtui.search.models import Hit
 
-
-_CERTAIN_REFERENCE = re.compile(r"jp-c\d+(?:-[0-9a-z]+)?(?::\d+(?:\.\d+)?)?|jp://\S+|chunk:\S+")
-_POSSIBLE_REFERENCE = re.compile(r"[^\s/]+/\S+")
+_REFERENCE = re.compile(r"jp-c\d+(-[0-9a-z]+)?(:\d+(\.\d+)?)?|jp://\S+|chunk:\S+|[^\s/]+/\S+")
 
 
 class TypedReference(NamedTuple):
@@ -22,7 +20,7 @@ class TypedReference(NamedTuple):
 
 def may_be_reference(text: str) -> bool:
     """Return whether all of `text` looks like a reference; the id of a topic alone does not."""
-    return bool(_CERTAIN_REFERENCE.fullmatch(text) or _POSSIBLE_REFERENCE.fullmatch(text))
+    return bool(_REFERENCE.fullmatch(text))
 
 
 class ScrollAnchor(NamedTuple):

@@ -19,19 +19,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LOG_BYTES_MOST = 1_000_000
-"""The size in bytes above which the log is emptied at start.
-
-A smaller log is kept, because it may say why the last run ended.
-"""
+"""A larger log is emptied at start; a smaller one is kept, because it may say why the last run ended."""
 ANSWER_SECONDS = 0.3
-"""How many seconds to wait for a local terminal's answer; most terminals answer at once."""
+"""How long to wait for a local terminal's answer; most terminals answer at once."""
 REMOTE_ANSWER_SECONDS = 1.0
-"""How many seconds to wait for a terminal's answer over ssh."""
+"""How long to wait for a terminal's answer over ssh."""
 SILENT_TERMINALS = {"", "dumb", "linux", "unknown"}
 """The values of TERM of terminals that would print the query as text or never answer it."""
 
-# The query is OSC 11 (background colour), then a request for device attributes. Every terminal answers
-# the second request, so reading can stop once that answer arrives, even if the terminal ignored OSC 11.
+# OSC 11 asks for the background colour. Then comes a request for device attributes, which every terminal
+# answers, so that reading can stop even if the terminal ignored OSC 11.
 _QUERY = b"\x1b]11;?\x1b\\\x1b[c"
 _COLOR_ANSWER = re.compile(rb"\x1b\]11;rgba?:([0-9a-fA-F/]+)(?:\x07|\x1b\\)")
 _ATTRIBUTES_ANSWER = re.compile(rb"\x1b\[\?[0-9;]*c")
@@ -40,7 +37,7 @@ _ATTRIBUTES_ANSWER = re.compile(rb"\x1b\[\?[0-9;]*c")
 class StderrRedirect:
     """Sends standard error to a log file, and lets Textual draw on a copy of the original descriptor.
 
-    Otherwise native libraries, which write to file descriptor 2 directly, would garble the screen.
+    Native libraries write to file descriptor 2 directly, which would garble the screen.
     """
 
     def __init__(self, log: Path) -> None:
@@ -48,7 +45,7 @@ class StderrRedirect:
         self._terminal: int | None = None
 
     def start(self) -> None:
-        """Point descriptor 2 at the log file, and let Textual draw on a copy of the terminal's descriptor."""
+        """Point descriptor 2 at the log file."""
         if self._terminal is not None:
             return
         # With `kbtui 2>log`, leave standard error as it is, and draw on standard output.
@@ -100,14 +97,10 @@ def exit_on_sigterm(leave: Callable[[], object]) -> None:
 
 
 def exit_on_hangup() -> None:
-    """End the process when the terminal is closed, even if the process gets no SIGHUP.
-
-    Textual itself would run forever: one of its threads can no longer write, and another keeps reading
-    end-of-file.
-    """
-    if sys.__stdin__ is None or not sys.__stdin__.isatty():
-        return
-    threading.Thread(target=_wait_for_hangup, args=(sys.__stdin__.fileno(),), daemon=True).start()
+    """End the process when the terminal is closed, even without SIGHUP; Textual would run forever."""
+    if sys.__stdin__ is not None and sys.__stdin__.isatty():
+        terminal = sys.__stdin__.fileno()
+        threading.Thread(target=_wait_for_hangup, args=(terminal,), daemon=True).start()
 
 
 def _wait_for_hangup(terminal: int) -> None:
@@ -121,10 +114,7 @@ def _wait_for_hangup(terminal: int) -> None:
 
 
 class TerminalBackground(NamedTuple):
-    """The answer of the terminal: `dark` is None if the brightness of the background is unknown.
-
-    `typed` is what the user typed before the terminal answered.
-    """
+    """Whether the background is dark (None if unknown), and what the user typed before the answer came."""
 
     dark: bool | None
     typed: str = ""
@@ -132,12 +122,10 @@ class TerminalBackground(NamedTuple):
 
 def detect_background() -> TerminalBackground:
     """Ask the terminal for its background colour (OSC 11); if it does not answer, read `COLORFGBG`."""
-    if os.environ.get("TERM", "") in SILENT_TERMINALS:
-        return TerminalBackground(_read_colorfgbg())
-    try:
-        answer = _query_background_color()
-    except (ImportError, OSError, ValueError):
-        return TerminalBackground(_read_colorfgbg())
+    answer = b""
+    if os.environ.get("TERM", "") not in SILENT_TERMINALS:
+        with suppress(ImportError, OSError, ValueError):
+            answer = _query_background_color()
     color = _COLOR_ANSWER.search(answer)
     typed = _ATTRIBUTES_ANSWER.sub(b"", _COLOR_ANSWER.sub(b"", answer)).decode("utf-8", "ignore")
     dark = is_dark_color(color[1].decode()) if color else None
@@ -169,7 +157,7 @@ def _query_background_color() -> bytes:
 
 
 def is_dark_color(color: str) -> bool | None:
-    """Return whether the colour `RRRR/GGGG/BBBB` (one to four hex digits each) is dark; None if it is invalid."""
+    """Return whether the colour `RRRR/GGGG/BBBB` (one to four hex digits each) is dark; None if invalid."""
     parts = color.split("/")[:3]
     try:
         red, green, blue = (int(part, 16) / (16 ** len(part) - 1) for part in parts)

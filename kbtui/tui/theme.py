@@ -10,7 +10,7 @@ from textual.theme import Theme
 from kbtui.files import read_regular_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
     from pathlib import Path
 
 
@@ -86,23 +86,18 @@ def _load_theme(path: Path) -> Theme:
 
 def get_counterpart_theme(name: str, dark: bool) -> str:
     """Return the light variant of a dark theme, or the dark variant of a light theme."""
-    if name.startswith("kbtui-") and name.endswith(("-dark", "-light")):
-        stem, _, brightness = name.rpartition("-")
-        other = f"{stem}-{'light' if brightness == 'dark' else 'dark'}"
-        if other in _BUILTIN:
-            return other
-    return LIGHT if dark else DARK
+    brightness, default = ("light", LIGHT) if dark else ("dark", DARK)
+    other = f"{name.rpartition('-')[0]}-{brightness}"
+    return other if name in _BUILTIN else default
 
 
 def derive_colors(variables: dict[str, str]) -> dict[str, str]:
     """Return the `kb-…` colours: a theme's colours, adjusted so that all text is readable.
 
-    Backgrounds: `kb-surface`; `kb-cursor` and `kb-cursor-off` for the current line of a focused
-    and an unfocused pane; `kb-found` for matches. Text colours, moved towards black or white until
-    they are readable on the normal, the surface and both cursor backgrounds: `kb-primary`,
-    `kb-secondary`, `kb-accent`, `kb-warning`, `kb-error`, `kb-success`, `kb-text`, and `kb-dim`
-    for less important text. `kb-found-text` is for text on `kb-found`, and `kb-here-text` for text
-    on `kb-accent`. `kb-line` is for rules and inactive borders.
+    `kb-cursor` and `kb-cursor-off` are the backgrounds of the current line in a focused and an
+    unfocused pane, and `kb-found` is the background of matches. The text colours are moved towards
+    black or white until they are readable on all backgrounds except `kb-found`, which has its own
+    `kb-found-text`. `kb-here-text` is for text on `kb-accent`, and `kb-line` for rules and borders.
     """
     foreground = Color.parse(variables["foreground"])
     background = Color.parse(variables["background"])
@@ -111,8 +106,7 @@ def derive_colors(variables: dict[str, str]) -> dict[str, str]:
     text = max((WHITE, BLACK), key=lambda color: compute_contrast(color, background))
 
     def tint_background_color(color: Color, amount: float) -> Color:
-        # Use less of the colour until white or black text has a contrast of at least 6 on it, so that
-        # dimmer text is readable on it too.
+        # Leave white or black text a contrast of at least 6, so that dimmer text is readable too.
         while amount > 0.01 and compute_contrast(text, background.blend(color, amount)) < 6:
             amount *= 0.8
         return background.blend(color, amount)
@@ -155,29 +149,23 @@ def _compute_luminance(color: Color) -> float:
     return float(0.2126 * red + 0.7152 * green + 0.0722 * blue)
 
 
-def make_color_readable(color: Color, grounds: Iterable[Color]) -> Color:
+def make_color_readable(color: Color, grounds: Sequence[Color]) -> Color:
     """Return the colour, moved towards black or white until it is readable on all these backgrounds."""
-    grounds = list(grounds)
-
-    def has_enough_contrast(one: Color) -> bool:
-        # Require slightly more contrast, because rounding to 8 bits may lower it.
-        return get_least_contrast(one) >= READABLE_CONTRAST + 0.05
 
     def get_least_contrast(one: Color) -> float:
         return min(compute_contrast(one, ground) for ground in grounds)
 
-    if has_enough_contrast(color):
-        return color
     end = max((WHITE, BLACK), key=get_least_contrast)
-    blends = (color.blend(end, step / 20) for step in range(1, 21))
-    return next((blend for blend in blends if has_enough_contrast(blend)), end)
+    blends = (color.blend(end, step / 20) for step in range(21))
+    # Require slightly more contrast, because rounding to 8 bits may lower it.
+    enough = READABLE_CONTRAST + 0.05
+    return next((blend for blend in blends if get_least_contrast(blend) >= enough), end)
 
 
 def _derive_ansi_colors(variables: dict[str, str]) -> dict[str, str]:
-    """Return the `kb-…` colours of a theme that uses the terminal's palette.
+    """Return the `kb-…` colours of a theme that uses the terminal's palette, whose colours are unknown.
 
-    The actual colours of the palette are unknown, so backgrounds keep the terminal's default, except
-    for matches; the current line is marked by a sign.
+    Only matches have a background of their own; the current line is marked by a sign.
     """
     plain = ("kb-text", "kb-dim", "kb-line", "kb-surface", "kb-cursor", "kb-cursor-off")
     return {

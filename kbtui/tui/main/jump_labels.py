@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich.segment import Segment
 from textual.strip import Strip
@@ -17,9 +18,13 @@ if TYPE_CHECKING:
     from textual import events
     from textual.app import ComposeResult
 
-    from kbtui.tui.framework.row_list import RowList
+    from kbtui.tui.citations_pane import CitationsPane
+    from kbtui.tui.library_pane import LibraryPane
     from kbtui.tui.main.pane_layout import PaneLayout
     from kbtui.tui.reader.document_view import LinePosition
+    from kbtui.tui.search_pane import ResultsPane
+
+    JumpTarget = tuple[int, int, Callable[[], object]]
 
 LETTERS = "asdfghjklqwertyuiopzxcvbnm"
 
@@ -39,70 +44,58 @@ def find_jump_targets(panes: PaneLayout, open_link: Callable[[], object]) -> lis
     shown = (panes.library, panes.reader, panes.citations, panes.results)
     for digit, pane in zip("1234", shown, strict=True):
         if pane.region.width:
-            go = lambda name=pane.id: panes.focus_widget(FOCUS_TARGETS[name])  # noqa: E731
+            go = partial(panes.focus_widget, FOCUS_TARGETS[pane.id or ""])
             found.append(JumpLabel(pane.region.right - 3, pane.region.y, digit, go))
-    places = [*_find_row_labels(panes), *_find_link_labels(panes, open_link)]
-    return found + [
-        JumpLabel(x, y, label, go)
-        for (x, y, go), label in zip(places, _make_letter_labels(len(places)), strict=False)
-    ]
+    targets = [*_find_visible_rows(panes), *_find_visible_links(panes, open_link)]
+    letters = list(LETTERS)
+    if len(targets) > len(letters):
+        letters = [one + other for one in LETTERS for other in LETTERS]
+    pairs = zip(targets, letters, strict=False)
+    return [*found, *(JumpLabel(x, y, label, go) for (x, y, go), label in pairs)]
 
 
-def _make_letter_labels(count: int) -> list[str]:
-    if count <= len(LETTERS):
-        return list(LETTERS)
-    return [one + other for one in LETTERS for other in LETTERS]
-
-
-def _find_row_labels(
-    panes: PaneLayout,
-) -> Iterator[tuple[int, int, Callable[[], object]]]:
+def _find_visible_rows(panes: PaneLayout) -> Iterator[JumpTarget]:
     for pane in (panes.library, panes.results, panes.citations):
-        found: RowList = pane.list
-        if not found.region.width:
-            continue
-        for line, row in found.iterate_visible_rows():
+        rows = pane.list.iterate_visible_rows() if pane.list.region.width else ()
+        for line, row in rows:
 
-            def open_row(found: RowList = found, key: str = row.key, owner: object = pane) -> None:
-                panes.focus_widget(f"#{found.id}")
-                found.select_row(key)
-                owner.action_open()  # type: ignore[attr-defined]
+            def open_row(
+                pane: LibraryPane | ResultsPane | CitationsPane = pane, key: str = row.key
+            ) -> None:
+                panes.focus_widget(f"#{pane.list.id}")
+                pane.list.select_row(key)
+                pane.action_open()
 
-            yield found.region.x, found.region.y + line, open_row
+            yield pane.list.region.x, pane.list.region.y + line, open_row
 
 
-def _find_link_labels(
-    panes: PaneLayout, open_link: Callable[[], object]
-) -> Iterator[tuple[int, int, Callable[[], object]]]:
+def _find_visible_links(panes: PaneLayout, open_link: Callable[[], object]) -> Iterator[JumpTarget]:
     """Yield a target for each visible line of the reader that has a fold or a link."""
     reader = panes.reader.document_view
-    if not reader.region.width:
-        return
-    for y, (position, line) in enumerate(reader.viewport.rows):
+    for y, (position, line) in enumerate(reader.viewport.rows if reader.region.width else ()):
         block = reader.document.blocks[position.block]
-        head = position.line == block.above and (isinstance(block, FoldHeadingBlock) or block.link)
-        link = any("link" in roles.split() for _, roles in line.spans)
-        if not (head or link):
-            continue
+        can_open = isinstance(block, FoldHeadingBlock) or block.link
+        is_head = bool(position.line == block.above and can_open)
 
-        def go_to_link(position: LinePosition = position, head: bool = bool(head)) -> None:
+        def go_to_link(position: LinePosition = position, is_head: bool = is_head) -> None:
             panes.focus_widget("#document")
             reader.viewport.cursor = position
             reader.update_view()
-            if head:
+            if is_head:
                 panes.reader.action_fold()
             else:
                 open_link()
 
-        yield reader.region.x, reader.region.y + y, go_to_link
+        if is_head or any("link" in roles.split() for _, roles in line.spans):
+            yield reader.region.x, reader.region.y + y, go_to_link
 
 
 class _ScreenPictureWithLabels(StyledWidget):
     """A copy of the screen below, with labels on it."""
 
-    def __init__(self, strips: list[Strip], places: list[JumpLabel]) -> None:
+    def __init__(self, strips: list[Strip], labels: list[JumpLabel]) -> None:
         super().__init__(id="labelled")
-        self._strips, self._spots = strips, places
+        self._strips, self._labels = strips, labels
         self.typed = ""
 
     def render_line(self, y: int) -> Strip:
@@ -111,7 +104,7 @@ class _ScreenPictureWithLabels(StyledWidget):
         screen = self.screen
         assert isinstance(screen, StyledScreen)
         style = self.base_style + screen.get_role_style("found-here")
-        for target in self._spots:
+        for target in self._labels:
             if target.y == y and target.label.startswith(self.typed):
                 label = target.label[len(self.typed) :]
                 after = strip.crop(target.x + len(label))
@@ -125,23 +118,20 @@ class JumpLabelScreen(StyledScreen):
     Any other key or a click cancels.
     """
 
-    INHERIT_BINDINGS: ClassVar[bool] = False
-
     def __init__(
         self, below: StyledScreen, panes: PaneLayout, open_link: Callable[[], object]
     ) -> None:
         super().__init__()
         self.targets = find_jump_targets(panes, open_link)
-        self._picture = _ScreenPictureWithLabels(
-            list(below._compositor.render_strips()), self.targets
-        )
+        strips = list(below._compositor.render_strips())
+        self._picture = _ScreenPictureWithLabels(strips, self.targets)
 
     def compose(self) -> ComposeResult:
         """Yield a copy of the screen below, with the labels drawn over it."""
         yield self._picture
 
     def on_key(self, event: events.Key) -> None:
-        """Handle a letter of a label."""
+        """Add the typed letter, and go to the target of a complete label."""
         event.stop()
         event.prevent_default()
         typed = self._picture.typed + (event.character or " ")

@@ -10,7 +10,7 @@ from textual.events import DescendantFocus
 from textual.widgets import Input
 
 from kbtui.tui.citations_pane import NOTHING_TO_CITE, CitationsController, CitationsPane
-from kbtui.tui.commands import SCOPES, SCREENS, find_command, find_key_label, make_scope_bindings
+from kbtui.tui.commands import COMMANDS_BY_ID, SCOPES, SCREENS, find_key_label, make_scope_bindings
 from kbtui.tui.framework.command import TuiCommand
 from kbtui.tui.framework.styled_widget import StyledScreen
 from kbtui.tui.library_pane import LibraryPane
@@ -252,7 +252,7 @@ class MainScreen(StyledScreen):
         if not (reader_waits or citations_wait or library_waits):
             return False
         owner, binding = self._find_binding(key)
-        command = find_command(binding.id or "") if binding else None
+        command = COMMANDS_BY_ID.get(binding.id or "") if binding else None
         is_about_item = command is not None and command.about == "item"
         is_in_pane = owner not in (None, self, self.app)
         name = self.panes.focused_pane

@@ -243,7 +243,7 @@ class SelectedItemActions:
                 self.copy_text(address, address)
             elif choice == "open":
                 if path:
-                    is_open = external_programs.open_file(path)
+                    is_open = external_programs.start_default_program(str(path))
                 else:
                     is_open = external_programs.open_web_address(app, address)
                 if is_open:
