@@ -9,8 +9,17 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
+
+from argcomplete.completers import DirectoriesCompleter, FilesCompleter
+from argcomplete.finders import ExclusiveCompletionFinder
+from argcomplete.lexers import split_line
+from argcomplete.shell_integration import shellcode
 
 from kbtui.cli.output import print_result
+from kbtui.errors import KbtuiError
+from kbtui.text import one_line, sanitize
+from kbtui.workspace import find_workspace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +35,6 @@ if TYPE_CHECKING:
 
 
 def declare_completion_arguments(parser: ArgumentParser) -> None:
-    """Declare the arguments of `kbtui completion`."""
     parser.add_argument("shell", choices=["bash", "zsh", "fish"], help="the shell")
 
 
@@ -37,14 +45,10 @@ def run_completion_command(args: Namespace) -> int:
     zsh, in ~/.zshrc after compinit:      eval "$(kbtui completion zsh)"
     fish, in ~/.config/fish/config.fish:  kbtui completion fish | source
     """
-    from argcomplete.shell_integration import shellcode
-
     # Without `argcomplete_script`, the script would run the first word of the command line.
-    options = ["-o", "nospace"]
+    options, name = ["-o", "nospace"], "kbtui"
     print_result(
-        shellcode(
-            ["kbtui"], shell=args.shell, complete_arguments=options, argcomplete_script="kbtui"
-        )
+        shellcode([name], shell=args.shell, complete_arguments=options, argcomplete_script=name)
     )
     return 0
 
@@ -55,9 +59,6 @@ def print_completions_for_tab(find_parser: Callable[[list[str]], tuple[CommandPa
     `find_parser` gets the words before the cursor. It returns their command's parser, and the
     number of words at the beginning of the line that this parser does not read.
     """
-    from argcomplete.finders import ExclusiveCompletionFinder
-    from argcomplete.lexers import split_line
-
     words = split_line(os.environ["COMP_LINE"], int(os.environ["COMP_POINT"]))[3]
     parser, skipped = find_parser(words[1:])
     # In this variable, argcomplete expects the position of the word that is the program's name.
@@ -73,43 +74,32 @@ def print_completions_for_tab(find_parser: Callable[[list[str]], tuple[CommandPa
 
 
 def _can_offer_completion(word: str, prefix: str) -> bool:
-    """Return whether a word begins with `prefix` and a terminal shows it unchanged."""
-    from kbtui.text import sanitize
-
-    return word.startswith(prefix) and word.isprintable() and sanitize(word, "strip") == word
+    is_shown_unchanged = word.isprintable() and sanitize(word, "strip") == word
+    return word.startswith(prefix) and is_shown_unchanged
 
 
 def _complete_argument(
     *, prefix: str, action: Action, parser: ArgumentParser, parsed_args: Namespace
 ) -> Iterable[str] | dict[str, str]:
     """Return the possible values of an argument, with their descriptions if there are any."""
-    from argcomplete.completers import DirectoriesCompleter, FilesCompleter
-
-    from kbtui.errors import KbtuiError
-    from kbtui.text import one_line
-
     if action.dest.startswith("filter_"):
         from kbtui.search.filters import FILTERS
 
         row = next(row for row in FILTERS if set(row.options) & set(action.option_strings))
         if row.kind == "choice":
             return row.shown_choices
-    if action.metavar == "PATH":
-        return DirectoriesCompleter()(prefix)
-    if action.metavar in {"FILE", "WHAT"}:
-        return FilesCompleter()(prefix)
     kind = "TOPIC" if "--topic" in action.option_strings else str(action.metavar)
-    if kind == "NAME" and action.option_strings:
-        return {}  # the name of a tool, which is not completed
-    path = parsed_args.workspace
-    given = [parsed_args.topic] if kind == "SUBJECT" else []
+    if kind == "PATH":
+        return DirectoriesCompleter()(prefix)
+    if kind in {"FILE", "WHAT"}:
+        return FilesCompleter()(prefix)
+    # After `--name`, NAME is the name of a tool, which is not completed.
+    if kind not in COMPLETERS or (kind == "NAME" and action.option_strings):
+        return {}
+    topic = parsed_args.topic if kind == "SUBJECT" else ""
     try:
-        look = COMPLETERS.get(kind)
-        return (
-            {word: one_line(text, "strip") for word, text in look(path, given, prefix)}
-            if look
-            else {}
-        )
+        found = COMPLETERS[kind](parsed_args.workspace, topic, prefix)
+        return {word: one_line(text, "strip") for word, text in found}
     except (KbtuiError, OSError, ValueError, LookupError):
         return {}
 
@@ -119,10 +109,6 @@ MAX_CONVERSATIONS = 20
 
 
 def _find_workspace(path: str | None) -> Workspace:
-    from pathlib import Path
-
-    from kbtui.workspace.workspace import find_workspace
-
     return find_workspace(Path(path) if path is not None else None)
 
 
@@ -132,8 +118,7 @@ def _load_knowledge(path: str | None) -> Knowledge:
     return load_knowledge(_find_workspace(path))
 
 
-def complete_topics(path: str | None, given: list[str], current: str) -> Pairs:
-    """List the ids of the enabled topics."""
+def complete_topics(path: str | None, topic_name: str, current: str) -> Pairs:
     return [(topic.id, topic.title or "") for topic in _list_enabled_topics(_load_knowledge(path))]
 
 
@@ -141,14 +126,14 @@ def _list_enabled_topics(knowledge: Knowledge) -> list[Topic]:
     return [topic for topic in knowledge.topics.values() if topic.enable]
 
 
-def complete_subjects(path: str | None, given: list[str], current: str) -> Pairs:
+def complete_subjects(path: str | None, topic_name: str, current: str) -> Pairs:
     """List the slugs of the topic that precedes the cursor, one directory level at a time."""
     knowledge = _load_knowledge(path)
-    topic = knowledge.resolve_topic(given[0])
+    topic = knowledge.resolve_topic(topic_name)
     return _list_next_path_level(knowledge.get_topic_slugs(topic.id).visible, current)
 
 
-def complete_subject_globs(path: str | None, given: list[str], current: str) -> Pairs:
+def complete_subject_globs(path: str | None, topic_name: str, current: str) -> Pairs:
     """List `TOPIC/` for each topic; after a `TOPIC/`, list its slugs."""
     knowledge = _load_knowledge(path)
     topic, sign, rest = current.partition("/")
@@ -160,22 +145,16 @@ def complete_subject_globs(path: str | None, given: list[str], current: str) -> 
     return [(f"{topic}/{slug}", text) for slug, text in steps]
 
 
-def complete_references(path: str | None, given: list[str], current: str) -> Pairs:
-    """List subjects and conversations."""
-    if current and (current.isdigit() or "jp-c".startswith(current[:4])):
-        found = list(complete_conversations(path, given, current))
-        if current[0] != "j" or current.startswith("jp-c"):
-            return found
-        return [*found, *complete_subject_globs(path, given, current)]
-    if current:
-        return complete_subject_globs(path, given, current)
-    return [
-        *complete_subject_globs(path, given, current),
-        *complete_conversations(path, given, current),
-    ]
+def complete_references(path: str | None, topic_name: str, current: str) -> Pairs:
+    if current.isdigit() or current.startswith("jp-c"):
+        return complete_conversations(path, topic_name, current)
+    found = [*complete_subject_globs(path, topic_name, current)]
+    if "jp-c".startswith(current):
+        found += complete_conversations(path, topic_name, current)
+    return found
 
 
-def complete_conversations(path: str | None, given: list[str], current: str) -> Pairs:
+def complete_conversations(path: str | None, topic_name: str, current: str) -> Pairs:
     """List the ids of the live conversations, newest first."""
     from kbtui.conversations.formats.jp import list_live_conversations
 
@@ -185,8 +164,7 @@ def complete_conversations(path: str | None, given: list[str], current: str) -> 
     return named if len(current) > len("jp-c") or current.isdigit() else named[:MAX_CONVERSATIONS]
 
 
-def complete_source_names(path: str | None, given: list[str], current: str) -> Pairs:
-    """List the names of the sources."""
+def complete_source_names(path: str | None, topic_name: str, current: str) -> Pairs:
     from kbtui.workspace.jp_config import parse_config
 
     file = _find_workspace(path).jp / "kb-sources.toml"
@@ -194,15 +172,13 @@ def complete_source_names(path: str | None, given: list[str], current: str) -> P
     return [(name, "") for name in found] if isinstance(found, dict) else []
 
 
-def complete_setting_keys(path: str | None, given: list[str], current: str) -> Pairs:
-    """List the keys of the settings."""
+def complete_setting_keys(path: str | None, topic_name: str, current: str) -> Pairs:
     from kbtui.workspace.settings import SETTING_KEYS
 
     return [(key.name, key.text) for key in SETTING_KEYS]
 
 
 def _list_next_path_level(slugs: list[str], current: str) -> Pairs:
-    """List the slugs that begin with `current`, each only up to the next `/`."""
     found: dict[str, None] = {}
     for slug in slugs:
         if slug.startswith(current):
@@ -211,7 +187,7 @@ def _list_next_path_level(slugs: list[str], current: str) -> Pairs:
     return [(step, "") for step in found]
 
 
-COMPLETERS: dict[str, Callable[[str | None, list[str], str], Pairs]] = {
+COMPLETERS: dict[str, Callable[[str | None, str, str], Pairs]] = {
     "TOPIC": complete_topics,
     "SUBJECT": complete_subjects,
     "TOPIC/GLOB": complete_subject_globs,
@@ -220,4 +196,7 @@ COMPLETERS: dict[str, Callable[[str | None, list[str], str], Pairs]] = {
     "NAME": complete_source_names,
     "KEY": complete_setting_keys,
 }
-"""The functions that complete arguments, by the argument's metavar."""
+"""The functions that complete arguments, by the argument's metavar.
+
+They get the workspace's path, the topic before the cursor (for SUBJECT) and the typed text.
+"""

@@ -6,17 +6,18 @@ import json
 import sys
 from datetime import UTC, datetime
 
-from kbtui.assistant.conversation_answers import ToolCallRefused, format_notices
+from kbtui.assistant.conversation_answers import ToolCallRefused, format_notices, format_xml
 from kbtui.cli.output import (
     WaitingLine,
     get_terminal_width,
     is_plain_output,
     print_json_result,
     print_result,
+    print_through_pager,
     print_to_stderr,
     write_output_file,
 )
-from kbtui.conversations.event_kinds import EVENT_KINDS
+from kbtui.conversations.event_kinds import EVENT_KINDS, group_included_kinds
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.text import count_columns, cut_to_width, one_line, sanitize
 
@@ -36,86 +37,57 @@ if TYPE_CHECKING:
 
 
 def declare_conversation_arguments(parser: ArgumentParser) -> None:
-    """Declare the actions of `kbtui conversation` and their arguments."""
-    from kbtui.conversations.event_kinds import group_included_kinds
-
-    commands = parser.add_subparsers(dest="action", required=True, metavar="ls|grep|read|export")
+    metavar = "ls|grep|read|export"
+    commands = parser.add_subparsers(dest="action", required=True, metavar=metavar)
     ls = commands.add_parser("ls", aliases=["list"], help="list conversations, newest first")
+    text = "list at most N conversations (20)"
+    ls.add_argument("--limit", type=int, default=20, metavar="N", help=text)
+    text = "skip the first N conversations (0)"
+    ls.add_argument("--offset", type=int, default=0, metavar="N", help=text)
+    times = ["created", "activity", "updated"]
     ls.add_argument(
-        "--limit", type=int, default=20, metavar="N", help="list at most N conversations (20)"
-    )
-    ls.add_argument(
-        "--offset", type=int, default=0, metavar="N", help="skip the first N conversations (0)"
-    )
-    ls.add_argument(
-        "--sort",
-        choices=["created", "activity", "updated"],
-        default="activity",
-        help="the time to sort by (activity)",
+        "--sort", choices=times, default="activity", help="the time to sort by (activity)"
     )
     ls.add_argument("--ascending", action="store_true", help="list the oldest first")
     ls.add_argument("--title", metavar="TEXT", help="only titles that contain TEXT")
     grep = commands.add_parser("grep", aliases=["g"], help="search conversations line by line")
     grep.add_argument("pattern", nargs="+", metavar="PATTERN", help="literal text within a line")
     grep.add_argument("--case-sensitive", action="store_true", help="match case")
-    _add_repeatable_option(grep, ["-i", "--id"], "ids", "ID", "only this conversation")
     _add_repeatable_option(
-        grep, ["-s", "--scope"], "scopes", "SCOPE", "chat, tool, title, user, assistant, …"
+        grep, "-i", "--id", dest="ids", metavar="ID", what="only this conversation"
     )
-    grep.add_argument(
-        "-C", "--context", type=int, metavar="N", help="lines of context (1 on a terminal, else 0)"
-    )
-    grep.add_argument(
-        "--limit", type=int, default=50, metavar="N", help="print at most N matches (50)"
-    )
+    text = "chat, tool, title, user, assistant, …"
+    _add_repeatable_option(grep, "-s", "--scope", dest="scopes", metavar="SCOPE", what=text)
+    text = "lines of context (1 on a terminal, else 0)"
+    grep.add_argument("-C", "--context", type=int, metavar="N", help=text)
+    text = "print at most N matches (50)"
+    grep.add_argument("--limit", type=int, default=50, metavar="N", help=text)
     read = commands.add_parser("read", aliases=["print"], help="print a conversation")
-    read.add_argument(
-        "--max-chars", type=int, metavar="N", help="fail if the text is longer than N characters"
-    )
-    export = commands.add_parser(
-        "export", help="write a conversation as Markdown, with its citations"
-    )
-    export.add_argument(
-        "-o", "--output", metavar="FILE", help="write to FILE (default: standard output)"
-    )
+    text = "fail if the text is longer than N characters"
+    read.add_argument("--max-chars", type=int, metavar="N", help=text)
+    text = "write a conversation as Markdown, with its citations"
+    export = commands.add_parser("export", help=text)
+    text = "write to FILE (default: standard output)"
+    export.add_argument("-o", "--output", metavar="FILE", help=text)
     for command in (ls, grep):
-        command.add_argument(
-            "--archived",
-            action="store_true",
-            help="use archived conversations instead of live ones",
-        )
+        text = "use archived conversations instead of live ones"
+        command.add_argument("--archived", action="store_true", help=text)
     for command in (read, export):
         command.add_argument("id", metavar="ID", help="jp-c17457886043, its digits, or jp-c…:TURN")
         command.add_argument("--turn", type=int, metavar="N", help="only this turn")
         command.add_argument("--last", type=int, metavar="N", help="only the last N turns")
-        words = ", ".join(group_included_kinds())
-        _add_repeatable_option(command, ["--include"], "include", "KIND", words)
+        text = ", ".join(group_included_kinds())
+        _add_repeatable_option(command, "--include", metavar="KIND", what=text)
     for command in (ls, grep, read):
-        command.add_argument(
-            "--format",
-            choices=["text", "xml", "json"],
-            default="text",
-            help="the output format (text)",
-        )
-        command.add_argument(
-            "--json",
-            dest="format",
-            action="store_const",
-            const="json",
-            help="the same as --format json",
-        )
+        formats, text = ["text", "xml", "json"], "the output format (text)"
+        command.add_argument("--format", choices=formats, default="text", help=text)
+        text = "the same as --format json"
+        command.add_argument("--json", dest="format", action="store_const", const="json", help=text)
 
 
-def _add_repeatable_option(
-    parser: ArgumentParser, names: list[str], dest: str, metavar: str, text: str
-) -> None:
-    parser.add_argument(
-        *names,
-        dest=dest,
-        action="append",
-        metavar=metavar,
-        help=f"{text} (repeat, or separate by commas)",
-    )
+def _add_repeatable_option(parser: ArgumentParser, *names: str, what: str, **keys: str) -> None:
+    text = f"{what} (repeat, or separate by commas)"
+    parser.add_argument(*names, action="append", help=text, **keys)  # type: ignore[arg-type]
 
 
 def run_conversation_command(args: Namespace) -> int:
@@ -155,7 +127,7 @@ def _list_conversations(library: Library, args: Namespace) -> int:
     for stray in find_unusable_conversation_directories(library.workspace):
         print_to_stderr(f"{stray.path}: skipped: {stray.reason}")
     _print_tool_answer(
-        "list", answer, args.format, lambda writer: writer.format_conversation_list(answer)
+        "list", answer, args.format, lambda one: one.format_conversation_list(answer)
     )
     if args.format == "text" and not (answer.conversations or answer.notices):
         print_to_stderr("no conversation matches")
@@ -188,13 +160,9 @@ def _grep_conversations(library: Library, args: Namespace) -> int:
         args.format,
         lambda writer: writer.format_grep_matches(answer, spans, separate=context > 0),
     )
-    is_empty = not (answer.count or answer.notices)
-    if args.format == "text" and is_empty and sys.stdout.isatty():
-        print_to_stderr(
-            "no matches"
-            if args.archived
-            else "no matches; --archived searches archived conversations"
-        )
+    if args.format == "text" and sys.stdout.isatty() and not (answer.count or answer.notices):
+        advice = "" if args.archived else "; --archived searches archived conversations"
+        print_to_stderr(f"no matches{advice}")
     return 0 if answer.count else 1
 
 
@@ -211,7 +179,7 @@ def _read_conversation(library: Library, args: Namespace) -> int:
             max_chars=args.max_chars,
         )
     _print_tool_answer(
-        "read", answer, args.format, lambda writer: writer.format_conversation_turns(answer)
+        "read", answer, args.format, lambda one: one.format_conversation_turns(answer)
     )
     return 0 if answer.turns else 1
 
@@ -275,20 +243,15 @@ def _print_tool_answer(
     """Print an answer in the given format; text on a terminal is shown in a pager.
 
     XML and JSON contain the notices; with text, they go to standard error. Assistants get the same
-    XML, so its notices name the tools' arguments; in the other formats, notices name the options of
-    the command.
+    XML, so its notices name the tools' arguments.
     """
     hint = format_notices(answer.notices, for_command=True)
     if form == "json":
         print_json_result({**answer.as_json(), "hint": hint or None})
         return
     if form == "xml":
-        from kbtui.assistant.conversation_answers import format_xml
-
         print_result(format_xml(kind, answer.as_json()) + "\n")
         return
-    from datetime import UTC, datetime
-
     terminal = sys.stdout.isatty()
     writer = ConversationFormatter(
         terminal=terminal,
@@ -299,8 +262,6 @@ def _print_tool_answer(
     with WaitingLine("formatting"):
         shown = "".join(f"{line}\n" for line in text(writer))
     if terminal and shown:
-        from kbtui.cli.output import print_through_pager
-
         print_through_pager(shown)
     else:
         print_result(shown)
@@ -308,10 +269,8 @@ def _print_tool_answer(
         print_to_stderr(hint)
 
 
-BOLD, DIM, RED, GREEN, YELLOW, BLUE, CYAN = "1", "2", "31", "32", "33", "34", "36"
-
-_COLOURS = {"dim": DIM, "green": GREEN, "yellow": YELLOW, "blue": BLUE, "cyan": CYAN}
-"""The terminal codes of the colours of event kinds."""
+_STYLES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "blue": 34, "cyan": 36}
+"""The terminal codes of styles and colours."""
 
 
 class ConversationFormatter:
@@ -323,9 +282,10 @@ class ConversationFormatter:
         self.width = width
         self.now = now
 
-    def colour_text(self, text: str, *codes: str) -> str:
-        """Return a text in a colour or style, or unchanged if colours are off."""
-        return f"\x1b[{';'.join(codes)}m{text}\x1b[0m" if self.colours and text else text
+    def style_text(self, text: str, *styles: str) -> str:
+        """Return a text with styles of `_STYLES`, or unchanged if colours are off."""
+        codes = ";".join(str(_STYLES[style]) for style in styles)
+        return f"\x1b[{codes}m{text}\x1b[0m" if self.colours and text else text
 
     def make_safe_for_terminal(self, text: str) -> str:
         """Make text from files safe for a terminal; for a pipe, return it unchanged."""
@@ -334,8 +294,6 @@ class ConversationFormatter:
     def make_single_safe_line(self, text: str) -> str:
         """Put text from files on one line, and make it safe for a terminal."""
         return one_line(text) if self.terminal else " ".join(text.splitlines())
-
-    # lists
 
     def format_conversation_list(self, answer: ConversationListPage) -> Iterator[str]:
         """Yield a line for each conversation: id, number of events, last activity, title, marks.
@@ -349,25 +307,20 @@ class ConversationFormatter:
         if self.terminal and entries:
             late = max(late, len("Activity"))
             names = f"{'ID':<{len(entries[0]['id'])}}  {'#':>{wide}}  {'Activity':<{late}}  Title"
-            yield self.colour_text(names, DIM)
+            yield self.style_text(names, "dim")
         for entry, count, time in zip(entries, counts, times, strict=True):
-            head = f"{entry['id']}  {count:>{wide}}  {time:<{late}}  "
-            marks = " ".join(_list_conversation_flags(entry))
+            marks = self.make_single_safe_line(" ".join(_list_conversation_flags(entry)))
             title = self.make_single_safe_line(entry["title"] or "Untitled")
             if self.terminal:
-                room = self.width - len(head) - (count_columns(marks) + 2 if marks else 0)
+                room = self.width - len(entry["id"]) - wide - late - 6
+                room -= count_columns(marks) + 2 if marks else 0
                 title = cut_to_width(title, max(20, room))
-            line = (
-                f"{self.colour_text(entry['id'], CYAN)}  {count:>{wide}}  "
-                f"{self.colour_text(f'{time:<{late}}', DIM)}  {title}"
-            )
-            yield (
-                f"{line}  {self.colour_text(self.make_single_safe_line(marks), YELLOW)}"
-                if marks
-                else line
-            )
+            head = f"{self.style_text(entry['id'], 'cyan')}  {count:>{wide}}"
+            time = self.style_text(f"{time:<{late}}", "dim")
+            end = f"  {self.style_text(marks, 'yellow')}" if marks else ""
+            yield f"{head}  {time}  {title}{end}"
             if entry["problem"]:
-                yield "    " + self.colour_text(self.make_single_safe_line(entry["problem"]), RED)
+                yield "    " + self.style_text(self.make_single_safe_line(entry["problem"]), "red")
 
     def _format_time(self, text: str) -> str:
         return format_age(datetime.fromisoformat(text), self.now) if self.terminal else text
@@ -376,9 +329,7 @@ class ConversationFormatter:
         title = self.make_single_safe_line(title or "Untitled")
         if self.terminal:
             title = cut_to_width(title, max(20, self.width - len(ref) - 2))
-        return f"{self.colour_text(ref, CYAN)}  {self.colour_text(title, BOLD)}"
-
-    # matches
+        return f"{self.style_text(ref, 'cyan')}  {self.style_text(title, 'bold')}"
 
     def format_grep_matches(
         self,
@@ -392,21 +343,16 @@ class ConversationFormatter:
         On a terminal, they are grouped by conversation. Otherwise each line has JP's form
         `ID:TURN:SCOPE:m|c:TEXT`.
         """
-        conversation, previous = None, None
+        previous = None
         for hit in answer.hits:
-            opens = hit.id != conversation
-            if (
-                separate
-                and previous is not None
-                and hit.block != previous
-                and not (opens and self.terminal)
-            ):
-                yield self.colour_text("--", DIM)
-            if self.terminal and opens:
-                if conversation is not None:
+            opens_heading = self.terminal and (previous is None or hit.id != previous.id)
+            if opens_heading:
+                if previous is not None:
                     yield ""
                 yield self._format_conversation_heading(hit.id, hit.title)
-            conversation, previous = hit.id, hit.block
+            elif separate and previous is not None and hit.block != previous.block:
+                yield self.style_text("--", "dim")
+            previous = hit
             yield self._format_grep_match(hit, spans)
 
     def _format_grep_match(
@@ -419,67 +365,56 @@ class ConversationFormatter:
             return f"{hit.id}:{turn}:{line.scope}:{kind}:{line.text}"
         # The user can copy the id from the heading and append `:turn` to get a reference.
         head = f" {turn if turn == '..' else f':{turn}':>4} {line.scope:<11} "
+        room = self.width - count_columns(head)
         text = sanitize(line.text).expandtabs(4)
         found = spans(text) if line.is_match else []
-        if count_columns(head) + count_columns(text) > self.width and found:
+        if count_columns(text) > room and found and (start := max(0, found[0][0] - room // 3)):
             # Cut the line so that the match stays visible.
-            start = max(0, found[0][0] - (self.width - count_columns(head)) // 3)
-            if start:
-                text = "…" + text[start:]
-                found = spans(text)
-        text = cut_to_width(text, max(20, self.width - count_columns(head)))
-        if line.is_match:
-            text = self._highlight_matches(text, [span for span in found if span[1] <= len(text)])
-        else:
-            text = self.colour_text(text, DIM)
-        return self.colour_text(head, DIM) + text
-
-    def _highlight_matches(self, text: str, spans: list[tuple[int, int]]) -> str:
-        parts, place = [], 0
-        for start, end in spans:
-            parts += [text[place:start], self.colour_text(text[start:end], BOLD, RED)]
-            place = end
-        return "".join([*parts, text[place:]])
-
-    # turns
+            text = "…" + text[start:]
+            found = spans(text)
+        text = cut_to_width(text, max(20, room))
+        if not line.is_match:
+            return self.style_text(head + text, "dim")
+        parts, at = [], 0
+        for start, end in found:
+            if end <= len(text):
+                parts += [text[at:start], self.style_text(text[start:end], "bold", "red")]
+                at = end
+        return self.style_text(head, "dim") + "".join([*parts, text[at:]])
 
     def format_conversation_turns(self, answer: ConversationReadAnswer) -> Iterator[str]:
         """Yield the lines of turns; each event has a heading (author and time) and its text."""
         yield self._format_conversation_heading(answer.id, answer.title)
         for turn in answer.turns:
             yield ""
-            yield self.colour_text(f"── {answer.id}:{turn['turn']} ──", BOLD)
+            yield self.style_text(f"── {answer.id}:{turn['turn']} ──", "bold")
             for event in turn["events"]:
                 yield ""
                 yield self._format_event_heading(event)
                 if event.get("problem"):
-                    yield self.colour_text(self.make_single_safe_line(event["problem"]), RED)
+                    yield self.style_text(self.make_single_safe_line(event["problem"]), "red")
                 if event.get("arguments"):
-                    yield self.make_safe_for_terminal(
-                        json.dumps(event["arguments"], indent=2, ensure_ascii=False)
-                    )
+                    arguments = json.dumps(event["arguments"], indent=2, ensure_ascii=False)
+                    yield self.make_safe_for_terminal(arguments)
                 if event["content"]:
                     text = self.make_safe_for_terminal(event["content"]).rstrip("\n")
-                    yield (
-                        self.colour_text(text, DIM) if event["event_kind"] == "reasoning" else text
-                    )
+                    is_dim = event["event_kind"] == "reasoning"
+                    yield self.style_text(text, "dim") if is_dim else text
 
     def _format_event_heading(self, event: dict[str, Any]) -> str:
         kind = EVENT_KINDS[event["event_kind"]]
-        who, colour = kind.label, _COLOURS[kind.colour]
-        if event.get("author"):
-            who = self.make_single_safe_line(event["author"])
-        parts = [who]
-        if event.get("name"):
-            parts.append(self.make_single_safe_line(event["name"]))
+        author, name = event.get("author"), event.get("name")
+        parts = [self.make_single_safe_line(author) if author else kind.label]
+        if name:
+            parts.append(self.make_single_safe_line(name))
         if event.get("call"):
             parts.append(f"#{event['call']}")
         if event.get("is_error"):
             parts.append("error")
-            colour = RED
+        colour = "red" if event.get("is_error") else kind.colour
         time = event["timestamp"]
-        shown = f"  {self.colour_text(self._format_time(time), DIM)}" if time else ""
-        return self.colour_text(" ".join(parts), BOLD, colour) + shown
+        shown = f"  {self.style_text(self._format_time(time), 'dim')}" if time else ""
+        return self.style_text(" ".join(parts), "bold", colour) + shown
 
 
 def _list_conversation_flags(entry: dict[str, Any]) -> Iterator[str]:

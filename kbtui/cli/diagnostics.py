@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -10,10 +11,22 @@ from kbtui.cli.output import (
     WaitingLine,
     print_json_result,
     print_result,
+    print_text_or_json,
     print_to_stderr,
     write_output_file,
 )
-from kbtui.workspace import paths
+from kbtui.errors import ConfigError, UsageError, WorkspaceError
+from kbtui.text import sanitize
+from kbtui.version import __version__
+from kbtui.workspace import Settings, find_workspace, load_settings, paths
+from kbtui.workspace.settings import (
+    SETTING_KEYS,
+    explain_settings,
+    format_example_settings,
+    format_toml_value,
+    get_settings_path,
+    suggest_setting_key,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +37,6 @@ if TYPE_CHECKING:
 
 
 def declare_doctor_arguments(parser: ArgumentParser) -> None:
-    """Declare the arguments of `kbtui doctor`."""
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
@@ -38,21 +50,18 @@ def run_doctor_command(args: Namespace) -> int:
         for finding in _run_doctor_checks(args.workspace):
             findings.append(finding)
             progress.show_progress(f"checking {finding.area}")
-    if args.json:
-        print_json_result(
-            [{"area": f.area, "state": f.state, "message": f.message} for f in findings]
-        )
-    else:
-        print_result("".join(f"{f.state:<6} {f.area:<14} {f.message}\n" for f in findings))
+    print_text_or_json(
+        "".join(f"{f.state:<6} {f.area:<14} {f.message}\n" for f in findings),
+        [{"area": f.area, "state": f.state, "message": f.message} for f in findings],
+        args.json,
+    )
     return 1 if any(finding.state == "wrong" for finding in findings) else 0
 
 
 def _run_doctor_checks(path: str | None) -> Iterator[DiagnosticFinding]:
     """Run the checks, also without a workspace or with invalid settings."""
-    from kbtui.errors import ConfigError, WorkspaceError
     from kbtui.library import open_workspace
     from kbtui.library.diagnostics import DiagnosticFinding, run_diagnostics
-    from kbtui.workspace import Settings
 
     try:
         yield from run_diagnostics(open_workspace(path))
@@ -64,62 +73,52 @@ def _run_doctor_checks(path: str | None) -> Iterator[DiagnosticFinding]:
 
 
 def declare_paths_arguments(parser: ArgumentParser) -> None:
-    """Declare the arguments of `kbtui paths`."""
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "--looked",
         action="store_true",
         help="list every configuration file, including missing ones",
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    add("--json", action="store_true", help="print one JSON document")
 
 
 def run_paths_command(args: Namespace) -> int:
     """Print the directories and files that kbtui uses for this workspace."""
-    from pathlib import Path
-
-    from kbtui.workspace import find_workspace
-    from kbtui.workspace.paths import make_socket_path
-    from kbtui.workspace.settings import get_settings_path
-
     workspace = find_workspace(Path(args.workspace) if args.workspace else None)
-    places = {
-        "workspace": workspace.root,
-        "user_local": workspace.user_dir,
-        "index": workspace.cache_dir,
-        "journal": workspace.data_dir,
-        "settings": get_settings_path(),
-        "engine_log": workspace.log_file,
-        "screen_log": workspace.log_file.with_name("tui.log"),
-        "engine_socket": Path(make_socket_path(str(workspace.root))),
-    }
+    settings = get_settings_path()
     if args.looked:
         from kbtui.workspace.jp_config import read_config_layers
 
-        looked = [get_settings_path(), *dict.fromkeys(read_config_layers(workspace).files)]
-        if args.json:
-            print_json_result([{"path": str(path), "exists": path.exists()} for path in looked])
-        else:
-            print_result("".join(f"{_format_path(path)}\n" for path in looked))
-    elif args.json:
-        print_json_result({name: str(path) if path else None for name, path in places.items()})
+        looked = [settings, *dict.fromkeys(read_config_layers(workspace).files)]
+        lines = [_format_path(path) for path in looked]
+        facts: object = [{"path": str(path), "exists": path.exists()} for path in looked]
     else:
-        print_result("".join(f"{name:<14} {_format_path(path)}\n" for name, path in places.items()))
+        places = {
+            "workspace": workspace.root,
+            "user_local": workspace.user_dir,
+            "index": workspace.cache_dir,
+            "journal": workspace.data_dir,
+            "settings": settings,
+            "engine_log": workspace.log_file,
+            "screen_log": workspace.log_file.with_name("tui.log"),
+            "engine_socket": Path(paths.make_socket_path(str(workspace.root))),
+        }
+        lines = [f"{name:<14} {_format_path(path)}" for name, path in places.items()]
+        facts = {name: str(path) if path else None for name, path in places.items()}
+    print_text_or_json("".join(f"{line}\n" for line in lines), facts, args.json)
     return 0
 
 
 def _format_path(path: Path | None) -> str:
-    """Format a path, with a remark if it does not exist."""
     if path is None:
         return "-"
     return str(path) if path.exists() else f"{path}  (does not exist)"
 
 
 def declare_model_arguments(parser: ArgumentParser) -> None:
-    """Declare the arguments of `kbtui model`."""
-    parser.add_argument(
-        "action", choices=["show"], nargs="?", default="show", help="show the model (default)"
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    add = parser.add_argument
+    add("action", choices=["show"], nargs="?", default="show", help="show the model (default)")
+    add("--json", action="store_true", help="print one JSON document")
 
 
 def run_model_command(args: Namespace) -> int:
@@ -129,7 +128,6 @@ def run_model_command(args: Namespace) -> int:
         find_embedding_model,
         verify_packaged_model,
     )
-    from kbtui.workspace import load_settings
 
     setting = load_settings().model
     facts: dict[str, object] = {"setting": setting, "source": None, "usable": False, "reason": None}
@@ -141,14 +139,10 @@ def run_model_command(args: Namespace) -> int:
         facts["usable"] = True
     except EmbeddingModelUnavailable as error:
         facts["reason"] = str(error)
-    if args.json:
-        print_json_result(facts)
-    else:
-        name = setting or "all-MiniLM-L6-v2, packaged"
-        print_result(f"model   {name}\nsource  {facts['source'] or '-'}\n")
-        print_result(
-            f"state   {'usable, checksums verified' if facts['usable'] else facts['reason']}\n"
-        )
+    name = setting or "all-MiniLM-L6-v2, packaged"
+    state = "usable, checksums verified" if facts["usable"] else facts["reason"]
+    text = f"model   {name}\nsource  {facts['source'] or '-'}\nstate   {state}\n"
+    print_text_or_json(text, facts, args.json)
     return 0 if facts["usable"] or setting == "off" else 3
 
 
@@ -159,15 +153,9 @@ _PACKAGES = ("textual", "tantivy", "lancedb", "onnxruntime", "sentence-transform
 
 
 def declare_log_arguments(parser: ArgumentParser) -> None:
-    """Declare the arguments of `kbtui log`."""
     add = parser.add_argument
-    add(
-        "--lines",
-        type=int,
-        default=_LOG_LINES,
-        metavar="N",
-        help=f"print the last N lines of each log ({_LOG_LINES})",
-    )
+    text = f"print the last N lines of each log ({_LOG_LINES})"
+    add("--lines", type=int, default=_LOG_LINES, metavar="N", help=text)
     add("--whole", action="store_true", help="keep private text (not for a report)")
     add("-o", "--output", metavar="FILE", help="write to FILE (default: standard output)")
 
@@ -179,11 +167,6 @@ def run_log_command(args: Namespace) -> int:
     of a message. --whole keeps everything. The first lines have the versions of kbtui, Python,
     packages and system.
     """
-    from pathlib import Path
-
-    from kbtui.errors import UsageError
-    from kbtui.workspace import find_workspace
-
     if args.lines < 1:
         raise UsageError("must be 1 or more", where="--lines")
     workspace = find_workspace(Path(args.workspace) if args.workspace else None)
@@ -193,7 +176,7 @@ def run_log_command(args: Namespace) -> int:
         lines = _read_last_log_lines(path)
         if not args.whole:
             # Redact before cutting: whether a line is private depends on the start of its record.
-            lines = LogRedactor(workspace.root).redact_log(lines)
+            lines = list(LogRedactor(workspace.root).redact_log(lines))
         lines = lines[-args.lines :]
         parts.append(f"{name}: {len(lines)} lines\n" + "".join(f"  {line}\n" for line in lines))
     text = "\n".join(parts)
@@ -206,14 +189,8 @@ def run_log_command(args: Namespace) -> int:
 
 
 def _describe_versions() -> Iterator[str]:
-    """Describe versions, environment and changed settings, without any data of the workspace."""
-    import os
     import platform
     from importlib.metadata import PackageNotFoundError, version
-
-    from kbtui.errors import ConfigError
-    from kbtui.version import __version__
-    from kbtui.workspace.settings import explain_settings
 
     yield f"kbtui {__version__}, Python {platform.python_version()}, {platform.platform()}"
     found = []
@@ -233,7 +210,6 @@ def _describe_versions() -> Iterator[str]:
 
 
 def _read_last_log_lines(path: Path) -> list[str]:
-    """Read the lines at the end of a log."""
     try:
         with path.open("rb") as file:
             file.seek(0, 2)
@@ -244,13 +220,11 @@ def _read_last_log_lines(path: Path) -> list[str]:
     except OSError as error:
         print_to_stderr(f"{path}: {(error.strerror or str(error)).lower()}")
         return []
-    from kbtui.text import sanitize
-
     return sanitize(text).splitlines()
 
 
 _RECORD_HEADER = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \[\d+\] ")
-"""The pattern of the beginning of a log record. The record's other lines are indented."""
+"""The beginning of a log record. The record's other lines are indented."""
 _INDENT = "  "
 _TRACEBACK = "Traceback (most recent call last):"
 _CHAINS = (
@@ -262,14 +236,14 @@ _FRAME_LINE = re.compile(
     r", line (?P<line>\d+)(?:, in (?P<name>[\w<>.]+)$)?",
     re.ASCII,
 )
-"""The pattern of a traceback's line for program code, from directories without private files."""
+"""A traceback's line for program code, which is in a directory without private files."""
 _EXCEPTION_LINE = re.compile(
     r"(?:kbtui\.[\w.]+|[\w.]*(?:Error|Exception|Exit|Group|Interrupt|Warning))(?=:|$)", re.ASCII
 )
 _QUOTATION_MARK = re.compile(
     r"\b[bBrRuUfF]{1,2}'(?=\W)|(?<!\w)'|'(?!\w)|(?<!\w)[bBrRuUfF]{1,2}'|[\"`‘“”„«»]"
 )
-"""The pattern of a quotation mark; an apostrophe between letters does not count.
+"""A quotation mark, but not an apostrophe between letters.
 
 Everything after it in a record is left out: where the quoted text ends is unclear, because it may
 contain quotation marks.
@@ -289,11 +263,8 @@ class LogRedactor:
         self._root = str(root)
         self._home = paths.get_user_home()
 
-    def redact_log(self, lines: Iterable[str]) -> list[str]:
-        """Return the lines of a log without file names, quoted text, ids and addresses."""
-        return list(self._redact_log_lines(lines))
-
-    def _redact_log_lines(self, lines: Iterable[str]) -> Iterator[str]:
+    def redact_log(self, lines: Iterable[str]) -> Iterator[str]:
+        """Yield the lines of a log without file names, quoted text, ids and addresses."""
         # The states: `frames` in a traceback before its exception; `text` in private text, which
         # ends only at the next record; `between` in all other places.
         state, indented, is_traceback = "between", False, False
@@ -306,15 +277,17 @@ class LogRedactor:
                 continue
             if indented and line and not line.startswith(_INDENT):
                 # This line is not part of a record: Python itself wrote it.
-                indented = is_traceback = False
-                state = "between"
+                state, indented, is_traceback = "between", False, False
             if indented:
                 line = line.removeprefix(_INDENT)
             if state == "text":
                 continue
             if state == "frames" and (not line or line.startswith(" ")):
-                if frame := _redact_traceback_line(line):
-                    yield frame
+                if found := _FRAME_LINE.match(line):
+                    name = f", in {found['name']}" if found["name"] else ""
+                    yield f'  File "…/{found["file"]}", line {found["line"]}{name}'
+                elif line.lstrip().startswith('File "'):
+                    yield '  File "…"'
             elif state == "frames" and _EXCEPTION_LINE.match(line):
                 state = "between"
                 yield self._redact_log_message(line)
@@ -328,9 +301,7 @@ class LogRedactor:
                 yield _OMISSION
 
     def _redact_log_message(self, text: str) -> str:
-        """Return a message up to its first quotation mark, with names replaced with `…`."""
-        quote = _QUOTATION_MARK.search(text)
-        if quote:
+        if quote := _QUOTATION_MARK.search(text):
             text = f"{text[: quote.start()]}'…'"
         text = text.replace(self._root, "WORKSPACE")
         if self._home:
@@ -342,14 +313,6 @@ class LogRedactor:
         return _CONVERSATION_ID.sub("…", text)
 
 
-def _redact_traceback_line(line: str) -> str | None:
-    """Return a line of a traceback without the program's path; return None for source code."""
-    if found := _FRAME_LINE.match(line):
-        name = f", in {found['name']}" if found["name"] else ""
-        return f'  File "…/{found["file"]}", line {found["line"]}{name}'
-    return '  File "…"' if line.lstrip().startswith('File "') else None
-
-
 def _redact_path(match: re.Match[str]) -> str:
     """Return the base directory and the extension of a matched path, with the names left out."""
     ending = Path(match[0]).suffix
@@ -357,12 +320,10 @@ def _redact_path(match: re.Match[str]) -> str:
 
 
 def declare_config_arguments(parser: ArgumentParser) -> None:
-    """Declare the arguments of `kbtui config`."""
-    parser.add_argument("key", nargs="?", metavar="KEY", help="print only the value of this key")
-    parser.add_argument(
-        "--example", action="store_true", help="print a commented file with every key"
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    add = parser.add_argument
+    add("key", nargs="?", metavar="KEY", help="print only the value of this key")
+    add("--example", action="store_true", help="print a commented file with every key")
+    add("--json", action="store_true", help="print one JSON document")
 
 
 def run_config_command(args: Namespace) -> int:
@@ -372,59 +333,36 @@ def run_config_command(args: Namespace) -> int:
     kbtui config theme           print the value of one key
     kbtui config --example       print a commented file to begin with
     """
-    from kbtui.errors import UsageError
-    from kbtui.workspace.settings import (
-        SETTING_KEYS,
-        explain_settings,
-        format_example_settings,
-        format_toml_value,
-        get_settings_path,
-    )
-
     if args.example:
         print_result(format_example_settings())
         return 0
-    known = [key.name for key in SETTING_KEYS]
-    if args.key is not None and args.key not in known:
-        from difflib import get_close_matches
-
-        near = get_close_matches(args.key, known, n=1)
-        raise UsageError(
-            f"unknown key {args.key!r}",
-            hint=f"did you mean {near[0]!r}?" if near else "known keys: " + ", ".join(known),
-        )
+    if args.key is not None and args.key not in {key.name for key in SETTING_KEYS}:
+        raise UsageError(f"unknown key {args.key!r}", hint=suggest_setting_key(args.key))
     found = [one for one in explain_settings() if args.key in (None, one.key.name)]
+    path = get_settings_path()
     if args.json:
-        print_json_result(
+        keys = [
             {
-                "file": str(get_settings_path()),
-                "exists": get_settings_path().exists(),
-                "keys": [
-                    {
-                        "key": one.key.name,
-                        "value": one.value,
-                        "default": one.key.default,
-                        "origin": one.origin,
-                        "text": one.key.text,
-                    }
-                    for one in found
-                ],
+                "key": one.key.name,
+                "value": one.value,
+                "default": one.key.default,
+                "origin": one.origin,
+                "text": one.key.text,
             }
-        )
-    elif args.key is not None:
-        print_result(
-            f"{found[0].value if isinstance(found[0].value, str) else format_toml_value(found[0].value)}\n"
-        )
-    else:
-        width = max(len(format_toml_value(one.value)) for one in found)
-        lines = [
-            f"{one.key.name:<19} {format_toml_value(one.value):<{min(width, 40)}}  {one.origin}"
             for one in found
         ]
-        missing = (
-            ""
-            if get_settings_path().exists()
-            else "  (does not exist: all settings are at their defaults)"
-        )
-        print_result("\n".join([*lines, "", f"file: {get_settings_path()}{missing}"]) + "\n")
+        print_json_result({"file": str(path), "exists": path.exists(), "keys": keys})
+        return 0
+    values = [format_toml_value(one.value) for one in found]
+    if args.key is not None:
+        print_result((found[0].value if isinstance(found[0].value, str) else values[0]) + "\n")
+        return 0
+    width = min(max(map(len, values)), 40)
+    lines = [
+        f"{one.key.name:<19} {value:<{width}}  {one.origin}"
+        for one, value in zip(found, values, strict=True)
+    ]
+    missing = "  (does not exist: all settings are at their defaults)"
+    lines += ["", f"file: {path}{'' if path.exists() else missing}"]
+    print_result("\n".join(lines) + "\n")
     return 0

@@ -10,6 +10,7 @@ from kbtui.cli.output import (
     format_time_left,
     print_json_result,
     print_result,
+    print_text_or_json,
     print_to_stderr,
 )
 
@@ -22,15 +23,10 @@ if TYPE_CHECKING:
 
 
 def declare_engine_arguments(parser: ArgumentParser) -> None:
-    """Declare the arguments of `kbtui engine`."""
-    parser.add_argument(
-        "action",
-        choices=["status", "stop"],
-        nargs="?",
-        default="status",
-        help="show the state of the engine, or stop it",
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    add = parser.add_argument
+    text = "show the state of the engine, or stop it"
+    add("action", choices=["status", "stop"], nargs="?", default="status", help=text)
+    add("--json", action="store_true", help="print one JSON document")
 
 
 def run_engine_command(args: Namespace) -> int:
@@ -53,9 +49,6 @@ def run_engine_command(args: Namespace) -> int:
         print(f"stopped engine {pid}")
         return 0
     state = engine.request("status")
-    if args.json:
-        print_json_result({"running": True, **state})
-        return 0
     lines = [
         f"engine {state['pid']}, version {state['version']}, for {state['root']}",
         f"keywords: {'ready' if state['lexical'] else 'indexing'}",
@@ -63,12 +56,11 @@ def run_engine_command(args: Namespace) -> int:
     ]
     if state["error"]:
         lines.append(f"the last refresh failed: {state['error']}")
-    print_result("\n".join(lines) + "\n")
+    print_text_or_json("\n".join(lines) + "\n", {"running": True, **state}, args.json)
     return 0
 
 
 def _format_missing_vectors(state: dict[str, Any]) -> str:
-    """Describe how many passages are not embedded yet, and how long embedding them will take."""
     if not state["left"]:
         return "ready"
     text = f"{state['left']:,} passages left"
@@ -82,22 +74,11 @@ def _format_missing_vectors(state: dict[str, Any]) -> str:
     return text
 
 
-_PHASES = {"keywords": "indexing", "vectors": "embedding"}
-
-
 def declare_index_arguments(parser: ArgumentParser) -> None:
-    """Declare the arguments of `kbtui index`."""
     add = parser.add_argument
-    add(
-        "--rebuild",
-        action="store_true",
-        help="build a new index while the old one is in use, then switch",
-    )
-    add(
-        "--watch",
-        action="store_true",
-        help="keep running and print changes until interrupted",
-    )
+    text = "build a new index while the old one is in use, then switch"
+    add("--rebuild", action="store_true", help=text)
+    add("--watch", action="store_true", help="keep running and print changes until interrupted")
     add("--no-vectors", action="store_true", help="do not wait for embedding")
     add("--json", action="store_true", help="print one JSON document")
 
@@ -123,12 +104,11 @@ def run_index_command(args: Namespace) -> int:
     if state.get("mended"):
         print_to_stderr(f"{state['mended']}; the index was rebuilt")
     state = engine.request("status")
-    if not args.no_vectors:
-        while True:
-            state = engine.request("settle", wait=0.5)
-            if state["done"]:
-                break
-            _show_index_progress(progress, engine)
+    while not args.no_vectors:
+        state = engine.request("settle", wait=0.5)
+        if state["done"]:
+            break
+        _show_index_progress(progress, engine)
     progress.clear()
     facts = {
         **library.open_index_reader().count_rows(),
@@ -141,43 +121,37 @@ def run_index_command(args: Namespace) -> int:
     }
     for problem in facts["problems"]:
         print_to_stderr(problem)
-    if args.json:
-        print_json_result(facts)
-    else:
-        print(
-            f"{facts['subjects']} subjects, {facts['conversations']} conversations, "
-            f"{facts['chunks']} passages, {facts['citations']} citations in {facts['seconds']:.1f} s"
-        )
-        if state["reason"] and not args.no_vectors:
-            print_to_stderr(f"keywords only: {state['reason']}")
+    text = (
+        f"{facts['subjects']} subjects, {facts['conversations']} conversations, "
+        f"{facts['chunks']} passages, {facts['citations']} citations in {facts['seconds']:.1f} s\n"
+    )
+    print_text_or_json(text, facts, args.json)
+    if state["reason"] and not (args.no_vectors or args.json):
+        print_to_stderr(f"keywords only: {state['reason']}")
     if state.get("error"):
         print_to_stderr(f"the last refresh failed: {state['error']}")
         return 3
     if args.watch:
-        _show_engine_events(engine)
+        print_to_stderr("watching for changes; press Ctrl+C to stop")
+        for event in engine.iterate_events():
+            if event.get("event") == "changed":
+                names = [*event["subjects"], *event["conversations"]]
+                print_result("changed: " + (", ".join(names[:10]) or "configuration") + "\n")
+                sys.stdout.flush()
     engine.close()
     library.close()
     return 2 if facts["problems"] else 0
 
 
-def _show_engine_events(engine: EngineClient) -> None:
-    print_to_stderr("watching for changes; press Ctrl+C to stop")
-    for event in engine.iterate_events():
-        if event.get("event") == "changed":
-            names = [*event["subjects"], *(number for number in event["conversations"])]
-            print_result("changed: " + (", ".join(names[:10]) or "configuration") + "\n")
-            sys.stdout.flush()
-
-
 def _show_index_progress(progress: ProgressLine, engine: EngineClient) -> None:
-    """Show the engine's present work and its estimate of the remaining time."""
     if not sys.stderr.isatty():
         return
     found = engine.request("status").get("progress")
     if not found:
         progress.show_progress("comparing the files with the index")
         return
-    text = f"{_PHASES.get(found['phase'], found['phase'])} {found['done']:,} of {found['total']:,}"
+    phase = {"keywords": "indexing", "vectors": "embedding"}[found["phase"]]
+    text = f"{phase} {found['done']:,} of {found['total']:,}"
     if found.get("seconds_left"):
         text += f", {format_time_left(found['seconds_left'])}"
     progress.show_progress(text + (f"; waiting, {found['waits']}" if found.get("waits") else ""))

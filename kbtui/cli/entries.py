@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
+from dataclasses import asdict, replace
 
 from kbtui.cli.output import (
     WaitingLine,
@@ -12,10 +14,14 @@ from kbtui.cli.output import (
     decode_command_argument,
     print_json_result,
     print_result,
+    print_text_or_json,
     print_to_stderr,
 )
 from kbtui.cli.parser import add_filter_options, iterate_given_filters
-from kbtui.errors import KbtuiError, UsageError
+from kbtui.dates import format_unix_time
+from kbtui.errors import KbtuiError, NothingFound, UsageError
+from kbtui.knowledge.front_matter import split_front_matter
+from kbtui.text import count_columns, cut_to_width, one_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +30,8 @@ if TYPE_CHECKING:
 
     from kbtui.citations.models import Citation
     from kbtui.cli.parser import CommandParser
-    from kbtui.index.entry_query import EntryFilter, EntryPage, EntryRow
+    from kbtui.index.entry_query import EntryPage, EntryRow
+    from kbtui.knowledge.front_matter import SubjectText
     from kbtui.knowledge.models import Subject
     from kbtui.library import Library
 
@@ -44,7 +51,6 @@ _RIGHT_ALIGNED = {0, 3, 4}
 
 
 def declare_entries_arguments(parser: CommandParser) -> None:
-    """Declare the arguments of `kbtui entries`."""
     add = parser.add_argument
     add("query", nargs="*", metavar="QUERY", help="words in title or text, and filters")
     add_filter_options(parser, "entries")
@@ -62,13 +68,15 @@ def run_entries_command(args: Namespace) -> int:
     type:, topic:, is:, after: and before: filter like the options. The totals count all matching
     entries; --cursor lists the next page.
     """
-    from kbtui.errors import UsageError
     from kbtui.index.entry_query import list_entries
     from kbtui.library import open_workspace
+    from kbtui.search.query_parser import parse_entry_filter
 
     if not 1 <= args.limit <= 500:
         raise UsageError(f"must be from 1 to 500, not {args.limit}", where="--limit")
-    wanted = _parse_entry_filter_options(args)
+    options = {row.options[0]: values for row, values in iterate_given_filters(args, "entries")}
+    query = decode_command_argument(" ".join(args.query))
+    wanted = parse_entry_filter(query, options, hidden=args.hidden, archived=args.archived)
     library = open_workspace(args.workspace)
     with WaitingLine("bringing the index up to date"):
         library.update_index()
@@ -84,52 +92,21 @@ def run_entries_command(args: Namespace) -> int:
         print_to_stderr(library.index_notices_phrase)
     library.close()
     if args.json:
-        print_json_result(
-            {
-                "total": page.total,
-                "by_status": page.by_status,
-                "by_type": page.by_type,
-                "cursor": page.cursor,
-                "entries": [_serialize_entry(row) for row in page.entries],
-            }
-        )
+        entries = [_serialize_entry(row) for row in page.entries]
+        counts = {"total": page.total, "by_status": page.by_status, "by_type": page.by_type}
+        print_json_result({**counts, "cursor": page.cursor, "entries": entries})
     else:
         _print_entry_page(page)
     return 0 if page.total else 1
 
 
-def _parse_entry_filter_options(args: Namespace) -> EntryFilter:
-    from kbtui.search.query_parser import parse_entry_filter
-
-    options = {row.options[0]: values for row, values in iterate_given_filters(args, "entries")}
-    query = decode_command_argument(" ".join(args.query))
-    return parse_entry_filter(query, options, hidden=args.hidden, archived=args.archived)
-
-
 def _serialize_entry(row: EntryRow) -> dict[str, Any]:
     """Return an entry as documented JSON."""
-    from kbtui.dates import format_unix_time
-
-    return {
-        "id": row.id,
-        "ref": row.ref,
-        "kind": row.kind,
-        "title": row.title,
-        "type": row.type,
-        "status": row.status,
-        "error": row.error,
-        "tags": row.tags,
-        "topic": row.topic,
-        "slug": row.slug,
-        "created_at": format_unix_time(row.created),
-        "changed_at": format_unix_time(row.changed),
-        "chunks": row.chunks,
-        "size": row.size,
-        "cites_30d": row.cites_30d,
-        "source_url": row.source_url,
-        "hidden": row.hidden,
-        "archived": row.archived,
-    }
+    facts = asdict(row)
+    del facts["path"]
+    for name in ("created", "changed"):
+        facts[f"{name}_at"] = format_unix_time(facts.pop(name))
+    return facts
 
 
 def _print_entry_page(page: EntryPage) -> None:
@@ -148,9 +125,6 @@ def _print_entry_page(page: EntryPage) -> None:
 
 
 def _format_entry_cells(row: EntryRow) -> tuple[str, ...]:
-    from kbtui.dates import format_unix_time
-    from kbtui.text import cut_to_width, one_line
-
     return (
         str(row.cites_30d),
         row.status,
@@ -171,48 +145,38 @@ def _format_entry_size(size: int) -> str:
 
 
 def _format_entry_table(rows: list[tuple[str, ...]]) -> str:
-    from kbtui.text import count_columns
-
-    widths = [max(count_columns(row[at]) for row in rows) for at in range(len(rows[0]))]
+    widths = [max(map(count_columns, column)) for column in zip(*rows, strict=True)]
     lines = []
     for row in rows:
-        padded = []
+        cells = []
         for at, (text, width) in enumerate(zip(row, widths, strict=True)):
             space = " " * (width - count_columns(text))
-            padded.append(space + text if at in _RIGHT_ALIGNED else text + space)
-        lines.append("  ".join(padded).rstrip())
-    return "\n".join(lines) + "\n"
+            cells.append(space + text if at in _RIGHT_ALIGNED else text + space)
+        lines.append("  ".join(cells).rstrip() + "\n")
+    return "".join(lines)
 
 
 PREVIEW_CHARACTERS = 200
 
 
 def declare_entry_arguments(parser: ArgumentParser) -> None:
-    """Declare the actions of `kbtui entry` and their arguments."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="new|edit|rm|show")
     new = actions.add_parser("new", help="create a subject file and edit it")
-    new.add_argument(
-        "--topic", metavar="ID", help="the subject's topic; not needed if there is only one"
-    )
+    text = "the subject's topic; not needed if there is only one"
+    new.add_argument("--topic", metavar="ID", help=text)
     new.add_argument("--title", metavar="TEXT", help="the title")
     new.add_argument("--type", default="note", metavar="T", help="note, rule, decision, … (note)")
     new.add_argument("--tags", default="", metavar="T,…", help="the tags")
     new.add_argument("--slug", metavar="S", help="the slug (default: made from the title)")
-    new.add_argument(
-        "--text",
-        metavar="TEXT",
-        help="the text, or - to read it from standard input; no editor opens",
-    )
+    text = "the text, or - to read it from standard input; no editor opens"
+    new.add_argument("--text", metavar="TEXT", help=text)
     edit = actions.add_parser("edit", help="open a subject in $EDITOR; it keeps id and citations")
     remove = actions.add_parser("rm", help="move a subject to the trash, after asking")
     remove.add_argument("--yes", action="store_true", help="do not ask for confirmation")
     remove.add_argument("--permanently", action="store_true", help="delete it if there is no trash")
     show = actions.add_parser("show", help="print an entry's passages, status and citations")
-    show.add_argument(
-        "--full",
-        action="store_true",
-        help=f"print whole passages, not just {PREVIEW_CHARACTERS} characters of each",
-    )
+    text = f"print whole passages, not just {PREVIEW_CHARACTERS} characters of each"
+    show.add_argument("--full", action="store_true", help=text)
     for one in (edit, remove, show):
         one.add_argument("ref", metavar="REF", help="topic/slug" + (", jp-c…" * (one is show)))
     for one in (new, show):
@@ -226,19 +190,11 @@ def run_entry_command(args: Namespace) -> int:
     """
     from kbtui.library import open_workspace
 
-    library = open_workspace(args.workspace)
-    action = {"new": _create_entry, "edit": _edit_entry, "rm": _remove_entry, "show": _show_entry}[
-        args.action
-    ]
-    return action(library, args)
-
-
-# new
+    actions = {"new": _create_entry, "edit": _edit_entry, "rm": _remove_entry, "show": _show_entry}
+    return actions[args.action](open_workspace(args.workspace), args)
 
 
 def _create_entry(library: Library, args: Namespace) -> int:
-    from dataclasses import replace
-
     from kbtui.index.models import make_subject_id
     from kbtui.knowledge import authoring
 
@@ -248,7 +204,7 @@ def _create_entry(library: Library, args: Namespace) -> int:
         title=args.title or "",
         text=args.text or "",
         type=args.type,
-        tags=tuple(part.strip() for part in args.tags.replace(";", ",").split(",") if part.strip()),
+        tags=tuple(tag.strip() for tag in re.split("[,;]", args.tags) if tag.strip()),
         slug=args.slug,
     )
     if args.text is None:
@@ -262,16 +218,12 @@ def _create_entry(library: Library, args: Namespace) -> int:
         draft = replace(draft, text=_decode_entry_text(text))
         found = authoring.add_subject(knowledge, topic, draft)
     ref = f"{topic.id}/{found.slug}"
-    if args.json:
-        entry = {"ref": ref, "id": make_subject_id(topic.id, found.slug), "path": str(found.path)}
-        print_json_result(entry)
-    else:
-        print_result(f"{ref}\n")
+    facts = {"ref": ref, "id": make_subject_id(topic.id, found.slug), "path": str(found.path)}
+    print_text_or_json(f"{ref}\n", facts, args.json)
     return 0
 
 
 def _decode_entry_text(text: bytes) -> str:
-    """Decode the text of an entry; raises `UsageError` if it is not UTF-8."""
     try:
         # Convert line breaks as Python does when it reads a text file.
         return text.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
@@ -284,28 +236,28 @@ def _decode_entry_text(text: bytes) -> str:
         ) from error
 
 
-# edit
-
-
 def _edit_entry(library: Library, args: Namespace) -> int:
     from kbtui.knowledge import authoring
-    from kbtui.knowledge.front_matter import split_front_matter
 
     subject = _find_subject_by_reference(library, args.ref)
-    source = split_front_matter(library.read_subject_text(subject)).source
-    if source:
+    if source := split_front_matter(library.read_subject_text(subject)).source:
         print_to_stderr(
             f"the source {source!r} fetched this subject; it will not update the subject after you edit it"
         )
-    changed = authoring.edit_subject(subject)
-    if not changed:
+    if not authoring.edit_subject(subject):
         print_to_stderr("nothing changed")
         return 0
-    problem = split_front_matter(library.read_subject_text(subject)).problem
-    if problem:
-        print_to_stderr(f"{subject.path}: the front matter is ignored: {problem}")
+    _read_front_matter(library, subject)
     print_result(f"{subject.topic}/{subject.slug}\n")
     return 0
+
+
+def _read_front_matter(library: Library, subject: Subject) -> SubjectText:
+    """Read the front matter of a subject; print a note if it is invalid."""
+    text = split_front_matter(library.read_subject_text(subject))
+    if text.problem:
+        print_to_stderr(f"{subject.path}: the front matter is ignored: {text.problem}")
+    return text
 
 
 def _find_subject_by_reference(library: Library, text: str) -> Subject:
@@ -313,9 +265,6 @@ def _find_subject_by_reference(library: Library, text: str) -> Subject:
     if ref.kind != "subject":
         raise UsageError("not a subject", where=text, hint="write topic/slug")
     return library.find_subject(ref)
-
-
-# rm
 
 
 def _remove_entry(library: Library, args: Namespace) -> int:
@@ -340,11 +289,7 @@ def _remove_entry(library: Library, args: Namespace) -> int:
     return 0
 
 
-# show
-
-
 def _show_entry(library: Library, args: Namespace) -> int:
-    from kbtui.errors import NothingFound
     from kbtui.index.entry_query import CITATION_DAYS, DAY_SECONDS, get_entry_row, serialize_chunks
     from kbtui.index.models import make_subject_id
 
@@ -361,71 +306,51 @@ def _show_entry(library: Library, args: Namespace) -> int:
     if library.index_notices_phrase:
         print_to_stderr(library.index_notices_phrase)
     reader = library.open_index_reader()
-    row = get_entry_row(
-        library.workspace, reader, entry_id, vectors=library.settings.model != "off"
-    )
+    uses_model = library.settings.model != "off"
+    row = get_entry_row(library.workspace, reader, entry_id, vectors=uses_model)
     if row is None:
-        raise NothingFound(
-            "not in the index", where=str(ref), hint="`kbtui index` brings the index up to date"
-        )
+        hint = "`kbtui index` brings the index up to date"
+        raise NothingFound("not in the index", where=str(ref), hint=hint)
+    since = time.time() - CITATION_DAYS * DAY_SECONDS
     cites = [
         cite
         for cite in library.find_citing_turns(ref)
-        if cite.timestamp is None
-        or cite.timestamp.timestamp() > time.time() - CITATION_DAYS * DAY_SECONDS
+        if cite.timestamp is None or cite.timestamp.timestamp() > since
     ]
+    chunks = serialize_chunks(reader, entry_id)
+    for chunk in chunks:
+        chunk["text"] = chunk["text"] if args.full else chunk["text"][:PREVIEW_CHARACTERS]
     facts = {
         **_serialize_entry(row),
-        "source": _find_source_name(library, row.topic, row.slug),
-        "chunk_list": [
-            {**chunk, "text": chunk["text"] if args.full else chunk["text"][:PREVIEW_CHARACTERS]}
-            for chunk in serialize_chunks(reader, entry_id)
-        ],
+        "source": _find_source_name(library, row),
+        "chunk_list": chunks,
         "citations_30d": [
             {
                 "source": cite.source,
                 "source_title": cite.source_title,
                 "how": cite.how,
                 "tool": cite.tool,
-                "timestamp": _format_citation_time(cite),
+                "timestamp": cite.timestamp.isoformat() if cite.timestamp else None,
             }
             for cite in cites
         ],
     }
     library.close()
-    if args.json:
-        print_json_result(facts)
-    else:
-        print_result(_format_entry(facts, cites))
+    print_text_or_json(_format_entry(facts, cites), facts, args.json)
     return 0
 
 
-def _find_source_name(library: Library, topic: str | None, slug: str | None) -> str | None:
-    """Return the name of the source that fetched a subject, or None.
-
-    Prints a note if the front matter of the subject is invalid.
-    """
-    from kbtui.knowledge.front_matter import split_front_matter
-
-    subject = library.load_knowledge().find(topic or "", slug or "")
-    if subject is None:
-        return None
+def _find_source_name(library: Library, row: EntryRow) -> str | None:
+    """Return the name of the source that fetched a subject, or None."""
+    subject = library.load_knowledge().find(row.topic or "", row.slug or "")
     try:
-        text = split_front_matter(library.read_subject_text(subject))
+        return _read_front_matter(library, subject).source if subject else None
     except KbtuiError:
         return None
-    if text.problem:
-        print_to_stderr(f"{subject.path}: the front matter is ignored: {text.problem}")
-    return text.source
-
-
-def _format_citation_time(cite: Citation) -> str | None:
-    return cite.timestamp.isoformat() if cite.timestamp else None
 
 
 def _format_entry(facts: dict[str, Any], cites: list[Citation]) -> str:
     from kbtui.citations.export import format_citing_turn
-    from kbtui.text import one_line
 
     lines = [
         f"{facts['ref']}  {one_line(facts['title'])}",

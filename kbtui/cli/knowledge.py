@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from kbtui.cli.output import WaitingLine, print_json_result, print_result, print_to_stderr
+from kbtui.text import one_line
+from kbtui.workspace.paths import format_path_from_root
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,7 +18,6 @@ if TYPE_CHECKING:
 
 
 def declare_topics_arguments(parser: ArgumentParser) -> None:
-    """Declare the arguments of `kbtui topics`."""
     parser.add_argument("topic", nargs="?", metavar="TOPIC", help="only this topic, by id or title")
     parser.add_argument("--hidden", action="store_true", help="include hidden subjects")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
@@ -52,8 +55,6 @@ def run_topics_command(args: Namespace) -> int:
 
 
 def _format_topic(topic: Topic, subjects: list[Subject], *, hidden: bool) -> str:
-    from kbtui.text import one_line
-
     title = f"  {one_line(topic.title)}" if topic.title else ""
     lines = [f"{topic.id}{title}{'' if topic.enable else '  (disabled)'}"]
     if topic.introduction:
@@ -72,15 +73,15 @@ def _format_topic(topic: Topic, subjects: list[Subject], *, hidden: bool) -> str
 
 
 def _format_topic_flags(subject: Subject) -> str:
-    flags = [flag for flag in ("hidden", "disabled", "learned") if getattr(subject, flag)]
+    flags = [
+        name for name, value in _pick_fields(subject, "hidden disabled learned").items() if value
+    ]
     if subject.shadowed:
         flags.append("another file has the same slug")
     return f"  ({', '.join(flags)})" if flags else ""
 
 
 def _format_prompt_fragments(knowledge: Knowledge, fragments: list[PromptFragment]) -> str:
-    from kbtui.text import one_line
-
     lines = ["JP's prompt fragments (read-only)"]
     for fragment in fragments:
         loaded = ", ".join(fragment.loaded_by) or "nothing"
@@ -90,8 +91,6 @@ def _format_prompt_fragments(knowledge: Knowledge, fragments: list[PromptFragmen
 
 
 def _get_relative_path(knowledge: Knowledge, thing: Subject | PromptFragment) -> str:
-    from kbtui.workspace.paths import format_path_from_root
-
     return format_path_from_root(knowledge.workspace.root, thing.path)
 
 
@@ -103,28 +102,18 @@ def _serialize_topics(
     *,
     hidden: bool,
 ) -> dict[str, Any]:
+    topic_fields = "id title introduction description enable learned disabled"
     return {
         "topics": [
             {
-                "id": topic.id,
-                "title": topic.title,
-                "introduction": topic.introduction,
-                "description": topic.description,
-                "enable": topic.enable,
+                **_pick_fields(topic, topic_fields),
                 "directory": topic.subjects,
-                "learned": list(topic.learned),
-                "disabled": list(topic.disabled),
                 "hidden_count": sum(subject.hidden for subject in subjects[topic.id]),
                 "subjects": [
                     {
                         "ref": f"{topic.id}/{subject.slug}",
-                        "slug": subject.slug,
                         "path": _get_relative_path(knowledge, subject),
-                        "size": subject.size,
-                        "hidden": subject.hidden,
-                        "disabled": subject.disabled,
-                        "learned": subject.learned,
-                        "shadowed": subject.shadowed,
+                        **_pick_fields(subject, "slug size hidden disabled learned shadowed"),
                     }
                     for subject in subjects[topic.id]
                     if hidden or not subject.hidden
@@ -135,36 +124,22 @@ def _serialize_topics(
         "fragments": [
             {
                 "path": _get_relative_path(knowledge, fragment),
-                "tag": fragment.tag,
-                "title": fragment.title,
-                "content": fragment.content,
-                "loaded_by": list(fragment.loaded_by),
+                **_pick_fields(fragment, "tag title content loaded_by"),
             }
             for fragment in fragments
         ],
-        "problems": [
-            {
-                "message": problem.message,
-                "where": problem.where,
-                "key": problem.key,
-                "topic": problem.topic,
-                "hint": problem.hint,
-            }
-            for problem in knowledge.problems
-        ],
+        "problems": [asdict(problem) for problem in knowledge.problems],
     }
 
 
+def _pick_fields(record: Topic | Subject | PromptFragment, names: str) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in names.split()}
+
+
 def declare_learn_arguments(parser: ArgumentParser) -> None:
-    """Declare the arguments of `kbtui learn`."""
-    parser.add_argument("topic", metavar="TOPIC", help="a topic's id or title")
-    parser.add_argument(
-        "subjects",
-        nargs="*",
-        default=[],
-        metavar="SUBJECT",
-        help="a slug, lines of a subject (SLUG:12-18), or a glob",
-    )
+    add, text = parser.add_argument, "a slug, lines of a subject (SLUG:12-18), or a glob"
+    add("topic", metavar="TOPIC", help="a topic's id or title")
+    add("subjects", nargs="*", default=[], metavar="SUBJECT", help=text)
     _add_knowledge_options(parser)
 
 
@@ -184,7 +159,6 @@ def run_learn_command(args: Namespace) -> int:
 
 
 def declare_prompt_arguments(parser: ArgumentParser) -> None:
-    """Declare the arguments of `kbtui prompt`."""
     _add_knowledge_options(parser)
 
 
@@ -201,22 +175,15 @@ def run_prompt_command(args: Namespace) -> int:
 
 
 def _add_knowledge_options(parser: ArgumentParser) -> None:
-    """Declare the options that change the configuration for one call of a command."""
-    parser.add_argument(
-        "-k",
-        "--knowledge",
-        action="append",
-        default=[],
-        metavar="TOPIC/GLOB",
-        help="pre-load these subjects, too (repeatable)",
-    )
-    parser.add_argument(
-        "--cfg",
-        action="append",
-        default=[],
-        metavar="NAME|KEY=VALUE",
-        help="a configuration by name, or kb.topic.ID.KEY=VALUE, += to add (repeatable)",
-    )
+    for names, metavar, text in (
+        (("-k", "--knowledge"), "TOPIC/GLOB", "pre-load these subjects, too (repeatable)"),
+        (
+            ("--cfg",),
+            "NAME|KEY=VALUE",
+            "a configuration by name, or kb.topic.ID.KEY=VALUE, += to add (repeatable)",
+        ),
+    ):
+        parser.add_argument(*names, action="append", default=[], metavar=metavar, help=text)
 
 
 def _load_knowledge_with_options(args: Namespace) -> Knowledge:

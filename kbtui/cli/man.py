@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from argparse import _SubParsersAction
+
+from kbtui.cli.output import print_result
+from kbtui.version import __version__
+from kbtui.workspace.settings import SETTING_KEYS, format_toml_value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,21 +31,17 @@ VARIABLES = {
 
 
 def declare_man_arguments(parser: ArgumentParser) -> None:
-    """Do nothing, because `kbtui man` has no arguments."""
+    pass
 
 
 def run_man_command(args: Namespace) -> int:
     """Print the manual page in roff format."""
-    from kbtui.cli.output import print_result
-
     print_result(format_man_page())
     return 0
 
 
 def format_man_page() -> str:
-    """Return the manual page in roff format."""
     from kbtui.cli.main import COMMANDS
-    from kbtui.version import __version__
 
     lines = [
         f'.TH KBTUI 1 "" "kbtui {__version__}" "User Commands"',
@@ -61,12 +62,8 @@ def format_man_page() -> str:
     ]
     for name in COMMANDS:
         lines += _format_man_command(name)
-    lines += [
-        ".SH CONFIGURATION",
-        *_format_settings(),
-        ".SH EXIT STATUS",
-        *_format_man_rows(EXIT_CODES),
-    ]
+    lines += [".SH CONFIGURATION", *_format_settings()]
+    lines += [".SH EXIT STATUS", *_format_man_rows(EXIT_CODES)]
     lines += [".SH ENVIRONMENT", *_format_man_rows(VARIABLES)]
     return "\n".join(lines) + "\n"
 
@@ -81,29 +78,31 @@ def _format_man_command(name: str) -> Iterator[str]:
     if not actions:
         yield from _format_command_usage(parser)
         return
-    yield from _format_command_arguments(parser)
     for one in actions[0]._get_subactions():
+        text = one.help or ""
         yield from _format_command_usage(
-            actions[0].choices[one.dest], f"{(one.help or '')[:1].upper()}{(one.help or '')[1:]}."
+            actions[0].choices[one.dest], f"{text[:1].upper()}{text[1:]}."
         )
 
 
 def _format_command_usage(parser: ArgumentParser, text: str = "") -> Iterator[str]:
     arguments = _list_parser_arguments(parser)
-    parts = [f"\\fB{_escape_roff(parser.prog)}\\fR"]
+    parts = [_format_bold(parser.prog)]
     if any(one.option_strings for one in arguments):
         parts.append("[\\fIOPTION\\fR]...")
     for one in arguments:
         if not one.option_strings:
-            value = f"\\fI{_escape_roff(_format_argument_value(one))}\\fR" + (
-                "..." if one.nargs in {"*", "+"} else ""
-            )
+            value = _format_argument_value(one) + ("..." if one.nargs in {"*", "+"} else "")
             parts.append(f"[{value}]" if one.nargs in {"?", "*"} else value)
-    yield ".PP"
-    yield " ".join(parts)
+    yield from (".PP", " ".join(parts))
     if text:
         yield from _format_man_paragraphs(text)
-    yield from _format_command_arguments(parser)
+    for one in arguments:
+        names = ", ".join(map(_format_bold, one.option_strings))
+        value = "" if one.nargs == 0 else _format_argument_value(one)
+        choices = f" ({', '.join(one.choices)})" if one.choices and one.metavar else ""
+        text = (one.help or "") + choices
+        yield from _format_man_row(f"{names} {value}".strip(), text or "one of these values")
 
 
 def _list_parser_arguments(parser: ArgumentParser) -> list[Action]:
@@ -116,24 +115,11 @@ def _list_parser_arguments(parser: ArgumentParser) -> list[Action]:
 
 
 def _format_argument_value(one: Action) -> str:
-    return str(one.metavar or ("|".join(one.choices) if one.choices else one.dest.upper()))
-
-
-def _format_command_arguments(parser: ArgumentParser) -> Iterator[str]:
-    for one in _list_parser_arguments(parser):
-        value = "" if one.nargs == 0 else f" \\fI{_escape_roff(_format_argument_value(one))}\\fR"
-        names = ", ".join(f"\\fB{_escape_roff(name)}\\fR" for name in one.option_strings)
-        text = one.help or ""
-        if one.choices and one.metavar:
-            text += f" ({', '.join(one.choices)})"
-        yield ".TP"
-        yield names + value if names else value.strip()
-        yield _escape_man_line(text or "one of these values")
+    value = one.metavar or ("|".join(one.choices) if one.choices else one.dest.upper())
+    return f"\\fI{_escape_roff(str(value))}\\fR"
 
 
 def _format_settings() -> Iterator[str]:
-    from kbtui.workspace.settings import SETTING_KEYS, format_toml_value
-
     yield from _format_man_paragraphs(
         "`kbtui config` shows each key with its value, and the path of the file, usually "
         "~/.config/kbtui/config.toml. `kbtui config --example` prints a file to begin with."
@@ -141,22 +127,25 @@ def _format_settings() -> Iterator[str]:
     for key in SETTING_KEYS:
         variable = f"; the environment variable {key.variable} overrides it" if key.variable else ""
         choices = f" ({', '.join(map(format_toml_value, key.choices))})" if key.choices else ""
-        yield ".TP"
-        yield f"\\fB{_escape_roff(key.name)}\\fR = {_escape_roff(format_toml_value(key.default))}"
-        yield _escape_man_line(f"{key.text}{choices}{variable}.")
+        term = f"{_format_bold(key.name)} = {_escape_roff(format_toml_value(key.default))}"
+        yield from _format_man_row(term, f"{key.text}{choices}{variable}.")
 
 
 def _format_man_rows(rows: dict[str, str]) -> Iterator[str]:
     for name, text in rows.items():
-        yield ".TP"
-        yield f"\\fB{_escape_roff(name)}\\fR"
-        yield _escape_man_line(f"{text}.")
+        yield from _format_man_row(_format_bold(name), f"{text}.")
+
+
+def _format_man_row(term: str, text: str) -> Iterator[str]:
+    yield from (".TP", term, _escape_man_line(text))
+
+
+def _format_bold(text: str) -> str:
+    return f"\\fB{_escape_roff(text)}\\fR"
 
 
 def _format_man_paragraphs(text: str) -> Iterator[str]:
     """Format paragraphs; a paragraph of example commands keeps its line breaks."""
-    import inspect
-
     for paragraph in inspect.cleandoc(text).split("\n\n"):
         yield ".PP"
         shown = paragraph.startswith("kbtui ") or "  " in paragraph

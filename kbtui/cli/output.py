@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def is_plain_output(stream: Any = None) -> bool:
-    """Return whether to print without colours: with `NO_COLOR`, `TERM=dumb` or no terminal."""
+    """Return whether to print without colours."""
     stream = stream or sys.stdout
     return (
         bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb" or not stream.isatty()
@@ -28,16 +28,13 @@ def get_terminal_width() -> int:
 
     `shutil.get_terminal_size` does the same, but importing `shutil` takes too long.
     """
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns) > 0:
+        return int(columns)
     try:
-        width = int(os.environ.get("COLUMNS", ""))
-    except ValueError:
-        width = 0
-    if width <= 0:
-        try:
-            width = os.get_terminal_size(sys.__stdout__.fileno()).columns  # type: ignore[union-attr]
-        except (AttributeError, ValueError, OSError):
-            width = 0
-    return width or 80
+        return os.get_terminal_size(sys.__stdout__.fileno()).columns or 80  # type: ignore[union-attr]
+    except (AttributeError, ValueError, OSError):
+        return 80
 
 
 def print_result(text: str) -> None:
@@ -52,7 +49,7 @@ def print_result(text: str) -> None:
 
 
 def apply_terminal_text_setting() -> None:
-    """Apply the setting `terminal_text`, the policy of `sanitize`.
+    """Set the policy of `sanitize` to the setting `terminal_text`.
 
     If the settings are invalid, keep the default; commands that need the settings report the error.
     """
@@ -62,13 +59,13 @@ def apply_terminal_text_setting() -> None:
     from kbtui.workspace.paths import get_config_home
 
     if os.path.isfile(get_config_home() + "/config.toml"):  # noqa: PTH113
+        from contextlib import suppress
+
         from kbtui.text import set_sanitize_policy
         from kbtui.workspace.settings import load_settings
 
-        try:
+        with suppress(ConfigError):
             set_sanitize_policy(load_settings().terminal_text)
-        except ConfigError:
-            return
 
 
 def decode_command_argument(text: str) -> str:
@@ -83,12 +80,16 @@ def print_json_result(value: Any) -> None:
     sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=sys.stdout.isatty()) + "\n")
 
 
-def write_output_file(workspace: Workspace, target: str, text: str) -> None:
-    """Write a result to the file that the option `-o` names.
+def print_text_or_json(text: str, value: Any, as_json: bool) -> None:
+    """Print a result as text, or with `as_json` as one JSON document."""
+    if as_json:
+        print_json_result(value)
+    else:
+        print_result(text)
 
-    Raises `UsageError` if the path is empty or belongs to JP, and `KbtuiError` if the file cannot
-    be written.
-    """
+
+def write_output_file(workspace: Workspace, target: str, text: str) -> None:
+    """Write a result to the file that `-o` names; raises the errors of `write_export_file`."""
     from pathlib import Path
 
     from kbtui.errors import UsageError
@@ -99,20 +100,18 @@ def write_output_file(workspace: Workspace, target: str, text: str) -> None:
     write_export_file(workspace, Path(target), text)
 
 
-def print_to_stderr(text: str) -> None:
+def print_to_stderr(text: str, prefix: str = "kbtui: ") -> None:
     """Print a message on stderr."""
     from kbtui.text import sanitize
 
-    sys.stderr.write(sanitize(f"kbtui: {text}") + "\n")
+    sys.stderr.write(sanitize(prefix + text) + "\n")
 
 
 def print_error(error: KbtuiError) -> None:
-    """Print an error with its place and hint on stderr."""
+    """Print an error with its location and hint on stderr."""
     print_to_stderr(f"{error.where}: {error.message}" if error.where else error.message)
     if error.hint:
-        from kbtui.text import sanitize
-
-        sys.stderr.write(sanitize(f"  hint: {error.hint}") + "\n")
+        print_to_stderr(error.hint, "  hint: ")
 
 
 def confirm(question: str) -> bool:
@@ -178,10 +177,7 @@ def format_time_left(seconds: float) -> str:
 
 
 class WaitingLine:
-    """Shows on stderr what a command is waiting for, and how many seconds it has waited.
-
-    Shows nothing during the first half second, or if stderr is not a terminal.
-    """
+    """Shows on stderr what a command is waiting for, and how many seconds it has waited."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -222,18 +218,17 @@ def print_through_pager(text: str) -> None:
 def _find_pager() -> list[str] | None:
     if os.environ.get("TERM") == "dumb":
         return None
-    chosen = os.environ.get("PAGER")
-    if chosen is not None:
-        import shlex
-
-        try:
-            return shlex.split(chosen) or None
-        except ValueError:
-            return None
+    import shlex
     import shutil
 
-    less = shutil.which("less")
-    return [less, "-R"] if less else None
+    chosen = os.environ.get("PAGER")
+    if chosen is None:
+        less = shutil.which("less")
+        return [less, "-R"] if less else None
+    try:
+        return shlex.split(chosen) or None
+    except ValueError:
+        return None
 
 
 def _run_pager(command: list[str], text: str) -> bool:

@@ -7,11 +7,12 @@ import sys
 from kbtui.cli.output import (
     WaitingLine,
     decode_command_argument,
-    print_json_result,
     print_result,
+    print_text_or_json,
     print_through_pager,
     print_to_stderr,
 )
+from kbtui.text import one_line, sanitize
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,32 +22,23 @@ if TYPE_CHECKING:
 
 
 def declare_show_arguments(parser: ArgumentParser) -> None:
-    """Declare the arguments of `kbtui show`."""
-    parser.add_argument(
-        "ref", metavar="REF", help="topic/slug, topic/slug:12-18, jp-c…:3, chunk:ID"
-    )
+    text = "topic/slug, topic/slug:12-18, jp-c…:3, chunk:ID"
+    parser.add_argument("ref", metavar="REF", help=text)
+
+
+declare_open_arguments = declare_show_arguments
 
 
 def run_show_command(args: Namespace) -> int:
     """Print a topic, a subject, lines of it, a conversation, a turn, a tool call or a passage."""
     from kbtui.library import open_workspace
 
-    library = open_workspace(args.workspace)
-    text = library.read(args.ref)
+    text = open_workspace(args.workspace).read(args.ref)
     if sys.stdout.isatty():
-        from kbtui.text import sanitize
-
         print_through_pager(sanitize(text).rstrip("\n") + "\n")
     else:
         print_result(text)
     return 0
-
-
-def declare_open_arguments(parser: ArgumentParser) -> None:
-    """Declare the arguments of `kbtui open`."""
-    parser.add_argument(
-        "ref", metavar="REF", help="topic/slug, topic/slug:12-18, jp-c…:3, chunk:ID"
-    )
 
 
 def run_open_command(args: Namespace) -> int:
@@ -57,10 +49,8 @@ def run_open_command(args: Namespace) -> int:
 
 
 def declare_cites_arguments(parser: ArgumentParser) -> None:
-    """Declare the arguments of `kbtui cites`."""
-    parser.add_argument(
-        "ref", metavar="REF", help="topic/slug, jp-c…, jp-c…:3, chunk:ID or a file's path"
-    )
+    text = "topic/slug, jp-c…, jp-c…:3, chunk:ID or a file's path"
+    parser.add_argument("ref", metavar="REF", help=text)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
@@ -70,20 +60,15 @@ def run_cites_command(args: Namespace) -> int:
     from kbtui.library import open_workspace
 
     with open_workspace(args.workspace) as library, WaitingLine("bringing the index up to date"):
-        found, remark = (
-            library.cites(decode_command_argument(args.ref)),
-            library.index_notices_phrase,
-        )
-    if remark:
-        print_to_stderr(remark)
+        found = library.cites(decode_command_argument(args.ref))
+    if library.index_notices_phrase:
+        print_to_stderr(library.index_notices_phrase)
     if found.gone:
         print_to_stderr(f"it no longer exists: {found.gone}")
-    if args.json:
-        print_json_result(citations_to_dict(found.ref, found.uses, found.used_by))
-    else:
-        lines = [_format_citation(number, cite) for number, cite in enumerate(found.uses, 1)]
-        lines += [f"used by {format_citing_turn(cite)}\n" for cite in found.used_by]
-        print_result("".join(lines))
+    lines = [_format_citation(number, cite) for number, cite in enumerate(found.uses, 1)]
+    lines += [f"used by {format_citing_turn(cite)}\n" for cite in found.used_by]
+    facts = citations_to_dict(found.ref, found.uses, found.used_by)
+    print_text_or_json("".join(lines), facts, args.json)
     if not found.uses and not found.used_by:
         print_to_stderr(f"no citations of or by {found.ref}")
         return 1
@@ -91,8 +76,6 @@ def run_cites_command(args: Namespace) -> int:
 
 
 def _format_citation(number: int, cite: Citation) -> str:
-    from kbtui.text import one_line
-
     gone = "  gone" if cite.gone else ""
     title = "" if cite.title == cite.target else f"  {one_line(cite.title)}"
     return f"[{number}] {one_line(cite.target)}{title}  ({cite.how}, {cite.source}){gone}\n"

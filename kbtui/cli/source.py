@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import sys
 
-from kbtui.cli.output import ProgressLine, confirm, print_json_result, print_result, print_to_stderr
+from kbtui.cli.output import (
+    ProgressLine,
+    confirm,
+    print_json_result,
+    print_result,
+    print_text_or_json,
+    print_to_stderr,
+)
+from kbtui.dates import format_unix_time
 from kbtui.errors import KbtuiError, UsageError
+from kbtui.text import one_line, sanitize
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,28 +26,23 @@ if TYPE_CHECKING:
     from kbtui.userdata.userdata import SourceRunRecord
     from kbtui.workspace import Workspace
 
-_KIND_LABELS = {"url": "url_crawl", "file": "file_upload", "url_crawl": "url_crawl",
-          "file_upload": "file_upload", "mcp": "mcp"}  # fmt: skip
+_KINDS = {"url": "url_crawl", "file": "file_upload"}
+"""The kinds of sources by their short names."""
 MAX_SKIPS_SHOWN = 5
 """How many skipped documents are printed for each reason; `--json` has all of them."""
 _BLOCK_OPTIONS = ("topic", "depth", "prefixes", "pattern", "server", "allow_hosts", "env", "cron")
 
 
 def declare_source_arguments(parser: ArgumentParser) -> None:
-    """Declare the actions of `kbtui source` and their arguments."""
-    actions = parser.add_subparsers(
-        dest="action", required=True, metavar="add|ls|edit|approve|run|rm"
-    )
+    metavar = "add|ls|edit|approve|run|rm"
+    actions = parser.add_subparsers(dest="action", required=True, metavar=metavar)
     add = actions.add_parser("add", help="declare a source and approve it")
-    add.add_argument(
-        "kind", choices=_KIND_LABELS, metavar="KIND", help="url_crawl, file_upload or mcp"
-    )
-    add.add_argument(
-        "what", nargs="?", metavar="WHAT", help="the address, the file or directory, the command"
-    )
-    add.add_argument(
-        "--name", metavar="N", help="the name of the source and its directory (default: from WHAT)"
-    )
+    kinds = [*_KINDS, *_KINDS.values(), "mcp"]
+    add.add_argument("kind", choices=kinds, metavar="KIND", help="url_crawl, file_upload or mcp")
+    text = "the address, the file or directory, the command"
+    add.add_argument("what", nargs="?", metavar="WHAT", help=text)
+    text = "the name of the source and its directory (default: from WHAT)"
+    add.add_argument("--name", metavar="N", help=text)
     edit = actions.add_parser("edit", help="change a source and approve the change")
     edit.add_argument("name", metavar="NAME", help="a source's name")
     edit.add_argument("--what", metavar="WHAT", help="the address, the file, the command")
@@ -46,20 +50,19 @@ def declare_source_arguments(parser: ArgumentParser) -> None:
     for one in (add, edit):
         _add_source_options(one, needs_topic=one is add)
     approve = actions.add_parser("approve", help="show a source and approve it")
-    run_ = actions.add_parser("run", help="fetch a source now")
-    run_.add_argument("--all", action="store_true", help="fetch every approved source")
+    run = actions.add_parser("run", help="fetch a source now")
+    run.add_argument("--all", action="store_true", help="fetch every approved source")
     remove = actions.add_parser("rm", help="remove a source, and keep or delete its documents")
     kept = remove.add_mutually_exclusive_group()
-    kept.add_argument(
-        "--keep", action="store_true", help="keep its documents as subjects that you edit yourself"
-    )
+    text = "keep its documents as subjects that you edit yourself"
+    kept.add_argument("--keep", action="store_true", help=text)
     kept.add_argument("--delete", action="store_true", help="delete its documents")
     for one in (approve, remove):
         one.add_argument("name", metavar="NAME", help="a source's name")
         one.add_argument("--yes", action="store_true", help="do not ask for confirmation")
-    run_.add_argument("name", nargs="?", metavar="NAME", help="a source's name")
+    run.add_argument("name", nargs="?", metavar="NAME", help="a source's name")
     listing = actions.add_parser("ls", aliases=["list"], help="list sources with their last runs")
-    for one in (listing, run_, add):
+    for one in (listing, run, add):
         one.add_argument("--json", action="store_true", help="print one JSON document")
 
 
@@ -67,28 +70,14 @@ def _add_source_options(parser: ArgumentParser, *, needs_topic: bool) -> None:
     add = parser.add_argument
     add("--topic", metavar="ID", required=needs_topic, help="the topic of the documents")
     add("--depth", type=int, metavar="N", help="how many links to follow from the first page (1)")
-    add(
-        "--prefix",
-        dest="prefixes",
-        action="append",
-        metavar="P",
-        help="fetch only addresses below this one (repeatable)",
-    )
+    text = "fetch only addresses below this one (repeatable)"
+    add("--prefix", dest="prefixes", action="append", metavar="P", help=text)
     add("--pattern", metavar="P", help="fetch only resources whose address matches this glob")
     add("--server", metavar="CMD", help="the MCP server's command")
-    add(
-        "--allow-host",
-        dest="allow_hosts",
-        action="append",
-        metavar="H",
-        help="allow this host in a private network (repeatable)",
-    )
-    add(
-        "--env",
-        action="append",
-        metavar="VAR",
-        help="pass this variable to the MCP server (repeatable)",
-    )
+    text = "allow this host in a private network (repeatable)"
+    add("--allow-host", dest="allow_hosts", action="append", metavar="H", help=text)
+    text = "pass this variable to the MCP server (repeatable)"
+    add("--env", action="append", metavar="VAR", help=text)
     add("--cron", metavar="EXPR", help="when the engine runs it, for example '0 4 * * 1'")
 
 
@@ -114,9 +103,6 @@ def run_source_command(args: Namespace) -> int:
     return actions[args.action](workspace, UserData(workspace), args)
 
 
-# add, edit and approve
-
-
 def _make_source_block(args: Namespace) -> dict[str, Any]:
     return {key: value for key in _BLOCK_OPTIONS if (value := getattr(args, key)) is not None}
 
@@ -125,7 +111,7 @@ def _add_source(workspace: Workspace, userdata: UserData, args: Namespace) -> in
     from kbtui.knowledge import load_knowledge
     from kbtui.sources.config import MAIN_KEY, add_source, approve_source, suggest_source_name
 
-    kind = _KIND_LABELS[args.kind]
+    kind = _KINDS.get(args.kind, args.kind)
     what = args.what or args.server
     if not what:
         raise UsageError("WHAT is missing", where=f"source add {args.kind}")
@@ -134,10 +120,9 @@ def _add_source(workspace: Workspace, userdata: UserData, args: Namespace) -> in
     name = args.name or suggest_source_name(kind, what)
     source = add_source(workspace, name, block)
     approve_source(workspace, userdata, source)
-    if args.json:
-        print_json_result(_serialize_source(workspace, userdata, source, None))
-    else:
-        print_result(f"{name}\n")
+    facts = _serialize_source(workspace, userdata, source, None)
+    print_text_or_json(f"{name}\n", facts, args.json)
+    if not args.json:
         print_to_stderr(f"`kbtui source run {name}` fetches it")
         _explain_running_by_cron(source)
     return 0
@@ -163,14 +148,14 @@ def _edit_source(workspace: Workspace, userdata: UserData, args: Namespace) -> i
         changes["cron"] = None
     if not changes:
         raise UsageError("nothing to change", where=f"source edit {args.name}")
-    if find_approval_time(workspace, userdata, before) is None:
+    was_approved = find_approval_time(workspace, userdata, before) is not None
+    source = edit_source(workspace, args.name, changes)
+    if not was_approved:
         # Do not approve it: a user who changes one key may not have seen the other keys.
         print_to_stderr(
             "the source is still not approved; `kbtui source approve` shows it and asks for approval"
         )
-        edit_source(workspace, args.name, changes)
         return 0
-    source = edit_source(workspace, args.name, changes)
     approve_source(workspace, userdata, source)
     _explain_running_by_cron(source)
     return 0
@@ -192,16 +177,14 @@ def _approve_source(workspace: Workspace, userdata: UserData, args: Namespace) -
         format_source_toml,
         load_sources,
     )
-    from kbtui.text import sanitize
 
     source = load_sources(workspace).find_source(args.name)
     if find_approval_time(workspace, userdata, source) is not None:
         print_to_stderr("the source is already approved")
         return 0
     sys.stderr.write(sanitize(format_source_toml(source), "visualize"))
-    if not args.yes and not confirm(
-        "allow kbtui to run this source, now and at its scheduled times?"
-    ):
+    question = "allow kbtui to run this source, now and at its scheduled times?"
+    if not args.yes and not confirm(question):
         print_to_stderr("the source was not approved")
         return 1
     # Approve the block that was shown; the one in the file may have changed since.
@@ -209,12 +192,9 @@ def _approve_source(workspace: Workspace, userdata: UserData, args: Namespace) -
     return 0
 
 
-# run
-
-
 def _run_sources(workspace: Workspace, userdata: UserData, args: Namespace) -> int:
-    from kbtui.sources import source_runner
     from kbtui.sources.config import find_approval_time, load_sources
+    from kbtui.sources.source_runner import run_source
 
     if bool(args.name) == args.all:
         raise UsageError("name a source or give --all", where="source run")
@@ -234,9 +214,7 @@ def _run_sources(workspace: Workspace, userdata: UserData, args: Namespace) -> i
     for name in names:
         try:
             with progress:
-                runs.append(
-                    source_runner.run_source(workspace, name, on_progress=show_source_progress)
-                )
+                runs.append(run_source(workspace, name, on_progress=show_source_progress))
         except KeyboardInterrupt:
             if (run := userdata.load_last_source_runs().get(name)) is not None:
                 _print_source_run(run)
@@ -250,25 +228,19 @@ def _run_sources(workspace: Workspace, userdata: UserData, args: Namespace) -> i
 
 def _print_source_run(run: SourceRunRecord) -> None:
     print_result(
-        f"{run.source}: {run.status}, {run.entries} {_format_document_counts(run.entries)} ({run.counts}) "
+        f"{run.source}: {run.status}, {_format_document_count(run.entries)} ({run.counts}) "
         f"in {run.ended - run.began:.1f} s\n"
     )
     for problem in (*run.problems, *run.edited):
         print_to_stderr(problem)
     for reason, skipped in run.skipped_documents_by_reason.items():
-        further = (
-            f" and {len(skipped) - MAX_SKIPS_SHOWN:,} more"
-            if len(skipped) > MAX_SKIPS_SHOWN
-            else ""
-        )
+        more = len(skipped) - MAX_SKIPS_SHOWN
+        further = f" and {more:,} more" if more > 0 else ""
         print_to_stderr(f"skipped, {reason}: {', '.join(skipped[:MAX_SKIPS_SHOWN])}{further}")
 
 
-def _format_document_counts(count: int) -> str:
-    return "document" if count == 1 else "documents"
-
-
-# ls
+def _format_document_count(count: int) -> str:
+    return "1 document" if count == 1 else f"{count} documents"
 
 
 def _list_sources(workspace: Workspace, userdata: UserData, args: Namespace) -> int:
@@ -282,10 +254,7 @@ def _list_sources(workspace: Workspace, userdata: UserData, args: Namespace) -> 
     ]
     for problem in found.problems:
         print_to_stderr(str(problem))
-    if args.json:
-        print_json_result(shown)
-    else:
-        print_result("".join(map(_format_source, shown)))
+    print_text_or_json("".join(map(_format_source, shown)), shown, args.json)
     if not shown and not found.problems:
         print_to_stderr("no sources; `kbtui source add` declares one")
     return 0 if shown else 2 if found.problems else 1
@@ -294,12 +263,10 @@ def _list_sources(workspace: Workspace, userdata: UserData, args: Namespace) -> 
 def _serialize_source(
     workspace: Workspace, userdata: UserData, source: SourceDefinition, run: SourceRunRecord | None
 ) -> dict[str, Any]:
-    from kbtui.dates import format_unix_time
     from kbtui.sources.config import find_approval_time
     from kbtui.sources.schedule import find_due_time
 
-    empty = {"last_run_at": None, "last_run_status": None, "last_run_error": None,
-             "last_run_entry_count": None}  # fmt: skip
+    never = dict.fromkeys(f"last_run_{name}" for name in ("at", "status", "error", "entry_count"))
     return {
         "name": source.name,
         "kind": source.kind,
@@ -309,25 +276,21 @@ def _serialize_source(
         "cron": source.cron,
         "approved_at": format_unix_time(find_approval_time(workspace, userdata, source)),
         "next_run_at": format_unix_time(find_due_time(workspace, userdata, source)),
-        **(run.as_json() if run else empty),
+        **(run.as_json() if run else never),
     }
 
 
 def _format_source(shown: dict[str, Any]) -> str:
-    from kbtui.text import one_line
-
     state = shown["last_run_status"] or "never run"
     if shown["last_run_at"]:
-        count = shown["last_run_entry_count"]
-        state += f" {shown['last_run_at'][:16].replace('T', ' ')}, {count} {_format_document_counts(count)}"
+        time = shown["last_run_at"][:16].replace("T", " ")
+        state += f" {time}, {_format_document_count(shown['last_run_entry_count'])}"
     if shown["approved_at"] is None:
         state = "NOT APPROVED"
     cron = f", at {shown['cron']}" if shown["cron"] else ""
-    text = f"{shown['name']}  {shown['kind']} into {shown['topic']}{cron}: {state}\n    {one_line(shown['what'])}\n"
-    return text + (f"    {one_line(shown['last_run_error'])}\n" if shown["last_run_error"] else "")
-
-
-# rm
+    text = f"{shown['name']}  {shown['kind']} into {shown['topic']}{cron}: {state}\n"
+    details = filter(None, [shown["what"], shown["last_run_error"]])
+    return text + "".join(f"    {one_line(detail)}\n" for detail in details)
 
 
 def _remove_source(workspace: Workspace, userdata: UserData, args: Namespace) -> int:

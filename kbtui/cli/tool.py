@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
+import textwrap
 
-from kbtui.cli.output import confirm, print_json_result, print_result, print_to_stderr
+from kbtui.cli.output import (
+    confirm,
+    print_json_result,
+    print_result,
+    print_text_or_json,
+    print_to_stderr,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,14 +24,10 @@ if TYPE_CHECKING:
 
 
 def declare_tools_arguments(parser: ArgumentParser) -> None:
-    """Declare the arguments of `kbtui tools`."""
-    parser.add_argument(
-        "action",
-        choices=["schema", "install", "uninstall"],
-        help="print the definitions, or install or uninstall them for JP",
-    )
-    parser.add_argument("--yes", "-y", action="store_true", help="do not ask for confirmation")
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    add, text = parser.add_argument, "print the definitions, or install or uninstall them for JP"
+    add("action", choices=["schema", "install", "uninstall"], help=text)
+    add("--yes", "-y", action="store_true", help="do not ask for confirmation")
+    add("--json", action="store_true", help="print one JSON document")
 
 
 def run_tools_command(args: Namespace) -> int:
@@ -49,27 +52,19 @@ def run_tools_command(args: Namespace) -> int:
 
 
 def _print_tool_schemas(tools: list[ToolDefinition], *, as_json: bool) -> int:
-    if as_json:
-        shapes = [
-            {"name": tool.name, "description": tool.description, "parameters": tool.schema()}
-            for tool in tools
-        ]
-        print_json_result(shapes)
-        return 0
-    print_result("\n\n".join(map(_format_tool_definition, tools)) + "\n")
-    if not any(tool.name == "learn" for tool in tools):
+    shapes = [
+        {"name": tool.name, "description": tool.description, "parameters": tool.schema()}
+        for tool in tools
+    ]
+    text = "\n\n".join(map(_format_tool_definition, tools)) + "\n"
+    print_text_or_json(text, shapes, as_json)
+    if not as_json and not any(tool.name == "learn" for tool in tools):
         print_to_stderr("`learn` is not offered: no topic has a subject to learn")
     return 0
 
 
 def _format_tool_definition(tool: ToolDefinition) -> str:
-    import textwrap
-
-    paragraphs = [
-        textwrap.fill(line, 96, initial_indent="  ", subsequent_indent="  ") if line else ""
-        for line in tool.description.split("\n")
-    ]
-    lines = [tool.name, *paragraphs, ""]
+    lines = [tool.name, *(_fill_indented(line, 2) for line in tool.description.split("\n")), ""]
     for name, schema in tool.parameters.items():
         kind, items = schema["type"], schema.get("items", {})
         facts = ["/".join(kind) if isinstance(kind, list) else kind]
@@ -81,12 +76,13 @@ def _format_tool_definition(tool: ToolDefinition) -> str:
             facts.append(f"default {json.dumps(schema['default'])}")
         if allowed := schema.get("enum") or items.get("enum"):
             facts.append("one of " + ", ".join(allowed))
-        lines.append(f"  {name} ({'; '.join(facts)})")
-        description = schema["description"]
-        lines.append(
-            textwrap.fill(description, 96, initial_indent="      ", subsequent_indent="      ")
-        )
+        lines += [f"  {name} ({'; '.join(facts)})", _fill_indented(schema["description"], 6)]
     return "\n".join(lines)
+
+
+def _fill_indented(text: str, spaces: int) -> str:
+    indent = " " * spaces
+    return textwrap.fill(text, 96, initial_indent=indent, subsequent_indent=indent)
 
 
 _ACTION_LABELS = {
@@ -125,14 +121,12 @@ def _uninstall_tools(workspace: Workspace, *, as_json: bool) -> int:
 
     changes = plan_tool_removal(workspace)
     apply_file_changes(workspace, changes)
-    if as_json:
-        print_json_result(_serialize_planned_changes(changes))
-    else:
-        print_result("".join(_format_file_change_headline(change) for change in changes))
-    removed = [change for change in changes if change.action == "remove"]
-    if not removed:
-        print_to_stderr("nothing to remove")
-    return 0 if removed else 1
+    text = "".join(map(_format_file_change_headline, changes))
+    print_text_or_json(text, _serialize_planned_changes(changes), as_json)
+    if any(change.action == "remove" for change in changes):
+        return 0
+    print_to_stderr("nothing to remove")
+    return 1
 
 
 def _format_file_change_headline(change: PlannedFileChange) -> str:
@@ -150,9 +144,8 @@ def _format_file_change(change: PlannedFileChange) -> str:
 
         old, new = change.old_text.splitlines(), change.text.splitlines()
         lines = list(unified_diff(old, new, "there", "new", lineterm="", n=1))
-    return _format_file_change_headline(change) + "".join(
-        f"    {line}\n" if line else "\n" for line in lines
-    )
+    body = "".join(f"    {line}\n" if line else "\n" for line in lines)
+    return _format_file_change_headline(change) + body
 
 
 def _serialize_planned_changes(changes: list[PlannedFileChange]) -> list[dict[str, object]]:
@@ -175,29 +168,23 @@ def _explain_tool_activation(workspace: Workspace, changes: list[PlannedFileChan
 
     found = read_config_layers(workspace)
     read = {layer.path.resolve() for layer in found.layers}
-    ours = [change for change in changes if "/mcp/tools/" in change.path]
     if any(
-        (workspace.root / change.path).resolve() not in read
-        for change in ours
+        "/mcp/tools/" in change.path and (workspace.root / change.path).resolve() not in read
+        for change in changes
         if change.action in ("write", "update", "keep", "edited")
     ):
         print_to_stderr(
             'for JP to read these files, add extends = ["mcp/tools/**/*.toml"] to .jp/config.toml'
         )
+    way = 'to enable the tools in a persona, add extends = ["../skill/kbtui.toml"] to it'
     if ".jp/config" in [path.rstrip("/") for path in found.load_paths]:
-        print_to_stderr(
-            "enable the tools with `jp query --cfg skill/kbtui`, or in a persona's `extends`"
-        )
-    else:
-        print_to_stderr(
-            'to enable the tools in a persona, add extends = ["../skill/kbtui.toml"] to it'
-        )
+        way = "enable the tools with `jp query --cfg skill/kbtui`, or in a persona's `extends`"
+    print_to_stderr(way)
     if shutil.which("kbtui") is None:
         print_to_stderr("`kbtui` is not on the PATH, so JP cannot run it")
 
 
 def declare_tool_arguments(parser: ArgumentParser) -> None:
-    """Declare the arguments of `kbtui tool`."""
     parser.add_argument("context", metavar="CONTEXT_JSON", help="action, root, conversation_id")
     parser.add_argument("tool", metavar="TOOL_JSON", help="name, arguments")
 
@@ -215,12 +202,8 @@ def run_tool_command(args: Namespace) -> int:
 
 
 def declare_mcp_arguments(parser: ArgumentParser) -> None:
-    """Declare the arguments of `kbtui mcp`."""
-    parser.add_argument(
-        "--current",
-        metavar="ID",
-        help="the id of the calling conversation, which is not searched",
-    )
+    text = "the id of the calling conversation, which is not searched"
+    parser.add_argument("--current", metavar="ID", help=text)
 
 
 def run_mcp_command(args: Namespace) -> int:

@@ -6,8 +6,8 @@ import gc
 import os
 import sys
 
-from kbtui.cli.output import print_to_stderr
-from kbtui.errors import UsageError
+from kbtui.cli.output import print_result, print_to_stderr
+from kbtui.errors import UsageError, WorkspaceError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,11 +17,9 @@ if TYPE_CHECKING:
 
 
 def declare_tui_arguments(parser: ArgumentParser) -> None:
-    """Declare the arguments of `kbtui tui`."""
-    parser.add_argument("--fresh", action="store_true", help="do not restore the last session")
-    parser.add_argument(
-        "--plain", action="store_true", help="for screen readers: one pane, no frames"
-    )
+    add = parser.add_argument
+    add("--fresh", action="store_true", help="do not restore the last session")
+    add("--plain", action="store_true", help="for screen readers: one pane, no frames")
 
 
 def run_tui_command(args: Namespace) -> int:
@@ -39,23 +37,20 @@ def open_tui(
 ) -> int:
     """Open the TUI, at `reference` if it is given; return the exit code.
 
-    `first` is the reference to open if there is no session to restore. Raises `WorkspaceError`
-    if there is no workspace, `UsageError` if there is no terminal or a reference is invalid, and
-    `NothingFound` if the target of a reference does not exist.
+    `first` is the reference to open if there is no session to restore. Raises `UsageError` if there
+    is no terminal, and the errors of `open_workspace` and `Library.find_reference`.
     """
+    hint = "`kbtui search WORDS` prints hits; `kbtui --help` lists the commands"
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise UsageError(
-            "the TUI needs a terminal, but input or output is a pipe or a file",
-            hint="`kbtui search WORDS` prints hits; `kbtui --help` lists the commands",
-        )
+        message = "the TUI needs a terminal, but input or output is a pipe or a file"
+        raise UsageError(message, hint=hint)
+    terminal = os.environ.get("TERM", "")
+    if terminal.lower() in {"dumb", "unknown"}:
+        message = f"the TUI needs a terminal that can move the cursor, but TERM is {terminal!r}"
+        raise UsageError(message, hint=hint)
     # Garbage collections during the imports would take a seventh of the time to the first paint.
     # The main screen enables them again.
     gc.disable()
-    if os.environ.get("TERM", "").lower() in {"dumb", "unknown"}:
-        raise UsageError(
-            f"the TUI needs a terminal that can move the cursor, but TERM is {os.environ['TERM']!r}",
-            hint="`kbtui search WORDS` prints hits; `kbtui --help` lists the commands",
-        )
     from kbtui.library import open_workspace
 
     library = open_workspace(workspace)
@@ -71,18 +66,14 @@ def open_tui(
 
 
 def declare_demo_arguments(parser: ArgumentParser) -> None:
-    """Declare the arguments of `kbtui demo`."""
-    parser.add_argument(
-        "--path", action="store_true", help="print the path of the copy instead of opening it"
-    )
+    text = "print the path of the copy instead of opening it"
+    parser.add_argument("--path", action="store_true", help=text)
 
 
 def run_demo_command(args: Namespace) -> int:
     """Browse a fresh copy of the bundled demo workspace; your own files are not changed."""
     root = copy_demo_workspace()
     if args.path:
-        from kbtui.cli.output import print_result
-
         print_result(f"{root}\n")
         return 0
     return open_tui(str(root), first="guide/about")
@@ -98,7 +89,6 @@ def copy_demo_workspace() -> Path:
     import shutil
     from pathlib import Path
 
-    from kbtui.errors import WorkspaceError
     from kbtui.workspace.paths import get_cache_home, make_private_directory
 
     source, target = find_demo_workspace(), Path(get_cache_home(), "demo")
@@ -133,8 +123,6 @@ def find_demo_workspace() -> Path:
     """Return the bundled demo workspace, from the installation or the source tree."""
     from pathlib import Path
 
-    from kbtui.errors import WorkspaceError
-
     package = Path(__file__).resolve().parent.parent
     for place in (package / "assets" / "demo", package.parent / "assets" / "demo"):
         if (place / ".jp").is_dir():
@@ -142,30 +130,13 @@ def find_demo_workspace() -> Path:
     raise WorkspaceError("this installation has no demo workspace", where=str(package))
 
 
-DEFAULT_PORT = 8000
-
-
 def declare_serve_arguments(parser: ArgumentParser) -> None:
-    """Declare the arguments of `kbtui serve`."""
-    add = parser.add_argument
-    add(
-        "--port",
-        type=int,
-        default=DEFAULT_PORT,
-        metavar="N",
-        help=f"the port ({DEFAULT_PORT}); with 0, any free port",
-    )
-    add(
-        "--host",
-        default="127.0.0.1",
-        metavar="ADDRESS",
-        help="the address to listen on (127.0.0.1)",
-    )
-    add(
-        "--allow-network",
-        action="store_true",
-        help="allow an address that other machines can reach",
-    )
+    add, text = parser.add_argument, "the port (8000); with 0, any free port"
+    add("--port", type=int, default=8000, metavar="N", help=text)
+    text = "the address to listen on (127.0.0.1)"
+    add("--host", default="127.0.0.1", metavar="ADDRESS", help=text)
+    text = "allow an address that other machines can reach"
+    add("--allow-network", action="store_true", help=text)
     add("--font-size", type=int, default=16, metavar="N", help="font size in pixels, 6 to 72 (16)")
 
 
@@ -180,7 +151,6 @@ def run_serve_command(args: Namespace) -> int:
     import secrets
     import signal
 
-    from kbtui.errors import UsageError
     from kbtui.library import open_workspace
     from kbtui.serve.browser_access import choose_listen_address
 
@@ -202,17 +172,12 @@ def run_serve_command(args: Namespace) -> int:
             "open this address in a browser; anyone who has it can read the workspace. Ctrl+C stops the server"
         )
 
-    return (
-        130
-        if asyncio.run(run_browser_server(server, listening, announce_address)) == signal.SIGINT
-        else 0
-    )
+    ended_by = asyncio.run(run_browser_server(server, listening, announce_address))
+    return 130 if ended_by == signal.SIGINT else 0
 
 
 def _open_server_socket(host: str, port: int) -> socket.socket:
     import socket
-
-    from kbtui.errors import UsageError
 
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)

@@ -156,7 +156,7 @@ def explain_settings(path: Path | None = None) -> list[SettingValue]:
             raise ConfigError(
                 f"unknown key {name!r}",
                 where=_locate_setting_line(path, text, name),
-                hint=_suggest_setting_key(name),
+                hint=suggest_setting_key(name),
             )
     found = []
     for key in SETTING_KEYS:
@@ -253,9 +253,10 @@ def _locate_setting_line(path: Path, text: str, name: str) -> str:
     return f"{path}:{text.count(chr(10), 0, match.start()) + 1}" if match else str(path)
 
 
-def _suggest_setting_key(name: str) -> str:
+def suggest_setting_key(name: str) -> str:
+    """Return a hint for an unknown key: the most similar key, or all keys."""
     from difflib import get_close_matches
 
     known = [key.name for key in SETTING_KEYS]
     near = get_close_matches(name, known, n=1)
-    return f"did you mean {near[0]!r}?" if near else "known keys: " + ", ".join(sorted(known))
+    return f"did you mean {near[0]!r}?" if near else "known keys: " + ", ".join(known)
