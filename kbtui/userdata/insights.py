@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbtui.dates import format_unix_time
 from kbtui.index.entry_query import count_all_citations, find_cited_entries, open_catalog_snapshot
@@ -20,8 +20,7 @@ BAR_CELLS = 24
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
-@dataclass(frozen=True)
-class EntryCitationCount:
+class EntryCitationCount(NamedTuple):
     """An entry and how often turns cited it; `changed` is Unix seconds."""
 
     id: str
@@ -33,23 +32,17 @@ class EntryCitationCount:
 
     def as_json(self) -> dict[str, Any]:
         """Return the documented JSON shape."""
-        return {
-            "id": self.id,
-            "ref": self.ref,
-            "kind": self.kind,
-            "title": self.title,
-            "changed_at": format_unix_time(self.changed),
-            "cites": self.cites,
-        }
+        facts = self._asdict()
+        del facts["changed"]
+        return {**facts, "changed_at": format_unix_time(self.changed)}
 
 
 @dataclass
 class InsightsReport:
     """Statistics of the searches and citations of the last `days` days.
 
-    `never_cited` lists subjects that were never cited, beginning with the one unchanged for longest;
-    `never_cited_total` counts all of them. `stale` are cited subjects that have not changed for
-    `stale_days` days. `citations_by_day` has the same days as `searches.by_day`.
+    `never_cited` lists subjects that were never cited, beginning with the one unchanged for longest.
+    `stale` are cited subjects that have not changed for `stale_days` days.
     """
 
     days: int
@@ -125,11 +118,8 @@ def collect_insights(
         ever = find_cited_entries(db, workspace, entries)
     entries = [entry for entry in entries if hidden or not entry.hidden]
     subjects = [entry for entry in entries if entry.kind == "subject"]
-    cited = [
-        entry.to_entry_citation_count(recent.by_entry[entry.id])
-        for entry in entries
-        if entry.id in recent.by_entry
-    ]
+    counts = recent.by_entry
+    cited = [one.to_entry_citation_count(counts[one.id]) for one in entries if one.id in counts]
     cited.sort(key=lambda use: (-use.cites, use.ref))
     never = [entry.to_entry_citation_count(0) for entry in subjects if entry.id not in ever]
     never.sort(key=lambda use: (use.changed, use.ref))
@@ -171,8 +161,7 @@ def draw_day_chart(insights: InsightsReport, width: int = BAR_CELLS) -> list[str
     lines = [f"{'':10}  {'searches':<{width + digits[0] + 1}}  citations"]
     for day, count in searches.items():
         left = f"{count:>{digits[0]}} {draw_bar_of_blocks(count, scales[0], width)}"
-        right = (
-            f"{citations[day]:>{digits[1]}} {draw_bar_of_blocks(citations[day], scales[1], width)}"
-        )
+        cites = citations[day]
+        right = f"{cites:>{digits[1]}} {draw_bar_of_blocks(cites, scales[1], width)}"
         lines.append(f"{day}  {left:<{width + digits[0] + 1}}  {right}".rstrip())
     return lines

@@ -52,9 +52,9 @@ UPDATE searches SET is_gap = (result_count = 0 OR coalesce(keyword_count = 0, 0)
 class LoggedQuery(NamedTuple):
     """A query in the log, spelled as in its last search, and how often it was searched for.
 
-    `last` is the time of the last search in Unix seconds, `results` its number of results, and
-    `filters` its filters, spelled as in a query. `is_meaning_only` means that no text contains the
-    words of the query: the results of the last search are only close in meaning.
+    `last` is the time of the last search in Unix seconds, and `results` its number of results.
+    `is_meaning_only` means that no text contains the words of the query: the results are only close
+    in meaning.
     """
 
     query: str
@@ -86,8 +86,8 @@ class LoggedQuery(NamedTuple):
 class SearchStatistics(NamedTuple):
     """A summary of the searches of some days.
 
-    `total` is the number of searches, `top` the most frequent queries, and `gaps` the queries that
-    found nothing. `by_day` counts the searches of every local day, oldest first.
+    `top` has the most frequent queries, `gaps` the queries that found nothing. `by_day` counts the
+    searches of every local day, oldest first.
     """
 
     total: int
@@ -126,18 +126,8 @@ class QueryLog:
     """The logged searches of one workspace. Some may be lost: logging never delays a search."""
 
     def __init__(self, path: Path) -> None:
-        self._store = SqliteStore(
-            path,
-            _TABLES,
-            hint=_HINT,
-            sync=False,
-            upgrades=_UPGRADES,
-        )
-
-    @property
-    def path(self) -> Path:
-        """The file of the log."""
-        return self._store.path
+        self.path = path
+        self._store = SqliteStore(path, _TABLES, hint=_HINT, sync=False, upgrades=_UPGRADES)
 
     def log_search(
         self,
@@ -156,13 +146,10 @@ class QueryLog:
     ) -> str | None:
         """Log a search; never raises, and drops the search if it cannot be written at once.
 
-        If the file is damaged, return a description of the damage: nothing is logged until the log
-        is erased. `origin` is `sdk`, `dashboard` (the TUI), `cli` or `mcp`; `caller` is who
-        searched, if known. `filters` are spelled as in a query. `is_gap` means that the workspace
-        seems to have nothing about the query; a search without results is always a gap.
-        `is_meaning_only` means that no text contains the words of the query. `replaces` is a query
-        of the same origin that was only the beginning of this one: its last search is removed.
-        `at` is Unix seconds, by default now.
+        Returns a description of the damage if the file is damaged: nothing is logged until the log
+        is erased. `origin` is `sdk`, `dashboard` (the TUI), `cli` or `mcp`. A search without results
+        is always a gap. `replaces` is a query of the same origin that was only the beginning of this
+        one: its last search is removed. `at` is Unix seconds, by default now.
         """
         query = query[:QUERY_CHARACTERS]
         texts = [replace_surrogates(text) for text in (query, filters, caller or "")]
@@ -194,10 +181,7 @@ class QueryLog:
                     row,
                 )
         except WorkspaceError as error:
-            cause = error.__cause__
-            if isinstance(cause, sqlite3.DatabaseError) and not isinstance(
-                cause, sqlite3.OperationalError
-            ):
+            if _is_damage(error.__cause__):
                 return str(error)
         return None
 
@@ -205,11 +189,8 @@ class QueryLog:
         """Raise `WorkspaceError` if the file is damaged."""
         for (found,) in self._store.select("PRAGMA quick_check(1)"):
             if found != "ok":
-                raise WorkspaceError(
-                    f"kbtui's own data cannot be used: {found}",
-                    where=str(self.path),
-                    hint=_HINT,
-                )
+                message = f"kbtui's own data cannot be used: {found}"
+                raise WorkspaceError(message, where=str(self.path), hint=_HINT)
 
     def remove_old_searches(self, days: int, now: float | None = None) -> int:
         """Remove searches older than `days` days; return how many were removed.
@@ -219,12 +200,10 @@ class QueryLog:
         """
         now = time.time() if now is None else now
         span = max(0, days) * DAY_SECONDS
+        times = (now - span, now + span + DAY_SECONDS)
         if self.path.exists():
             with contextlib.suppress(WorkspaceError), self._store.write_transaction() as db:
-                return db.execute(
-                    "DELETE FROM searches WHERE at < ? OR at > ?",
-                    (now - span, now + span + DAY_SECONDS),
-                ).rowcount
+                return db.execute("DELETE FROM searches WHERE at < ? OR at > ?", times).rowcount
         return 0
 
     def erase_all_searches(self) -> int:
@@ -237,9 +216,9 @@ class QueryLog:
         with self._store.wrap_sqlite_errors("delete the file"):
             try:
                 return self._erase_searches()
-            except sqlite3.OperationalError:
-                raise
-            except sqlite3.DatabaseError:
+            except sqlite3.DatabaseError as error:
+                if not _is_damage(error):
+                    raise
                 self._store.delete_database_files()
                 return 0
 
@@ -258,13 +237,11 @@ class QueryLog:
 
         Raises `WorkspaceError`.
         """
-        rows = self._store.select(
+        statement = (
             "SELECT query, max(at) AS last FROM searches WHERE origin = ? GROUP BY key "
-            "ORDER BY last DESC, query LIMIT ?",
-            origin,
-            limit,
+            "ORDER BY last DESC, query LIMIT ?"
         )
-        return [row[0] for row in rows]
+        return [row[0] for row in self._store.select(statement, origin, limit)]
 
     def compute_search_statistics(
         self, days: int = 30, limit: int = 10, now: float | None = None
@@ -280,28 +257,23 @@ class QueryLog:
 
         def group_logged_queries(rows: str, queries: str) -> list[LoggedQuery]:
             # SQLite takes the columns without an aggregate from the row with the `max()`.
-            found = self._store.select(
+            statement = (
                 "SELECT query, times, last, found, filters, is_meaning_only "
                 "FROM (SELECT query, count(*) AS times, max(at) AS last, result_count AS found, "
-                "filters, is_gap, is_meaning_only FROM searches "
-                f"WHERE at >= ? {rows} GROUP BY key) {queries} ORDER BY times DESC, last DESC, query LIMIT ?",
-                since,
-                limit,
+                f"filters, is_gap, is_meaning_only FROM searches WHERE at >= ? {rows} GROUP BY key) "
+                f"{queries} ORDER BY times DESC, last DESC, query LIMIT ?"
             )
+            found = self._store.select(statement, since, limit)
             return [LoggedQuery(*row)._replace(is_meaning_only=bool(row[5])) for row in found]
 
         def count_searches_by(column: str) -> dict[str, int]:
-            return dict(
-                self._store.select(
-                    f"SELECT {column}, count(*) FROM searches WHERE at >= ? GROUP BY 1 ORDER BY 1",
-                    since,
-                )
+            statement = (
+                f"SELECT {column}, count(*) FROM searches WHERE at >= ? GROUP BY 1 ORDER BY 1"
             )
+            return dict(self._store.select(statement, since))
 
-        by_day, by_origin = (
-            count_searches_by("date(at, 'unixepoch', 'localtime')"),
-            count_searches_by("origin"),
-        )
+        by_day = count_searches_by("date(at, 'unixepoch', 'localtime')")
+        by_origin = count_searches_by("origin")
         return SearchStatistics(
             total=sum(by_origin.values()),
             top=group_logged_queries("", ""),
@@ -311,16 +283,19 @@ class QueryLog:
         )
 
 
+def _is_damage(error: BaseException | None) -> bool:
+    # The subclass `OperationalError` means that the file is locked or the disk is full, for example.
+    is_operational = isinstance(error, sqlite3.OperationalError)
+    return isinstance(error, sqlite3.DatabaseError) and not is_operational
+
+
 def normalize_query(query: str) -> str:
     """Return a query in lower case with single spaces, the form in which queries are compared."""
     return " ".join(query.casefold().split())
 
 
 def list_last_dates(now: float, days: int) -> list[str]:
-    """Return `days` local dates in ISO form, oldest first; the last one is that of `now`.
-
-    `now` is Unix seconds.
-    """
+    """Return `days` local dates in ISO form, oldest first; the last one is that of `now`."""
     last = datetime.fromtimestamp(now).date()
     return [(last - timedelta(days=back)).isoformat() for back in range(max(1, days) - 1, -1, -1)]
 

@@ -25,15 +25,14 @@ class SqliteStore:
     """One SQLite file with its tables. All methods raise `WorkspaceError` for an unusable file.
 
     `hint` says what the user can do about such a file. Without `sync`, a write does not wait for
-    the disk: good enough for data that may be lost. `upgrades` has a script for each earlier version of
-    the tables, starting with version 1; the script upgrades them to the next version.
+    the disk. `upgrades` has a script for each earlier version of the tables, from version 1 on, that
+    upgrades them to the next version.
     """
 
     def __init__(
         self, path: Path, tables: str, *, hint: str, sync: bool, upgrades: Sequence[str] = ()
     ) -> None:
-        self.path = path
-        self._tables, self._hint = tables, hint
+        self.path, self._tables, self._hint = path, tables, hint
         self._sync, self._upgrades = sync, upgrades
 
     @contextmanager
@@ -97,11 +96,8 @@ class SqliteStore:
             yield
         except (sqlite3.Error, OSError) as error:
             reason = getattr(error, "strerror", None) or str(error)
-            raise WorkspaceError(
-                f"kbtui's own data cannot be used: {reason}",
-                where=str(self.path),
-                hint=hint or self._hint,
-            ) from error
+            message = f"kbtui's own data cannot be used: {reason}"
+            raise WorkspaceError(message, where=str(self.path), hint=hint or self._hint) from error
 
 
 def _read_table_version(db: sqlite3.Connection) -> int:

@@ -118,8 +118,8 @@ class SourceRunRecord(NamedTuple):
 class UserData:
     """The query log, bookmarks, sessions, approvals and runs of one workspace.
 
-    Opens files only when a method needs them; every method may be called from any thread. Times
-    are Unix seconds. All methods raise `WorkspaceError` when the file cannot be used.
+    Every method may be called from any thread and raises `WorkspaceError` when a file cannot be used.
+    Times are Unix seconds.
     """
 
     def __init__(self, workspace: Workspace) -> None:
@@ -132,30 +132,29 @@ class UserData:
             sync=True,
         )
 
-    # bookmarks
-
     def save_bookmark(self, ref: str, title: str = "", note: str = "") -> None:
         """Bookmark a reference, or change the title and note of its bookmark."""
-        texts, now = [replace_surrogates(text) for text in (ref, title, note)], time.time()
-        with self._store.write_transaction() as db:
-            db.execute(
-                "INSERT INTO bookmarks VALUES (?, ?, ?, ?, ?) ON CONFLICT (ref) DO UPDATE "
-                "SET title = excluded.title, note = excluded.note, changed = excluded.changed",
-                (*texts, now, now),
-            )
+        now = time.time()
+        self._execute(
+            "INSERT INTO bookmarks VALUES (?, ?, ?, ?, ?) ON CONFLICT (ref) DO UPDATE "
+            "SET title = excluded.title, note = excluded.note, changed = excluded.changed",
+            *map(replace_surrogates, (ref, title, note)),
+            now,
+            now,
+        )
 
     def remove_bookmark(self, ref: str) -> bool:
         """Remove a bookmark; return False if there was none."""
+        return self._execute("DELETE FROM bookmarks WHERE ref = ?", replace_surrogates(ref)) > 0
+
+    def _execute(self, statement: str, *values: object) -> int:
         with self._store.write_transaction() as db:
-            found = db.execute("DELETE FROM bookmarks WHERE ref = ?", (replace_surrogates(ref),))
-            return found.rowcount > 0
+            return db.execute(statement, values).rowcount
 
     def list_bookmarks(self) -> list[Bookmark]:
         """Return all bookmarks, newest first."""
         rows = self._store.select("SELECT * FROM bookmarks ORDER BY created DESC, ref")
         return [Bookmark(*row) for row in rows]
-
-    # sessions
 
     def save_front_end_state(self, name: str, state: dict[str, Any]) -> None:
         """Save the state of a front end under a name, replacing the previous state.
@@ -165,22 +164,18 @@ class UserData:
         text = json.dumps(state)
         if len(text) > SESSION_CHARACTERS:
             raise ValueError("the state is too large to save")
-        with self._store.write_transaction() as db:
-            row = (name, text, time.time())
-            db.execute("INSERT OR REPLACE INTO sessions VALUES (?, ?, ?)", row)
+        self._execute("INSERT OR REPLACE INTO sessions VALUES (?, ?, ?)", name, text, time.time())
 
     def load_front_end_state(self, name: str) -> dict[str, Any] | None:
         """Return the state that was saved under a name, None if there is none."""
         rows = self._store.select("SELECT state FROM sessions WHERE name = ?", name)
         return json.loads(rows[0][0]) if rows else None
 
-    # sources
-
     def save_source_approval(self, source: str, digest: str) -> None:
         """Record that the user approved the source's configuration block with the hash `digest`."""
-        with self._store.write_transaction() as db:
-            row = (digest, source, time.time())
-            db.execute("INSERT OR REPLACE INTO approvals VALUES (?, ?, ?)", row)
+        self._execute(
+            "INSERT OR REPLACE INTO approvals VALUES (?, ?, ?)", digest, source, time.time()
+        )
 
     def get_source_approval_time(self, digest: str) -> float | None:
         """Return when the user approved the block with this hash, None if it is not approved."""
@@ -189,11 +184,10 @@ class UserData:
 
     def save_source_run(self, run: SourceRunRecord) -> None:
         """Record a source's run, replacing the previous one."""
-        details = {"problems": run.problems, "skipped": run.skipped, "skips": run.skips, "edited": run.edited}  # fmt: skip
+        details = {name: getattr(run, name) for name in ("problems", "skipped", "skips", "edited")}
         error = replace_surrogates(run.error) if run.error else None
-        row = (*run[:4], error, *run[5:10], json.dumps(details))
-        with self._store.write_transaction() as db:
-            db.execute("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+        statement = "INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        self._execute(statement, *run[:4], error, *run[5:10], json.dumps(details))
 
     def load_last_source_runs(self) -> dict[str, SourceRunRecord]:
         """Return the last run of each source, by source name."""
