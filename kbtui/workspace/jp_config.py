@@ -6,7 +6,9 @@ JP also takes configuration from environment variables and conversations, which 
 
 from __future__ import annotations
 
+import json
 import os
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 EXTENSIONS = ("toml", "json", "json5", "yaml", "yml")
 """The extensions of a layer's file, in the order in which they are tried."""
 MAX_SLOW_CHARACTERS = 100_000
-"""The maximum length of a YAML or JSON5 file in characters; parsing that many takes a second.
+"""The maximum length of a YAML or JSON5 file; parsing that many characters takes a second.
 
 The parsers are written in pure Python. libyaml is no alternative for YAML, because deep nesting in a
 file would crash the process.
@@ -33,8 +35,6 @@ MAX_LAYERS = 1_000
 """The maximum number of files that one layer may load. A longer chain of `extends` is a mistake."""
 MAX_DEPTH = 50
 """The maximum length of a chain of files that extend one another."""
-
-_TOO_MANY = "`extends` loads too many files"
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ class ConfigLayers:
     """The layers in the order of merging, in which later layers override earlier ones.
 
     `files` has every file that was read or would be read if it existed, and every directory
-    that a glob listed, so that changes can be watched. `errors` describes the files that could not be
-    read. `budget` is the number of files that the current layer may still load.
+    that a glob listed, so that changes can be watched. `budget` is the number of files that the current
+    layer may still load.
     """
 
     layers: list[ConfigLayer] = field(default_factory=list)
@@ -109,9 +109,8 @@ def read_named_config_layers(workspace: Workspace, found: ConfigLayers, name: st
                 break
     if not matches:
         where = ", ".join(map(str, tried)) or "nowhere, `config_load_paths` is not configured"
-        raise UsageError(
-            f"no configuration named {name!r}", where="--cfg", hint=f"searched: {where}"
-        )
+        hint = f"searched: {where}"
+        raise UsageError(f"no configuration named {name!r}", where="--cfg", hint=hint)
     for path in matches:
         _load_config_layer(path, found)
 
@@ -125,56 +124,55 @@ def find_extended_files(path: Path) -> list[Path]:
 
 def parse_config(path: Path) -> dict[str, Any]:
     """Return a configuration file parsed by its extension; raises `ConfigError` with its path."""
+    return parse_config_text(path, read_config_text(path))
+
+
+def read_config_text(path: Path) -> str:
+    """Return the text of a configuration file; raises `ConfigError` with its path."""
     try:
-        text = read_regular_file(path).decode("utf-8-sig")
+        return read_regular_file(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigError(f"not UTF-8 (byte {error.start})", where=str(path)) from error
     except OSError as error:
-        reason = error.strerror or str(error)
+        reason = error.strerror or error
         raise ConfigError(f"the file cannot be read: {reason}", where=str(path)) from error
-    kind = path.suffix[1:].lower()
-    if kind in _SLOW_FORMATS and len(text) > MAX_SLOW_CHARACTERS:
+
+
+def parse_config_text(path: Path, text: str) -> dict[str, Any]:
+    """Parse the text of the file at `path` by its extension; raises `ConfigError` with the path."""
+    extension = path.suffix[1:].lower()
+    language = "YAML" if extension == "yml" else extension.upper()
+    if language in ("JSON5", "YAML") and len(text) > MAX_SLOW_CHARACTERS:
         raise ConfigError(
-            f"the file has {len(text):,} characters; kbtui reads {_FORMAT_NAMES[kind]} "
+            f"the file has {len(text):,} characters; kbtui reads {language} "
             f"only up to {MAX_SLOW_CHARACTERS:,}",
             where=str(path),
             hint="write it as TOML",
         )
+    data: Any = None
     try:
-        data = _parse_config_text(kind, text) if kind in EXTENSIONS else None
+        if language == "TOML":
+            data = parse_toml(text)
+        elif language == "JSON":
+            data = json.loads(text)
+        elif language == "JSON5":
+            import json5
+
+            data = json5.loads(text)
+        elif language == "YAML":
+            import yaml
+
+            data = yaml.safe_load(text)
+            data = {} if data is None else data
     except RecursionError as error:
         raise ConfigError("the file is nested too deeply", where=str(path)) from error
     except Exception as error:
         # yaml and json5 have exceptions of their own; they are imported only when needed.
-        raise ConfigError(
-            f"not valid {_FORMAT_NAMES[kind]}: {_format_parse_error(error)}", where=str(path)
-        ) from error
-    if data is None and kind in ("yaml", "yml"):
-        return {}
+        message = f"not valid {language}: {_format_parse_error(error)}"
+        raise ConfigError(message, where=str(path)) from error
     if not isinstance(data, dict):
         raise ConfigError("must contain a table of keys and values", where=str(path))
     return data
-
-
-_FORMAT_NAMES = {"toml": "TOML", "json": "JSON", "json5": "JSON5", "yaml": "YAML", "yml": "YAML"}
-_SLOW_FORMATS = frozenset({"json5", "yaml", "yml"})
-
-
-def _parse_config_text(kind: str, text: str) -> Any:
-    """Parse the text of a file with the extension `kind`; raises what the parser raises."""
-    if kind == "toml":
-        return parse_toml(text)
-    if kind == "json":
-        import json
-
-        return json.loads(text)
-    if kind == "json5":
-        import json5
-
-        return json5.loads(text)
-    import yaml
-
-    return yaml.safe_load(text)
 
 
 def _format_parse_error(error: Exception) -> str:
@@ -185,22 +183,14 @@ def _list_layer_stems(workspace: Workspace, cwd: Path | None) -> Iterator[Path]:
     """Yield the paths of JP's layers without their extensions, in order."""
     yield Path(get_jp_config_home(), "config")
     yield workspace.jp / "config"
-    for folder in _list_layer_directories(workspace.root, cwd):
-        yield folder / ".jp"
+    yield workspace.root / ".jp"
+    folder = workspace.root
+    with suppress(OSError, ValueError, RuntimeError):
+        for part in (cwd or Path.cwd()).resolve().relative_to(folder).parts:
+            folder = folder / part
+            yield folder / ".jp"
     if workspace.user_dir is not None:
         yield workspace.user_dir / "config"
-
-
-def _list_layer_directories(root: Path, cwd: Path | None) -> Iterator[Path]:
-    yield root
-    try:
-        parts = (cwd or Path.cwd()).resolve().relative_to(root).parts
-    except (OSError, ValueError, RuntimeError):
-        return
-    folder = root
-    for part in parts:
-        folder = folder / part
-        yield folder
 
 
 def _find_layer_file(stem: Path, files: list[Path]) -> Path | None:
@@ -219,10 +209,9 @@ def _find_layer_file(stem: Path, files: list[Path]) -> Path | None:
 
 def _does_path_exist(path: Path) -> bool:
     # Broken links, directories and unreadable files count: parsing them gives an error message.
-    try:
+    with suppress(ValueError):
         return os.path.lexists(path)
-    except ValueError:
-        return False
+    return False
 
 
 def _load_config_layer(path: Path, found: ConfigLayers, above: tuple[Path, ...] = ()) -> None:
@@ -231,8 +220,9 @@ def _load_config_layer(path: Path, found: ConfigLayers, above: tuple[Path, ...] 
         found.budget = MAX_LAYERS
     found.budget -= 1
     if found.budget < 0 or len(above) > MAX_DEPTH:
-        if not any(error.message == _TOO_MANY for error in found.errors):
-            found.errors.append(ConfigError(_TOO_MANY, where=str(path)))
+        message = "`extends` loads too many files"
+        if not any(error.message == message for error in found.errors):
+            found.errors.append(ConfigError(message, where=str(path)))
         return
     try:
         data = parse_config(path)
@@ -241,52 +231,46 @@ def _load_config_layer(path: Path, found: ConfigLayers, above: tuple[Path, ...] 
         return
     before, after = _resolve_extends_value(path, data.get("extends"), found)
     stack = (*above, Path(os.path.realpath(path)))
-    for other in before:
-        _load_extended_file(other, path, found, stack)
+
+    def load_extended_files(others: list[Path]) -> None:
+        for other in others:
+            if Path(os.path.realpath(other)) not in stack:
+                _load_config_layer(other, found, stack)
+                continue
+            message = f"`extends` forms a cycle with {os.path.normpath(other)}"
+            found.errors.append(ConfigError(message, where=str(path), hint="remove one `extends`"))
+
+    load_extended_files(before)
     found.layers.append(ConfigLayer(path, data))
     if isinstance(data.get("inherit"), bool):
         found.inherit = data["inherit"]
     load_paths = data.get("config_load_paths")
-    if isinstance(load_paths, list):
-        new = [item for item in load_paths if isinstance(item, str)]
-        found.load_paths += [item for item in new if item not in found.load_paths]
-    for other in after:
-        _load_extended_file(other, path, found, stack)
-
-
-def _load_extended_file(
-    other: Path, path: Path, found: ConfigLayers, stack: tuple[Path, ...]
-) -> None:
-    if Path(os.path.realpath(other)) in stack:
-        message = f"`extends` forms a cycle with {os.path.normpath(other)}"
-        found.errors.append(ConfigError(message, where=str(path), hint="remove one `extends`"))
-        return
-    _load_config_layer(other, found, stack)
+    for item in load_paths if isinstance(load_paths, list) else ():
+        if isinstance(item, str) and item not in found.load_paths:
+            found.load_paths.append(item)
+    load_extended_files(after)
 
 
 def _resolve_extends_value(
     path: Path, value: Any, found: ConfigLayers
 ) -> tuple[list[Path], list[Path]]:
     """Return the files to merge before and after this one."""
-    before: list[Path] = []
-    after: list[Path] = []
-    if value is None:
-        return before, after
-    for item in value if isinstance(value, list) else [value]:
+    files: dict[str, list[Path]] = {"before": [], "after": []}
+    items = value if isinstance(value, list) else [] if value is None else [value]
+    for item in items:
         strategy = "before"
         if isinstance(item, dict):
             strategy, item = item.get("strategy", "before"), item.get("path")
-        if not isinstance(item, str) or strategy not in ("before", "after"):
-            message = '`extends` takes paths or tables {path = …, strategy = "before" or "after"}'
-            found.errors.append(ConfigError(message, where=str(path)))
-            continue
         try:
-            files = list(_expand_extends_item(path, item, found))
+            if not isinstance(item, str) or strategy not in ("before", "after"):
+                message = (
+                    '`extends` takes paths or tables {path = …, strategy = "before" or "after"}'
+                )
+                raise ConfigError(message, where=str(path))
+            files[strategy] += _expand_extends_item(path, item, found)
         except ConfigError as error:
             found.errors.append(error)
-            continue
-        (before if strategy == "before" else after).extend(files)
-    return before, after
+    return files["before"], files["after"]
 
 
 def _expand_extends_item(path: Path, item: str, found: ConfigLayers) -> Iterable[Path]:

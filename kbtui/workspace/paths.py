@@ -101,8 +101,7 @@ def find_runtime_folder() -> str:
 
 def make_socket_path(root: str) -> str:
     """Return the socket path of the engine for the workspace at `root` and this cache directory."""
-    parts = "\0".join((make_workspace_key(root), _normalize_path(get_cache_home())))
-    return f"{find_runtime_folder()}/{_hash_text(parts)}.sock"
+    return f"{find_runtime_folder()}/{_hash_paths(make_workspace_key(root), get_cache_home())}.sock"
 
 
 def is_peer_same_user(connection: socket | TransportSocket) -> bool:
@@ -125,14 +124,11 @@ def make_workspace_key(root: str) -> str:
     They are a hash of the root and of JP's directories. The id in `.jp/.id` is not used, because clones
     of a repository share it.
     """
-    return _hash_text(
-        "\0".join(
-            (root, _normalize_path(get_jp_data_home()), _normalize_path(get_jp_config_home()))
-        )
-    )
+    return _hash_paths(root, get_jp_data_home(), get_jp_config_home())
 
 
-def _hash_text(text: str) -> str:
+def _hash_paths(first: str, *paths: str) -> str:
+    text = "\0".join((first, *map(_normalize_path, paths)))
     return str(sha256(os.fsencode(text)).hexdigest()[:16])
 
 
@@ -157,14 +153,12 @@ def _normalize_path(path: str) -> str:
 
 def find_workspace_root(start: str) -> str | None:
     """Return the nearest directory at or above the real path `start` that contains `.jp`, or None."""
-    folder = start
-    while True:
+    folder, below = start, ""
+    while folder != below:
         if os.path.isdir(os.path.join(folder, ".jp")):  # noqa: PTH112, PTH118
             return folder
-        above = os.path.dirname(folder)  # noqa: PTH120
-        if above == folder:
-            return None
-        folder = above
+        folder, below = os.path.dirname(folder), folder  # noqa: PTH120
+    return None
 
 
 def read_time_zone() -> str:
@@ -185,9 +179,8 @@ def describe_answer_environment() -> str:
     except OSError:
         state = "none"
     zone, model = os.environ.get("TZ", ""), os.environ.get("KBTUI_MODEL", "")
-    return path_to_utf8(
-        "\n".join((get_cache_home(), get_data_home(), settings, state, zone, model))
-    )
+    parts = (get_cache_home(), get_data_home(), settings, state, zone, model)
+    return path_to_utf8("\n".join(parts))
 
 
 def make_private_directory(folder: Path) -> None:

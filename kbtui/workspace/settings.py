@@ -1,10 +1,10 @@
 """kbtui's own settings: `config.toml` in the XDG configuration directory.
 
 `Settings` is their only declaration: validation, `kbtui config`, the commented example and the
-guide's table are made from it. The error for an unknown key names the file, the line and the
-most similar known key.
+guide's table are made from it.
 """
 
+import json
 import os
 import re
 from dataclasses import dataclass, field, fields
@@ -12,14 +12,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kbtui.errors import ConfigError
-from kbtui.files import read_regular_file
+from kbtui.workspace.jp_config import parse_config_text, read_config_text
 from kbtui.workspace.paths import get_config_home
 
 
-def _define_setting(
-    default: Any, text: str, *, choices: tuple[str, ...] = (), variable: str = ""
-) -> Any:
-    return field(default=default, metadata={"text": text, "choices": choices, "variable": variable})
+def _define_setting(default: Any, text: str, **more: Any) -> Any:
+    return field(default=default, metadata={"text": text, **more})
 
 
 @dataclass(frozen=True)
@@ -86,27 +84,22 @@ class Settings:
     )
     keys: dict[str, Any] = field(
         default_factory=dict,
-        metadata={
-            "text": "a table that maps the id of a command to its keys in the TUI",
-            "choices": (),
-            "variable": "",
-        },
+        metadata={"text": "a table that maps the id of a command to its keys in the TUI"},
     )
 
 
 class SettingDefinition(NamedTuple):
     """One setting as declared.
 
-    `kind` is the type of its values, `variable` the environment variable that overrides the
-    file.
+    `kind` is the type of its values, `variable` the environment variable that overrides the file.
     """
 
     name: str
     kind: type
     default: Any
     text: str
-    choices: tuple[str, ...]
-    variable: str
+    choices: tuple[str, ...] = ()
+    variable: str = ""
 
 
 class SettingValue(NamedTuple):
@@ -121,9 +114,9 @@ class SettingValue(NamedTuple):
 
 
 SETTING_KEYS = tuple(
-    SettingDefinition(one.name, type(getattr(Settings(), one.name)), getattr(Settings(), one.name), **one.metadata)
-    for one in fields(Settings)
-)  # fmt: skip
+    SettingDefinition(name, type(default), default, **one.metadata)
+    for one, (name, default) in zip(fields(Settings), vars(Settings()).items(), strict=True)
+)
 TYPE_NAMES: dict[type, str] = {
     str: "a string",
     float: "a number",
@@ -150,25 +143,27 @@ def load_settings(path: Path | None = None) -> Settings:
 def explain_settings(path: Path | None = None) -> list[SettingValue]:
     """Return every setting with its value and origin; raises `ConfigError` like `load_settings`."""
     path = path or get_settings_path()
-    text, values = _read_settings_file(path)
-    for name in values:
-        if name not in {key.name for key in SETTING_KEYS}:
-            raise ConfigError(
-                f"unknown key {name!r}",
-                where=_locate_setting_line(path, text, name),
-                hint=suggest_setting_key(name),
-            )
+    try:
+        text = read_config_text(path)
+        values = parse_config_text(path, text)
+    except ConfigError as error:
+        if not isinstance(error.__cause__, FileNotFoundError):
+            raise
+        text, values = "", {}
+    known = {key.name for key in SETTING_KEYS}
+    if unknown := [name for name in values if name not in known]:
+        name = unknown[0]
+        where, hint = _locate_setting_line(path, text, name), suggest_setting_key(name)
+        raise ConfigError(f"unknown key {name!r}", where=where, hint=hint)
     found = []
     for key in SETTING_KEYS:
+        value, origin = key.default, "default"
         if given := key.variable and os.environ.get(key.variable):
-            found.append(SettingValue(key, _parse_environment_variable(key, given), key.variable))
+            value, origin = _parse_environment_variable(key, given), key.variable
         elif key.name in values:
-            where = _locate_setting_line(path, text, key.name)
-            found.append(
-                SettingValue(key, _check_setting_value(key, values[key.name], where), where)
-            )
-        else:
-            found.append(SettingValue(key, key.default, "default"))
+            origin = _locate_setting_line(path, text, key.name)
+            value = _check_setting_value(key, values[key.name], origin)
+        found.append(SettingValue(key, value, origin))
     return found
 
 
@@ -194,16 +189,14 @@ def format_toml_value(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, dict):
-        inner = ", ".join(
-            f"{format_toml_value(str(name))} = {format_toml_value(one)}"
-            for name, one in value.items()
-        )
-        return f"{{{inner and f' {inner} '}}}"
+        items = [
+            f"{format_toml_value(str(key))} = {format_toml_value(one)}"
+            for key, one in value.items()
+        ]
+        return f"{{ {', '.join(items)} }}" if items else "{}"
     if isinstance(value, list):
         return f"[{', '.join(map(format_toml_value, value))}]"
     if isinstance(value, str):
-        import json
-
         return json.dumps(value, ensure_ascii=False)
     return f"{value:g}" if isinstance(value, float) else str(value)
 
@@ -225,25 +218,6 @@ def _parse_environment_variable(key: SettingDefinition, given: str) -> Any:
         return key.kind(given)
     except ValueError:
         raise ConfigError(f"must be {TYPE_NAMES[key.kind]}", where=key.variable) from None
-
-
-def _read_settings_file(path: Path) -> tuple[str, dict[str, Any]]:
-    """Return the file's text and values, both empty if it does not exist."""
-    try:
-        text = read_regular_file(path).decode("utf-8-sig")
-        import tomllib
-
-        return text, tomllib.loads(text)
-    except FileNotFoundError:
-        return "", {}
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"not UTF-8 (byte {error.start})", where=str(path)) from error
-    except ValueError as error:
-        raise ConfigError(f"not valid TOML: {error}", where=str(path)) from error
-    except OSError as error:
-        raise ConfigError(
-            f"the file cannot be read: {error.strerror or error}", where=str(path)
-        ) from error
 
 
 def _locate_setting_line(path: Path, text: str, name: str) -> str:

@@ -100,8 +100,8 @@ def write_export_file(workspace: Workspace, path: Path, text: str) -> None:
     """Write a file that the user asked for, but never one of JP's own files.
 
     Symbolic links are followed. A file with several hard links is replaced, so its other names
-    keep the old content. Raises `UsageError` for a path in a `.jp` directory or in JP's user
-    data directory, and `KbtuiError` if the file cannot be written.
+    keep the old content. Raises the error of `check_export_path`, and `KbtuiError` if the file cannot
+    be written.
     """
     check_export_path(workspace, path)
     real = Path(os.path.realpath(path))
@@ -118,20 +118,17 @@ def write_export_file(workspace: Workspace, path: Path, text: str) -> None:
 
 
 def check_export_path(workspace: Workspace, path: Path) -> None:
-    """Raise `UsageError` for a path to which `write_export_file` must not write."""
-    kept = [workspace.jp, Path(paths.get_jp_data_home())]
+    """Raise `UsageError` for a path in a `.jp` directory or in JP's user data directory."""
+    protected = [workspace.jp, Path(paths.get_jp_data_home())]
     real = Path(os.path.realpath(path))
     for folder in (real, *real.parents):
-        if folder.name.casefold() == ".jp" or any(_is_same_file(folder, place) for place in kept):
-            raise UsageError(
-                "cannot export into one of JP's directories",
-                where=str(path),
-                hint=f"choose a file outside {folder}",
-            )
+        if folder.name.casefold() == ".jp" or any(_is_same_file(folder, one) for one in protected):
+            hint = f"choose a file outside {folder}"
+            message = "cannot export into one of JP's directories"
+            raise UsageError(message, where=str(path), hint=hint)
 
 
 def _is_same_file(path: Path, other: Path) -> bool:
-    """Return whether two paths lead to the same existing file."""
     try:
         return path.samefile(other)
     except OSError:
