@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 import threading
 import time
 from contextlib import closing, contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kbtui.errors import Cancelled, EngineUnavailable, IndexUnavailable
+from kbtui.errors import Cancelled, EngineUnavailable, IndexUnavailable, KbtuiError
 from kbtui.notices import Notice, NoticeValues
 
 if TYPE_CHECKING:
@@ -24,6 +27,8 @@ SILENT_SECONDS = 10.0
 STEP_SECONDS = 0.02
 """The interval at which a waiting call checks whether it was cancelled."""
 
+FIRST_INDEX_SECONDS = 60.0
+"""How many seconds a call waits until the first index is built."""
 PATIENCE_SECONDS = 60.0
 """The maximum number of seconds that calls wait for a new private index to be complete."""
 
@@ -93,20 +98,18 @@ class IndexAccess:
     `behind` is the notice that says why the index may not be up to date, or None.
     """
 
-    def __init__(
-        self, workspace: Workspace, settings: Settings, connect: Callable[[], EngineClient]
-    ) -> None:
-        self._workspace, self._settings, self._connect = workspace, settings, connect
+    def __init__(self, workspace: Workspace, settings: Settings) -> None:
+        self.workspace, self.settings = workspace, settings
         self._lock = threading.Lock()
         self._reader: IndexReader | None = None
-        self._idle: list[EngineClient] = []
+        self._idle_clients: list[EngineClient] = []
         self._silent: tuple[EngineUnavailable | None, float] = (None, 0.0)
         """The error of an engine that did not answer, and the time of the attempt."""
         self._private: PrivateIndex | None = None
         self.behind: Notice | None = None
 
     @property
-    def notices(self) -> list[Notice]:
+    def index_notices(self) -> list[Notice]:
         """The notices about the state of the index."""
         if self._private is not None:
             return self._private.notices
@@ -124,17 +127,24 @@ class IndexAccess:
         return self._private is not None
 
     def close(self) -> None:
-        """Close the index and all connections."""
+        """Close the index and the connections to the engine; a later call opens them again."""
         with self._lock:
-            reader, self._reader = self._reader, None
-            clients, self._idle = self._idle, []
-            private, self._private = self._private, None
-        if reader is not None:
-            reader.close()
-        for client in clients:
-            client.close()
-        if private is not None:
-            private.close()
+            opened = [self._reader, *self._idle_clients, self._private]
+            self._reader, self._idle_clients, self._private = None, [], None
+        for one in opened:
+            if one is not None:
+                one.close()
+
+    def connect_engine(self, *, start: bool = True) -> EngineClient:
+        """Open a new connection to the engine; raises `EngineUnavailable`."""
+        from kbtui.engine.find_or_start import connect_or_start
+
+        check = get_current_cancellation().raise_if_cancelled
+        return connect_or_start(self.workspace, start=start, check=check)
+
+    def request_refresh(self, wait: float, **arguments: Any) -> dict[str, Any]:
+        """Have the engine refresh the index; wait up to `wait` seconds until it has done so."""
+        return self.request("refresh", wait=wait, timeout=wait + 5.0, **arguments)
 
     def request(self, op: str, *, timeout: float, **arguments: Any) -> dict[str, Any]:
         """Send a request to the engine and return its answer.
@@ -146,7 +156,7 @@ class IndexAccess:
         cancellation = get_current_cancellation()
         for last in (False, True):
             with self._lock:
-                client = self._idle.pop() if self._idle else None
+                client = self._idle_clients.pop() if self._idle_clients else None
             try:
                 client = client or self._open_engine_connection()
                 with cancellation.close_client_on_cancel(client):
@@ -154,39 +164,35 @@ class IndexAccess:
             except EngineUnavailable as error:
                 cancellation.raise_if_cancelled()
                 if client is None:
-                    self._remember_unresponsive_engine(error)
-                # Retry only after a lost connection. If the engine did not start, refused the
-                # request or was too slow, a second attempt would fail, too.
+                    raise
+                client.close()
+                # Retry only after a lost connection. If the engine refused the request or was too
+                # slow, a second attempt would fail, too.
                 cause = error.__cause__
-                gone = client is not None and cause and not isinstance(cause, TimeoutError)
-                if client is not None:
-                    client.close()
-                if last or not gone:
+                if last or cause is None or isinstance(cause, TimeoutError):
                     raise
                 continue
             with self._lock:
-                self._idle.append(client)
+                self._idle_clients.append(client)
             return found
         raise AssertionError("unreachable: the second try returns or raises")
 
     def _open_engine_connection(self) -> EngineClient:
         """Open a connection to the engine; raise at once if it has recently failed to answer."""
+        from kbtui.engine.client import UnresponsiveEngine
+
         with self._lock:
             error, since = self._silent
         if error is not None and time.monotonic() - since < SILENT_SECONDS:
             raise type(error)(error.message, where=error.where, hint=error.hint)
-        return self._connect()
+        try:
+            return self.connect_engine()
+        except UnresponsiveEngine as silent:
+            with self._lock:
+                self._silent = (silent, time.monotonic())
+            raise
 
-    def _remember_unresponsive_engine(self, error: EngineUnavailable) -> None:
-        """Remember that the engine does not answer, so that the next calls do not wait for it."""
-        from kbtui.engine.client import UnresponsiveEngine
-
-        with self._lock:
-            before, _ = self._silent
-            if isinstance(error, UnresponsiveEngine) and error is not before:
-                self._silent = (error, time.monotonic())
-
-    def open_index_reader(self, wait: float) -> IndexReader:
+    def open_index_reader(self, wait: float = FIRST_INDEX_SECONDS) -> IndexReader:
         """Return a reader of the index; wait up to `wait` seconds until the first one is built.
 
         Raises `IndexUnavailable`.
@@ -200,17 +206,17 @@ class IndexAccess:
         if reader is not None and not reader.is_generation_replaced():
             return reader
         try:
-            reader = IndexReader(private.folder if private else self._workspace.cache_dir)
+            reader = IndexReader(private.folder if private else self.workspace.cache_dir)
         except IndexUnavailable:
             reader = self._open_first_reader(wait)
         with self._lock:
             self._reader = reader
         return reader
 
-    def update_private_index(self, wait: float) -> None:
-        """Bring a private index up to date. The engine does this for the shared index."""
-        private = self._private
-        if private is not None:
+    def update_private_index(self, error: EngineUnavailable, wait: float) -> None:
+        """Note that there is no engine, and bring the private index up to date if there is one."""
+        self.behind = Notice("index_behind", make_engine_notice_values(error))
+        if (private := self._private) is not None:
             private.update(wait)
 
     def _open_first_reader(self, wait: float) -> IndexReader:
@@ -218,20 +224,20 @@ class IndexAccess:
         from kbtui.index import IndexReader
 
         try:
-            state = self.request("refresh", force=False, wait=wait, timeout=wait + 5.0)
+            state = self.request_refresh(wait, force=False)
             with suppress(IndexUnavailable):
-                return IndexReader(self._workspace.cache_dir)
+                return IndexReader(self.workspace.cache_dir)
             # The index was deleted or damaged after the refresh.
-            state = self.request("refresh", check=True, wait=wait, timeout=wait + 5.0)
+            state = self.request_refresh(wait, check=True)
         except EngineUnavailable as error:
             with self._lock:
                 if self._private is None:
-                    self._private = PrivateIndex(self._workspace, self._settings, error)
+                    self._private = PrivateIndex(self.workspace, self.settings, error)
                 private = self._private
             private.wait(min(wait, private.remaining_wait_seconds))
             return private.open_index_reader()
         try:
-            return IndexReader(self._workspace.cache_dir)
+            return IndexReader(self.workspace.cache_dir)
         except IndexUnavailable as error:
             if not state.get("error"):
                 raise
@@ -249,9 +255,6 @@ class PrivateIndex:
 
     def __init__(self, workspace: Workspace, settings: Settings, error: EngineUnavailable) -> None:
         """Start to build the index; `error` says why there is no shared index."""
-        import tempfile
-        from pathlib import Path
-
         try:
             self.folder = Path(tempfile.mkdtemp(prefix="kbtui-index-"))
         except OSError as failed:
@@ -276,7 +279,6 @@ class PrivateIndex:
     def _update_index_until_closed(self) -> None:
         from sqlite3 import DatabaseError
 
-        from kbtui.errors import KbtuiError
         from kbtui.index import WorkspaceIndex
 
         while not self._stop.is_set():
@@ -284,11 +286,10 @@ class PrivateIndex:
                 self._turn.wait_for(lambda: self._wanted > self._reached or self._stop.is_set())
                 wanted = self._wanted
             try:
-                with closing(
-                    WorkspaceIndex(
-                        self._workspace, self._settings, cache_dir=self.folder, stop=self._stop
-                    )
-                ) as index:
+                index = WorkspaceIndex(
+                    self._workspace, self._settings, cache_dir=self.folder, stop=self._stop
+                )
+                with closing(index):
                     index.refresh()
                     index.compact()
                     self._configuration_problem = index.configuration_problem
@@ -313,13 +314,12 @@ class PrivateIndex:
     @property
     def notices(self) -> list[Notice]:
         """The notices for users: that the index is temporary, why, and what it may lack."""
-        state = Notice(
-            "private_index", {"is_complete": self.is_complete, "detail": self._error or ""}
-        )
-        notices = [state, Notice("keywords_only", make_engine_notice_values(self._cause))]
+        notices = [
+            Notice("private_index", {"is_complete": self.is_complete, "detail": self._error or ""}),
+            Notice("keywords_only", make_engine_notice_values(self._cause)),
+        ]
         if self._configuration_problem is not None:
-            detail = self._configuration_problem
-            notices.append(Notice("configuration_invalid", {"detail": detail}))
+            notices.append(Notice("configuration_invalid", {"detail": self._configuration_problem}))
         return notices
 
     def open_index_reader(self) -> IndexReader:
@@ -355,8 +355,6 @@ class PrivateIndex:
 
     def close(self) -> None:
         """Stop the thread and remove the index."""
-        import shutil
-
         self._stop.set()
         with self._turn:
             self._turn.notify_all()
@@ -376,13 +374,7 @@ class EngineEventListener:
         self._connect, self._on_event = connect, on_event
         self._client: EngineClient | None = None
         self._stop = threading.Event()
-        self._thread = threading.Thread(
-            target=self._pass_on_engine_events, name="listen", daemon=True
-        )
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
+        threading.Thread(target=self._pass_on_engine_events, name="listen", daemon=True).start()
 
     def stop(self) -> None:
         """Stop the thread; no event is passed on afterwards."""

@@ -11,17 +11,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, TypeVar
 
-from kbtui.errors import (
-    EngineUnavailable,
-    IndexUnavailable,
-    KbtuiError,
-    UsageError,
-)
-from kbtui.library.index_access import (
-    IndexAccess,
-    get_current_cancellation,
-    make_engine_notice_values,
-)
+from kbtui import errors
+from kbtui.errors import EngineUnavailable, IndexUnavailable, KbtuiError, UsageError
+from kbtui.library.index_access import FIRST_INDEX_SECONDS, EngineEventListener
 from kbtui.library.reference_reader import ReferenceReader
 from kbtui.notices import Notice, format_notices, make_keywords_only_notice
 from kbtui.search.models import DEFAULT_LIMIT, SearchRequest, make_search_request
@@ -38,7 +30,6 @@ if TYPE_CHECKING:
         ConversationInfo,
         ConversationToolsAndModels,
     )
-    from kbtui.engine.client import EngineClient
     from kbtui.engine.protocol import EngineEvent
     from kbtui.index import IndexReader
     from kbtui.knowledge.models import Topic
@@ -51,8 +42,6 @@ REPAIR_SECONDS = 60.0
 """How many seconds a search waits until a damaged index is rebuilt."""
 UPDATE_SECONDS = 10.0
 """How many seconds a search waits until a private index is up to date with the files."""
-FIRST_INDEX_SECONDS = 60.0
-"""How many seconds a search waits until the first index is built."""
 
 
 def open_workspace(path: Path | str | None = None, settings: Settings | None = None) -> Library:
@@ -69,15 +58,9 @@ class Library(ReferenceReader):
     """One workspace: its topics, conversations, index, engine and citations."""
 
     def __init__(self, workspace: Workspace, settings: Settings) -> None:
-        super().__init__(workspace)
-        self.settings = settings
+        super().__init__(workspace, settings)
         self._repair_notice: Notice | None = None
         """The notice that the index was repaired, until an answer has reported it."""
-        self._access = IndexAccess(workspace, settings, lambda: self.connect_engine())
-
-    def close(self) -> None:
-        """Close the index and the connection to the engine; a later call opens them again."""
-        self._access.close()
 
     def __enter__(self) -> Self:
         return self
@@ -88,12 +71,7 @@ class Library(ReferenceReader):
     @property
     def index_notices_phrase(self) -> str | None:
         """The notices about the index as one line of text; None if there are none."""
-        return format_notices(self._access.notices)
-
-    @property
-    def is_unfinished(self) -> bool:
-        """Whether a private index is still being built, so that answers are incomplete."""
-        return self._access.is_unfinished
+        return format_notices(self.index_notices)
 
     def topics(self) -> list[Topic]:
         """Return the enabled topics in the order of their declaration."""
@@ -114,8 +92,8 @@ class Library(ReferenceReader):
         """Return all conversations, newest first; read only their metadata and last event.
 
         `events_count` is unknown in the results, and damage before the last event is not noticed.
-        `known` maps ids to the results of an earlier call; only conversations whose files have
-        changed since that call are read again.
+        Conversations in `known`, the results of an earlier call by id, are read again only if their
+        files have changed.
         """
         from kbtui.conversations.repository import add_last_event_time, list_conversations
 
@@ -145,34 +123,27 @@ class Library(ReferenceReader):
 
         return get_conversation_format(info).load_conversation_beginning(info)
 
-    # the index
-
     def update_index(self, wait: float = 10.0, *, meaning: bool = False) -> None:
         """Wait up to `wait` seconds until the index is up to date with the files.
 
-        Returns at once if the engine has indexed all files. Without an engine, it updates the
-        private index if there is one, but never the shared index. With `meaning`, the engine also
-        loads the model.
+        Without an engine, updates the private index if there is one, but never the shared index.
+        With `meaning`, the engine also loads the model.
         """
-        from kbtui.engine.search_service import make_index_behind_notice
+        from kbtui.engine import search_service
 
         try:
-            state: Any = self._request(
-                "refresh", force=False, meaning=meaning, wait=wait, timeout=wait + 5.0
-            )
+            state: Any = self.request_refresh(wait, force=False, meaning=meaning)
         except EngineUnavailable as error:
-            self._access.behind = Notice("index_behind", make_engine_notice_values(error))
-            self._access.update_private_index(wait)
+            self.update_private_index(error, wait)
         else:
-            self._access.behind = make_index_behind_notice(state)
+            self.behind = search_service.make_index_behind_notice(state)
 
     def retry_embedding(self, wait: float = 30.0) -> None:
         """Have the engine retry the files that it could not read and the embedding that failed.
 
-        Waits up to `wait` seconds; embedding continues in the background. Raises
-        `EngineUnavailable`.
+        Embedding continues in the background. Raises `EngineUnavailable`.
         """
-        self._request("refresh", retry=True, wait=wait, timeout=wait + 5.0)
+        self.request_refresh(wait, retry=True)
 
     def search_keywords(self, request: SearchRequest) -> SearchAnswer:
         """Search the current index by keywords, for a query that the user is still typing.
@@ -202,11 +173,9 @@ class Library(ReferenceReader):
     def _request_index_repair(self, found: str) -> None:
         """Have the engine rebuild a damaged index; raises `IndexUnavailable` if it cannot."""
         reason = "it is the temporary index of this process"
-        if not self._access.is_index_private:
+        if not self.is_index_private:
             try:
-                self._request(
-                    "refresh", check=True, wait=REPAIR_SECONDS, timeout=REPAIR_SECONDS + 5.0
-                )
+                self.request_refresh(REPAIR_SECONDS, check=True)
                 self._repair_notice = Notice("index_mended", {"detail": found})
                 return
             except EngineUnavailable as unavailable:
@@ -214,19 +183,14 @@ class Library(ReferenceReader):
         raise IndexUnavailable(found, hint=f"it cannot be rebuilt now: {reason}")
 
     def _repair_index_if_damaged(self) -> bool:
-        """Have the engine check the index for damage.
-
-        Returns whether it found damage and rebuilt the index.
-        """
+        """Have the engine check the index; return whether it found damage and rebuilt the index."""
         try:
-            state = self._request(
-                "refresh", check="suspicion", wait=REPAIR_SECONDS, timeout=REPAIR_SECONDS + 5.0
-            )
+            mended = self.request_refresh(REPAIR_SECONDS, check="suspicion").get("mended")
         except EngineUnavailable:
             return False
-        if state.get("mended"):
-            self._repair_notice = Notice("index_mended", {"detail": state["mended"]})
-        return bool(state.get("mended"))
+        if mended:
+            self._repair_notice = Notice("index_mended", {"detail": mended})
+        return bool(mended)
 
     def search(
         self,
@@ -254,13 +218,11 @@ class Library(ReferenceReader):
         from kbtui.engine.protocol import check_wait_seconds
 
         check_wait_seconds(wait, "wait")
-        request = (
-            query
-            if not isinstance(query, str)
-            else make_search_request(query, mode=mode, types=types, topics=topics, limit=limit)
-        )
+        if isinstance(query, SearchRequest):
+            return self._run_search_request(query, wait, origin, caller)
+        request = make_search_request(query, mode=mode, types=types, topics=topics, limit=limit)
         answered = self._run_search_request(request, wait, origin, caller)
-        if isinstance(query, str) and answered.mistakes:
+        if answered.mistakes:
             raise UsageError("; ".join(map(str, answered.mistakes)))
         return answered
 
@@ -306,26 +268,25 @@ class Library(ReferenceReader):
         )
         for last in (False, True):
             try:
-                reply = self._request("search", **arguments)
+                reply = self.request("search", **arguments)
             except EngineUnavailable as error:
-                self._access.behind = Notice("index_behind", make_engine_notice_values(error))
-                self._access.update_private_index(UPDATE_SECONDS)
+                self.update_private_index(error, UPDATE_SECONDS)
                 return None, False
-            self._access.behind = None
+            self.behind = None
             declined = reply.get("declined")
             if declined is None:
-                answered = SearchAnswer.from_engine_message(_parse_engine_search_reply(reply))
+                answered = SearchAnswer.from_engine_message(_get_answer_of_engine(reply))
                 if not last and reply["suspect"] and self._repair_index_if_damaged():
                     continue
                 behind = (one for one in answered.notices if one.code == "index_behind")
-                self._access.behind = next(behind, None)
+                self.behind = next(behind, None)
                 return self._add_repair_notice(answered), not reply["suspect"]
             detail = str(reply.get("detail"))
             if declined == "damaged" and not last:
                 self._request_index_repair(detail)
             elif declined == "no_index" and not last:
-                self._access.open_index_reader(FIRST_INDEX_SECONDS)
-                if self._access.is_index_private:
+                self.open_index_reader(FIRST_INDEX_SECONDS)
+                if self.is_index_private:
                     break
             else:
                 if declined == "damaged":
@@ -345,15 +306,15 @@ class Library(ReferenceReader):
             return answer_search_request(self.workspace, reader, request, leg)
 
         answered = self._query_index_with_repair(answer_from_index)
-        return self._add_repair_notice(answered.add_notices(*self._access.notices))
+        return self._add_repair_notice(answered.add_notices(*self.index_notices))
 
     def _make_missing_leg_notice(self) -> Notice | None:
         """Return the notice that says why a search in this process has no semantic leg."""
-        if self._access.is_index_private:
+        if self.is_index_private:
             return None  # the notices of the private index say why
         if self.settings.model == "off":
             return make_keywords_only_notice("model_off")
-        if self._access.behind is not None:
+        if self.behind is not None:
             return make_keywords_only_notice("engine")
         return make_keywords_only_notice("engine", "the engine has another time zone")
 
@@ -381,15 +342,6 @@ class Library(ReferenceReader):
             self.workspace, self.settings, answered, origin, caller, milliseconds, replaces
         )
 
-    def open_index_reader(self, wait: float = FIRST_INDEX_SECONDS) -> IndexReader:
-        """Return a reader of the index; wait up to `wait` seconds until the first one is built.
-
-        Raises `IndexUnavailable`.
-        """
-        return self._access.open_index_reader(wait)
-
-    # citations
-
     def cites(self, ref: str | Ref) -> Citations:
         """Find the citations of a reference: the turns that used it, and what it used itself.
 
@@ -401,19 +353,6 @@ class Library(ReferenceReader):
         self.update_index()
         return self.find_citations(ref)
 
-    # the engine
-
-    def connect_engine(self, *, start: bool = True) -> EngineClient:
-        """Open a new connection to the engine; raises `EngineUnavailable`."""
-        from kbtui.engine.find_or_start import connect_or_start
-
-        return connect_or_start(
-            self.workspace, start=start, check=get_current_cancellation().raise_if_cancelled
-        )
-
-    def _request(self, op: str, *, timeout: float, **arguments: Any) -> dict[str, Any]:
-        return self._access.request(op, timeout=timeout, **arguments)
-
     def listen_to_engine(self, on_event: Callable[[EngineEvent], object]) -> Callable[[], None]:
         """Call `on_event` from a new thread with each event of the engine.
 
@@ -423,18 +362,12 @@ class Library(ReferenceReader):
         `progress` (`phase`, `done`, `total`, `seconds_left` or None),
         `ready` (`lexical` and `semantic`: bool, `reason`) and `gone` (`reason`).
         """
-        from kbtui.library.index_access import EngineEventListener
-
-        listener = EngineEventListener(self.connect_engine, on_event)
-        listener.start()
-        return listener.stop
+        return EngineEventListener(self.connect_engine, on_event).stop
 
 
-def _parse_engine_search_reply(reply: dict[str, Any]) -> dict[str, Any]:
+def _get_answer_of_engine(reply: dict[str, Any]) -> dict[str, Any]:
     """Return the answer in the engine's reply; if the reply has an error instead, raise it."""
     if failed := reply.get("failed"):
-        from kbtui import errors
-
         kind, message, where, hint = failed
         raise getattr(errors, kind, KbtuiError)(message, where=where, hint=hint)
     found: dict[str, Any] = reply["answer"]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError, NothingFound, UsageError
+from kbtui.library.index_access import IndexAccess
 from kbtui.refs import Ref, make_conversation_ref, make_subject_ref
 
 if TYPE_CHECKING:
@@ -16,26 +17,14 @@ if TYPE_CHECKING:
 
     from kbtui.citations.extract import CitationTargetLookup
     from kbtui.citations.models import Citation, Citations
-    from kbtui.conversations.models import Conversation
-    from kbtui.index import IndexReader
+    from kbtui.conversations.models import Conversation, Turn
     from kbtui.index.models import CatalogEntry
     from kbtui.knowledge import Knowledge
     from kbtui.knowledge.models import Subject
-    from kbtui.workspace import Workspace
 
 
-class ReferenceReader:
-    """Reads the targets of references.
-
-    The subclass `Library` provides `open_index_reader`, which passages and citations need.
-    """
-
-    def __init__(self, workspace: Workspace) -> None:
-        self.workspace = workspace
-
-    def open_index_reader(self) -> IndexReader:
-        """Return a reader of the index; raises `IndexUnavailable`."""
-        raise NotImplementedError
+class ReferenceReader(IndexAccess):
+    """Reads the targets of references."""
 
     def load_knowledge(self, cfg: Iterable[str] = (), knowledge: Iterable[str] = ()) -> Knowledge:
         """Load the topics and subjects. `Knowledge.problems` lists the errors in their files.
@@ -46,14 +35,11 @@ class ReferenceReader:
         from kbtui.knowledge import load_knowledge
 
         values = list(cfg)
+        names = [value for value in values if "=" not in value]
+        assignments = [value for value in values if "=" in value]
         return load_knowledge(
-            self.workspace,
-            cfg=[value for value in values if "=" not in value],
-            assignments=[value for value in values if "=" in value],
-            knowledge=list(knowledge),
+            self.workspace, cfg=names, assignments=assignments, knowledge=list(knowledge)
         )
-
-    # references
 
     def parse_typed_reference(self, text: str) -> Ref:
         """Parse a reference that a user typed; its topic can be an id or a title.
@@ -71,24 +57,27 @@ class ReferenceReader:
         `NothingFound`, and `IndexUnavailable` if a passage cannot be looked up.
         """
         ref = self.parse_typed_reference(text)
+        if ref.kind in ("topic", "subject"):
+            return self._resolve_topic(ref)
         if ref.kind == "conversation":
             from kbtui.conversations.repository import find_conversation
 
             find_conversation(self.workspace, ref.conversation or "")
-        elif ref.kind == "topic":
+            return ref
+        reader = self.open_index_reader()
+        found = reader.get_chunk(ref.chunk or "")
+        entry = reader.get_entries({found[1]}).get(found[1]) if found else None
+        if found is None or entry is None:
+            raise NothingFound("this passage no longer exists", where=text)
+        if entry.conversation is not None:
+            return make_conversation_ref(entry.conversation, found[0].turn, found[0].call)
+        return make_subject_ref(entry.topic or "", entry.slug or "", found[0].lines)
+
+    def _resolve_topic(self, ref: Ref) -> Ref:
+        """Return the reference of a topic or subject with the topic's id; raises `NothingFound`."""
+        if ref.kind == "topic":
             return ref._replace(topic=self.load_knowledge().resolve_topic(ref.topic or "").id)
-        elif ref.kind == "subject":
-            return ref._replace(topic=self.find_subject(ref).topic)
-        else:
-            reader = self.open_index_reader()
-            found = reader.get_chunk(ref.chunk or "")
-            entry = reader.get_entries({found[1]}).get(found[1]) if found else None
-            if found is None or entry is None:
-                raise NothingFound("this passage no longer exists", where=text)
-            if entry.conversation is not None:
-                return make_conversation_ref(entry.conversation, found[0].turn, found[0].call)
-            return make_subject_ref(entry.topic or "", entry.slug or "", found[0].lines)
-        return ref
+        return ref._replace(topic=self.find_subject(ref).topic)
 
     def find_subject(self, ref: Ref) -> Subject:
         """Return the subject of a reference; raises `NothingFound` if it is missing or disabled."""
@@ -101,11 +90,10 @@ class ReferenceReader:
             raise NothingFound(error.message, hint=similar, brief=brief) from error
         found = knowledge.find(topic.id, ref.slug or "")
         if found is None or found.disabled:
-            raise NothingFound(
-                f"the topic {topic.id!r} has no subject {ref.slug!r}",
-                hint=_suggest_similar_subject(knowledge, ref)
-                or f"`kbtui learn {topic.id}` lists them",
+            hint = (
+                _suggest_similar_subject(knowledge, ref) or f"`kbtui learn {topic.id}` lists them"
             )
+            raise NothingFound(f"the topic {topic.id!r} has no subject {ref.slug!r}", hint=hint)
         return found
 
     def read_subject_text(self, subject: Subject) -> str:
@@ -119,8 +107,6 @@ class ReferenceReader:
         from kbtui.conversations.repository import find_conversation, load_conversation
 
         return load_conversation(find_conversation(self.workspace, conversation))
-
-    # texts
 
     def learn(self, topic: str, subjects: str | Iterable[str] = ()) -> str:
         """Return the text that the tool `learn` returns: the listing of a topic, or subjects of it.
@@ -166,25 +152,20 @@ class ReferenceReader:
         from kbtui.index.chunking import format_event_text
 
         conversation = self.load_conversation(ref.conversation or "")
-        turns = conversation.turns
-        if ref.turn is not None:
-            turns = [conversation.turn(ref.turn) or _raise_missing_turn(conversation, ref)]
+        turns = conversation.turns if ref.turn is None else [_get_turn(conversation, ref)]
         parts = [] if ref.turn else [f"# {conversation.info.name}"]
         for turn in turns:
             if ref.call is None:
                 parts.append(f"## Turn {turn.number}")
             for event in turn.events:
-                if ref.call is not None and event.call != ref.call:
-                    continue
-                who = event.author or event.kind.replace("_", " ")
-                if event.kind == "unknown":
-                    who = f"unknown event: {event.name}"
-                parts.append(f"### {who}\n\n{format_event_text(event)}")
+                if ref.call in (None, event.call):
+                    who = event.author or event.kind.replace("_", " ")
+                    if event.kind == "unknown":
+                        who = f"unknown event: {event.name}"
+                    parts.append(f"### {who}\n\n{format_event_text(event)}")
         if ref.call is not None and not parts:
             raise NothingFound(f"turn {ref.turn} has no tool call {ref.call}", where=str(ref))
         return "\n\n".join(parts)
-
-    # citations
 
     def extract_citations(self, conversation: Conversation) -> list[Citation]:
         """Return the citations in the turns of a conversation.
@@ -246,11 +227,8 @@ class ReferenceReader:
             names = [target, os.path.join(root, target)]  # noqa: PTH118
             return names, None, _is_workspace_file_missing(root, target)
         if target.kind == "chunk":
-            return (
-                [str(target)],
-                target.chunk,
-                self.open_index_reader().get_chunk(target.chunk or "") is None,
-            )
+            is_gone = self.open_index_reader().get_chunk(target.chunk or "") is None
+            return [str(target)], target.chunk, is_gone
         if target.kind == "conversation":
             return [target.conversation or ""], None, False
         names = [f"{target.topic}/{target.slug}"]
@@ -270,11 +248,8 @@ class ReferenceReader:
 
         target = self._find_citation_target(name) if isinstance(name, str) else name
         if isinstance(target, Ref) and target.kind == "topic":
-            raise UsageError(
-                "a topic has no citations",
-                where=str(name),
-                hint="name one of its subjects: topic/slug",
-            )
+            hint = "name one of its subjects: topic/slug"
+            raise UsageError("a topic has no citations", where=str(name), hint=hint)
         used_by = self.find_citing_turns(target)
         try:
             return Citations(str(target), self._list_used_targets(target), used_by)
@@ -303,9 +278,8 @@ class ReferenceReader:
         used = self.extract_citations(conversation)
         if target.turn is None:
             return used
-        if conversation.turn(target.turn) is None:
-            _raise_missing_turn(conversation, target)
-        return [cite for cite in used if cite.turn == target.turn]
+        turn = _get_turn(conversation, target)
+        return [cite for cite in used if cite.turn == turn.number]
 
     def _find_citation_target(self, text: str) -> Ref | str:
         """Parse a reference or a path.
@@ -313,22 +287,16 @@ class ReferenceReader:
         A text that is not a reference, or names a topic or subject that does not exist, is tried as
         a path.
         """
+        ref = None
         try:
             ref = self.parse_typed_reference(text)
-        except UsageError as error:
+            return ref if ref.kind in ("chunk", "conversation") else self._resolve_topic(ref)
+        except (UsageError, NothingFound) as error:
+            if isinstance(error, NothingFound) and ref is None:
+                raise  # a conversation of another workspace
             if (path := self._find_cited_file(text)) is not None:
                 return path
-            raise error
-        if ref.kind in ("chunk", "conversation"):
-            return ref
-        try:
-            if ref.kind == "topic":
-                return ref._replace(topic=self.load_knowledge().resolve_topic(ref.topic or "").id)
-            return ref._replace(topic=self.find_subject(ref).topic)
-        except NothingFound:
-            if (path := self._find_cited_file(text)) is not None:
-                return path
-            if ref.kind == "topic":
+            if ref is None or ref.kind == "topic":
                 raise
             return ref
 
@@ -358,10 +326,14 @@ class ReferenceReader:
         return None
 
 
-def _raise_missing_turn(conversation: Conversation, ref: Ref) -> NoReturn:
-    """Raise `NothingFound` for a turn that a conversation does not have."""
-    turns = len(conversation.turns)
-    raise NothingFound(f"the conversation has {turns} turn{'s' * (turns != 1)}", where=str(ref))
+def _get_turn(conversation: Conversation, ref: Ref) -> Turn:
+    """Return the turn that a reference names; raises `NothingFound`."""
+    turn = conversation.turn(ref.turn or 0)
+    if turn is None:
+        turns = len(conversation.turns)
+        message = f"the conversation has {turns} turn{'s' * (turns != 1)}"
+        raise NothingFound(message, where=str(ref))
+    return turn
 
 
 def _read_subject_title(subject: Subject) -> str:
