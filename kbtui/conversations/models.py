@@ -56,15 +56,6 @@ class ConversationInfo:
         """The title, or "Untitled"."""
         return self.title or "Untitled"
 
-    def copy_with_counts(self, count: int | None, last: datetime | None) -> "ConversationInfo":
-        """Return a copy with this number of events and this time of the last one.
-
-        `dataclasses.replace` takes ten times as long, which is noticeable in a list of thousands.
-        """
-        entry: ConversationInfo = object.__new__(type(self))
-        entry.__dict__.update(self.__dict__, events_count=count, last_event_at=last)
-        return entry
-
 
 @dataclass(slots=True)
 class ConversationEvent:

@@ -15,7 +15,7 @@ from kbtui.conversations.event_kinds import get_event_role
 from kbtui.conversations.formats.base import DecodedTurns
 from kbtui.conversations.formats.jp import decode_turns
 from kbtui.conversations.formats.jp.event_parser import EventParser
-from kbtui.conversations.formats.jp.json_reader import parse_array_batches
+from kbtui.conversations.formats.jp.json_reader import parse_json_array
 from kbtui.conversations.grep import (
     SCOPES,
     GrepQuery,
@@ -72,8 +72,7 @@ _PATTERN = st.text(st.sampled_from('abAB ks"\\/.éÉKİſ\u212a{:,1'), min_size=
 def search_every_line(data: bytes, query: GrepQuery) -> list[tuple[str, int, str]]:
     """Return every matching line, by decoding all events and testing each line alone."""
     builder = EventParser()
-    for batch in parse_array_batches(data, []):
-        builder.parse_elements(batch)
+    builder.parse_elements(parse_json_array(data, []))
     builder.complete_last_message()
     return [
         (get_event_role(event.kind), turn.number, line.removesuffix("\r"))
@@ -238,17 +237,3 @@ def test_many_matches_in_one_conversation_are_all_given_in_order(jp: Path) -> No
     assert [hit["text"] for hit in everything["hits"] if hit["is_match"]] == [
         "hit", *expected, "hit of old"
     ]  # fmt: skip
-
-
-def test_an_entry_with_counts_is_what_dataclasses_would_make(jp: Path) -> None:
-    from dataclasses import replace
-    from datetime import UTC, datetime
-
-    from kbtui.conversations.repository import list_conversations
-
-    write(jp, Stream().turn().ask("hit"))
-    (info,) = list_conversations(workspace_at(jp.parent), counts=False)
-    last = datetime(2026, 1, 1, tzinfo=UTC)
-    counted = info.copy_with_counts(7, last)
-    assert counted == replace(info, events_count=7, last_event_at=last)
-    assert info.events_count is None

@@ -24,7 +24,7 @@ from jp_files import (
 from support import grep_answer
 
 from kbtui.conversations.formats.jp import json_reader
-from kbtui.conversations.formats.jp.json_reader import DAMAGED, parse_array_batches
+from kbtui.conversations.formats.jp.json_reader import DAMAGED, parse_json_array
 from kbtui.conversations.repository import list_conversations, load_conversation
 from kbtui.errors import WorkspaceError
 
@@ -412,7 +412,7 @@ def test_a_gigabyte_is_listed_and_not_read(good: Path) -> None:
 
 def test_reading_a_file_tells_the_reason(tmp_path: Path) -> None:
     with pytest.raises(WorkspaceError, match="no such file"):
-        json_reader.read_file(str(tmp_path / "nothing"))
+        json_reader.read_file(str(tmp_path / "nothing"), 4)
     (tmp_path / "x").write_text("12345")
     assert json_reader.read_file(str(tmp_path / "x"), 5) == b"12345"
     with pytest.raises(WorkspaceError, match="5 bytes"):
@@ -438,7 +438,7 @@ def test_what_is_whole_survives_any_cut(
     text = json.dumps(elements, indent=indent)
     end = data.draw(st.integers(0, len(text)))
     problems: list[str] = []
-    saved = [item for batch in parse_array_batches(text[:end].encode(), problems) for item in batch]
+    saved = parse_json_array(text[:end].encode(), problems)
     whole = [item for item in saved if item is not DAMAGED]
     assert _same(whole, elements[: len(whole)]) or _same(whole[:-1], elements[: len(whole) - 1]), (
         "only a number can be cut and still be one"
@@ -454,9 +454,9 @@ def _same(left: object, right: object) -> bool:
 @settings(max_examples=300)
 def test_no_bytes_at_all_raise(data: bytes) -> None:
     problems: list[str] = []
-    list(parse_array_batches(data, problems))
-    list(parse_array_batches(b"[" + data, problems))
-    list(parse_array_batches(b"[\n  {\n" + data + b"\n  }\n]\n", problems))
+    parse_json_array(data, problems)
+    parse_json_array(b"[" + data, problems)
+    parse_json_array(b"[\n  {\n" + data + b"\n  }\n]\n", problems)
 
 
 @given(

@@ -7,12 +7,10 @@ changes are elements, too; `ConversationConfigState` keeps track of them.
 from __future__ import annotations
 
 import re
-from binascii import a2b_base64
-from collections import deque
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode
 
-from pybase64 import b64decode
+from pybase64 import b64decode, b64encode
 
 from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.conversations.formats.jp.json_reader import DAMAGED
@@ -22,6 +20,7 @@ from kbtui.text import format_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
 
 
 class ConversationConfigState:
@@ -48,15 +47,13 @@ class ConversationConfigState:
 
     def _update_attachments(self, value: Any) -> None:
         """Add attachments: a list or `{value, strategy}`. Only the strategy "replace" drops earlier ones."""
-        replace = False
+        kept = self.attachments
         if isinstance(value, dict):
-            replace = value.get("strategy") == "replace"
+            kept = [] if value.get("strategy") == "replace" else kept
             value = value.get("value")
-        if not isinstance(value, list):
-            return
-        kept = [] if replace else self.attachments
-        named = [name for item in value if (name := _parse_attachment(item))]
-        self.attachments = list(dict.fromkeys([*kept, *named]))
+        if isinstance(value, list):
+            named = [name for item in value if (name := _parse_attachment(item))]
+            self.attachments = list(dict.fromkeys([*kept, *named]))
 
 
 def _parse_model_name(value: Any) -> str | None:
@@ -77,24 +74,17 @@ def _parse_attachment(item: Any) -> str | None:
         return None
     path = item.get("path")
     params = item.get("params")
-    arguments = params.get("args") if isinstance(params, dict) else None
     url = f"{kind}://{path if isinstance(path, str) else ''}"
-    if isinstance(arguments, list):
-        from urllib.parse import quote
-
-        url += "".join(
-            f"{'&' if number else '?'}arg={quote(str(argument), safe='')}"
-            for number, argument in enumerate(arguments)
-        )
-    return url
+    arguments = params.get("args") if isinstance(params, dict) else None
+    if not arguments or not isinstance(arguments, list):
+        return url
+    pairs = [("arg", str(argument)) for argument in arguments]
+    return f"{url}?{urlencode(pairs, quote_via=quote, safe='')}"
 
 
 _Element = dict[str, Any]
-_OpenRequests = dict[str, "ConversationEvent | deque[ConversationEvent]"]
-"""The requests without a response, by id; those with the same id are in a deque, oldest first."""
-
-_new_object = object.__new__
-_parse_iso_time = datetime.fromisoformat
+_OpenRequests = dict[str, list[ConversationEvent]]
+"""The requests without a response, by id; those with the same id are oldest first."""
 
 PROBLEMS_NAMED = 100
 """The maximum number of problems that are kept as text; further ones are only counted."""
@@ -174,9 +164,9 @@ class EventParser:
 
     # one method for each type of element
 
-    def _parse_plain_event(self, index: int, element: _Element, kind: str) -> None:
-        """Parse an event of a kind that has no method of its own; its content is its text."""
-        self._append_event(kind, index, element, element.get("content"), "content")
+    def _parse_plain_event(self, index: int, element: _Element, kind: str) -> ConversationEvent:
+        """Parse an event whose content is its text."""
+        return self._append_event(kind, index, element, element.get("content"), "content")
 
     def _parse_turn_start(self, index: int, element: _Element) -> None:
         self.complete_last_message()
@@ -185,9 +175,7 @@ class EventParser:
         self._start_turn().started_at = parse_timestamp(element.get("timestamp"))
 
     def _parse_chat_request(self, index: int, element: _Element) -> None:
-        event = self._append_event(
-            "chat_request", index, element, element.get("content"), "content"
-        )
+        event = self._parse_plain_event(index, element, "chat_request")
         if (author := element.get("author")) is not None:
             if type(author) is str:
                 event.author = author
@@ -196,17 +184,14 @@ class EventParser:
         if "schema" in element:
             event.data = element["schema"]
         if resources := element.get("resources"):
-            self._append_resources(event, resources)
-
-    def _append_resources(self, event: ConversationEvent, resources: Any) -> None:
-        """Append the resources of a request to its text."""
-        try:
-            count, text = format_resources(resources)
-        except RecursionError:
-            self._report_event_problem(event, "its resources are nested too deeply")
-            return
-        self.resources += count
-        event.text = f"{event.text}\n\n{text}" if event.text else text
+            resources = resources if type(resources) is list else [resources]
+            try:
+                text = "\n".join(map(_format_resource, resources))
+            except RecursionError:
+                self._report_event_problem(event, "its resources are nested too deeply")
+                return
+            self.resources += len(resources)
+            event.text = f"{event.text}\n\n{text}" if event.text else text
 
     def _parse_chat_response(self, index: int, element: _Element) -> None:
         """Parse a response by the first key that it has: `message`, `reasoning` or `data`."""
@@ -328,26 +313,13 @@ class EventParser:
         self, kind: str, index: int, element: _Element, text: Any, field: str
     ) -> ConversationEvent:
         """Append a new event to the turn, and end a message that was split over elements."""
-        if self._open_message is not None:
-            if self._message_texts:
-                self.complete_last_message()
-            self._open_message = None
+        self.complete_last_message()
+        self._open_message = None
         turn = self._turn or self._start_turn()
-        try:
-            # Parse the usual form here: a call of `parse_timestamp` for each event is measurably slower.
-            time: datetime | None = _parse_iso_time(element["timestamp"] + "+00:00")
-            if time is None or time.tzinfo is None:
-                time = parse_timestamp(element["timestamp"])
-        except (KeyError, TypeError, ValueError):
-            time = parse_timestamp(element.get("timestamp"))
+        time = parse_timestamp(element.get("timestamp"))
         if turn.started_at is None:
             turn.started_at = time
-        # The same as `Event(kind, time, text, index)`, in a third of the time.
-        event = _new_object(ConversationEvent)
-        event.kind, event.timestamp, event.text, event.index = kind, time, text, index
-        event.author = event.name = event.arguments = event.call_id = event.call = None
-        event.data = event.metadata = event.problem = event.result = event.request = None
-        event.is_error = False
+        event = ConversationEvent(kind, time, text, index)
         if type(text) is not str:
             self._set_text_from_value(event, element, text, field)
         turn.events.append(event)
@@ -409,39 +381,33 @@ class EventParser:
         self, event: ConversationEvent, element: _Element, waiting: _OpenRequests
     ) -> None:
         """Remember a request until its response is found."""
-        identity = element.get("id")
-        if type(identity) is not str:
-            self._report_event_problem(event, "it has no id")
-            return
-        event.call_id = identity
-        if identity not in waiting:
-            waiting[identity] = event
-        elif isinstance(found := waiting[identity], deque):
-            found.append(event)
-        else:
-            waiting[identity] = deque((found, event))
+        if (call_id := self._read_call_id(event, element)) is not None:
+            waiting.setdefault(call_id, []).append(event)
 
     def _pair_response_with_request(
         self, event: ConversationEvent, element: _Element, waiting: _OpenRequests
     ) -> None:
         """Pair a response with the oldest open request that has its id; ids can repeat."""
-        identity = element.get("id")
-        if type(identity) is not str:
-            self._report_event_problem(event, "it has no id")
+        if (call_id := self._read_call_id(event, element)) is None:
             return
-        event.call_id = identity
-        request = waiting.pop(identity, None)
-        if type(request) is deque:
-            if len(request) > 1:
-                waiting[identity] = request
-            request = request.popleft()
-        if type(request) is not ConversationEvent:
+        if call_id not in waiting:
             self._report_event_problem(event, "no request has its id")
             return
+        request = waiting[call_id].pop(0)
+        if not waiting[call_id]:
+            del waiting[call_id]
         request.result, event.request = event, request
         event.name = request.name
         if request.index >= self.turns[-1].events[0].index:
             event.call = request.call
+
+    def _read_call_id(self, event: ConversationEvent, element: _Element) -> str | None:
+        call_id = element.get("id")
+        if type(call_id) is not str:
+            self._report_event_problem(event, "it has no id")
+            return None
+        event.call_id = call_id
+        return call_id
 
 
 _PARSERS: dict[str, Callable[[EventParser, int, _Element], None]] = {
@@ -477,13 +443,7 @@ def _parse_tool_policy(value: Any) -> str | None:
 
 # encoded and typed content
 
-# In the last character before one or two `=`, the unused bits must be zero. JP's decoder rejects other
-# characters; Python's accepts them.
-_BEFORE_ONE_PAD = frozenset("AEIMQUYcgkosw048")
-_BEFORE_TWO_PADS = frozenset("AQgw")
-_ENCODED = re.compile(r"[A-Za-z0-9_-]{38,}={0,2}")
-_ENCODED_LENGTH = 40
-_SHORT_LENGTH = 60
+_TWICE_ENCODED = re.compile(r"[A-Za-z0-9_-]{38,}={0,2}")
 
 
 def decode_base64_bytes(text: str) -> bytes | None:
@@ -491,28 +451,16 @@ def decode_base64_bytes(text: str) -> bytes | None:
 
     The standard and the URL-safe alphabet are accepted; the padding must be canonical.
     """
-    length = len(text)
-    if length & 3 or not length:
+    if not text or len(text) % 4:
         return None
+    # Before March 2026 JP wrote results in the URL-safe alphabet.
+    alphabet = b"-_" if "-" in text or "_" in text else None
     try:
-        # For a short string, `binascii` is faster than `pybase64`.
-        if length > _SHORT_LENGTH:
-            data = b64decode(text, None, True)
-        else:
-            data = a2b_base64(text, strict_mode=True)
+        data = b64decode(text, alphabet, validate=True)
     except ValueError:
-        # Before March 2026 JP wrote results in the URL-safe alphabet.
-        if not ("-" in text or "_" in text) or "+" in text or "/" in text:
-            return None
-        try:
-            data = b64decode(text.replace("-", "+").replace("_", "/"), None, True)
-        except ValueError:
-            return None
-    if text[-1] == "=":
-        if text[-2] == "=":
-            return data if text[-3] in _BEFORE_TWO_PADS else None
-        return data if text[-2] in _BEFORE_ONE_PAD else None
-    return data
+        return None
+    # Python ignores the unused bits of the last character; JP's decoder requires zeros.
+    return data if b64encode(data, alphabet).decode() == text else None
 
 
 def decode_base64_text(text: str) -> str:
@@ -532,9 +480,8 @@ def decode_tool_result_text(text: str) -> str:
     If an old version of JP wrote a result in URL-safe base64, a newer one encodes it once more.
     """
     decoded = decode_base64_text(text)
-    if decoded is text or " " in decoded or len(decoded) < _ENCODED_LENGTH:
-        return decoded
-    return decode_base64_text(decoded) if _ENCODED.fullmatch(decoded) else decoded
+    is_encoded = decoded is not text and _TWICE_ENCODED.fullmatch(decoded)
+    return decode_base64_text(decoded) if is_encoded else decoded
 
 
 def decode_base64_strings(value: Any) -> Any:
@@ -545,12 +492,7 @@ def decode_base64_strings(value: Any) -> Any:
     if type(value) is str:
         return decode_base64_text(value)
     if type(value) is dict:
-        decoded = {}
-        for key, item in value.items():
-            decoded[key] = (
-                decode_base64_text(item) if type(item) is str else decode_base64_strings(item)
-            )
-        return decoded
+        return {key: decode_base64_strings(item) for key, item in value.items()}
     if type(value) is list:
         return [decode_base64_strings(item) for item in value]
     return value
@@ -583,22 +525,10 @@ def format_typed_content(value: Any) -> str | None:
     stored elsewhere; an array of both. Raises `RecursionError` if it is nested too deeply.
     """
     blocks = value if type(value) is list else [value]
-    if not all(type(block) is dict and _is_typed_block(block) for block in blocks):
-        return None
+    for block in blocks:
+        if type(block) is not dict or not (type(block.get("type")) is str or "$blob" in block):
+            return None
     return "\n".join(map(_format_typed_block, blocks))
-
-
-def format_resources(value: Any) -> tuple[int, str]:
-    """Return the number of resources of a request, and their text.
-
-    Raises `RecursionError` if they are nested too deeply.
-    """
-    resources = value if type(value) is list else [value]
-    return len(resources), "\n".join(map(_format_resource, resources))
-
-
-def _is_typed_block(block: dict[str, Any]) -> bool:
-    return type(block.get("type")) is str or "$blob" in block
 
 
 def _format_typed_block(block: dict[str, Any]) -> str:

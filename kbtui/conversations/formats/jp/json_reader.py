@@ -6,34 +6,34 @@ that a damaged element does not affect the others.
 
 from __future__ import annotations
 
+import codecs
 import errno
 import os
 import re
 import stat
-from typing import TYPE_CHECKING, Any, NoReturn
+from contextlib import contextmanager
+from io import FileIO
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from kbtui.errors import WorkspaceError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    _ReadRange = Callable[[int, int], bytes]
-    """A function that returns bytes of the array, given their position and their number."""
+    from collections.abc import Iterator
 
 LARGEST = 512 << 20
 """The maximum size in bytes of a file that is read. JP's own files are a thousandth of this."""
 LARGEST_CONFIG = 16 << 20
 DAMAGED = object()
 """The value in the place of an unreadable element, so that the later ones keep their index."""
-_BOM = b"\xef\xbb\xbf"
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
 SPLIT_FROM = 4 << 20
 """The size in bytes from which an array is decoded in parts."""
 BLOCK_BYTES = 1 << 20
 """How much of a file is read at a time, in bytes."""
-_BEGIN = b"[\n  {"
+ARRAY_START = b"[\n  {"
+"""The first bytes of an array as JP writes it."""
 _END = b"\n  }\n]\n"
 SEPARATOR = b"\n  },\n  {"
 """The bytes between two elements as JP writes them; they occur nowhere else."""
@@ -43,50 +43,65 @@ _GAP = re.compile(r"[\s,]*")
 _LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
-def read_file(path: str, largest: int = LARGEST) -> bytes:
+@contextmanager
+def open_regular_file(path: str, largest: int | None = None) -> Iterator[tuple[int, int]]:
+    """Open a file of at most `largest` bytes; return its descriptor and its size.
+
+    Opening a pipe fails instead of waiting for a writer. Raises `WorkspaceError`, also for a link
+    out of the root of the conversations, and for a read error within the block.
+    """
+    try:
+        try:
+            file = os.open(path, _FLAGS)
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+            file = os.open(_resolve_link(path), _FLAGS)
+        try:
+            status = os.fstat(file)
+            if not stat.S_ISREG(status.st_mode):
+                raise WorkspaceError("it is not a file", where=path)
+            if largest is not None and status.st_size > largest:
+                message = f"it has {status.st_size:,} bytes; the limit is {largest:,}"
+                raise WorkspaceError(message, where=path)
+            yield file, status.st_size
+        finally:
+            os.close(file)
+    except FileNotFoundError:
+        raise WorkspaceError("there is no such file", where=path) from None
+    except IsADirectoryError:
+        raise WorkspaceError("it is not a file", where=path) from None
+    except MemoryError:
+        raise WorkspaceError("it does not fit into memory", where=path) from None
+    except OSError as error:
+        raise WorkspaceError((error.strerror or str(error)).lower(), where=path) from error
+
+
+def _resolve_link(path: str) -> str:
+    """Return the target of a link; raises `WorkspaceError` if it is outside the root."""
+    conversations = os.path.dirname(os.path.dirname(path))  # noqa: PTH120
+    target = os.path.realpath(path)
+    if not target.startswith(f"{os.path.realpath(conversations)}/"):
+        raise WorkspaceError("it is a link to a file outside the workspace", where=path)
+    return target
+
+
+def read_file(path: str, largest: int) -> bytes:
     """Read a regular file of at most `largest` bytes; raises `WorkspaceError`."""
-    with OpenedFile(path) as (file, size):
-        _check_file_size(size, largest, path)
-        return _read_whole_file(file, size, largest)
-
-
-def _check_file_size(size: int, largest: int, path: str) -> None:
-    if size > largest:
-        raise WorkspaceError(f"it has {size:,} bytes; the limit is {largest:,}", where=path)
-
-
-def _read_whole_file(file: int, size: int, largest: int) -> bytes:
-    data = os.read(file, size + 1)
-    if len(data) == size:
-        return data
-    # The file has grown, or is larger than one call reads.
-    parts = [data]
-    while data and sum(map(len, parts)) <= largest:
-        data = os.read(file, BLOCK_BYTES)
-        parts.append(data)
-    return b"".join(parts)
+    with open_regular_file(path, largest) as (file, _):
+        return FileIO(file, closefd=False).readall()
 
 
 def read_file_head(path: str, length: int) -> bytes:
     """Read the first `length` bytes of a regular file, or fewer; raises `WorkspaceError`."""
-    with OpenedFile(path) as (file, _):
+    with open_regular_file(path) as (file, _):
         return os.read(file, length)
-
-
-def keep_complete_array_elements(data: bytes) -> bytes:
-    """Return the complete elements at the beginning of a truncated array, as an array.
-
-    Returns b"" if there are none, or if the array is not formatted like JP's.
-    """
-    end = data.rfind(SEPARATOR)
-    return data[:end] + b"\n  }\n]" if data.startswith(b"[\n  {") and end > 0 else b""
 
 
 def read_file_tail(path: str, length: int) -> bytes:
     """Read the last `length` bytes of a regular file, or fewer; raises `WorkspaceError`."""
-    with OpenedFile(path) as (file, size):
-        os.lseek(file, max(0, size - length), os.SEEK_SET)
-        return os.read(file, length)
+    with open_regular_file(path) as (file, size):
+        return os.pread(file, length, max(0, size - length))
 
 
 class HarmlessFileProblem(str):
@@ -95,67 +110,12 @@ class HarmlessFileProblem(str):
     __slots__ = ()
 
 
-class OpenedFile:
-    """A context manager that opens a file and returns its descriptor and size.
-
-    Opening a pipe fails instead of waiting for a writer. Raises `WorkspaceError`, also for links
-    out of the root of the conversations and for read errors within the block.
-
-    This is a class because a generator with `contextmanager` is slower, and a list opens thousands of
-    files.
-    """
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._file = -1
-
-    def __enter__(self) -> tuple[int, int]:
-        try:
-            try:
-                self._file = os.open(self._path, _FLAGS)
-            except OSError as error:
-                if error.errno != errno.ELOOP:
-                    raise
-                self._file = os.open(self._resolve_link(), _FLAGS)
-            status = os.fstat(self._file)
-        except OSError as error:
-            self._raise_workspace_error(error)
-        if not stat.S_ISREG(status.st_mode):
-            os.close(self._file)
-            raise WorkspaceError("it is not a file", where=self._path)
-        return self._file, status.st_size
-
-    def _resolve_link(self) -> str:
-        """Return the target of a link; raises `WorkspaceError` if it is outside the root."""
-        conversations = os.path.dirname(os.path.dirname(self._path))  # noqa: PTH120
-        target = os.path.realpath(self._path)
-        if not target.startswith(f"{os.path.realpath(conversations)}/"):
-            raise WorkspaceError("it is a link to a file outside the workspace", where=self._path)
-        return target
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        os.close(self._file)
-        if isinstance(error, OSError | MemoryError):
-            self._raise_workspace_error(error)
-
-    def _raise_workspace_error(self, error: OSError | MemoryError) -> NoReturn:
-        if isinstance(error, MemoryError):
-            raise WorkspaceError("it does not fit into memory", where=self._path) from None
-        if isinstance(error, FileNotFoundError):
-            raise WorkspaceError("there is no such file", where=self._path) from None
-        if isinstance(error, IsADirectoryError):
-            raise WorkspaceError("it is not a file", where=self._path) from None
-        raise WorkspaceError((error.strerror or str(error)).lower(), where=self._path) from error
-
-
 def parse_json_object(data: bytes, problems: list[str]) -> dict[str, Any]:
     """Parse one JSON object; append problems without loss of data to `problems`.
 
     Raises `ValueError` with a message for anything else.
     """
-    if data.startswith(_BOM):
-        problems.append("it starts with a byte order mark")
-        data = data[3:]
+    data = _remove_byte_order_mark(data, problems)
     try:
         value = orjson.loads(data)
     except orjson.JSONDecodeError:
@@ -165,49 +125,28 @@ def parse_json_object(data: bytes, problems: list[str]) -> dict[str, Any]:
     return value
 
 
-def read_event_batches(path: str, problems: list[str]) -> Iterator[list[Any]]:
-    """Yield the elements of an `events.json` in batches, like `parse_array_batches`.
-
-    A large file that is formatted like JP's is never in memory as a whole. Raises `WorkspaceError`.
-    """
-    with OpenedFile(path) as (file, size):
-
-        def read_range(start: int, length: int) -> bytes:
-            return os.pread(file, length, start)
-
-        _check_file_size(size, LARGEST, path)
-        if _can_split_json_array(read_range, size):
-            yield from _split_json_array(read_range, size, problems)
-            return
-        data = _read_whole_file(file, size, LARGEST)
-    yield from parse_array_batches(data, problems)
-
-
-def parse_array_batches(data: bytes, problems: list[str]) -> Iterator[list[Any]]:
-    """Yield the elements of `events.json` in batches; append descriptions of damage to `problems`.
-
-    Batches of a large file are about a megabyte, so that its JSON values are never in memory as a
-    whole. `DAMAGED` takes the place of an element that cannot be read.
-    """
-    if data.startswith(_BOM):
+def _remove_byte_order_mark(data: bytes, problems: list[str]) -> bytes:
+    if data.startswith(codecs.BOM_UTF8):
         problems.append("it starts with a byte order mark")
-        data = data[3:]
+    return data.removeprefix(codecs.BOM_UTF8)
 
-    def read_range(start: int, length: int) -> bytes:
-        return data[start : start + length]
 
-    if _can_split_json_array(read_range, len(data)):
-        yield from _split_json_array(read_range, len(data), problems)
-        return
-    try:
-        value = orjson.loads(data)
-    except orjson.JSONDecodeError:
-        yield list(_recover_array_elements(data, problems))
-        return
-    if isinstance(value, list):
-        yield value
-    else:
-        problems.append("it is not a JSON array")
+def read_event_batches(path: str, problems: list[str]) -> Iterator[list[Any]]:
+    """Yield the elements of an `events.json` in batches; append its problems to `problems`.
+
+    A large file that is formatted like JP's is read in blocks of about a megabyte, so that it is
+    never in memory as a whole. Raises `WorkspaceError`.
+    """
+    with open_regular_file(path, LARGEST) as (file, size):
+        if (
+            size > SPLIT_FROM
+            and os.pread(file, len(ARRAY_START), 0) == ARRAY_START
+            and has_jp_array_ending(os.pread(file, len(_END), size - len(_END)))
+        ):
+            yield from _split_json_array(file, size, problems)
+            return
+        data = FileIO(file, closefd=False).readall()
+    yield parse_json_array(data, problems)
 
 
 def has_jp_array_ending(data: bytes) -> bool:
@@ -215,23 +154,21 @@ def has_jp_array_ending(data: bytes) -> bool:
     return data.endswith((_END, _END[:-1]))
 
 
-def _can_split_json_array(read_range: _ReadRange, size: int) -> bool:
-    """Return whether an array is large and formatted like JP's, so that it can be split."""
-    return (
-        size > SPLIT_FROM
-        and read_range(0, len(_BEGIN)) == _BEGIN
-        and has_jp_array_ending(read_range(size - len(_END), len(_END)))
-    )
+def keep_complete_array_elements(data: bytes) -> bytes:
+    """Return the complete elements at the beginning of a truncated array, as an array.
+
+    Returns b"" if there are none, or if the array is not formatted like JP's.
+    """
+    end = data.rfind(SEPARATOR)
+    return data[:end] + _END if data.startswith(ARRAY_START) and end > 0 else b""
 
 
-def _split_json_array(
-    read_range: _ReadRange, size: int, problems: list[str]
-) -> Iterator[list[Any]]:
+def _split_json_array(file: int, size: int, problems: list[str]) -> Iterator[list[Any]]:
     """Yield the elements of an array, split at separators into blocks of whole elements."""
     position, pending, count = 1, b"", 0
     while position < size:
         # Double the block, so that an element of many megabytes is copied only a few times.
-        data = read_range(position, max(BLOCK_BYTES, len(pending)))
+        data = os.pread(file, max(BLOCK_BYTES, len(pending)), position)
         if not data:
             problems.append("it became shorter while it was read")
             break
@@ -240,34 +177,38 @@ def _split_json_array(
         cut = pending.rfind(SEPARATOR)
         if cut >= 0:
             cut += len(b"\n  }")
-            elements = _parse_element_block(b"[%b]" % pending[:cut], problems, count, more=True)
+            elements = parse_json_array(b"[%b]" % pending[:cut], problems, count, more=True)
             count += len(elements)
             yield elements
             pending = pending[cut + 1 :]
     if pending:
-        yield _parse_element_block(
-            b"[%b]" % pending.removesuffix(b"\n").removesuffix(b"]"), problems, count
-        )
+        rest = pending.removesuffix(b"\n").removesuffix(b"]")
+        yield parse_json_array(b"[%b]" % rest, problems, count)
 
 
-def _parse_element_block(
-    block: bytes, problems: list[str], first: int, more: bool = False
+def parse_json_array(
+    data: bytes, problems: list[str], first: int = 0, more: bool = False
 ) -> list[Any]:
-    """Parse the elements of one block; `first` is the index of its first element."""
+    """Return the elements of an array, or of a block of one; append its problems to `problems`.
+
+    `DAMAGED` takes the place of an element that cannot be read. `first` is the index of the first
+    element in the file; `more` says whether other blocks follow.
+    """
+    data = _remove_byte_order_mark(data, problems)
     try:
-        value: list[Any] = orjson.loads(block)
+        value = orjson.loads(data)
     except orjson.JSONDecodeError:
-        value = list(_recover_array_elements(block, problems, first, more))
-    return value
+        return list(_recover_array_elements(data, problems, first, more))
+    if isinstance(value, list):
+        return value
+    problems.append("it is not a JSON array")
+    return []
 
 
 def _recover_array_elements(
     data: bytes, problems: list[str], first: int = 0, more: bool = False
 ) -> Iterator[Any]:
-    """Yield the elements of a damaged array that can be parsed.
-
-    `first` is the index of the first one in the file; `more` says whether other blocks follow.
-    """
+    """Yield the elements of a damaged array, `DAMAGED` for those that cannot be parsed."""
     text = _decode_utf8(data, problems)
     if not text.strip("\0 \t\r\n"):
         problems.append("it is empty" if not text.strip() else "it contains only NUL characters")
@@ -308,16 +249,13 @@ def _recover_array_elements(
         except (ValueError, RecursionError) as error:
             reason = "nested too deeply" if isinstance(error, RecursionError) else "not valid JSON"
             following = _NEXT_ELEMENT.search(text, position + 1)
-            if following is None:
-                if more:
-                    problems.append(f"element {number} is {reason}")
-                    yield DAMAGED
-                else:
-                    end = "and nothing after it can be read"
-                    problems.append(f"element {number} is {reason}, {end}")
+            if following is None and not more:
+                problems.append(f"element {number} is {reason}, and nothing after it can be read")
                 return
             problems.append(f"element {number} is {reason}")
             yield DAMAGED
+            if following is None:
+                return
             position = following.end() - len(following[0].lstrip())
             is_whole = False
         number += 1

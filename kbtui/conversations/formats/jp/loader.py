@@ -17,14 +17,15 @@ from kbtui.conversations.formats.jp.event_parser import (
     is_known_event_type,
 )
 from kbtui.conversations.formats.jp.json_reader import (
+    ARRAY_START,
     LARGEST,
     LARGEST_CONFIG,
     SEPARATOR,
     HarmlessFileProblem,
-    OpenedFile,
     has_jp_array_ending,
     keep_complete_array_elements,
-    parse_array_batches,
+    open_regular_file,
+    parse_json_array,
     parse_json_object,
     read_event_batches,
     read_file,
@@ -51,7 +52,6 @@ PARTS_FROM = 128 << 10
 """The minimum size in bytes of a conversation that is read in parts. Shorter ones are fast to read."""
 READ_BYTES = 1 << 20
 """How much of a file is read at a time, in bytes."""
-_FIRST_BYTES = b"[\n  {"
 _RESPONSE_TYPES = frozenset(kind.name for kind in EVENT_KINDS.values() if kind.is_response)
 _NO_CONFIG = "there is no base configuration, so JP cannot open this conversation"
 
@@ -65,26 +65,19 @@ def load_conversation(
     with the conversation so far, whose last turn may still grow. The `info` of the result has the
     number of events and the time of the last event.
     """
-    problems: list[str] = []
     config = ConversationConfigState()
-    if info.base_config_path is not None:
-        problems += _apply_base_config(info, config)
+    problems = _apply_base_config(info, config)
     parser = EventParser(config)
-    conversation = _make_conversation(info, parser)
-    conversation.problems = problems
     if info.events_path is None:
-        problems.append(f"there is no {EVENTS}")
-        return conversation
+        return _make_conversation(info, parser, [*problems, f"there is no {EVENTS}"])
     damage: list[str] = []
     try:
         for batch in read_event_batches(str(info.events_path), damage):
             parser.parse_elements(batch)
+            parser.complete_last_message()
             if progress is not None:
-                parser.complete_last_message()
-                _copy_parser_totals(parser, conversation)
-                progress(conversation)
-        parser.complete_last_message()
-        conversation.info = info.copy_with_counts(parser.count, parser.last_time)
+                progress(_make_conversation(info, parser, problems))
+        info = replace(info, events_count=parser.count, last_event_at=parser.last_time)
     except WorkspaceError as error:
         damage.append(error.message)
     if info.base_config_path is None and not parser.is_configured and not damage:
@@ -92,8 +85,7 @@ def load_conversation(
     problems += [f"{EVENTS}: {text}" for text in (*damage, *parser.problems)]
     if parser.more_problems:
         problems.append(f"{EVENTS}: {parser.more_problems} more damaged elements")
-    _copy_parser_totals(parser, conversation)
-    return conversation
+    return _make_conversation(info, parser, problems)
 
 
 def load_conversation_beginning(
@@ -107,20 +99,15 @@ def load_conversation_beginning(
         return None
     config = ConversationConfigState()
     parser = EventParser(config)
+    _apply_base_config(info, config)
     try:
-        if info.base_config_path is not None:
-            _apply_base_config(info, config)
         data = keep_complete_array_elements(read_file_head(str(info.events_path), size))
-        for batch in parse_array_batches(data, []) if data else ():
-            parser.parse_elements(batch)
     except WorkspaceError:
         return None
-    parser.complete_last_message()
-    if not parser.turns:
-        return None
-    conversation = _make_conversation(info, parser)
-    _copy_parser_totals(parser, conversation)
-    return conversation
+    if data:
+        parser.parse_elements(parse_json_array(data, []))
+        parser.complete_last_message()
+    return _make_conversation(info, parser, []) if parser.turns else None
 
 
 def decode_turns(info: ConversationInfo) -> DecodedTurns:
@@ -139,20 +126,28 @@ def decode_turns(info: ConversationInfo) -> DecodedTurns:
     return DecodedTurns(parser.turns, parser.last_time, "; ".join(lost) or None)
 
 
-def _make_conversation(info: ConversationInfo, parser: EventParser) -> Conversation:
-    return Conversation(info, parser.turns, compactions=parser.compactions, leading=parser.leading)
-
-
-def _copy_parser_totals(parser: EventParser, conversation: Conversation) -> None:
-    conversation.assistant = parser.config.assistant
-    conversation.model = parser.config.model
-    conversation.attachments = parser.config.attachments
-    conversation.resources = parser.resources
-    conversation.more_problems = parser.more_problems
+def _make_conversation(
+    info: ConversationInfo, parser: EventParser, problems: list[str]
+) -> Conversation:
+    """Return a conversation with what has been parsed so far."""
+    return Conversation(
+        info,
+        parser.turns,
+        compactions=parser.compactions,
+        problems=problems,
+        assistant=parser.config.assistant,
+        model=parser.config.model,
+        attachments=parser.config.attachments,
+        leading=parser.leading,
+        resources=parser.resources,
+        more_problems=parser.more_problems,
+    )
 
 
 def _apply_base_config(info: ConversationInfo, config: ConversationConfigState) -> list[str]:
-    """Apply the base configuration, and return its problems."""
+    """Apply the base configuration, if there is one, and return its problems."""
+    if info.base_config_path is None:
+        return []
     problems: list[str] = []
     try:
         data = read_file(str(info.base_config_path), LARGEST_CONFIG)
@@ -175,7 +170,7 @@ def add_last_event_time(info: ConversationInfo) -> ConversationInfo:
         return _add_problem(info, f"{EVENTS}: {error.message}")
     if element is None:
         return add_event_count(info)
-    return info.copy_with_counts(info.events_count, parse_timestamp(element.get("timestamp")))
+    return replace(info, last_event_at=parse_timestamp(element.get("timestamp")))
 
 
 def add_event_count(info: ConversationInfo) -> ConversationInfo:
@@ -191,7 +186,7 @@ def add_event_count(info: ConversationInfo) -> ConversationInfo:
     except WorkspaceError as error:
         return _add_problem(info, f"{EVENTS}: {error.message}")
     time = parse_timestamp(last.get("timestamp")) if isinstance(last, dict) else None
-    info = info.copy_with_counts(count, time)
+    info = replace(info, events_count=count, last_event_at=time)
     return _add_problem(info, f"{EVENTS}: {'; '.join(problems)}") if problems else info
 
 
@@ -218,9 +213,8 @@ def _read_last_element(path: str) -> dict[str, Any] | None:
 def read_conversation_tools_and_models(info: ConversationInfo) -> ConversationToolsAndModels:
     """Return the tools and models used in a conversation, without decoding its texts. Never raises."""
     config = ConversationConfigState()
-    if info.base_config_path is not None:
-        # `load_conversation` reports the problems of the base configuration.
-        _apply_base_config(info, config)
+    # `load_conversation` reports the problems of the base configuration.
+    _apply_base_config(info, config)
     tools: set[str] = set()
     models: set[str] = set()
     turns, has_started = 0, False
@@ -277,11 +271,11 @@ def load_conversation_part(
     if info.events_path is None or not can_load_parts(info):
         return None
     try:
-        with OpenedFile(str(info.events_path)) as (file, file_size):
+        with open_regular_file(str(info.events_path)) as (file, file_size):
             digest = _hash_until_mark(file, mark)
             if digest is None:
                 mark, digest = None, hashlib.sha256(b"[")
-            if os.pread(file, len(_FIRST_BYTES), 0) != _FIRST_BYTES:
+            if os.pread(file, len(ARRAY_START), 0) != ARRAY_START:
                 return None
             while (
                 found := _read_whole_turns(file, mark.offset if mark else 1, file_size, size)
@@ -332,7 +326,7 @@ def _read_whole_turns(
     like JP's.
     """
     is_last = file_size - start <= size + READ_BYTES
-    data = _read_range(file, start, file_size - start if is_last else size)
+    data = os.pread(file, file_size - start if is_last else size, start)
     if is_last:
         if not has_jp_array_ending(data):
             return None, is_last
@@ -360,15 +354,6 @@ def _read_whole_turns(
     return span, is_last
 
 
-def _read_range(file: int, start: int, length: int) -> bytes:
-    """Read `length` bytes from `start` on, or up to the end of the file."""
-    blocks = []
-    while length > 0 and (block := os.pread(file, length, start)):
-        blocks.append(block)
-        start, length = start + len(block), length - len(block)
-    return blocks[0] if len(blocks) == 1 else b"".join(blocks)
-
-
 def _decode_conversation_part(
     info: ConversationInfo,
     start: TurnResumePoint | None,
@@ -387,7 +372,7 @@ def _decode_conversation_part(
         for element in span.elements
     ):
         return None
-    problems = _apply_base_config(info, ConversationConfigState()) if info.base_config_path else []
+    problems = _apply_base_config(info, ConversationConfigState())
     parser = EventParser(turns=before.turns, count=before.elements)
     cut = span.find_last_turn() if is_last else len(span.elements)
     parser.parse_elements(span.elements[:cut])
