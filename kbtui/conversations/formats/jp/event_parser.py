@@ -7,10 +7,11 @@ changes are elements, too; `ConversationConfigState` keeps track of them.
 from __future__ import annotations
 
 import re
+from binascii import a2b_base64
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
-from pybase64 import b64decode, b64encode
+from pybase64 import b64decode
 
 from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.conversations.formats.jp.json_reader import DAMAGED
@@ -85,6 +86,8 @@ def _parse_attachment(item: Any) -> str | None:
 _Element = dict[str, Any]
 _OpenRequests = dict[str, list[ConversationEvent]]
 """The requests without a response, by id; those with the same id are oldest first."""
+
+_new_object = object.__new__
 
 PROBLEMS_NAMED = 100
 """The maximum number of problems that are kept as text; further ones are only counted."""
@@ -313,13 +316,19 @@ class EventParser:
         self, kind: str, index: int, element: _Element, text: Any, field: str
     ) -> ConversationEvent:
         """Append a new event to the turn, and end a message that was split over elements."""
-        self.complete_last_message()
-        self._open_message = None
+        if self._open_message is not None:
+            self.complete_last_message()
+            self._open_message = None
         turn = self._turn or self._start_turn()
         time = parse_timestamp(element.get("timestamp"))
         if turn.started_at is None:
             turn.started_at = time
-        event = ConversationEvent(kind, time, text, index)
+        # The same as `ConversationEvent(kind, time, text, index)`, in a third of the time.
+        event = _new_object(ConversationEvent)
+        event.kind, event.timestamp, event.text, event.index = kind, time, text, index
+        event.author = event.name = event.arguments = event.call_id = event.call = None
+        event.data = event.metadata = event.problem = event.result = event.request = None
+        event.is_error = False
         if type(text) is not str:
             self._set_text_from_value(event, element, text, field)
         turn.events.append(event)
@@ -453,14 +462,21 @@ def decode_base64_bytes(text: str) -> bytes | None:
     """
     if not text or len(text) % 4:
         return None
-    # Before March 2026 JP wrote results in the URL-safe alphabet.
-    alphabet = b"-_" if "-" in text or "_" in text else None
+    if "-" in text or "_" in text:
+        if "+" in text or "/" in text:
+            return None
+        # Before March 2026 JP wrote results in the URL-safe alphabet.
+        text = text.replace("-", "+").replace("_", "/")
     try:
-        data = b64decode(text, alphabet, validate=True)
+        # `pybase64` is far faster for long strings, `binascii` twice as fast for short ones.
+        data = b64decode(text, None, True) if len(text) > 60 else a2b_base64(text, strict_mode=True)
     except ValueError:
         return None
+    if text[-1] != "=":
+        return data
     # Python ignores the unused bits of the last character; JP's decoder requires zeros.
-    return data if b64encode(data, alphabet).decode() == text else None
+    last, allowed = (text[-3], "AQgw") if text[-2] == "=" else (text[-2], "AEIMQUYcgkosw048")
+    return data if last in allowed else None
 
 
 def decode_base64_text(text: str) -> str:
@@ -492,7 +508,10 @@ def decode_base64_strings(value: Any) -> Any:
     if type(value) is str:
         return decode_base64_text(value)
     if type(value) is dict:
-        return {key: decode_base64_strings(item) for key, item in value.items()}
+        return {
+            key: decode_base64_text(item) if type(item) is str else decode_base64_strings(item)
+            for key, item in value.items()
+        }
     if type(value) is list:
         return [decode_base64_strings(item) for item in value]
     return value
