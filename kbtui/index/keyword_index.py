@@ -15,6 +15,7 @@ from zlib import crc32
 import tantivy
 
 from kbtui.errors import IndexUnavailable
+from kbtui.index.catalog import CONTEXT_CHUNKS
 from kbtui.index.models import make_chunk_id_sort_number
 from kbtui.index.tokenizer import (
     MAX_COMPOUND_LENGTH,
@@ -113,12 +114,13 @@ def open_tantivy_index(folder: Path, language: str, *, create: bool = False) -> 
     if create:
         make_private_directory(folder)
     try:
-        place = path_to_utf8(folder)
-        index = tantivy.Index.open(place) if tantivy.Index.exists(place) else None
-        if index is None:
-            if not create:
-                raise IndexUnavailable("there is no index yet", where=str(folder))
-            index = tantivy.Index(make_keyword_index_schema(language), path=place)
+        path = path_to_utf8(folder)
+        if tantivy.Index.exists(path):
+            index = tantivy.Index.open(path)
+        elif create:
+            index = tantivy.Index(make_keyword_index_schema(language), path=path)
+        else:
+            raise IndexUnavailable("there is no index yet", where=str(folder))
     except (ValueError, OSError) as error:
         raise IndexUnavailable(
             f"the keyword index cannot be opened: {error}",
@@ -145,7 +147,7 @@ class KeywordIndexWriter:
     hidden entry must not change the scores of visible ones.
     """
 
-    def __init__(self, folder: Path, language: str, *, threads: int = 1) -> None:
+    def __init__(self, folder: Path, language: str) -> None:
         self._folder = folder
         self._index = open_tantivy_index(folder, language, create=True)
         self._schema = self._index.schema
@@ -154,7 +156,7 @@ class KeywordIndexWriter:
         self._added: set[str] = set()
         self.has_changes = False
         try:
-            self._writer = self._index.writer(heap_size=64_000_000 * threads, num_threads=threads)
+            self._writer = self._index.writer(heap_size=64_000_000, num_threads=1)
         except ValueError as error:
             raise IndexUnavailable(
                 f"another process writes the keyword index: {error}", where=str(folder)
@@ -174,13 +176,11 @@ class KeywordIndexWriter:
         hits = searcher.search(query, limit=1, count=False).hits
         return int(searcher.doc(hits[0][1])["watermark"][0]) if hits else 0
 
-    def replace_entry_documents(self, entry: CatalogEntry, chunks: Iterable[Chunk]) -> None:
+    def replace_entry_documents(self, entry: CatalogEntry, chunks: list[Chunk]) -> None:
         """Replace all documents of an entry."""
         self.remove_entry(entry.id)
-        held = list(chunks)
-        for document in _make_keyword_documents(entry, held, range(len(held)), self._others):
-            self._writer.add_document(document)
-        if held:
+        if chunks:
+            self._add_documents(entry, chunks, range(len(chunks)))
             self._added.add(entry.id)
             self.has_changes = True
 
@@ -197,34 +197,29 @@ class KeywordIndexWriter:
         the chunks directly before `chunks`; their text is indexed as context.
         """
         # A chunk without a time of its own has the entry's time, which has changed.
-        changed = {
-            *written.changed,
-            *(at for at, chunk in enumerate(chunks) if not chunk.timestamp),
-        }
+        changed = {at for at, chunk in enumerate(chunks) if not chunk.timestamp}
+        changed.update(written.changed)
         numbers = [*written.gone, *(chunks[at].number for at in changed)]
         if not numbers:
             return
         self._writer.delete_documents_by_query(
             tantivy.Query.term_set_query(self._schema, "chunk", numbers)
         )
-        held = [*before, *chunks]
         positions = [len(before) + at for at in sorted(changed)]
-        for document in _make_keyword_documents(entry, held, positions, self._others):
-            self._writer.add_document(document)
+        self._add_documents(entry, [*before, *chunks], positions)
         self._added.add(entry.id)
         self.has_changes = True
 
     def remove_entry(self, entry_id: str) -> None:
         """Delete an entry's documents, if there are any."""
-        if entry_id in self._added or self._is_entry_indexed(entry_id):
+        is_indexed = entry_id in self._added
+        if not is_indexed and self._searcher.doc_freq("entry", entry_id):
+            # The frequency includes deleted documents.
+            query = tantivy.Query.term_query(self._schema, "entry", entry_id, "basic")
+            is_indexed = bool(self._searcher.search(query, limit=1, count=False).hits)
+        if is_indexed:
             self._writer.delete_documents_by_term("entry", entry_id)
             self.has_changes = True
-
-    def _is_entry_indexed(self, entry_id: str) -> bool:
-        if not self._searcher.doc_freq("entry", entry_id):
-            return False
-        query = tantivy.Query.term_query(self._schema, "entry", entry_id, "basic")
-        return bool(self._searcher.search(query, limit=1, count=False).hits)
 
     def commit(self, watermark: int) -> None:
         """Commit, with the catalog's sequence number as the watermark."""
@@ -270,12 +265,15 @@ class KeywordIndexWriter:
                 self._skip_first_operation()
                 self.has_changes = False
                 return False
-            for document in _make_keyword_documents(
-                entry, chunks, range(len(chunks)), self._others
-            ):
-                self._writer.add_document(document)
+            self._add_documents(entry, chunks, range(len(chunks)))
         self.commit(watermark)
         return True
+
+    def _add_documents(
+        self, entry: CatalogEntry, chunks: list[Chunk], positions: Iterable[int]
+    ) -> None:
+        for document in _make_keyword_documents(entry, chunks, positions, self._others):
+            self._writer.add_document(document)
 
     def close(self) -> None:
         """Close the index, and discard what was not committed."""
@@ -351,12 +349,8 @@ def _join_text_with_neighbours(chunks: list[Chunk], position: int) -> str:
     The chunk itself is included, so that a short entry's chunk does not score lower than one with
     neighbours (docs/search-quality.md).
     """
-    before = after = ""
-    for neighbour in reversed(chunks[max(0, position - 2) : position]):
-        if neighbour.embed:
-            before = f"{neighbour.text}\n{before}"
-    for neighbour in chunks[position + 1 : position + 3]:
-        if neighbour.embed:
-            after += "\n" + neighbour.text
+    start, end = max(0, position - CONTEXT_CHUNKS), position + CONTEXT_CHUNKS + 1
+    before = "".join(f"{one.text}\n" for one in chunks[start:position] if one.embed)
+    after = "".join(f"\n{one.text}" for one in chunks[position + 1 : end] if one.embed)
     own = chunks[position].text
     return f"{before[-CONTEXT_CHARACTERS:]}\n{own}\n{after[:CONTEXT_CHARACTERS]}"

@@ -69,6 +69,9 @@ OVERFETCH = 5
 afterwards."""
 
 
+_TEXT_COLUMNS = ("kind", "topic", "type", "role", "entry")
+
+
 class VectorStore:
     """The vectors of one model. One thread writes; any thread may search."""
 
@@ -80,22 +83,18 @@ class VectorStore:
         `keep_versions` says how long old versions are kept. Raises `IndexUnavailable`.
         """
         self._dimension, self._keep_versions, self._writes = dimension, keep_versions, 0
-        schema = pa.schema(
+        self._schema = pa.schema(
             [
                 pa.field("number", pa.int64()),
                 pa.field("hash", pa.binary()),
                 pa.field("hidden", pa.bool_()),
                 pa.field("archived", pa.bool_()),
-                *[
-                    pa.field(name, pa.string())
-                    for name in ("kind", "topic", "type", "role", "entry")
-                ],
+                *(pa.field(name, pa.string()) for name in _TEXT_COLUMNS),
                 pa.field("time", pa.float64()),
                 pa.field("tie", pa.uint64()),
                 pa.field("vector", pa.list_(pa.float32(), dimension)),
             ]
         )
-        self._schema = schema
         try:
             make_private_directory(folder)
             session = lancedb.Session(
@@ -103,7 +102,7 @@ class VectorStore:
             )
             self._db = lancedb.connect(path_to_utf8(folder.absolute()), session=session)
             self.table = self._db.create_table(
-                f"chunks_{VECTORS_VERSION}_{model}", schema=schema, exist_ok=True
+                f"chunks_{VECTORS_VERSION}_{model}", schema=self._schema, exist_ok=True
             )
             self._partitions = self._read_partition_count()
         except BaseException as error:  # LanceDB raises many types, even outside of `Exception`
@@ -143,7 +142,7 @@ class VectorStore:
         """Remove the rows of these chunks."""
         held = sorted(numbers)
         for at in range(0, len(held), 2000):
-            part = ", ".join(str(int(number)) for number in held[at : at + 2000])
+            part = ", ".join(map(str, held[at : at + 2000]))
             self.table.delete(f"number IN ({part})")
             self._writes += 1
 
@@ -158,8 +157,8 @@ class VectorStore:
         wanted, probed = limit * OVERFETCH, min(self._partitions, PROBED_PARTITIONS)
         if self._partitions > 1:
             wanted = max(wanted, MIN_RERANKED)
-        if self._partitions > 1 and where not in _WIDE_FILTERS and self._is_selective_filter(where):
-            probed = 0
+            if where not in _WIDE_FILTERS and self.count_rows(where) <= NARROW_ROWS:
+                probed = 0
         found = self.find_nearest_rows(vector, where, wanted, probed)
         if len(found) < wanted and 0 < probed < self._partitions:
             # The filter left too few rows in these partitions, so search all of them. Lance's own
@@ -197,14 +196,10 @@ class VectorStore:
         """Return the vector of the first of these chunks that has one, None if none has."""
         if not numbers:
             return None
-        wanted = ", ".join(str(int(number)) for number in numbers)
-        query: Any = self.table.search().where(f"number IN ({wanted})")
+        query: Any = self.table.search().where(f"number IN ({', '.join(map(str, numbers))})")
         rows = query.select(["number", "vector"]).limit(len(numbers)).to_list()
         held = {row["number"]: row["vector"] for row in rows}
         return next((list(held[number]) for number in numbers if number in held), None)
-
-    def _is_selective_filter(self, where: str) -> bool:
-        return self.count_rows(where) <= NARROW_ROWS
 
     def compact(self, *, force: bool = False) -> None:
         """Join fragments, delete old versions, and index a large table.
@@ -220,8 +215,10 @@ class VectorStore:
         grown = wanted >= max(2, self._partitions * REINDEX_GROWTH)
         if rows >= EXACT_ROWS and (not self._partitions or grown):
             self._build_vector_index(wanted)
-        elif self._partitions and self._count_vector_index_segments() > MAX_SUPPLEMENTS:
-            self._build_vector_index(self._partitions)
+        elif self._partitions:
+            index = self.table.index_stats(f"{_INDEX_PREFIX}{self._partitions}")
+            if index and (index.num_indices or 0) > MAX_SUPPLEMENTS:
+                self._build_vector_index(self._partitions)
         self.table.optimize(cleanup_older_than=self._keep_versions)
         self._writes = 0
 
@@ -229,37 +226,36 @@ class VectorStore:
         """Replace the vector index with one of `partitions` partitions."""
         from lancedb.index import Bitmap, BTree, IvfFlat, IvfRq
 
-        old = self._read_partition_count()
+        was_approximate = self._partitions > 1
+        name = f"{_INDEX_PREFIX}{partitions}"
         # One bit per dimension must fill whole bytes.
         form = IvfRq if partitions > 1 and self._dimension % 8 == 0 else IvfFlat
         self.table.create_index(
             "vector",
             config=form(distance_type="cosine", num_partitions=partitions),
-            name=f"{_INDEX_PREFIX}{partitions}",
+            name=name,
             replace=True,
         )
         self._partitions = partitions
         for index in self.table.list_indices():
-            if index.columns == ["vector"] and index.name != f"{_INDEX_PREFIX}{partitions}":
+            if index.columns == ["vector"] and index.name != name:
                 self.table.drop_index(index.name)
-        if partitions > 1 and not old > 1:
+        if partitions > 1 and not was_approximate:
             # For the most common filters, and for finding single chunks.
             for column in ("hidden", "archived"):
                 self.table.create_index(column, config=Bitmap())
             for column in ("number", "entry"):
                 self.table.create_index(column, config=BTree())
 
-    def _count_vector_index_segments(self) -> int:
-        stats = self.table.index_stats(f"{_INDEX_PREFIX}{self._partitions}")
-        return int(stats.num_indices or 0) if stats else 0
-
     def _read_partition_count(self) -> int:
         """Return the number of partitions of the index from its name; 0 if there is no index."""
-        names = [index.name for index in self.table.list_indices()]
-        found = [
-            name.removeprefix(_INDEX_PREFIX) for name in names if name.startswith(_INDEX_PREFIX)
+        names = (index.name for index in self.table.list_indices())
+        counts = [
+            int(name.removeprefix(_INDEX_PREFIX))
+            for name in names
+            if name.startswith(_INDEX_PREFIX)
         ]
-        return max((int(one) for one in found if one.isdigit()), default=0)
+        return max(counts, default=0)
 
 
 def remove_vector_directory(folder: Path) -> None:
@@ -277,7 +273,7 @@ def move_vector_towards(vector: list[float], towards: list[float] | None) -> lis
 def make_vector_filter_sql(
     *,
     hidden: bool = False,
-    archived: bool | None = False,
+    archived: bool = False,
     kinds: Sequence[str] = (),
     topics: Sequence[str] = (),
     types: Sequence[str] = (),
@@ -288,15 +284,12 @@ def make_vector_filter_sql(
     entries: Sequence[str] = (),
 ) -> str:
     """Return a search's filters as a condition in LanceDB's SQL, with every value quoted."""
-    parts = []
-    if not hidden:
-        parts.append("hidden = false")
-    if not archived:
-        parts.append("archived = false")
+    parts = [] if hidden else ["hidden = false"]
+    parts += [] if archived else ["archived = false"]
     columns = {"kind": kinds, "topic": topics, "type": types, "role": roles, "entry": entries}
     for column, values in columns.items():
         if values:
-            parts.append(f"{column} IN ({', '.join(_quote_sql_value(value) for value in values)})")
+            parts.append(f"{column} IN ({', '.join(map(_quote_sql_value, values))})")
     if since is not None:
         parts.append(f"time >= {float(since)!r}")
     if until is not None:

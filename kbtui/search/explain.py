@@ -127,7 +127,7 @@ class SearchExplainer:
             leg, coverage = "lexical", 1.0
         rank = self._leg_ranks[leg].get(number, (None,))[0]
         length = len(run.legs[leg])
-        return score_leg_rank(leg, rank, length, depth=run.request.depth, coverage=coverage)
+        return score_leg_rank(rank, length, depth=run.request.depth, coverage=coverage)
 
     def _rank_many_chunks(self, leg: str) -> dict[int, tuple[int, float]]:
         """Return rank and score of the best `DEEP_RANKS` chunks of a leg, by chunk number.

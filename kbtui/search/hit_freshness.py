@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
+from functools import cache, cached_property, partial
+from typing import TYPE_CHECKING, Literal
 
+from kbtui.errors import KbtuiError
 from kbtui.index.models import format_file_state
 from kbtui.text import strip_escape_sequences
 
@@ -21,9 +23,8 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 
-def _get_file_state_or_none(path: str) -> os.stat_result:
-    # The index stores paths in UTF-8, but the locale of this process may have another encoding.
-    return os.stat(path.encode("utf-8", "surrogateescape"))  # noqa: PTH116  (cheaper)
+HitState = tuple[Literal["fresh", "changed"], tuple[int, int] | None]
+"""Whether the file of a hit has changed, and the hit's current lines."""
 
 
 class HitFreshnessChecker:
@@ -31,58 +32,35 @@ class HitFreshnessChecker:
 
     def __init__(self, workspace: Workspace, reader: IndexReader) -> None:
         self._workspace = workspace
-        self._reader = reader
-        self._stats: dict[str, str | None] = {}
-        self._texts: dict[str, str | None] = {}
-        self._conversations: dict[str, Conversation | None] = {}
-        self._turn_texts: dict[tuple[str, int], list[str]] = {}
-        self._knowledge: Knowledge | None = None
-        self._is_configuration_changed = self._has_configuration_changed()
+        self._is_configuration_changed = _has_configuration_changed(reader)
+        self._get_file_state = cache(_get_file_state)
+        self._read_subject = cache(partial(_read_subject, str(workspace.root)))
+        self._load_conversation = cache(partial(_load_conversation, workspace))
+        self._get_turn_texts = cache(self._read_turn)
 
-    def check_hit(
-        self, entry: CatalogEntry, chunk: Chunk
-    ) -> tuple[str, tuple[int, int] | None] | None:
-        """Return "fresh" or "changed" and the current lines of a chunk.
+    def check_hit(self, entry: CatalogEntry, chunk: Chunk) -> HitState | None:
+        """Return whether the file of a chunk has changed, and the chunk's current lines.
 
-        Returns None if the chunk's file no longer contains it, or the chunk's subject is disabled.
+        Returns None if the file no longer contains the chunk, or the chunk's subject is disabled.
         """
-        if (
-            entry.kind == "subject"
-            and self._is_configuration_changed
-            and not self._is_visible(entry)
-        ):
+        is_subject = entry.kind == "subject"
+        if is_subject and self._is_configuration_changed and not self._is_visible(entry):
             return None
-        if self._read_state(entry) == entry.stat and entry.stat:
+        if entry.stat and entry.stat == self._get_file_state(entry.path):
             return "fresh", chunk.lines
-        if entry.kind == "subject":
+        if is_subject:
             return self._find_chunk_in_subject(entry, chunk)
-        return self._find_chunk_in_conversation(entry, chunk)
+        wanted = _collapse_spaces(chunk.text)
+        texts = self._get_turn_texts(entry.conversation or "", chunk.turn or 0)
+        return ("changed", None) if any(wanted in text for text in texts) else None
 
-    def _read_state(self, entry: CatalogEntry) -> str | None:
-        if entry.path not in self._stats:
-            try:
-                self._stats[entry.path] = format_file_state(_get_file_state_or_none(entry.path))
-            except OSError:
-                self._stats[entry.path] = None
-        return self._stats[entry.path]
+    @cached_property
+    def _knowledge(self) -> Knowledge:
+        from kbtui.knowledge import load_knowledge
 
-    def _has_configuration_changed(self) -> bool:
-        for path, size, modified in self._reader.get_configuration_state():
-            try:
-                status = _get_file_state_or_none(str(path))
-            except OSError:
-                if size is not None:
-                    return True
-                continue
-            if [status.st_size, status.st_mtime_ns] != [size, modified]:
-                return True
-        return False
+        return load_knowledge(self._workspace)
 
     def _is_visible(self, entry: CatalogEntry) -> bool:
-        if self._knowledge is None:
-            from kbtui.knowledge import load_knowledge
-
-            self._knowledge = load_knowledge(self._workspace)
         topic = self._knowledge.topics.get(entry.topic or "")
         if topic is None or not topic.enable:
             return False
@@ -91,12 +69,8 @@ class HitFreshnessChecker:
             return False
         return not subject.hidden or entry.hidden
 
-    def _find_chunk_in_subject(
-        self, entry: CatalogEntry, chunk: Chunk
-    ) -> tuple[str, tuple[int, int] | None] | None:
-        if entry.path not in self._texts:
-            self._texts[entry.path] = self._read_subject(entry.path)
-        text = self._texts[entry.path]
+    def _find_chunk_in_subject(self, entry: CatalogEntry, chunk: Chunk) -> HitState | None:
+        text = self._read_subject(entry.path)
         if text is None:
             return None
         at = text.find(chunk.text)
@@ -104,62 +78,66 @@ class HitFreshnessChecker:
             first = text.count("\n", 0, at) + 1
             return "changed", (first, first + chunk.text.count("\n"))
         # Chunks join paragraphs by one empty line, so white space may differ.
-        return (
-            ("changed", chunk.lines)
-            if _collapse_spaces(chunk.text) in _collapse_spaces(text)
-            else None
-        )
+        is_found = _collapse_spaces(chunk.text) in _collapse_spaces(text)
+        return ("changed", chunk.lines) if is_found else None
 
-    def _read_subject(self, path: str) -> str | None:
-        """Return the text of a subject file.
-
-        Returns None if the file is missing, unreadable, too large or outside of the workspace.
-        """
-        from kbtui.files import read_regular_file
-        from kbtui.knowledge.subject_files import explain_too_large_subject
-        from kbtui.knowledge.topic_scan import is_inside_folder
-
-        try:
-            real = os.path.realpath(path, strict=True)
-            if not is_inside_folder(real, str(self._workspace.root)):
-                return None
-            if explain_too_large_subject(os.stat(real).st_size):  # noqa: PTH116
-                return None
-            return read_regular_file(real, sys.maxsize).decode("utf-8").replace("\r\n", "\n")
-        except (OSError, UnicodeDecodeError):
-            return None
-
-    def _find_chunk_in_conversation(
-        self, entry: CatalogEntry, chunk: Chunk
-    ) -> tuple[str, tuple[int, int] | None] | None:
-        wanted = _collapse_spaces(chunk.text)
-        if any(wanted in text for text in self._get_turn_texts(entry, chunk.turn or 0)):
-            return "changed", None
-        return None
-
-    def _get_turn_texts(self, entry: CatalogEntry, number: int) -> list[str]:
+    def _read_turn(self, conversation_id: str, number: int) -> list[str]:
         """Return the current texts of a turn; [] if the turn no longer exists."""
-        if (entry.id, number) not in self._turn_texts:
-            self._turn_texts[entry.id, number] = self._read_turn(entry, number)
-        return self._turn_texts[entry.id, number]
-
-    def _read_turn(self, entry: CatalogEntry, number: int) -> list[str]:
-        from kbtui.conversations.repository import find_conversation, load_conversation
-        from kbtui.errors import KbtuiError
         from kbtui.index.chunking import format_event_text
 
         try:
-            if entry.id not in self._conversations:
-                self._conversations[entry.id] = None
-                info = find_conversation(self._workspace, entry.conversation or "")
-                self._conversations[entry.id] = load_conversation(info)
-            conversation = self._conversations[entry.id]
-            turn = conversation.turn(number) if conversation else None
+            turn = self._load_conversation(conversation_id).turn(number)
         except (KbtuiError, OSError):
             return []
         return [
             _collapse_spaces(format_event_text(event)) for event in (turn.events if turn else ())
         ]
+
+
+def _has_configuration_changed(reader: IndexReader) -> bool:
+    for path, size, modified in reader.get_configuration_state():
+        status = _stat_file(str(path))
+        now = (status.st_size, status.st_mtime_ns) if status else (None, None)
+        if now != (size, modified):
+            return True
+    return False
+
+
+def _get_file_state(path: str) -> str | None:
+    status = _stat_file(path)
+    return format_file_state(status) if status else None
+
+
+def _stat_file(path: str) -> os.stat_result | None:
+    # The index stores paths in UTF-8, but the locale of this process may have another encoding.
+    try:
+        return os.stat(path.encode("utf-8", "surrogateescape"))  # noqa: PTH116  (cheaper)
+    except OSError:
+        return None
+
+
+def _read_subject(root: str, path: str) -> str | None:
+    """Return the text of a subject file.
+
+    Returns None if the file is missing, unreadable, too large or outside of the workspace.
+    """
+    from kbtui.files import read_regular_file
+    from kbtui.knowledge.subject_files import explain_too_large_subject
+    from kbtui.knowledge.topic_scan import is_inside_folder
+
+    try:
+        real = os.path.realpath(path, strict=True)
+        if not is_inside_folder(real, root) or explain_too_large_subject(os.stat(real).st_size):  # noqa: PTH116
+            return None
+        return read_regular_file(real, sys.maxsize).decode("utf-8").replace("\r\n", "\n")
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _load_conversation(workspace: Workspace, conversation_id: str) -> Conversation:
+    from kbtui.conversations.repository import find_conversation, load_conversation
+
+    return load_conversation(find_conversation(workspace, conversation_id))
 
 
 def _collapse_spaces(text: str) -> str:

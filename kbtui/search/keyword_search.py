@@ -10,7 +10,7 @@ import math
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import tantivy
+from tantivy import FieldType, Occur, Query
 
 from kbtui.index.models import SCORE_TOLERANCE, RankedChunk, sort_ranked_chunks
 from kbtui.index.tokenizer import (
@@ -24,7 +24,7 @@ from kbtui.search.query_words import (
     LanguageAnalyzer,
     QueryWord,
     analyze_and_correct_query_words,
-    list_indexed_character_pairs,
+    list_index_terms,
 )
 
 if TYPE_CHECKING:
@@ -108,51 +108,41 @@ class QueryTermBuilder:
     def build_word_terms(self, word: QueryWord) -> Iterable[QueryTerm]:
         """Yield the terms for a word: stems, code forms, corrections and completions."""
         for token in word.tokens:
-            body = [("body", token.stem), *token.others]
-            yield self._build_term(token.plain, FIELD_WEIGHTS["body"] * token.weight, *body)
-            for field in ("context", "title"):
-                yield self._build_term(
-                    token.plain, FIELD_WEIGHTS[field] * token.weight, (field, token.stem)
-                )
+            for field, others in (("body", token.others), ("context", ()), ("title", ())):
+                weight = FIELD_WEIGHTS[field] * token.weight
+                yield self._build_term(token.plain, weight, (field, token.stem), *others)
             if token.weight == 1.0:
                 yield self._build_term(token.plain, PART_WEIGHT, ("code", token.plain))
             if token.corrected:
                 places = [(field, stem) for stem in token.corrected for field in ("body", "title")]
                 yield self._build_term(token.plain, GUESS_WEIGHT, *places)
-        wholes = [("code", whole) for whole in word.forms.wholes]
-        if wholes:
+        if wholes := word.forms.wholes:
             # A text may contain `utf8` if the query has `utf-8`.
-            squeezed = [
-                ("body", stem) for stem in self._language.stem_text(word.forms.wholes[-1])[:1]
-            ]
-            joined = squeezed if word.forms.wholes[-1].isalnum() else []
-            yield self._build_term(word.text, CODE_WEIGHT, *wholes, *joined)
+            joined = self._list_body_terms(wholes[-1]) if wholes[-1].isalnum() else []
+            places = [("code", whole) for whole in wholes]
+            yield self._build_term(word.text, CODE_WEIGHT, *places, *joined)
         for part in word.forms.parts:
-            stems = [("body", stem) for stem in self._language.stem_text(part)[:1]]
-            yield self._build_term(part, PART_WEIGHT, ("code", part), *stems)
+            yield self._build_term(part, PART_WEIGHT, ("code", part), *self._list_body_terms(part))
         for pair in word.forms.pairs:
-            pairs = (
-                [pair]
-                if len(pair) > 1
-                else list_indexed_character_pairs(self._searcher, pair) or [pair]
-            )
-            yield self._build_term(pair, CODE_WEIGHT, *[("code", term) for term in pairs])
-        completions = [("body", stem) for stem in word.completions] + [
-            ("code", w) for w in word.code_completions
-        ]
+            pairs = [pair] if len(pair) > 1 else list_index_terms(self._searcher, "code", pair)
+            yield self._build_term(pair, CODE_WEIGHT, *[("code", term) for term in pairs or [pair]])
+        completions = [("body", stem) for stem in word.completions]
+        completions += [("code", term) for term in word.code_completions]
         if completions:
             yield self._build_term(f"{word.text}…", GUESS_WEIGHT, *completions)
+
+    def _list_body_terms(self, text: str) -> list[tuple[str, str]]:
+        return [("body", stem) for stem in self._language.stem_text(text)[:1]]
 
     def build_pair_terms(self, words: Sequence[QueryWord]) -> Iterable[QueryTerm]:
         """Yield terms that raise the rank of texts that contain adjacent words of the query."""
         tokens = [token for word in words for token in word.tokens]
         for first, second in pairwise(tokens):
-            if PAIR_WEIGHT and max(first.weight, second.weight) == 1.0:
-                terms = [first.stem, second.stem]
-                query = tantivy.Query.phrase_query(self._schema, "body", list(terms))
-                query = tantivy.Query.boost_query(query, PAIR_WEIGHT)
-                said = f"{first.plain} {second.plain}"
-                yield QueryTerm(said, "body", " ".join(terms), PAIR_WEIGHT, query)
+            if max(first.weight, second.weight) == 1.0:
+                query = Query.phrase_query(self._schema, "body", [first.stem, second.stem])
+                query = Query.boost_query(query, PAIR_WEIGHT)
+                said, term = f"{first.plain} {second.plain}", f"{first.stem} {second.stem}"
+                yield QueryTerm(said, "body", term, PAIR_WEIGHT, query)
 
     def build_phrase_query(self, text: str) -> Any:
         """Build the query for a phrase.
@@ -161,49 +151,44 @@ class QueryTermBuilder:
         pairs of characters must be in the text, in any order.
         """
         text = normalize_text(text)
-        needed: list[Any] = []
         stems = self._language.stem_text(text)
-        if has_unspaced_script(text):
-            needed += [
-                self._make_term_query("code", pair)
-                for pair in dict.fromkeys(extract_cjk_pairs(text))
-            ]
-            stems = [stem for stem in stems if not has_unspaced_script(stem)]
-            needed += [self._build_title_or_body_query([stem]) for stem in stems]
-        elif stems:
-            needed.append(self._build_title_or_body_query(stems))
+        groups = [stems] if stems else []
+        if pairs := dict.fromkeys(extract_cjk_pairs(text)):
+            groups = [[stem] for stem in stems if not has_unspaced_script(stem)]
+        needed = [self._make_term_query("code", pair) for pair in pairs]
+        needed += [self._build_title_or_body_query(group) for group in groups]
         # The tokenizer reduces `C++` and `C#` to `c`.
-        for word in text.split():
-            if word.endswith(("+", "#")):
-                needed += [
-                    self._make_term_query("code", whole)
-                    for whole in extract_words_ending_in_symbols(word)
-                ]
+        needed += [
+            self._make_term_query("code", whole)
+            for word in text.split()
+            if word.endswith(("+", "#"))
+            for whole in extract_words_ending_in_symbols(word)
+        ]
         if not needed:
-            return tantivy.Query.empty_query()
-        return tantivy.Query.boolean_query([(tantivy.Occur.Must, part) for part in needed])
+            return Query.empty_query()
+        return Query.boolean_query([(Occur.Must, part) for part in needed])
 
     def _make_term_query(self, field: str, term: str) -> Any:
-        return tantivy.Query.term_query(self._schema, field, term, "freq")
+        return Query.term_query(self._schema, field, term, "freq")
 
     def _build_term(self, word: str, weight: float, *places: tuple[str, str]) -> QueryTerm:
         """Build a term that matches any of `places`, which are pairs of field and indexed term."""
         terms = [self._make_term_query(field, term) for field, term in dict.fromkeys(places)]
-        query = terms[0] if len(terms) == 1 else tantivy.Query.disjunction_max_query(terms)
+        query = terms[0] if len(terms) == 1 else Query.disjunction_max_query(terms)
         if weight != 1.0:
-            query = tantivy.Query.boost_query(query, weight)
+            query = Query.boost_query(query, weight)
         shown = " | ".join(dict.fromkeys(term for _, term in places))
         return QueryTerm(word, places[0][0], shown, weight, query)
 
     def _build_title_or_body_query(self, stems: list[str]) -> Any:
-        if len(stems) == 1:
-            found = [self._make_term_query(field, stems[0]) for field in ("body", "title")]
-        else:
-            found = [
-                tantivy.Query.phrase_query(self._schema, field, list(stems))
-                for field in ("body", "title")
-            ]
-        return tantivy.Query.boolean_query([(tantivy.Occur.Should, part) for part in found])
+        found = []
+        for field in ("body", "title"):
+            if len(stems) == 1:
+                found.append((Occur.Should, self._make_term_query(field, stems[0])))
+            else:
+                phrase = Query.phrase_query(self._schema, field, list(stems))
+                found.append((Occur.Should, phrase))
+        return Query.boolean_query(found)
 
 
 def extract_words_ending_in_symbols(word: str) -> list[str]:
@@ -280,11 +265,8 @@ class KeywordSearch:
         """
         per_entry = per_entry or self._request.per_entry
         found = [row for side in self.sides for row in side.rank(limit, per_entry)]
-        tolerance = self.sides[0].tolerance
-        return [
-            (row.number, row.score)
-            for row in sort_ranked_chunks(found, tolerance=tolerance)[:limit]
-        ]
+        found = sort_ranked_chunks(found, tolerance=self.sides[0].tolerance)
+        return [(row.number, row.score) for row in found[:limit]]
 
 
 class _KeywordIndexQuery:
@@ -306,20 +288,17 @@ class _KeywordIndexQuery:
         made = QueryTermBuilder(self._schema, self.searcher, language)
         words = [part for word in self.words for part in made.build_word_terms(word)]
         self.parts = select_query_terms([*words, *made.build_pair_terms(self.words)], self.searcher)
-        self._terms = [part for part in self.parts if not part.is_word_pair]
         self._nearby = [part for part in self.parts if part.is_word_pair]
-        self.phrases = [(text, made.build_phrase_query(text)) for text in query.phrases]
-        self.excluded = [(text, made.build_phrase_query(text)) for text in query.excluded]
-        self.filters = list(self._iterate_filter_queries(request, narrowing))
-        self.asks = bool(self.parts or self.phrases)
-        self.query = self._build_query()
+        self.asks = bool(self.parts or query.phrases)
+        self.tolerance = SCORE_TOLERANCE if self.asks else 0.0
+        """The relative difference up to which scores count as equal; 0 if the order is by time."""
+        wanted = [(Occur.Should, part.query) for part in self.parts if not part.is_word_pair]
+        wanted += [(Occur.Must, made.build_phrase_query(text)) for text in query.phrases]
+        excluded = [(Occur.MustNot, made.build_phrase_query(text)) for text in query.excluded]
+        filters = self._build_filter_queries(request, narrowing)
+        self.query = self._build_query(wanted, excluded, filters, archived=request.archived)
 
     # asking
-
-    @property
-    def tolerance(self) -> float:
-        """The relative difference up to which scores count as equal; 0 if the order is by time."""
-        return SCORE_TOLERANCE if self.asks else 0.0
 
     def rank(self, limit: int, per_entry: int) -> list[RankedChunk]:
         """Rank the best `limit` chunks of this index."""
@@ -349,7 +328,9 @@ class _KeywordIndexQuery:
         `without` are the owners (entries) to exclude. With `whole_ties`, a group of equal scores at
         the end is dropped, because it may be incomplete.
         """
-        query = self._exclude_entries(without)
+        query = self.query
+        if left_out := [(Occur.MustNot, self._make_owner_query(owner)) for owner in without]:
+            query = Query.boolean_query([(Occur.Must, query), *left_out])
         order = {} if self.asks else {"order_by_field": "time"}
         hits = self.searcher.search(query, limit=limit, count=False, **order).hits
         addresses = [address for _, address in hits]
@@ -371,20 +352,8 @@ class _KeywordIndexQuery:
         ]
         return sort_ranked_chunks(paired, tolerance=self.tolerance), all_found
 
-    def _exclude_entries(self, owners: Iterable[Any]) -> Any:
-        """Return the query with the chunks of some owners (entries) excluded."""
-        left_out = [
-            (
-                tantivy.Occur.MustNot,
-                tantivy.Query.range_query(
-                    self._schema, "owner", tantivy.FieldType.Unsigned, owner, owner
-                ),
-            )
-            for owner in owners
-        ]
-        if not left_out:
-            return self.query
-        return tantivy.Query.boolean_query([(tantivy.Occur.Must, self.query), *left_out])
+    def _make_owner_query(self, owner: Any) -> Any:
+        return Query.range_query(self._schema, "owner", FieldType.Unsigned, owner, owner)
 
     def _score_word_pairs(self, numbers: list[int]) -> dict[int, float]:
         """Return the scores that pairs of words add to some chunks, by chunk number.
@@ -395,11 +364,10 @@ class _KeywordIndexQuery:
         """
         if not numbers or not self._nearby:
             return {}
-        should = tantivy.Occur.Should
         query = self._make_chunk_query(numbers)
         for pair in self._nearby:
             # Nested, because for one flat query tantivy would score many more chunks than these.
-            query = tantivy.Query.boolean_query([(tantivy.Occur.Must, query), (should, pair.query)])
+            query = Query.boolean_query([(Occur.Must, query), (Occur.Should, pair.query)])
         hits = self.searcher.search(query, limit=len(numbers), count=False).hits
         found = self.searcher.fast_field_values("chunk", [address for _, address in hits])
         return {int(n): float(score) for n, (score, _) in zip(found, hits, strict=True)}
@@ -415,87 +383,70 @@ class _KeywordIndexQuery:
     def _make_chunk_query(self, numbers: Iterable[int]) -> Any:
         """Return a query for some chunks, without scores."""
         # One query for each term: for a set of terms, tantivy reads every segment's dictionary.
-        terms = [
-            tantivy.Query.term_query(self._schema, "chunk", number, "basic") for number in numbers
-        ]
-        should = tantivy.Occur.Should
-        return _make_scoreless_query(
-            tantivy.Query.boolean_query([(should, term) for term in terms])
-        )
+        terms = [Query.term_query(self._schema, "chunk", number, "basic") for number in numbers]
+        return _make_scoreless_query(Query.boolean_query([(Occur.Should, term) for term in terms]))
 
     # building
 
-    def _build_query(self) -> Any:
+    def _build_query(
+        self, wanted: list[Any], excluded: list[Any], filters: list[Any], *, archived: bool
+    ) -> Any:
         """Build the query; return None for a request with neither words nor filters."""
-        wanted = [(tantivy.Occur.Should, part.query) for part in self._terms]
-        wanted += [(tantivy.Occur.Must, phrase) for _, phrase in self.phrases]
-        limits = [(tantivy.Occur.MustNot, phrase) for _, phrase in self.excluded]
-        limits += [(occur, part) for _, occur, part in self.filters]
-        narrowed = any(name != "archived" for name, _, _ in self.filters)
-        if not wanted and not narrowed:
+        if not wanted and not filters:
             return None
-        if wanted and all(occur == tantivy.Occur.MustNot for occur, _ in limits):
+        limits = [*excluded, *filters]
+        if not archived:
+            is_archived = Query.term_query(self._schema, "archived", "yes", "basic")
+            limits.append((Occur.MustNot, is_archived))
+        if wanted and all(occur == Occur.MustNot for occur, _ in limits):
             # For one flat query, tantivy can skip chunks that cannot be among the best.
-            return tantivy.Query.boolean_query([*wanted, *limits])
-        asked = tantivy.Query.boolean_query(wanted) if wanted else tantivy.Query.all_query()
+            return Query.boolean_query([*wanted, *limits])
         if not wanted:
             # Exclude the document that marks the last commit; it is not a chunk.
-            limits.append((tantivy.Occur.Must, self._make_any_of_query("archived", ("yes", "no"))))
-        return tantivy.Query.boolean_query([(tantivy.Occur.Must, asked), *limits])
+            limits.append((Occur.Must, self._make_any_of_query("archived", ("yes", "no"))))
+        asked = Query.boolean_query(wanted) if wanted else Query.all_query()
+        return Query.boolean_query([(Occur.Must, asked), *limits])
 
-    # filters
-
-    def _iterate_filter_queries(
+    def _build_filter_queries(
         self, request: SearchRequest, narrowing: ArgumentAndExclusionFilters
-    ) -> Iterable[tuple[str, Any, Any]]:
-        """Yield name, occurrence and query of each filter; filters do not change scores."""
-        wanted: dict[str, tuple[str, ...]] = {
-            "topic": request.topics,
-            "type": request.types,
-            "role": request.roles,
-            "tool": request.tools,
-            "entry": request.entries,
-        }
-        if set(request.kinds) != {"subject", "conversation"}:
-            wanted["kind"] = request.kinds
-        if not request.archived:
-            archived = tantivy.Query.term_query(self._schema, "archived", "yes", "basic")
-            yield "archived", tantivy.Occur.MustNot, archived
-        for field, values in wanted.items():
-            if values:
-                yield (
-                    field,
-                    tantivy.Occur.Must,
-                    _make_scoreless_query(self._make_any_of_query(field, values)),
-                )
-        for terms in narrowing.args:
-            yield (
-                "arg",
-                tantivy.Occur.Must,
-                _make_scoreless_query(self._make_any_of_query("arg", terms)),
-            )
-        for field, values in narrowing.without:
-            if values:
-                yield f"-{field}", tantivy.Occur.MustNot, self._make_any_of_query(field, values)
-        if request.exclude is not None:
-            entry = self._make_any_of_query("entry", (request.exclude,))
-            yield "exclude", tantivy.Occur.MustNot, entry
+    ) -> list[tuple[Any, Any]]:
+        """Return occurrence and query of each filter; filters do not change scores."""
+        wanted = [
+            ("topic", request.topics),
+            ("type", request.types),
+            ("role", request.roles),
+            ("tool", request.tools),
+            ("entry", request.entries),
+            ("kind", request.kinds if len(set(request.kinds)) == 1 else ()),
+            *(("arg", terms) for terms in narrowing.args),
+        ]
+        unwanted = [*narrowing.without, ("entry", (request.exclude,) if request.exclude else ())]
+        queries = [
+            (Occur.Must, _make_scoreless_query(self._make_any_of_query(field, values)))
+            for field, values in wanted
+            if values
+        ]
+        queries += [
+            (Occur.MustNot, self._make_any_of_query(field, values))
+            for field, values in unwanted
+            if values
+        ]
         if request.since or request.until:
-            between = tantivy.Query.range_query(
+            between = Query.range_query(
                 self._schema,
                 "time",
-                tantivy.FieldType.Integer,
+                FieldType.Integer,
                 lower_bound=int(request.since.timestamp()) if request.since else None,
                 upper_bound=int(request.until.timestamp()) if request.until else None,
                 include_upper=request.until is None,
             )
-            yield "time", tantivy.Occur.Must, _make_scoreless_query(between)
+            queries.append((Occur.Must, _make_scoreless_query(between)))
+        return queries
 
     def _make_any_of_query(self, field: str, values: Iterable[str]) -> Any:
-        return tantivy.Query.term_set_query(
-            self._schema, field, [normalize_text(value) for value in values]
-        )
+        terms = [normalize_text(value) for value in values]
+        return Query.term_set_query(self._schema, field, terms)
 
 
 def _make_scoreless_query(query: Any) -> Any:
-    return tantivy.Query.const_score_query(query, 0.0)
+    return Query.const_score_query(query, 0.0)

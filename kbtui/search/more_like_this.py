@@ -46,15 +46,17 @@ def find_similar(
     entry, chunks = find_passages_of_reference(reader, ref)
     if entry is None or not chunks:
         raise NothingFound("no text is indexed for this reference", where=str(ref))
-    request = request or SearchRequest("", per_entry=1)
-    asked = _MoreLikeThisSearch(
-        workspace,
-        reader,
-        request._replace(query=_compose_similarity_query(entry, chunks)),
-        entry,
-        chunks,
-    )
-    return run_search_and_build_answer(asked, semantic)
+    request = request or SearchRequest(per_entry=1)
+    query = _compose_similarity_query(entry, chunks)
+    run = SearchRun(workspace, reader, request._replace(query=query))
+    run.notices.clear()
+    without = (*run.narrowing.without, ("entry", (entry.id,)))
+    run.narrowing = run.narrowing._replace(without=without)
+    searcher, language = run.lexical.sides[0].searcher, run.lexical.language
+    words = select_distinctive_words(chunks, entry, searcher, language)
+    run.query = run.query._replace(words=tuple(words), phrases=(), excluded=())
+    del run.lexical  # it was built from the original query; the next access rebuilds it
+    return run_search_and_build_answer(run, semantic)
 
 
 def _compose_similarity_query(entry: CatalogEntry, chunks: list[Chunk]) -> str:
@@ -63,29 +65,6 @@ def _compose_similarity_query(entry: CatalogEntry, chunks: list[Chunk]) -> str:
     words = " ".join(f"{entry.title}. {prose}".split())[:MAX_PROSE_CHARACTERS]
     # Remove the characters that have a meaning in queries.
     return words.replace('"', " ").replace(":", " ").replace(" -", " ")[:MAX_QUERY_CHARACTERS]
-
-
-class _MoreLikeThisSearch(SearchRun):
-    """A search for the keywords of a text in all entries except the text's own."""
-
-    def __init__(
-        self,
-        workspace: Workspace,
-        reader: IndexReader,
-        request: SearchRequest,
-        entry: CatalogEntry,
-        chunks: list[Chunk],
-    ) -> None:
-        super().__init__(workspace, reader, request)
-        self.notices.clear()
-        without = (*self.narrowing.without, ("entry", (entry.id,)))
-        self.narrowing = self.narrowing._replace(without=without)
-        words = select_distinctive_words(
-            chunks, entry, self.lexical.sides[0].searcher, self.lexical.language
-        )
-        spoken = self.query.spoken
-        self.query = self.query._replace(words=tuple(words), phrases=(), excluded=(), spoken=spoken)
-        del self.lexical  # it was built from the original query; the next access rebuilds it
 
 
 def select_distinctive_words(

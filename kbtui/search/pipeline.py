@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kbtui.notices import Notice, make_keywords_only_notice
 from kbtui.refs import make_conversation_ref, make_subject_ref
 from kbtui.search.filters import list_filters
-from kbtui.search.hit_freshness import HitFreshnessChecker
+from kbtui.search.hit_freshness import HitFreshnessChecker, HitState
 from kbtui.search.models import (
     LEG_DEPTH,
     MAX_HITS,
@@ -132,20 +132,14 @@ class SearchRun:
         Vectors lag behind the catalog. So this drops chunks that the catalog no longer has, or
         that have been hidden or archived.
         """
-        known = [
-            number
-            for number, (_, entry_id) in self.chunks.items()
-            if self._is_entry_visible(entry_id)
-        ]
-        return sorted(known, key=lambda number: (-self.scores[number], self.chunks[number][0].id))
-
-    def _is_entry_visible(self, entry_id: str) -> bool:
-        entry = self.entries.get(entry_id)
-        return (
-            entry is not None
-            and (self.request.hidden or not entry.hidden)
+        visible = {
+            entry.id
+            for entry in self.entries.values()
+            if (self.request.hidden or not entry.hidden)
             and (self.request.archived or not entry.archived)
-        )
+        }
+        known = [number for number, (_, entry_id) in self.chunks.items() if entry_id in visible]
+        return sorted(known, key=lambda number: (-self.scores[number], self.chunks[number][0].id))
 
     def run_search_legs(self, semantic: SemanticLeg | None) -> None:
         """Run the legs of the request's mode, and set `legs`, `scores` and `notices`."""
@@ -156,7 +150,7 @@ class SearchRun:
             self.legs["lexical"] = self.lexical.rank(request.depth)
         if begun is not None:
             self._run_semantic_leg(begun)
-        if request.mode == "semantic" and "semantic" not in self.legs:
+        if not self.legs:  # a semantic search without vectors
             self.legs["lexical"] = self.lexical.rank(request.depth)
         if "lexical" in self.legs and not self.query.words and not self.query.phrases:
             has_query = self.lexical.sides[0].query is not None
@@ -172,7 +166,8 @@ class SearchRun:
         if self.request.mode == "lexical" or semantic is None or not self.query.spoken:
             return None
         if self.request.tools or self.narrowing.args:
-            return _make_empty_semantic_ranking  # tool calls and their results have no vectors
+            # Tool calls and their results have no vectors.
+            return lambda request, generation: SemanticRanking([])
         return semantic(self.query.spoken)
 
     def _run_semantic_leg(self, begun: SemanticRanker) -> None:
@@ -230,27 +225,18 @@ def _make_hits_of_best_chunks(run: SearchRun) -> tuple[list[Hit], int, int]:
             if state is None:
                 omitted += 1
                 continue
-            hits.append(
-                _make_hit(entry, chunk, run.scores[number], state)._replace(
-                    matches=finder.find_matches(chunk.text),
-                    legs={
-                        name: ranks.get(name, {}).get(number) for name in ("lexical", "semantic")
-                    },
-                )
+            hit = _make_hit(entry, chunk, state)._replace(
+                score=round(run.scores[number], 6),
+                matches=finder.find_matches(chunk.text),
+                legs={name: ranks.get(name, {}).get(number) for name in ("lexical", "semantic")},
             )
+            hits.append(hit)
         per_entry[entry_id] += 1
         total += 1
     return hits, total, omitted
 
 
-def _make_empty_semantic_ranking(request: SearchRequest, generation: str) -> SemanticRanking:
-    """Return an empty ranking, for requests that the semantic leg cannot answer."""
-    return SemanticRanking([])
-
-
-def _make_hit(
-    entry: CatalogEntry, chunk: Chunk, score: float, state: tuple[str, tuple[int, int] | None]
-) -> Hit:
+def _make_hit(entry: CatalogEntry, chunk: Chunk, state: HitState) -> Hit:
     freshness, lines = state
     if entry.kind == "subject":
         ref = make_subject_ref(entry.topic or "", entry.slug or "", lines)
@@ -263,7 +249,7 @@ def _make_hit(
         chunk_id=chunk.id,
         title=entry.title,
         text=chunk.text,
-        score=round(score, 6),
+        score=0.0,
         topic=entry.topic,
         slug=entry.slug,
         lines=lines,
@@ -271,63 +257,51 @@ def _make_hit(
         turn=chunk.turn,
         role=chunk.role,
         timestamp=datetime.fromtimestamp(chunk.timestamp, UTC) if chunk.timestamp else None,
-        freshness="changed" if freshness == "changed" else "fresh",
+        freshness=freshness,
     )
 
 
 def make_vector_filters(request: SearchRequest) -> dict[str, Any]:
     """Return a request's filters as arguments of `index.vectors.make_vector_filter_sql`."""
-    return {
-        "hidden": request.hidden,
-        "archived": request.archived,
-        "kinds": [] if len(request.kinds) == 2 else list(request.kinds),
-        "topics": list(request.topics),
-        "types": list(request.types),
-        "roles": list(request.roles),
+    names = ("hidden", "archived", "topics", "types", "roles", "exclude", "entries")
+    return {name: getattr(request, name) for name in names} | {
+        "kinds": () if len(request.kinds) == 2 else request.kinds,
         "since": request.since.timestamp() if request.since else None,
         "until": request.until.timestamp() if request.until else None,
-        "exclude": request.exclude,
-        "entries": list(request.entries),
     }
 
 
 def parse_semantic_ranking(reply: dict[str, Any]) -> SemanticRanking:
     """Parse the embedding worker's reply; it has a `cause` if it could not rank."""
     if "ranked" not in reply:
-        return SemanticRanking(
-            None, make_keywords_only_notice(reply["cause"], reply.get("detail") or "")
-        )
-    ranked = [(int(number), float(score)) for number, score in reply["ranked"]]
-    left, total = int(reply.get("left") or 0), int(reply.get("total") or 0)
+        return SemanticRanking(None, make_keywords_only_notice(reply["cause"]))
+    left, total = reply["left"], reply["total"]
     if not left:
-        return SemanticRanking(ranked)
+        return SemanticRanking(reply["ranked"])
     return SemanticRanking(
-        ranked,
+        reply["ranked"],
         Notice("passages_pending", {"total": left}),
         max(1, total - left) / max(1, total),
-        frozenset(map(int, reply.get("pending", ()))),
+        frozenset(reply["pending"]),
     )
 
 
 RANK_CONSTANT = 15
-LEG_WEIGHTS = {"lexical": 1.0, "semantic": 1.0}
-"""The constants of reciprocal rank fusion (Cormack, Clarke and Büttcher 2009, who use k = 60).
+"""The constant k of reciprocal rank fusion (Cormack, Clarke and Büttcher 2009, who use 60).
 
-The values were chosen by measurement (docs/search-quality.md).
+The value was chosen by measurement (docs/search-quality.md).
 """
 
 
 def score_leg_rank(
-    leg: str,
     rank: int | None,
     length: int,
     *,
     k: float = RANK_CONSTANT,
-    weights: Mapping[str, float] = LEG_WEIGHTS,
     depth: int = LEG_DEPTH,
     coverage: float = 1.0,
 ) -> float:
-    """Return a leg's part of a hit's score: weight / (k + rank), with ranks from 1.
+    """Return a leg's part of a hit's score: 1 / (k + rank), with ranks from 1.
 
     `length` is the number of the leg's hits. If the hit is not among them (`rank` is None or
     greater than `length`), the result is 0, or the part for rank `length + 1` if the leg has
@@ -338,14 +312,13 @@ def score_leg_rank(
         if length < depth:
             return 0.0
         rank = length + 1
-    return weights.get(leg, 1.0) / (k + rank / coverage)
+    return 1.0 / (k + rank / coverage)
 
 
 def fuse_rankings(
     legs: Mapping[str, Sequence[int]],
     *,
     k: float = RANK_CONSTANT,
-    weights: Mapping[str, float] = LEG_WEIGHTS,
     depth: int = LEG_DEPTH,
     coverage: float = 1.0,
     pending: Collection[int] = (),
@@ -356,7 +329,7 @@ def fuse_rankings(
     vector, `pending` are the keyword hits without one. For a pending hit, the keyword rank is used
     for the semantic leg, too, so that chunks that were embedded first have no advantage.
     """
-    held = {
+    leg_ranks = {
         name: {number: at for at, number in enumerate(ranked, 1)} for name, ranked in legs.items()
     }
 
@@ -364,14 +337,12 @@ def fuse_rankings(
         share = coverage if name == "semantic" else 1.0
         if name == "semantic" and number in pending:
             name, share = "lexical", 1.0
-        ranks = held[name]
-        return score_leg_rank(
-            name, ranks.get(number), len(ranks), k=k, weights=weights, depth=depth, coverage=share
-        )
+        ranks = leg_ranks[name]
+        return score_leg_rank(ranks.get(number), len(ranks), k=k, depth=depth, coverage=share)
 
     return {
-        number: sum(score_in_leg(name, number) for name in held)
-        for number in {number for ranked in legs.values() for number in ranked}
+        number: sum(score_in_leg(name, number) for name in legs)
+        for number in set().union(*legs.values())
     }
 
 

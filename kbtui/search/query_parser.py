@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbtui.dates import parse_time_zone
@@ -18,7 +19,6 @@ from kbtui.search.models import QueryMistake
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from datetime import datetime
 
     from kbtui.index import IndexReader
     from kbtui.index.entry_query import EntryFilter
@@ -77,16 +77,6 @@ class ParsedQuery(NamedTuple):
         return tuple(word.notice for word in self.almost_filters)
 
 
-class _ParsedQueryParts:
-    def __init__(self) -> None:
-        self.words: list[str] = []
-        self.phrases: list[str] = []
-        self.excluded: list[str] = []
-        self.filters: list[QueryFilter] = []
-        self.almost_filters: list[FilterLikeWord] = []
-        self.spoken: list[str] = []
-
-
 def _compile_query_part_pattern(names: Iterable[str]) -> re.Pattern[str]:
     """Return the pattern of one part of a query; `re` caches the pattern."""
     return re.compile(
@@ -105,45 +95,48 @@ def parse_query(text: str, *, partial: bool = False, surface: Surface = "search"
     parser is not used. `partial` means that the user is still typing the query, so a filter at its
     end may be unfinished.
     """
-    found = _ParsedQueryParts()
+    words: list[str] = []
+    phrases: list[str] = []
+    excluded: list[str] = []
+    filters: list[QueryFilter] = []
+    almost_filters: list[FilterLikeWord] = []
+    spoken: list[str] = []
     known = map_filters_by_key(surface)
     # No document contains surrogates, and tantivy rejects them.
     text = _SURROGATES.sub("\ufffd", text)
     for match in _compile_query_part_pattern(known).finditer(text):
-        typing = partial and match.end() == len(text)
+        start, end = match.span()
+        typing = partial and end == len(text)
         if match["key"]:
             key = known[match["key"].lower()].key
             values = split_filter_values(match["values"])
-            found.filters.append(
-                QueryFilter(key, values, bool(match["no"]), match.start(), match.end(), typing)
-            )
+            filters.append(QueryFilter(key, values, bool(match["no"]), start, end, typing))
             continue
-        part = match["phrase"] if match["phrase"] is not None else match["word"]
+        phrase = match["phrase"]
+        part = match["word"] if phrase is None else phrase
         if not part.strip() or part == "-":
             continue
         if match["no"]:
-            found.excluded.append(part)
+            excluded.append(part)
             continue
-        found.spoken.append(" ".join(part.split()))
-        if match["phrase"] is not None:
-            found.phrases.append(part)
-        else:
-            is_bare = part.endswith(":") and part[:-1].lower() in known
-            # In a search, a filter's key without a value is a word; other surfaces ignore it.
-            if surface == "search" or not is_bare:
-                found.words.append(part)
-            if not typing and (notice := _make_filter_like_word_notice(part, known)):
-                found.almost_filters.append(FilterLikeWord(match.start(), match.end(), notice))
-    typed = text[-1:]
+        spoken.append(" ".join(part.split()))
+        if phrase is not None:
+            phrases.append(part)
+            continue
+        # In a search, a filter's key without a value is a word; other surfaces ignore it.
+        if surface == "search" or not (part.endswith(":") and part[:-1].lower() in known):
+            words.append(part)
+        if not typing and (notice := _make_filter_like_word_notice(part, known)):
+            almost_filters.append(FilterLikeWord(start, end, notice))
     return ParsedQuery(
         text,
-        tuple(found.words),
-        tuple(found.phrases),
-        tuple(found.excluded),
-        tuple(found.filters),
-        tuple(found.almost_filters),
-        spoken=" ".join(found.spoken),
-        open=bool(found.words) and not typed.isspace() and typed != '"',
+        tuple(words),
+        tuple(phrases),
+        tuple(excluded),
+        tuple(filters),
+        tuple(almost_filters),
+        spoken=" ".join(spoken),
+        open=bool(words) and not text[-1:].isspace() and text[-1:] != '"',
     )
 
 
@@ -213,16 +206,15 @@ def apply_query_filters(
     reader: IndexReader,
     query: ParsedQuery,
     request: SearchRequest,
-    now: datetime | None = None,
 ) -> tuple[SearchRequest, ArgumentAndExclusionFilters, list[QueryMistake]]:
     """Apply a query's filters to a request.
 
     Returns the narrowed request, the filters that have no field in it, and the mistakes. Filters
-    narrow the options of the request and never widen them. Relative dates count from `now`.
+    narrow the options of the request and never widen them.
     """
     if not (query.filters or request.topics or request.roles or request.types):
         return request, ArgumentAndExclusionFilters(), []
-    return _QueryFilterApplier(workspace, reader, request, now).apply_filters(query)
+    return _QueryFilterApplier(workspace, reader, request).apply_filters(query)
 
 
 class _QueryFilterApplier:
@@ -233,14 +225,13 @@ class _QueryFilterApplier:
         workspace: Workspace,
         reader: IndexReader,
         request: SearchRequest,
-        now: datetime | None,
     ) -> None:
-        self._workspace, self._reader, self._now = workspace, reader, now
+        self._workspace, self._reader = workspace, reader
         self._zone = parse_time_zone(request.zone) if request.zone is not None else None
         self._request = request
         self._mistakes: list[QueryMistake] = []
         self._wanted: dict[str, list[str]] = {}
-        self._places: dict[str, QueryFilter] = {}
+        self._last_filters: dict[str, QueryFilter] = {}
         self._args: list[tuple[str, ...]] = []
         self._without: list[tuple[str, tuple[str, ...]]] = []
         self._entries: set[str] | None = None
@@ -254,22 +245,19 @@ class _QueryFilterApplier:
                 self._apply_filter(part)
             except FilterValueError as wrong:
                 if not part.unfinished:
-                    self._mistakes.append(
-                        QueryMistake(
-                            part.start, part.end, f"{part.key}: {wrong.message}", wrong.hint
-                        )
-                    )
+                    self._add_mistake(part, wrong.message, wrong.hint)
         for field in self._wanted:
             self._intersect_request_field(field)
         if self._entries is not None:
             held = self._request.entries
             entries = self._entries & set(held) if held else self._entries
             self._request = self._request._replace(entries=tuple(sorted(entries)) or ("",))
-        return (
-            self._request,
-            ArgumentAndExclusionFilters(tuple(self._args), tuple(self._without)),
-            self._mistakes,
-        )
+        further = ArgumentAndExclusionFilters(tuple(self._args), tuple(self._without))
+        return self._request, further, self._mistakes
+
+    def _add_mistake(self, part: QueryFilter, message: str, hint: str) -> None:
+        mistake = QueryMistake(part.start, part.end, f"{part.key}: {message}", hint)
+        self._mistakes.append(mistake)
 
     def _resolve_request_options(self) -> None:
         """Resolve the request's own topics, roles and types; unknown values are errors."""
@@ -299,33 +287,37 @@ class _QueryFilterApplier:
             raise FilterValueError("needs a value", row.about)
         if row.kind == "date":
             for value in values:
-                self._apply_date_filter(
-                    row, part, row.parse_date_value(value, self._now, self._zone)
+                moment = row.parse_date_value(value, zone=self._zone)
+                # `-before:` means `after:`, and `-after:` means `before:`.
+                if (row.search == "since") != part.excluded:
+                    since = max(moment, self._request.since or moment)
+                    self._request = self._request._replace(since=since)
+                else:
+                    until = min(moment, self._request.until or moment)
+                    self._request = self._request._replace(until=until)
+            return
+        if row.kind == "title":
+            entries = {
+                entry_id
+                for value in values
+                for entry_id in _find_entries_by_title(
+                    self._reader, value, hidden=self._request.hidden
                 )
-        elif row.kind == "title":
-            found = set().union(
-                *(
-                    _find_entries_by_title(self._reader, value, hidden=self._request.hidden)
-                    for value in values
-                )
-            )
-            if part.excluded:
-                self._without.append((row.term, tuple(sorted(found))))
-            else:
-                self._entries = found if self._entries is None else self._entries & found
+            }
+            terms = sorted(entries)
         elif row.kind == "argument":
-            terms = tuple(_parse_argument_filter(value) for value in values)
-            if part.excluded:
-                self._without.append((row.term, terms))
-            else:
-                self._args.append(terms)
+            terms = [_parse_argument_filter(value) for value in values]
         else:
-            meant = [one for value in values for one in self._resolve_filter_value(row, value)]
-            if part.excluded:
-                self._without.append((row.term, tuple(meant)))
-            else:
-                self._wanted.setdefault(row.search, []).extend(meant)
-                self._places[row.search] = part
+            terms = [term for value in values for term in self._resolve_filter_value(row, value)]
+        if part.excluded:
+            self._without.append((row.term, tuple(terms)))
+        elif row.kind == "title":
+            self._entries = entries if self._entries is None else self._entries & entries
+        elif row.kind == "argument":
+            self._args.append(tuple(terms))
+        else:
+            self._wanted.setdefault(row.search, []).extend(terms)
+            self._last_filters[row.search] = part
 
     def _intersect_request_field(self, field: str) -> None:
         """Intersect the values of a field in the query with those in the request."""
@@ -334,31 +326,13 @@ class _QueryFilterApplier:
         if held:
             both = tuple(value for value in wanted if value in held)
             if not both:
-                part = self._places[field]
-                self._mistakes.append(
-                    QueryMistake(
-                        part.start,
-                        part.end,
-                        f"{part.key}: {', '.join(wanted)} is outside the limits of this search",
-                        f"the search is limited to {', '.join(held)}",
-                    )
+                self._add_mistake(
+                    self._last_filters[field],
+                    f"{', '.join(wanted)} is outside the limits of this search",
+                    f"the search is limited to {', '.join(held)}",
                 )
             wanted = both
         self._set_request_field(field, wanted)
-
-    # values of filters
-
-    def _apply_date_filter(
-        self, row: FilterDefinition, part: QueryFilter, moment: datetime
-    ) -> None:
-        request = self._request
-        # `-before:` means `after:`, and `-after:` means `before:`.
-        if (row.search == "since") != part.excluded:
-            since = max(moment, request.since) if request.since else moment
-            self._request = request._replace(since=since)
-        else:
-            until = min(moment, request.until) if request.until else moment
-            self._request = request._replace(until=until)
 
     def _resolve_filter_value(self, row: FilterDefinition, value: str) -> Sequence[str]:
         """Return the indexed terms that a value stands for; raises `FilterValueError`."""
@@ -369,9 +343,8 @@ class _QueryFilterApplier:
         if row.kind == "topic":
             return [self._resolve_topic(row, value)]
         known = self._list_indexed_terms(row.term)
-        for term in known:
-            if term.lower() == value.lower():
-                return [term]
+        if term := next((term for term in known if term.lower() == value.lower()), None):
+            return [term]
         raise row.make_unknown_value_error(value, known)
 
     def _resolve_topic(self, row: FilterDefinition, value: str) -> str:
@@ -389,10 +362,9 @@ class _QueryFilterApplier:
         return any(searcher.doc_freq(field, value) for searcher in self._open_searchers() if value)
 
     def _list_indexed_terms(self, field: str) -> list[str]:
-        found: dict[str, int] = {}
+        found: Counter[str] = Counter()
         for searcher in self._open_searchers():
-            for term, count in searcher.terms_with_prefix(field, "", limit=200):
-                found[term] = found.get(term, 0) + count
+            found.update(dict(searcher.terms_with_prefix(field, "", limit=200)))
         return sorted(found, key=lambda term: (-found[term], term))
 
     def _open_searchers(self) -> Iterable[Any]:

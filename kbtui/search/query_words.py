@@ -211,7 +211,7 @@ def _complete_word_prefix(
     completions: list[str] = []
     if tokens and tokens[-1].weight == 1.0:
         run = tokens[-1].plain
-        completions = _list_index_terms(searcher, "body", run)
+        completions = list_index_terms(searcher, "body", run)
         # An unfinished word can be longer than its stem: `configurati` has the stem `configur`.
         for cut in range(1, MAX_ENDING_LETTERS + 1):
             if len(run) - cut >= 4 and searcher.doc_freq("body", run[:-cut]):
@@ -219,18 +219,14 @@ def _complete_word_prefix(
                 break
     code = word.lower()
     code_completions = (
-        _list_index_terms(searcher, "code", code) if len(code) > 2 and not code.isalpha() else []
+        list_index_terms(searcher, "code", code) if len(code) > 2 and not code.isalpha() else []
     )
     return completions, code_completions
 
 
-def _list_index_terms(searcher: Any, field: str, prefix: str) -> list[str]:
+def list_index_terms(searcher: Any, field: str, prefix: str) -> list[str]:
+    """Return up to `MAX_PREFIX_TERMS` terms of a field that begin with `prefix`."""
     return [term for term, _ in searcher.terms_with_prefix(field, prefix, limit=MAX_PREFIX_TERMS)]
-
-
-def list_indexed_character_pairs(searcher: Any, character: str) -> list[str]:
-    """Return the indexed pairs that begin with a character of a script without spaces."""
-    return _list_index_terms(searcher, "code", character)
 
 
 def _correct_spelling(token: QueryToken, searcher: Any, language: LanguageAnalyzer) -> QueryToken:

@@ -13,7 +13,6 @@ import argparse
 import json
 import shutil
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,11 +49,11 @@ class PlainFusion(SearchRun):
 
         def begin(text: str) -> SemanticRanker:
             begun = semantic(text)
-            return lambda question, mark: begun(replace(question, worded=()), mark)
+            return lambda question, mark: begun(question._replace(worded=()), mark)
 
         super().run_search_legs(begin)
         legs = {name: [number for number, _ in ranked] for name, ranked in self.legs.items()}
-        self.scores = fuse_rankings(legs, k=60, weights={}, depth=1_000_000)
+        self.scores = fuse_rankings(legs, k=60, depth=1_000_000)
 
 
 def search_each_way(corpus: IndexedCorpus, text: str) -> Iterator[tuple[str, list[Hit]]]:

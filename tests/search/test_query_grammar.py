@@ -83,12 +83,12 @@ def test_what_is_no_date_is_none(text: str) -> None:
 
 
 def test_fusion_adds_what_each_leg_gives_by_rank() -> None:
-    scores = fuse_rankings({"lexical": [1, 2], "semantic": [2, 3]}, k=10, weights={"semantic": 0.5})
-    assert scores == pytest.approx({1: 1 / 11, 2: 1 / 12 + 0.5 / 11, 3: 0.5 / 12})
+    scores = fuse_rankings({"lexical": [1, 2], "semantic": [2, 3]}, k=10)
+    assert scores == pytest.approx({1: 1 / 11, 2: 1 / 12 + 1 / 11, 3: 1 / 12})
 
 
 def test_a_hit_missing_in_a_full_leg_counts_there_as_just_after_its_last() -> None:
-    scores = fuse_rankings({"lexical": [1, 2], "semantic": [3, 4]}, k=10, weights={}, depth=2)
+    scores = fuse_rankings({"lexical": [1, 2], "semantic": [3, 4]}, k=10, depth=2)
     assert scores[1] == pytest.approx(1 / 11 + 1 / 13)
 
 
