@@ -1,15 +1,17 @@
-"""Edits `.jp/kb.toml`, keeping its comments and order."""
+"""Edits `.jp/kb.toml` and `.jp/kb-sources.toml`, keeping their comments and order."""
 
 from __future__ import annotations
 
 import re
+import tomllib
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import ConfigError, KbtuiError, UsageError
 from kbtui.files import parse_toml, read_regular_file, write_file
-from kbtui.knowledge.loader import Knowledge, load_knowledge
+from kbtui.knowledge.loader import TOPIC_FIELDS, Knowledge, load_knowledge
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,56 +20,59 @@ if TYPE_CHECKING:
     from kbtui.knowledge.models import PreloadOrDisableMark, Topic
 
 
-def set_toml_values(old: str | None, edits: dict[str, dict[str, Any]], path: Path) -> str:
-    """Return the text of `kb.toml` with fields of topics set.
+def edit_toml_tables(
+    old: str | None, parents: list[str], edits: dict[str, dict[str, Any] | None], path: Path
+) -> str:
+    """Return the text of a file with keys of tables below the tables `parents` set or removed.
 
-    `edits` maps topics to fields to values. Raises `ConfigError`, which names `path`, if the
-    text is not TOML or if it cannot be edited without losing something.
+    `edits` maps tables to keys to values; None removes a key or a table. Raises `ConfigError`, which
+    names `path`, if the text is not TOML or if it cannot be edited without losing something.
     """
-    if old is None:
-        import tomli_w
+    import tomlkit
 
-        return tomli_w.dumps({"kb": {"topic": edits}})
     try:
-        expected = parse_toml(old)
+        expected = parse_toml(old or "")
     except (ValueError, RecursionError) as error:
         raise ConfigError(
             f"not valid TOML: {error}", where=str(path), hint="fix it first"
         ) from error
-    import tomlkit
-
-    unsafe = ConfigError(
-        "the file cannot be edited safely", where=str(path), hint="edit it by hand"
-    )
     try:
-        topics = expected.setdefault("kb", {}).setdefault("topic", {})
+        tables = expected
+        for parent in parents:
+            tables = tables.setdefault(parent, {})
         for name, values in edits.items():
-            topics.setdefault(name, {}).update(values)
-    except AttributeError:  # `kb = 1` and the like
-        raise unsafe from None
-    for careful in (True, False):
-        try:
-            new = _edit_toml_document(old, edits, careful=careful)
-        except (tomlkit.exceptions.TOMLKitError, ValueError):
-            continue
-        if _is_lossless_edit(old, new, expected):
-            return new
-    raise unsafe
+            table = {**tables.get(name, {}), **(values or {})}
+            tables[name] = {key: value for key, value in table.items() if value is not None}
+            if values is None:
+                del tables[name]
+        if not tables:
+            del expected[parents[0]]
+        if old is None:
+            import tomli_w
+
+            return tomli_w.dumps(expected)
+        for careful in (True, False):
+            with suppress(tomlkit.exceptions.TOMLKitError, ValueError):
+                new = _edit_toml_document(old, parents, edits, careful=careful)
+                if tomllib.loads(new) == expected and not _find_lost_comments(old, new, edits):
+                    return new
+    except (AttributeError, TypeError):  # `kb = 1` and the like
+        pass
+    raise ConfigError("the file cannot be edited safely", where=str(path), hint="edit it by hand")
 
 
-def _is_lossless_edit(old: str, new: str, expected: dict[str, Any]) -> bool:
-    """Return whether the new text parses to the expected values and keeps every comment."""
-    import tomllib
-
-    try:
-        return tomllib.loads(new) == expected and not _count_toml_comments(
-            old
-        ) - _count_toml_comments(new)
-    except ValueError:
-        return False
+def _find_lost_comments(
+    old: str, new: str, edits: dict[str, dict[str, Any] | None]
+) -> Counter[str]:
+    """Return the comments that an edit loses; those of removed tables and keys do not count."""
+    if any(values is None or None in values.values() for values in edits.values()):
+        return Counter()
+    return _count_toml_comments(old) - _count_toml_comments(new)
 
 
-def _edit_toml_document(old: str, edits: dict[str, dict[str, Any]], *, careful: bool) -> str:
+def _edit_toml_document(
+    old: str, parents: list[str], edits: dict[str, dict[str, Any] | None], *, careful: bool
+) -> str:
     """Return the text with values set and everything around them unchanged.
 
     If `careful` is false, arrays are rewritten and their comments are moved above the items. This is
@@ -76,32 +81,41 @@ def _edit_toml_document(old: str, edits: dict[str, dict[str, Any]], *, careful: 
     import tomlkit
 
     document = tomlkit.parse(old)
-    topics = _get_or_add_table(_get_or_add_table(document, "kb", parent=True), "topic", parent=True)
+    tables: Any = document
+    for parent in parents:
+        tables = _get_or_add_table(tables, parent, is_parent=True)
     for name, values in edits.items():
-        table = _get_or_add_table(topics, name)
+        if values is None:
+            del tables[name]
+            continue
+        table = _get_or_add_table(tables, name)
         for key, value in values.items():
             current = table.get(key)
-            if isinstance(value, list) and isinstance(current, tomlkit.items.Array):
+            if value is None:
+                table.pop(key, None)
+            elif isinstance(value, list) and isinstance(current, tomlkit.items.Array):
                 if careful:
                     _edit_toml_array(current, value)
                 else:
                     table[key] = _rebuild_toml_array(current, value)
-            elif current is not None:
-                table[key] = value
-            else:
+            elif current is None:
                 _insert_toml_key(table, key, value)
+            elif current != value:
+                table[key] = value
+    if not tables:
+        del document[parents[0]]
     new = tomlkit.dumps(document)
     if "\r\n" in old and "\n" not in old.replace("\r\n", ""):
         new = new.replace("\r\n", "\n").replace("\n", "\r\n")
     return new
 
 
-def _get_or_add_table(holder: Any, name: str, *, parent: bool = False) -> Any:
-    """Return the table with this name, created if missing; a `parent` gets no header of its own."""
+def _get_or_add_table(holder: Any, name: str, *, is_parent: bool = False) -> Any:
+    """Return the table with this name, created if missing; a parent gets no header of its own."""
     import tomlkit
 
     if name not in holder:
-        holder[name] = tomlkit.table(is_super_table=parent)
+        holder[name] = tomlkit.table(is_super_table=is_parent)
     return holder[name]
 
 
@@ -165,18 +179,6 @@ def _count_toml_comments(text: str) -> Counter[str]:
     return Counter(f"# {comment.lstrip('# ').rstrip()}" for comment in found)
 
 
-_MARKED_FIELDS = ("enable", "learned", "disabled")
-_TOPIC_FIELDS = (
-    "enable",
-    "title",
-    "introduction",
-    "description",
-    "subjects",
-    "learned",
-    "disabled",
-)
-
-
 @dataclass(frozen=True)
 class TomlChange:
     """A change of a TOML file: its text before and after, None if there is no file."""
@@ -217,13 +219,7 @@ def propose_preload_or_disable_marks(
     """
     base = load_knowledge(knowledge.workspace)
     wanted = base.copy_with_marks(marks).topics
-    edits: dict[str, dict[str, Any]] = {}
-    for name, topic in wanted.items():
-        for field in _MARKED_FIELDS:
-            value = getattr(topic, field)
-            if value != getattr(base.topics[name], field):
-                edits.setdefault(name, {})[field] = _to_toml_value(value)
-    return _make_toml_change(base.workspace.jp / "kb.toml", edits)
+    return _make_topic_change(base, {name: (base.topics[name], wanted[name]) for name in wanted})
 
 
 def propose_new_topic(knowledge: Knowledge, topic: Topic) -> TomlChange:
@@ -233,23 +229,24 @@ def propose_new_topic(knowledge: Knowledge, topic: Topic) -> TomlChange:
     """
     if topic.id in load_knowledge(knowledge.workspace).topics:
         raise UsageError("the topic already exists", where=topic.id)
-    default = type(topic)(topic.id, "")
-    values = {field: getattr(topic, field) for field in _TOPIC_FIELDS}
-    written = {
-        field: _to_toml_value(value)
-        for field, value in values.items()
-        if value != getattr(default, field)
-    }
-    return _make_toml_change(knowledge.workspace.jp / "kb.toml", {topic.id: written})
+    return _make_topic_change(knowledge, {topic.id: (type(topic)(topic.id, ""), topic)})
 
 
-def _to_toml_value(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
-
-
-def _make_toml_change(path: Path, edits: dict[str, dict[str, Any]]) -> TomlChange:
+def _make_topic_change(knowledge: Knowledge, topics: dict[str, tuple[Topic, Topic]]) -> TomlChange:
+    """Return the change of `.jp/kb.toml` that gives topics, each old and new, their new fields."""
+    edits: dict[str, dict[str, Any] | None] = {}
+    for name, (before, after) in topics.items():
+        changed = [key for key in TOPIC_FIELDS if getattr(before, key) != getattr(after, key)]
+        values = {key: getattr(after, key) for key in changed}
+        if values:
+            edits[name] = {
+                key: list(value) if isinstance(value, tuple) else value
+                for key, value in values.items()
+            }
+    path = knowledge.workspace.jp / "kb.toml"
     old = read_toml_text(path)
-    return TomlChange(path, old, set_toml_values(old, edits, path) if edits else old)
+    new = edit_toml_tables(old, ["kb", "topic"], edits, path) if edits else old
+    return TomlChange(path, old, new)
 
 
 def apply_toml_change(change: TomlChange) -> None:

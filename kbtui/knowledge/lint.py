@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 from kbtui.errors import KbtuiError, NothingFound
-from kbtui.knowledge.loader import TOPIC_FIELDS
 from kbtui.knowledge.models import Problem
 from kbtui.knowledge.prompt import estimate_tokens
 from kbtui.knowledge.subject_files import read_subject_text
@@ -37,49 +36,41 @@ MAX_TEXTS_PER_RUN = 50
 _WORD = re.compile(r"\w+")
 
 
-def find_near_duplicates(
-    subjects: list[Subject], texts: dict[tuple[str, str], str]
-) -> list[Problem]:
-    """Return a problem for each subject that repeats an earlier one, naming the most similar one.
+def _find_near_duplicates(texts: list[tuple[Subject, str]]) -> Iterator[Problem]:
+    """Yield a problem for each subject that repeats an earlier one, naming the most similar one.
 
     The algorithm is bottom-k sketching (Broder, "On the resemblance and containment of documents",
     1997).
     """
-    problems = []
-    same: dict[bytes, Subject] = {}
-    seen: set[str] = set()
-    samples: list[tuple[Subject, frozenset[int], list[int]]] = []
-    buckets: dict[int, list[int]] = {}
-    for subject in subjects:
-        text = texts.get((subject.topic, subject.slug))
+    hint = "keep one and refer to it from the other"
+    first_by_hash: dict[bytes, Subject] = {}
+    seen_files: set[str] = set()
+    samples: list[tuple[Subject, frozenset[int]]] = []
+    samples_by_run: dict[int, list[int]] = {}
+    for subject, text in texts:
         real = os.path.realpath(subject.path)
-        if text is None or real in seen:  # one file in two topics is not a duplicate
-            continue
-        seen.add(real)
         words = _WORD.findall(text.casefold())[:MAX_WORDS]
-        if len(words) < MIN_WORDS:
+        if real in seen_files or len(words) < MIN_WORDS:  # one file in two topics is no duplicate
             continue
-        first = same.setdefault(blake2b(" ".join(words).encode()).digest(), subject)
+        seen_files.add(real)
+        first = first_by_hash.setdefault(blake2b(" ".join(words).encode()).digest(), subject)
         if first is not subject:
-            problems.append(_make_duplicate_problem(subject, first, 1.0))
+            message = f"has the same text as {first.topic}/{first.slug}"
+            yield _make_subject_problem(subject, message, hint)
             continue
-        ordered = _sample_word_run_hashes(words)
-        sample = frozenset(ordered)
-        candidates = {
-            position
-            for run in ordered[:CANDIDATE_RUNS]
-            if len(buckets.get(run, ())) <= MAX_TEXTS_PER_RUN
-            for position in buckets.get(run, ())
-        }
-        scored = [
-            (_estimate_similarity(ordered, sample, *samples[at][1:]), at) for at in candidates
-        ]
-        if scored and (best := max(scored))[0] >= MIN_SIMILARITY:
-            problems.append(_make_duplicate_problem(subject, samples[best[1]][0], best[0]))
-        for run in ordered[:CANDIDATE_RUNS]:
-            buckets.setdefault(run, []).append(len(samples))
-        samples.append((subject, sample, ordered))
-    return problems
+        hashes = _sample_word_run_hashes(words)
+        sample, runs = frozenset(hashes), hashes[:CANDIDATE_RUNS]
+        found = [samples_by_run.setdefault(run, []) for run in runs]
+        candidates = {at for some in found if len(some) <= MAX_TEXTS_PER_RUN for at in some}
+        scored = [(_estimate_similarity(sample, samples[at][1]), at) for at in candidates]
+        similarity, at = max(scored, default=(0.0, 0))
+        if similarity >= MIN_SIMILARITY:
+            other = samples[at][0]
+            message = f"is nearly the same as {other.topic}/{other.slug} ({similarity:.0%})"
+            yield _make_subject_problem(subject, message, hint)
+        for some in found:
+            some.append(len(samples))
+        samples.append((subject, sample))
 
 
 def _sample_word_run_hashes(words: list[str]) -> list[int]:
@@ -91,34 +82,13 @@ def _sample_word_run_hashes(words: list[str]) -> list[int]:
     return sorted(runs)[:SAMPLE_RUNS]
 
 
-def _estimate_similarity(
-    ordered: list[int], sample: frozenset[int], other: frozenset[int], other_ordered: list[int]
-) -> float:
-    """Estimate the share of runs that two texts have in common (bottom-k of the union).
-
-    Returns 0 early if the share is certainly below `MIN_SIMILARITY`, which is true of most
-    candidates.
-    """
-    most = max(len(ordered), len(other_ordered))
-    common = len(sample & other)
-    if common < MIN_SIMILARITY * min(most, len(sample) + len(other) - common):
-        return 0.0
-    union = sorted(sample | other)[:most]
-    return sum(run in sample and run in other for run in union) / len(union)
-
-
-def _make_duplicate_problem(subject: Subject, other: Subject, likeness: float) -> Problem:
-    ref = f"{other.topic}/{other.slug}"
-    if likeness == 1.0:
-        message = f"has the same text as {ref}"
-    else:
-        message = f"is nearly the same as {ref} ({likeness:.0%})"
-    return Problem(
-        message,
-        where=f"{subject.topic}/{subject.slug}",
-        topic=subject.topic,
-        hint="keep one and refer to it from the other",
-    )
+def _estimate_similarity(one: frozenset[int], other: frozenset[int]) -> float:
+    """Estimate the share of runs that two texts have in common (bottom-k of the union)."""
+    common, union = one & other, one | other
+    most = max(len(one), len(other))
+    if len(common) < MIN_SIMILARITY * min(most, len(union)):
+        return 0.0  # true of most candidates, and faster than sorting
+    return sum(run in common for run in sorted(union)[:most]) / min(most, len(union))
 
 
 _CODE_FENCE = re.compile(
@@ -132,58 +102,50 @@ _LEARN_CALL = re.compile(
 _QUOTED_STRING = re.compile(r"[\"']([^\"']+)[\"']")
 
 
-def find_dead_mentions(
-    knowledge: Knowledge, subjects: list[Subject], texts: dict[tuple[str, str], str]
-) -> list[Problem]:
-    """Return a problem for each mention of a subject that does not exist.
+def _find_dead_mentions(
+    knowledge: Knowledge, texts: list[tuple[Subject, str]]
+) -> Iterator[Problem]:
+    """Yield a problem for each mention of a subject that does not exist.
 
     Mentions are `` `topic/slug` ``, `` `folder/slug` `` if the topic has that folder, and calls
     of `learn`. Code blocks and paths of existing files are ignored.
     """
-    firsts = {
+    folders_by_topic = {
         topic: {slug.partition("/")[0] for slug in knowledge.get_topic_slugs(topic).scan.slugs}
-        for topic in dict.fromkeys(subject.topic for subject in subjects)
+        for topic in {subject.topic for subject, _ in texts}
     }
-    problems = []
-    for subject in subjects:
-        text = texts.get((subject.topic, subject.slug), "")
+    for subject, text in texts:
         if "/" not in text and "learn(" not in text:
             continue
         prose = _CODE_FENCE.sub("", text)
-        problems += [
-            Problem(
-                f"mentions {name}, which does not exist",
-                where=f"{subject.topic}/{subject.slug}",
-                topic=subject.topic,
-                hint="correct the mention, or add the subject",
-            )
-            for name in dict.fromkeys(_iterate_dead_mentions(knowledge, subject, prose, firsts))
-        ]
-    return problems
+        names = _list_dead_mentions(knowledge, subject, prose, folders_by_topic)
+        for name in dict.fromkeys(names):
+            message = f"mentions {name}, which does not exist"
+            hint = "correct the mention, or add the subject"
+            yield _make_subject_problem(subject, message, hint)
 
 
-def _iterate_dead_mentions(
-    knowledge: Knowledge, subject: Subject, prose: str, firsts: dict[str, set[str]]
+def _list_dead_mentions(
+    knowledge: Knowledge, subject: Subject, prose: str, folders_by_topic: dict[str, set[str]]
 ) -> Iterator[str]:
-    for match in _QUOTED_SLUG.finditer(prose):
-        token = match[1]
-        first, _, rest = token.partition("/")
-        if _is_existing_path(knowledge, subject, token):
-            continue
-        # Try `topic/slug` first: a topic can have the name of another topic's folder.
-        if first in firsts and _slug_exists(knowledge, first, rest):
-            continue
-        if first in firsts[subject.topic]:
-            if not _slug_exists(knowledge, subject.topic, token):
-                yield f"`{token}`"
-        elif first in firsts:
+    for token in _QUOTED_SLUG.findall(prose):
+        folder, _, rest = token.partition("/")
+        bases = (knowledge.workspace.root, subject.path.parent)
+        is_topic, is_folder = folder in folders_by_topic, folder in folders_by_topic[subject.topic]
+        # A topic can have the name of another topic's folder.
+        is_alive = (
+            any(os.path.lexists(base / token) for base in bases)
+            or (is_topic and _slug_exists(knowledge, folder, rest))
+            or (is_folder and _slug_exists(knowledge, subject.topic, token))
+        )
+        if (is_topic or is_folder) and not is_alive:
             yield f"`{token}`"
-    for match in _LEARN_CALL.finditer(prose):
+    for name, slugs in _LEARN_CALL.findall(prose):
         try:
-            topic = knowledge.resolve_topic(match[1]).id
+            topic = knowledge.resolve_topic(name).id
         except NothingFound:
             continue  # an example, or a topic of another workspace
-        for slug in _QUOTED_STRING.findall(match[2]):
+        for slug in _QUOTED_STRING.findall(slugs):
             if not is_glob(slug) and not _slug_exists(knowledge, topic, slug):
                 yield f"{slug!r} in {topic}"
 
@@ -192,11 +154,6 @@ def _slug_exists(knowledge: Knowledge, topic: str, slug: str) -> bool:
     """Return whether a slug or a folder of slugs exists, disabled or not."""
     slugs = knowledge.get_topic_slugs(topic).scan
     return slug in slugs or any(name.startswith(f"{slug}/") for name in slugs.slugs)
-
-
-def _is_existing_path(knowledge: Knowledge, subject: Subject, token: str) -> bool:
-    folders = (knowledge.workspace.root, subject.path.parent)
-    return any(os.path.lexists(folder / token) for folder in folders)
 
 
 MAX_PRELOAD_TOKENS = 10_000
@@ -211,8 +168,7 @@ def lint_knowledge(knowledge: Knowledge) -> list[Problem]:
     that two topics share. Mistakes in the configuration itself are in `Knowledge.problems`.
     """
     problems = list(_find_title_clashes(knowledge))
-    texts: dict[tuple[str, str], str] = {}
-    subjects: list[Subject] = []
+    texts: list[tuple[Subject, str]] = []
     for topic in knowledge.topics.values():
         if not topic.enable:
             continue
@@ -224,20 +180,20 @@ def lint_knowledge(knowledge: Knowledge) -> list[Problem]:
         for subject in knowledge.list_subjects(topic.id):
             if subject.disabled:
                 continue
-            subjects.append(subject)
             try:
                 text = read_subject_text(subject)
             except KbtuiError as error:
                 if not subject.hidden:
-                    problems.append(
-                        _make_subject_problem(subject, f"cannot be learned: {error.message}")
-                    )
+                    message = f"cannot be learned: {error.message}"
+                    problems.append(_make_subject_problem(subject, message))
                 continue
-            texts[subject.topic, subject.slug] = text
-            problems += _find_large_preload(subject, text)
-    problems += find_near_duplicates(subjects, texts)
-    problems += find_dead_mentions(knowledge, subjects, texts)
-    return problems
+            texts.append((subject, text))
+            tokens = estimate_tokens(text)
+            if subject.learned and tokens > MAX_PRELOAD_TOKENS:
+                message = f"is too large to pre-load: about {tokens:,} tokens in every request"
+                hint = "remove it from `learned` or split it"
+                problems.append(_make_subject_problem(subject, message, hint))
+    return [*problems, *_find_near_duplicates(texts), *_find_dead_mentions(knowledge, texts)]
 
 
 def _make_subject_problem(subject: Subject, message: str, hint: str | None = None) -> Problem:
@@ -249,22 +205,20 @@ def _find_title_clashes(knowledge: Knowledge) -> Iterator[Problem]:
 
     An id takes precedence over a title, and the topic that is declared first over later ones.
     """
-    enabled = [topic for topic in knowledge.topics.values() if topic.enable]
+    enabled = {topic.id: topic for topic in knowledge.topics.values() if topic.enable}
     first: dict[str, Topic] = {}
-    for topic in enabled:
+    for topic in enabled.values():
         if topic.title is None:
             continue
         winner = first.setdefault(topic.title.casefold(), topic)
-        other = knowledge.topics.get(topic.title)
         if winner is not topic:
-            message = f"has the same title as {winner.id}, which takes precedence: '{topic.title}'"
-        elif other is not None and other is not topic and other.enable:
-            message = (
-                f"its title is the id of another topic, which takes precedence: '{topic.title}'"
-            )
+            clash = f"has the same title as {winner.id}, which takes precedence"
+        elif enabled.get(topic.title, topic) is not topic:
+            clash = "its title is the id of another topic, which takes precedence"
         else:
             continue
         key = f"kb.topic.{topic.id}.title"
+        message = f"{clash}: '{topic.title}'"
         yield Problem(message, key=key, topic=topic.id, hint="choose another title")
 
 
@@ -285,16 +239,12 @@ def _find_slug_collisions(resolved: SubjectSlugsByVisibility) -> Iterator[Proble
 
 
 def _find_dead_patterns(resolved: SubjectSlugsByVisibility, field: str) -> Iterator[Problem]:
-    """Yield patterns that match nothing."""
-    assert field in TOPIC_FIELDS
     topic, scan = resolved.topic, resolved.scan
-    for pattern in getattr(topic, field):
-        if field == "learned":
-            alive = bool(resolved.match([pattern]))
-        else:
-            matches = compile_slug_pattern(pattern)
-            alive = pattern in scan or any(map(matches, scan.slugs))
-        if not alive and scan.slugs:
+    for pattern in getattr(topic, field) if scan.slugs else ():
+        is_alive = bool(resolved.match([pattern]))
+        if field == "disabled":
+            is_alive = pattern in scan or any(map(compile_slug_pattern(pattern), scan.slugs))
+        if not is_alive:
             hint = explain_dead_pattern(resolved, pattern)
             key = f"kb.topic.{topic.id}.{field}"
             yield Problem(f"'{pattern}' matches no subject", key=key, topic=topic.id, hint=hint)
@@ -338,13 +288,3 @@ def _find_empty_topic(
     else:
         message = f"{topic.subjects} has no subjects"
     yield Problem(message, key=key, topic=topic.id, hint="add a file, or set enable = false")
-
-
-def _find_large_preload(subject: Subject, text: str) -> Iterator[Problem]:
-    tokens = estimate_tokens(text)
-    if subject.learned and tokens > MAX_PRELOAD_TOKENS:
-        yield _make_subject_problem(
-            subject,
-            f"is too large to pre-load: about {tokens:,} tokens in every request",
-            "remove it from `learned` or split it",
-        )

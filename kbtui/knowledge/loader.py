@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +23,6 @@ from kbtui.workspace.paths import format_path_from_root
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from kbtui.errors import ConfigError
     from kbtui.knowledge.models import PreloadOrDisableMark, PromptFragment
     from kbtui.refs import Ref
     from kbtui.workspace import Workspace
@@ -141,36 +142,27 @@ def apply_config_assignment(declared: TopicDeclarations, text: str) -> str | Non
     The colon means that the value is JSON, the plus that it is appended. Returns the topic's
     id, or None for a key of JP's own configuration. Raises `UsageError`.
     """
-    key, _, value = text.partition("=")
-    as_json = key.endswith(":")
-    key = key.removesuffix(":")
-    adds = key.endswith("+")
-    key = key.removesuffix("+").strip()
-    root = key.partition(".")[0]
-    if root in _ROOT_KEYS:
+    found = re.fullmatch(r"([^=]*?)(\+?)(:?)=(.*)", text, re.DOTALL)
+    key, adds, as_json, value = found.groups() if found else (text, "", "", "")
+    key = key.strip()
+    if key.partition(".")[0] in _ROOT_KEYS:
         return None
     where = f"--cfg {text}"
     head, _, entry = key.rpartition(".")
     name = head.removeprefix("kb.topic.").strip("\"'")
     if not head.startswith("kb.topic.") or not name:
-        raise UsageError(
-            f"unknown key {key!r}", where=where, hint="write kb.topic.ID.KEY=VALUE, or += to append"
-        )
+        hint = "write kb.topic.ID.KEY=VALUE, or += to append"
+        raise UsageError(f"unknown key {key!r}", where=where, hint=hint)
     if entry not in TOPIC_FIELDS:
-        raise UsageError(
-            f"unknown key {entry!r}",
-            where=where,
-            hint=suggest_similar_key(entry, list(TOPIC_FIELDS)),
-        )
+        hint = suggest_similar_key(entry, list(TOPIC_FIELDS))
+        raise UsageError(f"unknown key {entry!r}", where=where, hint=hint)
     values = declared.values.setdefault(name, {})
     declared.origins.setdefault(name, None)
     kind = TOPIC_FIELDS[entry]
-    new = _parse_assigned_value(kind, value, as_json, where)
-    if kind == _LIST and adds:
-        new = [*values.get(entry, []), *new]
-    elif adds:
+    new = _parse_assigned_value(kind, value, bool(as_json), where)
+    if adds and kind != _LIST:
         raise UsageError(f"{entry} is {kind}; += works only for lists", where=where)
-    values[entry] = new
+    values[entry] = [*values.get(entry, []), *new] if adds else new
     return name
 
 
@@ -197,40 +189,35 @@ def build_topics(declared: TopicDeclarations) -> dict[str, Topic]:
     topics = {}
     for name, values in declared.values.items():
         key, where = f"kb.topic.{name}.subjects", declared.origins[name]
-        if name not in declared.broken:
-            message, hint = _find_topic_directory_problem(values.get("subjects"))
-            if message:
-                declared.add_problem(message, where, key, name, hint)
+        if name not in declared.broken and (
+            problem := _find_topic_directory_problem(values.get("subjects"))
+        ):
+            message, hint = problem
+            declared.add_problem(message, where, key, name, hint)
         if name in declared.broken:
             continue
-        topics[name] = Topic(
-            id=name,
-            subjects=values["subjects"],
-            enable=values.get("enable", True),
-            title=values.get("title") or None,
-            introduction=values.get("introduction") or None,
-            description=values.get("description") or None,
-            learned=tuple(values.get("learned", ())),
-            disabled=tuple(values.get("disabled", ())),
-            origin=where,
-        )
+        fields: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value
+            for key, value in values.items()
+            if value != ""
+        }
+        topics[name] = Topic(id=name, origin=where, **fields)
     return topics
 
 
-def _find_topic_directory_problem(subjects: str | None) -> tuple[str | None, str | None]:
-    """Return the problem of a `subjects` value and a hint; two Nones if it is valid."""
+def _find_topic_directory_problem(subjects: str | None) -> tuple[str, str | None] | None:
+    """Return the problem of a `subjects` value and a hint; None if it is valid."""
+    path_hint = "a path such as .jp/kb/project"
     if not subjects:
-        return (
-            "missing: the topic has no directory",
-            'add subjects = "DIRECTORY", relative to the root',
-        )
+        hint = 'add subjects = "DIRECTORY", relative to the root'
+        return "missing: the topic has no directory", hint
     if "\0" in subjects:
         return "must not contain a NUL character", None
     if subjects.startswith("/"):
-        return "must be relative to the workspace", "a path such as .jp/kb/project"
+        return "must be relative to the workspace", path_hint
     if os.path.normpath(subjects).split("/")[0] == "..":
-        return "must be inside the workspace", "a path such as .jp/kb/project"
-    return None, None
+        return "must be inside the workspace", path_hint
+    return None
 
 
 def apply_preload_option(topics: dict[str, Topic], value: str) -> None:
@@ -275,7 +262,10 @@ def load_knowledge(
     declared = TopicDeclarations(workspace.root)
     for layer in found.layers:
         merge_config_layer(declared, layer)
-    problems = [_make_config_problem(workspace, error) for error in found.errors]
+    problems = []
+    for error in found.errors:
+        place = format_path_from_root(workspace.root, Path(error.where)) if error.where else None
+        problems.append(Problem(error.message, where=place, hint=error.hint))
     assigned: dict[str, str] = {}
     for value in (*cfg, *assignments):
         if "=" in value:
@@ -296,11 +286,6 @@ def load_knowledge(
     for value in knowledge:
         apply_preload_option(topics, value)
     return Knowledge(workspace, topics, problems + declared.problems, found.files)
-
-
-def _make_config_problem(workspace: Workspace, error: ConfigError) -> Problem:
-    where = format_path_from_root(workspace.root, Path(error.where)) if error.where else None
-    return Problem(error.message, where=where, hint=error.hint)
 
 
 def resolve_ref(workspace: Workspace, text: str) -> Ref:
@@ -345,8 +330,8 @@ class Knowledge:
         self._root = os.path.realpath(workspace.root)
         self._folder = Path(self._root)
         for topic in topics.values():
-            if topic.enable:
-                self._check_topic_directory(topic)
+            if topic.enable and (problem := find_topic_directory(self._root, topic)[1]):
+                self._add_problems([problem])
 
     def list_subjects(self, topic: str) -> list[Subject]:
         """Return all subjects of a topic, sorted by slug, including hidden and disabled ones.
@@ -417,16 +402,13 @@ class Knowledge:
 
     def _find_learn_target(self, topic: str, patterns: list[str]) -> tuple[Topic, list[str]]:
         """Return the topic and the patterns that `learn`'s arguments mean; raises `NothingFound`."""
+        name, _, slug = topic.partition("/")
         try:
             return self.resolve_topic(topic), patterns
         except NothingFound:
-            name, _, slug = topic.partition("/")
-            if patterns or not slug:
-                raise
-            try:
-                return self.resolve_topic(name), [slug]
-            except NothingFound:
-                pass
+            if slug and not patterns:
+                with suppress(NothingFound):
+                    return self.resolve_topic(name), [slug]
             raise
 
     def format_prompt_section(self) -> str | None:
@@ -451,115 +433,84 @@ class Knowledge:
 
     def read_prompt_fragments(self) -> list[PromptFragment]:
         """Return JP's own prompt fragments, which kbtui never writes."""
-        from kbtui.knowledge.prompt import read_prompt_fragments
-
-        return read_prompt_fragments(self.workspace)
+        return prompt.read_prompt_fragments(self.workspace)
 
     def copy_with_marks(self, marks: Iterable[PreloadOrDisableMark]) -> Knowledge:
         """Return a copy with marks applied, without walking the directories again.
 
         Raises `NothingFound` or `UsageError` for a mark that cannot be applied.
         """
-        other = self._copy_knowledge()
+        topics = dict(self.topics)
         for mark in marks:
-            if mark.topic not in other.topics:
-                raise NothingFound(
-                    f"unknown topic {mark.topic!r}", hint=self._suggest_topics(mark.topic)
-                )
-            other._replace_topic(
-                apply_mark_to_topic(
-                    other.topics[mark.topic], other.get_topic_slugs(mark.topic), mark
-                )
-            )
-        return other
+            resolved = self.get_topic_slugs(mark.topic)
+            topics[mark.topic] = apply_mark_to_topic(topics[mark.topic], resolved, mark)
+        return self._copy_with_topics(topics)
 
     def copy_with_preload_options(self, values: Iterable[str]) -> Knowledge:
         """Return a copy with `-k` values applied, without walking the directories again.
 
         Raises `UsageError`.
         """
-        other = self._copy_knowledge()
         topics = dict(self.topics)
         for value in values:
             apply_preload_option(topics, value)
-        for name, topic in topics.items():
-            if topic is not self.topics[name]:
-                other._replace_topic(topic)
-        return other
+        return self._copy_with_topics(topics)
 
-    def _copy_knowledge(self) -> Knowledge:
-        other = Knowledge(self.workspace, dict(self.topics), list(self.problems), self.files)
-        other._resolved = dict(self._resolved)
+    def _copy_with_topics(self, topics: dict[str, Topic]) -> Knowledge:
+        other = Knowledge(self.workspace, topics, list(self.problems), self.files)
+        other._resolved = {
+            name: SubjectSlugsByVisibility(topics[name], walked.scan, walked.folder)
+            for name, walked in self._resolved.items()
+        }
         return other
-
-    def _replace_topic(self, topic: Topic) -> None:
-        """Replace a topic, keeping the result of the walk."""
-        walked = self.get_topic_slugs(topic.id)
-        self.topics[topic.id] = topic
-        self._resolved[topic.id] = SubjectSlugsByVisibility(topic, walked.scan, walked.folder)
 
     def get_topic_slugs(self, topic: str) -> SubjectSlugsByVisibility:
         """Return a topic's slugs, and which of them are visible; raises `NothingFound`."""
         found = self._resolved.get(topic)
         if found is None:
             if topic not in self.topics:
-                raise NothingFound(f"unknown topic {topic!r}", hint=self._suggest_topics(topic))
+                hint = learn_tool_answers.suggest_topics(topic, list(self.topics))
+                raise NothingFound(f"unknown topic {topic!r}", hint=hint)
             found, problems = resolve_topic_slugs(self._root, self.topics[topic])
             self._resolved[topic] = found
             self._add_problems(problems)
         return found
 
-    def _suggest_topics(self, name: str) -> str:
-        return learn_tool_answers.suggest_topics(name, list(self.topics))
-
     def _resolve_enabled_topics(self) -> list[SubjectSlugsByVisibility]:
         return [self.get_topic_slugs(topic.id) for topic in self.topics.values() if topic.enable]
-
-    def _check_topic_directory(self, topic: Topic) -> None:
-        """Record a problem if the topic's directory is missing or outside the workspace."""
-        _, problem = find_topic_directory(self._root, topic)
-        if problem is not None:
-            self._add_problems([problem])
 
     def _add_problems(self, problems: list[Problem]) -> None:
         self.problems += [problem for problem in problems if problem not in self.problems]
 
-    def _get_subject_record(self, topic: str, slug: str) -> Subject:
-        """Return the record of an existing slug, without a size if the file has vanished."""
-        for subject in self._iterate_subject_records(topic, [slug]):
-            return subject
-        resolved = self.get_topic_slugs(topic)
-        relative = resolved.scan.relative_paths[slug]
-        file = f"{resolved.folder}/{relative}"
-        return Subject(topic, slug, file, relative, root=self._folder)
-
     def _iterate_subject_records(self, topic: str, slugs: Iterable[str]) -> Iterator[Subject]:
         """Yield the records of slugs in their order; skip files that vanished since the walk."""
-        resolved = self.get_topic_slugs(topic)
+        records = (self._get_subject_record(topic, slug) for slug in slugs)
+        return (subject for subject in records if subject.inode)
+
+    def _get_subject_record(self, topic: str, slug: str) -> Subject:
+        """Return the record of an existing slug; `inode` is 0 if the file has vanished."""
         records = self._records.setdefault(topic, {})
-        scan, relatives = resolved.scan, resolved.scan.relative_paths
-        for slug in slugs:
-            subject = records.get(slug)
-            if subject is None:
-                relative = relatives[slug]
+        if slug not in records:
+            resolved = self.get_topic_slugs(topic)
+            scan, relative = resolved.scan, resolved.scan.relative_paths[slug]
+            file = f"{resolved.folder}/{relative}"
+            size = mtime_ns = inode = 0
+            with suppress(OSError):
                 # os.stat is faster than Path.stat, which matters for up to 20,000 calls in a row.
-                file = f"{resolved.folder}/{relative}"
-                try:
-                    status = os.stat(file)  # noqa: PTH116
-                except OSError:
-                    continue
-                subject = records[slug] = Subject.from_fields(
-                    topic=topic,
-                    slug=slug,
-                    file=file,
-                    relative=relative,
-                    hidden=slug in scan.hidden,
-                    disabled=slug in resolved.disabled,
-                    learned=slug in resolved.learned_set,
-                    shadowed=slug in scan.shadowed,
-                    size=status.st_size,
-                    mtime_ns=status.st_mtime_ns,
-                    inode=status.st_ino,
-                    root=self._folder,
-                )
-            yield subject
+                status = os.stat(file)  # noqa: PTH116
+                size, mtime_ns, inode = status.st_size, status.st_mtime_ns, status.st_ino
+            records[slug] = Subject(
+                topic=topic,
+                slug=slug,
+                file=file,
+                relative=relative,
+                hidden=slug in scan.hidden,
+                disabled=slug in resolved.disabled,
+                learned=slug in resolved.learned_set,
+                shadowed=slug in scan.shadowed,
+                size=size,
+                mtime_ns=mtime_ns,
+                inode=inode,
+                root=self._folder,
+            )
+        return records[slug]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 
 @dataclass(frozen=True)
@@ -57,13 +57,6 @@ class Subject:
     def path(self) -> Path:
         """The path of the file; computed on demand, because most subjects never need it."""
         return Path(self.file)
-
-    @classmethod
-    def from_fields(cls, **values: Any) -> "Subject":
-        """Return a subject with these fields, six times faster than the constructor."""
-        subject = object.__new__(cls)
-        subject.__dict__.update(values)
-        return subject
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,25 +23,21 @@ if TYPE_CHECKING:
 MAX_PATTERN_CHARACTERS = 4096
 """The maximum length of a pattern. A longer one matches nothing, because no path is that long."""
 
-_COMPILED: dict[str, Callable[[str], object]] = {}
-
 
 def is_glob(pattern: str) -> bool:
     """Return whether a pattern contains a glob character: `*`, `?` or `[`."""
-    return any(sign in pattern for sign in "*?[")
+    return not {"*", "?", "["}.isdisjoint(pattern)
 
 
 def has_unclosed_bracket(pattern: str) -> bool:
     """Return whether a `[` has no `]` and is therefore literal."""
-    position = pattern.find("[")
-    while position >= 0:
-        end = _find_bracket_end(pattern, position + 1)
-        if end is None:
-            return True
-        position = pattern.find("[", end)
-    return False
+    end: int | None = 0
+    while end is not None and (start := pattern.find("[", end)) >= 0:
+        end = _find_bracket_end(pattern, start + 1)
+    return end is None
 
 
+@lru_cache(256)
 def compile_slug_pattern(pattern: str) -> Callable[[str], object]:
     """Return a function that checks a slug against the pattern; its result is true for a match.
 
@@ -50,19 +47,9 @@ def compile_slug_pattern(pattern: str) -> Callable[[str], object]:
     """
     if pattern == "**":
         return bool
-    found = _COMPILED.get(pattern)
-    if found is None:
-        if len(pattern) > MAX_PATTERN_CHARACTERS or not pattern:
-            return _matches_no_slug
-        found = re.compile(_pattern_to_regex(pattern), re.DOTALL).fullmatch
-        if len(_COMPILED) > 256:
-            _COMPILED.clear()
-        _COMPILED[pattern] = found
-    return found
-
-
-def _matches_no_slug(slug: str) -> bool:
-    return False
+    if len(pattern) > MAX_PATTERN_CHARACTERS:
+        pattern = ""
+    return re.compile(_pattern_to_regex(pattern), re.DOTALL).fullmatch
 
 
 def _pattern_to_regex(pattern: str) -> str:
@@ -71,24 +58,18 @@ def _pattern_to_regex(pattern: str) -> str:
     `**` separates blocks of components. Matching each block at the first possible position leaves
     as much of the slug as possible for the later blocks, so each block can be an atomic group.
     """
-    components = pattern.split("/")
     blocks: list[list[str]] = [[]]
-    for component in components:
+    for component in pattern.split("/"):
         if component != "**":
-            blocks[-1].append(_path_component_to_regex(component))
+            blocks[-1].append(_path_component_to_regex(component) + "/")
         elif len(blocks) == 1 or blocks[-1]:
             blocks.append([])
-    if len(blocks) == 1:
-        return "/".join(blocks[0])
-    head = "".join(f"{part}/" for part in blocks[0])
-    middle = "".join(
-        "(?>(?:[^/]+/)*?" + "".join(f"{part}/" for part in block) + ")" for block in blocks[1:-1]
-    )
-    last = blocks[-1]
-    if not last:
-        return head + middle + ".+"
+    head, *rest = ["".join(block) for block in blocks]
+    if not rest:
+        return head[:-1]
+    middle = "".join(f"(?>(?:[^/]+/)*?{block})" for block in rest[:-1])
     # The last block is anchored at the end: it has a fixed number of components.
-    return head + middle + "(?:[^/]+/)*" + "/".join(last)
+    return head + middle + (f"(?:[^/]+/)*{rest[-1][:-1]}" if rest[-1] else ".+")
 
 
 def _path_component_to_regex(text: str) -> str:
@@ -158,13 +139,11 @@ class SubjectSlugsByVisibility:
         self.scan = found
         self.folder = folder
         self.disabled = self._find_disabled_slugs()
-        out = self.disabled | found.hidden | found.shadowed.keys()
-        self.visible = [slug for slug in found.slugs if slug not in out] if out else found.slugs
+        invisible = self.disabled | found.hidden | found.shadowed.keys()
+        self.visible = [slug for slug in found.slugs if slug not in invisible]
         self.learned = self.match(topic.learned)
-        self.learned_set = learned = frozenset(self.learned)
-        self.available = (
-            [slug for slug in self.visible if slug not in learned] if learned else self.visible
-        )
+        self.learned_set = frozenset(self.learned)
+        self.available = [slug for slug in self.visible if slug not in self.learned_set]
 
     def match(self, patterns: Iterable[str]) -> list[str]:
         """Return the slugs that patterns match, without repeats.
@@ -189,13 +168,10 @@ class SubjectSlugsByVisibility:
         """Return the slugs that `disabled` matches, including hidden and shadowed ones."""
         found: set[str] = set()
         for pattern in self.topic.disabled:
-            if pattern in self.scan:
-                found.add(pattern)
-                found.update(name for name, slug in self.scan.shadowed.items() if slug == pattern)
-            else:
-                matches = compile_slug_pattern(pattern)
-                found.update(filter(matches, self.scan.slugs))
-                found.update(name for name, slug in self.scan.shadowed.items() if matches(slug))
+            is_slug = pattern in self.scan
+            matches = pattern.__eq__ if is_slug else compile_slug_pattern(pattern)
+            found.update(filter(matches, self.scan.slugs))
+            found.update(name for name, slug in self.scan.shadowed.items() if matches(slug))
         return found
 
 
@@ -229,25 +205,22 @@ def find_topic_directory(root: str, topic: Topic) -> tuple[str | None, Problem |
 
 def resolve_topic_slugs(root: str, topic: Topic) -> tuple[SubjectSlugsByVisibility, list[Problem]]:
     """Walk a topic's directory below the real path `root`; return its slugs and the problems."""
-    folder = os.path.normpath(Path(root, topic.subjects))
+    scan = TopicScan({}, [])
     real, problem = find_topic_directory(root, topic)
-    if real is None:
-        return SubjectSlugsByVisibility(topic, TopicScan(folder), folder), [
-            problem
-        ] if problem else []
-    try:
-        found = scan_topic(root, real)
-    except OSError:
-        # The directory changed since the check: check again for the right message.
-        _, problem = find_topic_directory(root, topic)
-        return SubjectSlugsByVisibility(topic, TopicScan(folder), folder), [
-            problem
-        ] if problem else []
-    mistakes = [
-        Problem(message, where=escape_unprintable(str(Path(topic.subjects, path))), topic=topic.id)
-        for message, path in found.mistakes
-    ]
-    return SubjectSlugsByVisibility(topic, found, folder), mistakes
+    if real is not None:
+        try:
+            scan = scan_topic(root, real)
+        except OSError:
+            # The directory changed since the check: check again for the right message.
+            _, problem = find_topic_directory(root, topic)
+    problems = [problem] if problem else []
+    for message, path in scan.mistakes:
+        where = Path(topic.subjects, path).as_posix()
+        if not where.isprintable():
+            where = "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in where)
+        problems.append(Problem(message, where=where, topic=topic.id))
+    folder = os.path.normpath(Path(root, topic.subjects))
+    return SubjectSlugsByVisibility(topic, scan, folder), problems
 
 
 def apply_mark_to_topic(
@@ -303,10 +276,3 @@ def _make_pattern_error(topic: Topic, slug: str, field: str, pattern: str) -> Us
         where=f"kb.topic.{topic.id}.{field}",
         hint="change that pattern in .jp/kb.toml",
     )
-
-
-def escape_unprintable(path: str) -> str:
-    """Return a path with escapes for characters that cannot be printed, such as invalid UTF-8."""
-    if path.isprintable():
-        return path
-    return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in path)

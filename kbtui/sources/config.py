@@ -6,15 +6,18 @@ import hashlib
 import json
 import os
 import re
-import tomllib
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError
-from kbtui.files import parse_toml
-from kbtui.knowledge.kb_toml_editing import TomlChange, apply_toml_change, read_toml_text
+from kbtui.knowledge.kb_toml_editing import (
+    TomlChange,
+    apply_toml_change,
+    edit_toml_tables,
+    read_toml_text,
+)
 from kbtui.knowledge.models import Problem
 
 if TYPE_CHECKING:
@@ -178,19 +181,26 @@ def load_sources(workspace: Workspace) -> SourceDefinitions:
         try:
             found.sources[name] = parse_source(name, block)
         except KbtuiError as error:
-            key = f"source.{name}" + (f".{error.where}" if error.where else "")
-            found.problems.append(Problem(error.message, where=where, key=key, hint=error.hint))
+            problem = Problem(error.message, where=where, key=error.where, hint=error.hint)
+            found.problems.append(problem)
     return found
 
 
 def parse_source(name: str, block: Any) -> SourceDefinition:
     """Parse the table of a source; raises `ConfigError` with the key in `where`."""
+    try:
+        return _parse_source_table(name, block)
+    except ConfigError as error:
+        where = f"source.{name}" + (f".{error.where}" if error.where else "")
+        raise ConfigError(error.message, where=where, hint=error.hint) from error
+
+
+def _parse_source_table(name: str, block: Any) -> SourceDefinition:
     from kbtui.knowledge.loader import suggest_similar_key
 
     if not SOURCE_NAME.fullmatch(name) or ".." in name:
-        raise ConfigError(
-            "a source's name has at most 64 characters: lower-case letters, digits, `-`, `_` and `.`",
-        )
+        message = "a source's name has at most 64 characters: lower-case letters, digits, `-`, `_` and `.`"
+        raise ConfigError(message)
     if not isinstance(block, dict):
         raise ConfigError("must be a table")
     kind = block.get("kind")
@@ -316,10 +326,9 @@ def format_source_toml(source: SourceDefinition) -> str:
 def add_source(workspace: Workspace, name: str, block: dict[str, Any]) -> SourceDefinition:
     """Write a new source; raises `UsageError` if the name is taken, `ConfigError` for a mistake."""
     if name in load_sources(workspace).sources:
-        raise UsageError(
-            "the source already exists", where=name, hint="choose another name with --name"
-        )
-    source = _parse_named_source(name, block)
+        hint = "choose another name with --name"
+        raise UsageError("the source already exists", where=name, hint=hint)
+    source = parse_source(name, block)
     _write_source_table(workspace, name, block)
     return source
 
@@ -327,9 +336,8 @@ def add_source(workspace: Workspace, name: str, block: dict[str, Any]) -> Source
 def edit_source(workspace: Workspace, name: str, changes: dict[str, Any]) -> SourceDefinition:
     """Change keys of a source; None removes a key. Raises `ConfigError` or `NothingFound`."""
     block = {**load_sources(workspace).find_source(name).block, **changes}
-    block = {key: value for key, value in block.items() if value is not None}
-    source = _parse_named_source(name, block)
-    _write_source_table(workspace, name, block)
+    source = parse_source(name, {key: value for key, value in block.items() if value is not None})
+    _write_source_table(workspace, name, changes)
     return source
 
 
@@ -357,56 +365,10 @@ def suggest_source_name(kind: str, what: str) -> str:
     return plain[:40].rstrip("-._") or kind.replace("_", "-")
 
 
-def _parse_named_source(name: str, block: dict[str, Any]) -> SourceDefinition:
-    try:
-        return parse_source(name, block)
-    except ConfigError as error:
-        where = f"source.{name}" + (f".{error.where}" if error.where else "")
-        raise ConfigError(error.message, where=where, hint=error.hint) from error
-
-
-def _write_source_table(workspace: Workspace, name: str, block: dict[str, Any] | None) -> None:
-    import tomlkit
-
+def _write_source_table(workspace: Workspace, name: str, changes: dict[str, Any] | None) -> None:
+    """Set and remove keys of a source in the file; if `changes` is None, remove the source."""
     path = get_sources_path(workspace)
     old = read_toml_text(path)
-    try:
-        expected = parse_toml(old or "")
-        document = tomlkit.parse(old or "")
-    except (ValueError, RecursionError, tomlkit.exceptions.TOMLKitError) as error:
-        raise ConfigError(
-            f"not valid TOML: {error}", where=str(path), hint="fix it first"
-        ) from error
-    unsafe = ConfigError(
-        "the file cannot be edited safely", where=str(path), hint="edit it by hand"
+    apply_toml_change(
+        TomlChange(path, old, edit_toml_tables(old, ["source"], {name: changes}, path))
     )
-    try:
-        _set_source_table(expected, name, block, {})
-        _set_source_table(document, name, block, tomlkit.table(is_super_table=True))
-        new = tomlkit.dumps(document)
-    except (AttributeError, TypeError, KeyError, tomlkit.exceptions.TOMLKitError) as error:
-        raise unsafe from error
-    # Parse the result to be sure that nothing else changed.
-    if tomllib.loads(new) != expected:
-        raise unsafe
-    apply_toml_change(TomlChange(path, old, new))
-
-
-def _set_source_table(document: Any, name: str, block: dict[str, Any] | None, fresh: Any) -> None:
-    """Set or remove a table of a parsed file, changing only the keys that differ."""
-    if block is None:
-        del document["source"][name]
-        if not document["source"]:
-            del document["source"]
-        return
-    if "source" not in document:
-        document["source"] = fresh
-    table = document["source"].get(name)
-    if table is None:
-        document["source"][name] = block
-        return
-    for key in [key for key in table if key not in block]:
-        del table[key]
-    for key, value in block.items():
-        if table.get(key) != value:
-            table[key] = value
