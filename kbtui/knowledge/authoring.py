@@ -30,11 +30,10 @@ if TYPE_CHECKING:
     from kbtui.knowledge.models import Subject, Topic
 
 UNTITLED = "Untitled"
-_EDITOR_NAMES = """
+_TERMINAL_EDITORS = """
     vi vim nvim view ex ed nano pico micro emacs jed joe jmacs mcedit ne helix hx kak less more
     sensible-editor
 """
-_TERMINAL_EDITORS = frozenset(_EDITOR_NAMES.split())
 """Editors that need a terminal. Without one, they hang or damage the file."""
 
 
@@ -265,7 +264,7 @@ def _require_terminal(program: str) -> None:
     # `editor` may be a link to `vim.basic`.
     paths = (program, os.path.realpath(shutil.which(program) or program))
     names = {Path(path).name.partition(".")[0] for path in paths}
-    if names & _TERMINAL_EDITORS and not all(map(os.isatty, (0, 1))):
+    if names.intersection(_TERMINAL_EDITORS.split()) and not all(map(os.isatty, (0, 1))):
         raise UsageError(
             f"the editor {program} needs a terminal",
             hint="`kbtui entry new --text` works without an editor",

@@ -97,17 +97,15 @@ def join_front_matter(facts: dict[str, Any], body: str) -> str:
 
     lines = []
     for key, value in facts.items():
-        if value in (None, "", [], ()):
-            continue
-        flow = isinstance(value, list | tuple)
-        shown = {key: list(value) if flow else value}
-        text = yaml.safe_dump(shown, allow_unicode=True, default_flow_style=False, width=100_000)
-        if flow:
-            listed = yaml.safe_dump(
-                list(value), allow_unicode=True, default_flow_style=True, width=100_000
+        is_list = isinstance(value, list | tuple)
+        if value not in (None, "", [], ()):
+            shown = {key: list(value) if is_list else value}
+            flow = None if is_list else False  # a list on one line
+            lines.append(
+                yaml.safe_dump(
+                    shown, allow_unicode=True, default_flow_style=flow, width=100_000
+                ).rstrip("\n")
             )
-            text = f"{key}: {listed}"
-        lines.append(text.rstrip("\n"))
     head = "\n".join(lines)
     body = body.strip("\n")
     return f"---\n{head}\n---\n\n{body}\n" if body else f"---\n{head}\n---\n"

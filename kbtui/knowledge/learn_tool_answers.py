@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbtui.errors import KbtuiError, NothingFound, UsageError
@@ -54,9 +55,8 @@ class LearnCaller(NamedTuple):
 
     def list_offered_subjects(self, resolved: SubjectSlugsByVisibility) -> list[str]:
         """Return the subjects that a listing offers to the caller."""
-        if self.has_prompt or not resolved.learned:
-            return resolved.available
-        return sorted({*resolved.available, *resolved.learned})
+        learned = frozenset() if self.has_prompt else resolved.learned_set
+        return sorted(learned.union(resolved.available))
 
     def mask_secrets(self, text: str) -> str:
         """Return a text with its secrets masked, if the caller wants that."""
@@ -123,10 +123,8 @@ def format_subject_listing(resolved: SubjectSlugsByVisibility, caller: LearnCall
     blocks = [f"# Topic: {topic.name}"]
     if topic.description and topic.description.strip():
         blocks.append(topic.description.rstrip())
-    available, given = (
-        caller.list_offered_subjects(resolved),
-        sorted(caller.list_subjects_already_given(resolved)),
-    )
+    available = caller.list_offered_subjects(resolved)
+    given = sorted(caller.list_subjects_already_given(resolved))
     if available:
         blocks += [_AVAILABLE, _format_slug_list(available, caller), _USE]
     elif not given:
@@ -151,16 +149,14 @@ def answer_learn_patterns(
     try:
         exact = {pattern: _parse_exact_pattern(resolved, pattern) for pattern in patterns}
     except UsageError as error:
-        return LearnResult(
-            f'"{shorten_argument(error.where or "")}": {error.message}.', is_error=True
-        )
+        name = shorten_argument(error.where or "")
+        return LearnResult(f'"{name}": {error.message}.', is_error=True)
     if len(patterns) == 1 and (one := exact[patterns[0]]) is not None:
         if one.slug in given:
             return LearnResult(_format_already_learned(one.slug))
         try:
-            return LearnResult(
-                _format_subject_range(subject(one.slug), one, caller, caller.max_chars)
-            )
+            record = subject(one.slug)
+            return LearnResult(_format_subject_range(record, one, caller, caller.max_chars))
         except KbtuiError as error:
             return LearnResult(format_skipped_subject(error, one.slug), is_error=True)
     # A subject in the prompt gets a line if its exact slug was requested; a glob skips it.
@@ -175,9 +171,8 @@ def answer_learn_patterns(
             missing.append(pattern)
         elif given.issuperset(matches):
             exhausted.append(pattern)
-        wanted.update(
-            dict.fromkeys(SubjectLineRange(slug) for slug in matches if slug not in given)
-        )
+        new = [SubjectLineRange(slug) for slug in matches if slug not in given]
+        wanted.update(dict.fromkeys(new))
     blocks, left, failed = _format_subject_blocks(list(wanted), given, subject, caller)
     blocks += [
         f'Everything that matches "{shorten_argument(pattern)}" is already in the system prompt.'
@@ -186,10 +181,10 @@ def answer_learn_patterns(
     if not blocks:
         return LearnResult(_format_no_match(resolved, missing, caller), is_error=True)
     blocks += [f'Nothing matches "{shorten_argument(pattern)}".' for pattern in missing]
-    failure = failed == len(blocks)
+    is_error = failed == len(blocks)
     if left:
-        blocks.append(_format_omitted_subjects([str(part) for part in left], caller))
-    return LearnResult("\n\n".join(blocks), is_error=failure)
+        blocks.append(_format_omitted_subjects(list(map(str, left)), caller))
+    return LearnResult("\n\n".join(blocks), is_error)
 
 
 def _format_subject_blocks(
@@ -207,9 +202,8 @@ def _format_subject_blocks(
             text = _format_already_learned(part.slug)
         else:
             try:
-                text = _format_subject_range(
-                    subject(part.slug), part, caller, None if blocks else room
-                )
+                limit = None if blocks else room
+                text = _format_subject_range(subject(part.slug), part, caller, limit)
             except KbtuiError as error:
                 text = format_skipped_subject(error, part.slug)
                 failed += 1
@@ -232,8 +226,7 @@ def _parse_exact_pattern(
     """
     if resolved.is_enabled_slug(pattern):
         return SubjectLineRange(pattern)
-    slug, _, _ = pattern.rpartition(":")
-    if not slug or not resolved.is_enabled_slug(slug):
+    if not resolved.is_enabled_slug(pattern.rpartition(":")[0]):
         return None
     slug, lines = split_line_range(pattern)
     return None if lines is None else SubjectLineRange(slug, lines)
@@ -247,11 +240,8 @@ def _format_subject_range(
     A note says which lines are missing. Raises `KbtuiError` if the subject cannot be read.
     """
     text = read_subject_text(subject)
-    starts = [0, *(match.end() for match in re.finditer("\n", text))]
-    if starts[-1] == len(text) and len(starts) > 1:
-        starts.pop()
-    count = len(starts)
-    starts.append(len(text))
+    starts = [0, *(newline.end() for newline in re.finditer(r"\n(?!\Z)", text)), len(text)]
+    count = len(starts) - 1
     first, last = part.lines or (1, count)
     last = min(last, count)
     if first > count:
@@ -259,33 +249,30 @@ def _format_subject_range(
     from kbtui import secret_detection  # imported late: compiling its patterns is slow
 
     hidden = secret_detection.find_secrets(text) if caller.masked else []
+    start = starts[first - 1]
 
-    def present_lines(final: int, end: int | None = None) -> str:
-        start, end = starts[first - 1], starts[final] if end is None else end
-        return format_file_text_for_assistant(
-            secret_detection.mask_text_part(text, start, end, hidden), subject.relative
-        )
+    def show_until(end: int) -> str:
+        plain = secret_detection.mask_text_part(text, start, end, hidden)
+        return format_file_text_for_assistant(plain, subject.relative)
 
-    shown = present_lines(last)
+    shown = show_until(starts[last])
     if room is None or len(shown) <= room:
         return shown
     room -= _NOTE_CHARACTERS
-    # Estimate from the plain text first, then correct: fences and masks change the length.
-    final = max(first, bisect_right(starts, starts[first - 1] + room, first) - 1)
-    while final > first and len(present_lines(final)) > room:
-        final -= max(1, (final - first) // 8)
-    shown = present_lines(final)
-    said = f"Lines {first:,} to {final:,} of {count:,}."
+    ends = starts[first : last + 1]
+    final = first + max(0, bisect_right(ends, room, key=lambda end: len(show_until(end))) - 1)
+    note = f"Lines {first:,} to {final:,} of {count:,}."
+    shown = show_until(starts[final])
     if len(shown) > room:
-        whole = starts[final] - starts[first - 1]
-        keep = room
-        while len(shown := present_lines(final, starts[first - 1] + keep)) > room:
+        size, keep = starts[final] - start, room
+        while len(shown := show_until(start + keep)) > room:
             keep -= max(1, len(shown) - room)
-        said = f"Line {first:,} of {count:,}, cut after {keep:,} of its {whole:,} characters."
+        note = f"Line {first:,} of {count:,}, cut after {keep:,} of its {size:,} characters."
     if final < last:
-        rest = SubjectLineRange(part.slug, (final + 1, last))
-        said += f' Continue with `learn`: topic "{shorten_argument(subject.topic)}", subjects "{shorten_argument(str(rest))}".'
-    return f"{add_final_newline(shown)}\n[{said}]\n"
+        topic = shorten_argument(subject.topic)
+        rest = shorten_argument(str(SubjectLineRange(part.slug, (final + 1, last))))
+        note += f' Continue with `learn`: topic "{topic}", subjects "{rest}".'
+    return f"{add_final_newline(shown)}\n[{note}]\n"
 
 
 def wrap_subject_in_tags(slug: str, text: str) -> str:
@@ -300,11 +287,8 @@ def escape_quotes(name: str) -> str:
 
 def shorten_argument(argument: str) -> str:
     """Return an argument for an error message, cut if it is very long."""
-    return (
-        argument
-        if len(argument) <= MAX_ARGUMENT_CHARACTERS
-        else argument[:MAX_ARGUMENT_CHARACTERS] + "…"
-    )
+    is_long = len(argument) > MAX_ARGUMENT_CHARACTERS
+    return argument[:MAX_ARGUMENT_CHARACTERS] + "…" if is_long else argument
 
 
 def _format_already_learned(slug: str) -> str:
@@ -327,40 +311,30 @@ def _format_no_match(
 
 def _format_slug_list(slugs: list[str], caller: LearnCaller) -> str:
     """Return the slugs as a list, one per line. If they do not fit, the last line counts the rest."""
-    if caller.max_chars is None:
-        return "\n".join(f"- {slug}" for slug in slugs)
-    lines: list[str] = []
-    room = caller.max_chars // 2
-    for number, slug in enumerate(slugs):
-        room -= len(slug) + 3
-        if room < 0:
-            more = (
-                f"- … and {len(slugs) - number:,} more, from {slug[:MAX_ARGUMENT_CHARACTERS]!r} on."
-            )
-            how = (
-                "Use a glob in `subjects` to load some of them, or `knowledge_search` to find them."
-            )
-            return "\n".join([*lines, f"{more} {how}"])
-        lines.append(f"- {slug}")
+    lines = _list_fitting_names(slugs, caller.max_chars and caller.max_chars // 2)
+    if left := slugs[len(lines) :]:
+        lines.append(
+            f"- … and {len(left):,} more, from {left[0][:MAX_ARGUMENT_CHARACTERS]!r} on. Use a glob "
+            "in `subjects` to load some of them, or `knowledge_search` to find them."
+        )
     return "\n".join(lines)
 
 
 def _format_omitted_subjects(parts: list[str], caller: LearnCaller) -> str:
     """Return the note that lists the subjects that did not fit."""
-    lines: list[str] = []
-    room = MAX_NAMES_CHARACTERS - 2 * _NOTE_CHARACTERS
-    for number, part in enumerate(parts):
-        room -= len(part) + 3
-        if room < 0:
-            lines.append(f"- … and {len(parts) - number:,} more: use a narrower glob")
-            break
-        lines.append(f"- {part}")
+    lines = _list_fitting_names(parts, MAX_NAMES_CHARACTERS - 2 * _NOTE_CHARACTERS)
+    if left := parts[len(lines) :]:
+        lines.append(f"- … and {len(left):,} more: use a narrower glob")
     count = "1 subject does" if len(parts) == 1 else f"{len(parts):,} subjects do"
-    return "\n".join(
-        [
-            f"{count} not fit into {caller.max_chars:,} characters. Continue with `learn` and "
-            "these in `subjects`, a few at a time:",
-            "",
-            *lines,
-        ]
+    note = (
+        f"{count} not fit into {caller.max_chars:,} characters. Continue with `learn` and "
+        "these in `subjects`, a few at a time:"
     )
+    return "\n".join([note, "", *lines])
+
+
+def _list_fitting_names(names: list[str], room: int | None) -> list[str]:
+    """Return the first names as lines of a list, in at most `room` characters."""
+    sizes = accumulate(len(name) + 3 for name in names)
+    count = sum(room is None or size <= room for size in sizes)
+    return [f"- {name}" for name in names[:count]]

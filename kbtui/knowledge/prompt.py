@@ -12,7 +12,6 @@ from kbtui.knowledge.subject_files import format_skipped_subject, read_subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from kbtui.knowledge.models import Subject, Topic
     from kbtui.knowledge.visibility import SubjectSlugsByVisibility
@@ -142,10 +141,21 @@ def read_prompt_fragments(workspace: Workspace) -> list[PromptFragment]:
         except ConfigError:
             continue
         loaded_by = tuple(loaders.get(os.path.realpath(path), ()))
-        found += [
-            _parse_prompt_fragment(path, section, loaded_by)
-            for section in _list_prompt_sections(data)
-        ]
+        for section in _list_prompt_sections(data):
+            content: Any = section.get("content")
+            is_table = isinstance(content, dict)  # {value = …, strategy = …}
+            position = section.get("position")
+            fragment = PromptFragment(
+                path=path,
+                tag=_get_string(section, "tag") or None,
+                title=_get_string(section, "title") or None,
+                content=_get_string(content, "value")
+                if is_table
+                else _get_string(section, "content"),
+                position=position if isinstance(position, int) else None,
+                loaded_by=loaded_by,
+            )
+            found.append(fragment)
     return found
 
 
@@ -159,25 +169,9 @@ def _list_prompt_sections(data: dict[str, Any]) -> list[dict[str, Any]]:
     return [section for section in sections if isinstance(section, dict)]
 
 
-def _parse_prompt_fragment(
-    path: Path, section: dict[str, Any], loaded_by: tuple[str, ...]
-) -> PromptFragment:
-    content = section.get("content", "")
-    if isinstance(content, dict):
-        content = content.get("value", "")
-    position = section.get("position")
-    return PromptFragment(
-        path=path,
-        tag=_get_string_or_none(section.get("tag")),
-        title=_get_string_or_none(section.get("title")),
-        content=content if isinstance(content, str) else "",
-        position=position if isinstance(position, int) else None,
-        loaded_by=loaded_by,
-    )
-
-
-def _get_string_or_none(value: Any) -> str | None:
-    return value if isinstance(value, str) and value else None
+def _get_string(table: dict[str, Any], key: str) -> str:
+    value = table.get(key)
+    return value if isinstance(value, str) else ""
 
 
 def _find_extending_files(workspace: Workspace) -> dict[str, list[str]]:

@@ -23,8 +23,8 @@ BINARY_BYTES = 8192
 """How many bytes at the start of a file are searched for a NUL, which marks it as binary."""
 _MEGABYTE = 1024 * 1024
 
-_PLAIN_EXTENSIONS = frozenset({"", "md", "txt", "text"})
 _LANGUAGES = {"yml": "yaml", "rs": "rust", "py": "python", "js": "javascript", "ts": "typescript"}
+_LANGUAGES |= {name: name for name in ("toml", "json", "yaml")}
 _BACKTICKS = re.compile("`{3,}")
 
 
@@ -40,15 +40,17 @@ def read_subject_text(subject: Subject) -> str:
     Raises `UnreadableSubject` for a file that is binary, not UTF-8, not readable, gone, too
     large or outside the workspace.
     """
-    data = _read_subject_bytes(subject)
-    if b"\0" in data[:BINARY_BYTES]:
-        raise _make_unreadable_subject_error(subject, "it is a binary file")
     try:
-        return data.decode("utf-8")
+        data, problem = _read_subject_bytes(subject)
+        if b"\0" in data[:BINARY_BYTES]:
+            problem = "it is a binary file"
+        if problem is None:
+            return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise _make_unreadable_subject_error(
-            subject, f"it is not UTF-8 text (byte {error.start:,})"
-        ) from error
+        problem = f"it is not UTF-8 text (byte {error.start:,})"
+    except OSError as error:
+        problem = _describe_read_error(error)
+    raise UnreadableSubject(problem, where=f"{subject.topic}/{subject.slug}")
 
 
 def read_subject(subject: Subject) -> str:
@@ -62,11 +64,9 @@ def read_subject(subject: Subject) -> str:
 def format_file_text_for_assistant(text: str, relative: str) -> str:
     """Return a file's text in the form that its extension requires: plain or in a fence."""
     ending = split_file_extension(relative.rpartition("/")[2])[1][1:]
-    kind = ending.lower()
-    if kind in _PLAIN_EXTENSIONS:
+    if ending.lower() in ("", "md", "txt", "text"):
         return text
-    language = _LANGUAGES.get(kind, ending if kind not in _DATA_LANGUAGES else kind)
-    return put_text_in_code_fence(text, language)
+    return put_text_in_code_fence(text, _LANGUAGES.get(ending.lower(), ending))
 
 
 def put_text_in_code_fence(text: str, language: str) -> str:
@@ -75,9 +75,6 @@ def put_text_in_code_fence(text: str, language: str) -> str:
     language = "" if re.search(r"[\s`]", language) else language
     fence = "`" * (max((len(run) for run in _BACKTICKS.findall(text)), default=2) + 1)
     return f"{fence}{language}\n{add_final_newline(text)}{fence}"
-
-
-_DATA_LANGUAGES = frozenset({"toml", "json", "yaml"})
 
 
 def add_final_newline(text: str) -> str:
@@ -108,31 +105,21 @@ def format_skipped_subject(error: KbtuiError, slug: str) -> str:
     return f'Skipped "{slug}": {error.message}.'
 
 
-def _make_unreadable_subject_error(subject: Subject, reason: str) -> UnreadableSubject:
-    return UnreadableSubject(reason, where=f"{subject.topic}/{subject.slug}")
-
-
-def _read_subject_bytes(subject: Subject) -> bytes:
+def _read_subject_bytes(subject: Subject) -> tuple[bytes, str | None]:
+    """Return the content and why it is not used, or None; raises `OSError`."""
     path = subject.file
     root = os.fspath(subject.root) if subject.root else path.removesuffix(f"/{subject.relative}")
-    try:
-        # Check again: a file may have become a link since it was listed.
-        real = os.path.realpath(path, strict=True)
-        if not is_inside_folder(real, root) and not is_inside_folder(real, os.path.realpath(root)):
-            raise _make_unreadable_subject_error(subject, "it is outside the workspace")
-        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
-        with os.fdopen(os.open(real, flags), "rb") as file:
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                raise _make_unreadable_subject_error(subject, "it is not a regular file")
-            if excess := explain_too_large_subject(status.st_size):
-                head = file.read(BINARY_BYTES)
-                raise _make_unreadable_subject_error(
-                    subject, "it is a binary file" if b"\0" in head else excess
-                )
-            return file.read(status.st_size + 1)
-    except OSError as error:
-        raise _make_unreadable_subject_error(subject, _describe_read_error(error)) from error
+    # Check again: a file may have become a link since it was listed.
+    real = os.path.realpath(path, strict=True)
+    if not is_inside_folder(real, root) and not is_inside_folder(real, os.path.realpath(root)):
+        return b"", "it is outside the workspace"
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(real, flags), "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            return b"", "it is not a regular file"
+        problem = explain_too_large_subject(status.st_size)
+        return file.read(BINARY_BYTES if problem else status.st_size + 1), problem
 
 
 def _describe_read_error(error: OSError) -> str:
@@ -156,13 +143,11 @@ def make_file_name(text: str) -> str:
     It is never empty, hidden, or reserved by an operating system.
     """
     plain = unicodedata.normalize("NFC", text).casefold()
-    name = re.sub(r"[^\w.]+|_{2,}", "-", plain, flags=re.UNICODE)
+    name = re.sub(r"[^\w.]+|_{2,}", "-", plain)
     name = re.sub(r"-{2,}", "-", re.sub(r"\.{2,}", ".", name)).strip("-._")
     while len(name.encode()) > MAX_NAME_BYTES:
         name = name[:-1].rstrip("-._")
-    if not name or _RESERVED_NAME.fullmatch(name):
-        name = f"{name or 'untitled'}-1" if name else "untitled"
-    return name
+    return f"{name}-1" if _RESERVED_NAME.fullmatch(name) else name or "untitled"
 
 
 def make_topic_folder(workspace: Workspace, topic: Topic) -> Path:
@@ -208,21 +193,20 @@ def validate_slug(slug: str) -> str:
 
 def write_new_file(path: Path, text: str) -> None:
     """Write a file that must not exist yet, completely or not at all; raises `KbtuiError`."""
-    try:
-        write_file(path, text.encode("utf-8", "replace"), is_new=True)
-    except FileExistsError as error:
-        raise KbtuiError("the file already exists", where=str(path)) from error
-    except OSError as error:
-        raise _make_write_error(path, error) from error
+    _write_text(path, text, is_new=True)
 
 
 def replace_file(path: Path, text: str) -> None:
     """Replace a file in one step; raises `KbtuiError`."""
+    _write_text(path, text, is_new=False)
+
+
+def _write_text(path: Path, text: str, *, is_new: bool) -> None:
     try:
-        write_file(path, text.encode("utf-8", "replace"))
+        write_file(path, text.encode("utf-8", "replace"), is_new=is_new)
     except OSError as error:
-        raise _make_write_error(path, error) from error
-
-
-def _make_write_error(path: Path, error: OSError) -> KbtuiError:
-    return KbtuiError(f"the file cannot be written: {error.strerror or error}", where=str(path))
+        exists = is_new and isinstance(error, FileExistsError)
+        reason = "cannot be written: " + (error.strerror or str(error))
+        raise KbtuiError(
+            f"the file {'already exists' if exists else reason}", where=str(path)
+        ) from error
