@@ -298,8 +298,7 @@ def _check_conversations(library: Library) -> Iterator[AreaFinding]:
 
 
 def _check_sources(library: Library) -> Iterator[AreaFinding]:
-    from kbtui.sources import load_sources
-    from kbtui.sources.config import find_approval_time
+    from kbtui.sources.config import find_approval_time, load_sources
     from kbtui.userdata import UserData
 
     found = load_sources(library.workspace)

@@ -1,8 +1,8 @@
 """Converts HTML, PDF, Word and plain text to Markdown in a process of its own.
 
 A hostile page or PDF then blocks or crashes that process, not the run. `python -m
-kbtui.sources.extraction` reads frames from stdin (four bytes of length and JSON for the request,
-four bytes of length and the content) and answers each with a frame of JSON.
+kbtui.sources.extraction` reads requests from stdin, each a line of JSON and the content, and
+answers each with a line of JSON.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import copy
 import json
 import os
 import re
-import struct
 import sys
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -23,29 +22,26 @@ from kbtui.knowledge.subject_files import put_text_in_code_fence
 
 if TYPE_CHECKING:
     import asyncio
-    from typing import BinaryIO
-
 
 MAX_LINKS = 5000
 
-_CONTENT_CLASSES = frozenset([
-    "vp-doc", "theme-doc-markdown", "md-content__inner", "markdown-body", "rst-content",
-    "bd-article",
-])  # fmt: skip
+_CONTENT_CLASSES = """
+    vp-doc theme-doc-markdown md-content__inner markdown-body rst-content bd-article
+"""
 """The CSS classes of elements that contain only the text of a page.
 
 VitePress, Docusaurus, Material for MkDocs, GitHub, Read the Docs and the PyData theme use them.
 """
-_FURNITURE_TAGS = frozenset([
-    "script", "style", "noscript", "template", "svg", "button", "clipboard-copy", "nav", "iframe",
-    "object", "dialog", "input", "select", "textarea",
-])  # fmt: skip
-_FURNITURE_CLASSES = frozenset([
-    "linenos", "linenodiv", "lineno", "line-numbers-wrapper", "gutter", "rouge-gutter",
-    "hljs-ln-numbers", "blob-num", "lnt", "visually-hidden", "sr-only", "screen-reader-text",
-    "md-source-file", "md-content__button", "zeroclipboard-container", "theme-doc-toc-mobile",
-    "theme-doc-breadcrumbs", "wy-breadcrumbs", "rst-footer-buttons",
-])  # fmt: skip
+_FURNITURE_TAGS = """
+    script style noscript template svg button clipboard-copy nav iframe object dialog input select
+    textarea
+"""
+_FURNITURE_CLASSES = """
+    linenos linenodiv lineno line-numbers-wrapper gutter rouge-gutter hljs-ln-numbers blob-num lnt
+    visually-hidden sr-only screen-reader-text md-source-file md-content__button
+    zeroclipboard-container theme-doc-toc-mobile theme-doc-breadcrumbs wy-breadcrumbs
+    rst-footer-buttons
+"""
 _ADMONITION_TITLE = re.compile(
     r"admonition-title|custom-block-title|markdown-alert-title|admonitionHeading.*"
 )
@@ -53,7 +49,7 @@ _LANGUAGE_CLASS = re.compile(
     r"(?:language|lang|highlight-source|highlight-text|highlight|brush:?)-?(?<=[-:])([a-z0-9][\w+#-]*)",
     re.IGNORECASE,
 )
-_NO_LANGUAGE = frozenset(["default", "none", "text", "plaintext", "plain", "notranslate"])
+_NO_LANGUAGE = ("default", "none", "text", "plaintext", "plain", "notranslate")
 _LANGUAGES = {"shell": "sh", "html-basic": "html"}
 _ONLY_SIGNS = re.compile(r"[\W_]*")
 _CODE_MARK = "kbtuicodeblock{}end"
@@ -80,8 +76,12 @@ def convert_html_page(text: str, url: str) -> dict[str, Any]:
     except (lxml.etree.LxmlError, ValueError, AssertionError) as error:
         raise ExtractionError(f"it is not HTML: {error}") from error
     base = next((one.get("href") for one in tree.iter("base") if one.get("href")), None)
-    # Links within the page start with `#`, so drop them before links become absolute.
-    _drop_anchor_links(tree)
+    # Drop links that show only a sign such as `¶`. Those within the page start with `#` until they
+    # become absolute.
+    for anchor in list(tree.iter("a")):
+        is_inside = (anchor.get("href") or "#").startswith("#")
+        if is_inside and _ONLY_SIGNS.fullmatch(anchor.text_content()):
+            anchor.drop_tree()
     if url or (base and "://" in base):
         tree.make_links_absolute(urljoin(url, base) if base else url, handle_failures="discard")
     robots = " ".join(
@@ -90,7 +90,12 @@ def convert_html_page(text: str, url: str) -> dict[str, Any]:
         if (one.get("name") or "").lower() in ("robots", "kbtui")
     )
     nofollow = "nofollow" in robots or "none" in robots.split()
-    links = [] if nofollow else _collect_links(tree)
+    targets = {
+        anchor.get("href"): None
+        for anchor in tree.iter("a", "area")
+        if anchor.get("href") and "nofollow" not in (anchor.get("rel") or "").lower()
+    }
+    links = [] if nofollow else list(targets)[:MAX_LINKS]
     about = trafilatura.extract_metadata(tree, default_url=url or None)
     heading = next((one.text_content() for one in tree.iter("title")), "")
     title = (about.title if about else None) or heading
@@ -124,57 +129,40 @@ def html_to_markdown(html: str) -> str:
     return _restore_code_blocks(_element_to_markdown(tree), codes)
 
 
-def _collect_links(tree: Any) -> list[str]:
-    found: dict[str, None] = {}
-    for anchor in tree.iter("a", "area"):
-        target = anchor.get("href")
-        if target and "nofollow" not in (anchor.get("rel") or "").lower():
-            found[target] = None
-            if len(found) >= MAX_LINKS:
-                break
-    return list(found)
-
-
-def _drop_anchor_links(tree: Any) -> None:
-    """Remove links within the page that show only a sign such as `#` or `¶`."""
-    for anchor in list(tree.iter("a")):
-        if (anchor.get("href") or "#").startswith("#") and _ONLY_SIGNS.fullmatch(
-            anchor.text_content()
-        ):
-            anchor.drop_tree()
-
-
 def _drop_menus_and_buttons(tree: Any) -> None:
     """Remove menus, buttons and line numbers.
 
     The check boxes of task lists and the titles of admonitions are replaced with text.
     """
+    furniture_tags = frozenset(_FURNITURE_TAGS.split())
+    furniture_classes = frozenset(_FURNITURE_CLASSES.split())
     for one in list(tree.iter()):
         if not isinstance(one.tag, str) or one.getparent() is None:
             continue
-        classes = _list_css_classes(one)
-        if one.tag == "input" and one.get("type") == "checkbox" and _is_task_checkbox(one):
+        parent, classes = one.getparent(), _list_css_classes(one)
+        if (
+            one.tag == "input"
+            and one.get("type") == "checkbox"
+            and any("task" in name for name in classes | _list_css_classes(parent))
+        ):
             mark = "x" if one.get("checked") is not None else " "
             one.tail = f"[{mark}] {(one.tail or '').lstrip()}"
             one.drop_tree()
-        elif one.tag == "button" and one.getparent().tag in (*_HEADINGS, "summary"):
+        elif one.tag == "button" and parent.tag in ("h1", "h2", "h3", "h4", "h5", "h6", "summary"):
             one.drop_tag()
         elif (
-            one.tag in _FURNITURE_TAGS
-            or classes & _FURNITURE_CLASSES
+            one.tag in furniture_tags
+            or classes & furniture_classes
             or _is_hidden_element(one)
-            or _is_code_label(one)
+            or (one.tag == "span" and "lang" in classes)  # the name of a language
+            or (
+                one.tag == "label"
+                and any(name.startswith("tab") for name in _list_css_classes(parent))
+            )
         ):
             one.drop_tree()
         elif any(map(_ADMONITION_TITLE.fullmatch, classes)):
             one.tag, one.tail = "strong", f" {one.tail or ''}"
-
-
-_HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
-
-
-def _is_task_checkbox(box: Any) -> bool:
-    return any("task" in name for one in (box, box.getparent()) for name in _list_css_classes(one))
 
 
 def _is_hidden_element(one: Any) -> bool:
@@ -184,26 +172,14 @@ def _is_hidden_element(one: Any) -> bool:
     return one.get("hidden") is not None or one.get("aria-hidden") == "true"
 
 
-def _is_code_label(one: Any) -> bool:
-    """Return whether an element is the name of a language or tab next to code."""
-    if one.tag == "span" and "lang" in _list_css_classes(one):
-        return True
-    return one.tag == "label" and any(
-        name.startswith("tab") for name in _list_css_classes(one.getparent())
-    )
-
-
 def _list_css_classes(one: Any) -> set[str]:
     return set((one.get("class") or "").split())
 
 
 def _find_main_element(tree: Any) -> Any:
     """Return the element that contains only the text, or None if the page does not mark it."""
-    named = [
-        one
-        for one in tree.iter("div", "article", "main")
-        if _list_css_classes(one) & _CONTENT_CLASSES
-    ]
+    elements, classes = tree.iter("div", "article", "main"), _CONTENT_CLASSES.split()
+    named = [one for one in elements if not _list_css_classes(one).isdisjoint(classes)]
     if named:
         # Several such elements are the posts of a thread.
         return named[0] if len(named) == 1 else None
@@ -276,12 +252,13 @@ def _unwrap_code_table(table: Any) -> None:
     """Unwrap a table that only places code next to line numbers or other code."""
     from lxml import etree
 
-    cells = list(table.iter("td"))
-    codes = [list(cell.iter("pre")) for cell in cells]
-    if any(codes) and all(
-        "".join(cell.text_content().split()) == "".join("".join(p.text_content() for p in code).split())
-        for cell, code in zip(cells, codes, strict=True)
-    ):  # fmt: skip
+    cells = [
+        ("".join(cell.text_content().split()), list(cell.iter("pre"))) for cell in table.iter("td")
+    ]
+    if any(blocks for _, blocks in cells) and all(
+        text == "".join("".join(block.text_content() for block in blocks).split())
+        for text, blocks in cells
+    ):
         for heading in table.iter("th"):
             heading.tag = "p"
         etree.strip_tags(table, "thead", "tbody", "tr", "td")
@@ -316,21 +293,14 @@ def _detect_code_language(block: Any) -> str:
         if len(around) > 8 or len(list(islice(one.iter("pre"), 2))) > 1:
             break
     for one in around:
-        words = [one.get(name) for name in ("data-lang", "data-language")]
-        words += [one.get("lang")] if one.tag in ("pre", "code") else []
-        words += [
-            found[1]
-            for name in sorted(_list_css_classes(one))
-            if (found := _LANGUAGE_CLASS.fullmatch(name))
-        ]
-        if language := next(filter(None, map(_normalize_code_language, filter(None, words))), ""):
-            return language
+        languages = [one.get("data-lang"), one.get("data-language")]
+        languages += [one.get("lang")] if one.tag in ("pre", "code") else []
+        matches = map(_LANGUAGE_CLASS.fullmatch, sorted(_list_css_classes(one)))
+        languages += [found[1] for found in matches if found]
+        for language in map(str.lower, filter(None, languages)):
+            if language not in _NO_LANGUAGE:
+                return _LANGUAGES.get(language, language)
     return ""
-
-
-def _normalize_code_language(language: str) -> str:
-    language = language.lower()
-    return "" if language in _NO_LANGUAGE else _LANGUAGES.get(language, language)
 
 
 def _restore_code_blocks(text: str | None, codes: list[str]) -> str:
@@ -371,7 +341,6 @@ def _squeeze_blank_lines(lines: list[str]) -> str:
 EXTRACTION_VERSION = 2
 """The version of what extraction returns. Increase it when results change, so that unchanged documents are
 extracted again."""
-FRAME_SIZE = struct.Struct(">I")
 MAX_MEMORY_BYTES = 3 << 30
 MAX_PDF_PAGES = 3000
 
@@ -485,15 +454,6 @@ def _extract_plain_text(text: str, *, markdown: bool) -> dict[str, Any]:
     }
 
 
-def _read_message_frame(stream: BinaryIO) -> bytes | None:
-    head = stream.read(FRAME_SIZE.size)
-    if len(head) < FRAME_SIZE.size:
-        return None
-    (size,) = FRAME_SIZE.unpack(head)
-    body = stream.read(size)
-    return body if len(body) == size else None
-
-
 def main() -> None:
     """Answer requests until stdin ends."""
     import resource
@@ -507,23 +467,18 @@ def main() -> None:
     sys.stdout = sys.stderr
     # Converting HTML recurses several times per level of nesting.
     sys.setrecursionlimit(10_000)
-    while True:
-        request, content = (
-            _read_message_frame(sys.stdin.buffer),
-            _read_message_frame(sys.stdin.buffer),
-        )
-        if request is None or content is None:
-            return
+    for line in sys.stdin.buffer:
+        request = json.loads(line)
+        content = sys.stdin.buffer.read(request.pop("size"))
         try:
-            found = extract_document(content, **json.loads(request))
+            found = extract_document(content, **request)
         except ExtractionError as error:
             found = {"error": str(error)}
         except ImportError as error:
             found = {"import": str(error), "name": error.name}
         except (Exception, RecursionError, MemoryError) as error:
             found = {"error": f"it cannot be read: {type(error).__name__}"}
-        answer = json.dumps(found).encode("ascii")
-        answers.write(FRAME_SIZE.pack(len(answer)) + answer)
+        answers.write(json.dumps(found).encode("ascii") + b"\n")
         answers.flush()
 
 
@@ -562,17 +517,15 @@ class ExtractorProcess:
         """
         import asyncio  # not at the top: the child process does not need it
 
-        request = json.dumps({"kind": kind, "url": url, "charset": charset}).encode()
+        request = {"kind": kind, "url": url, "charset": charset, "size": len(content)}
         try:
             async with asyncio.timeout(self._seconds):
-                found = await self._request(request, content)
+                found = await self._request(json.dumps(request).encode() + b"\n" + content)
         except (TimeoutError, OSError, EOFError, ValueError) as error:
-            late = isinstance(error, TimeoutError)
             await self._stop_process()
-            reason = (
-                f"it took more than {self._seconds:g} s to read" if late else "reading it failed"
-            )
-            raise ExtractionError(reason) from error
+            is_late = isinstance(error, TimeoutError)
+            reason = f"it took more than {self._seconds:g} s to read"
+            raise ExtractionError(reason if is_late else "reading it failed") from error
         except BaseException:
             # The child may have read half a request, so it cannot be used again.
             await self._stop_process()
@@ -583,29 +536,27 @@ class ExtractorProcess:
             raise ExtractionError(str(found["error"]))
         return found
 
-    async def _request(self, request: bytes, content: bytes) -> dict[str, Any]:
+    async def _request(self, request: bytes) -> dict[str, Any]:
         import asyncio
 
         if self._process is None or self._process.returncode is not None:
+            # The child gets the variables that it needs to find modules, and no others.
+            kept = {"PATH", "PYTHONPATH", "LANG", "LC_ALL", "TMPDIR", "HOME"}
             self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-P", "-m", "kbtui.sources.extraction",
+                *(sys.executable, "-P", "-m", "kbtui.sources.extraction"),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.DEVNULL,
+                limit=MAX_ANSWER_BYTES,
                 cwd="/",
-                env=_make_child_environment(),
-            )  # fmt: skip
+                env={name: os.environ[name] for name in kept & os.environ.keys()},
+            )
         pipe, answers = self._process.stdin, self._process.stdout
-        if pipe is None or answers is None:
-            raise EOFError
-        for part in (request, content):
-            pipe.write(FRAME_SIZE.pack(len(part)))
-            pipe.write(part)
+        assert pipe is not None
+        assert answers is not None
+        pipe.write(request)
         await pipe.drain()
-        (size,) = FRAME_SIZE.unpack(await answers.readexactly(FRAME_SIZE.size))
-        if size > MAX_ANSWER_BYTES:
-            raise ValueError("the answer is too large")
-        found = json.loads(await answers.readexactly(size))
+        found = json.loads(await answers.readline())
         if not isinstance(found, dict):
             raise ValueError("the answer is not a table")
         return found
@@ -619,9 +570,3 @@ class ExtractorProcess:
         await process.wait()
         if process.stdin is not None:
             process.stdin.close()
-
-
-def _make_child_environment() -> dict[str, str]:
-    """Return the environment variables that the child needs to find modules, and no others."""
-    kept = ("PATH", "PYTHONPATH", "LANG", "LC_ALL", "TMPDIR", "HOME")
-    return {name: os.environ[name] for name in kept if name in os.environ}

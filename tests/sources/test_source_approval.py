@@ -8,9 +8,8 @@ import pytest
 from support import Builder, tree_hash
 from web_support import FAST, Site, SourceWorkspace
 
-from kbtui.sources import SourceScheduler, load_sources
-from kbtui.sources.config import approve_source, edit_source, find_approval_time
-from kbtui.sources.schedule import list_due_sources
+from kbtui.sources.config import approve_source, edit_source, find_approval_time, load_sources
+from kbtui.sources.schedule import SourceScheduler, list_due_sources
 from kbtui.sources.source_runner import SourceNotApproved, run_source
 from kbtui.userdata import UserData
 from kbtui.workspace import open_workspace_root

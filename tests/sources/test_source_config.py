@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from web_support import SourceWorkspace
 
 from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError
-from kbtui.sources import load_sources
 from kbtui.sources.config import (
     add_source,
     edit_source,
+    load_sources,
     parse_source,
     remove_source,
     suggest_source_name,

@@ -7,9 +7,8 @@ from datetime import datetime
 import pytest
 from web_support import SourceWorkspace
 
-from kbtui.sources import SourceScheduler
 from kbtui.sources.config import find_next_cron_time
-from kbtui.sources.schedule import find_due_time, list_due_sources
+from kbtui.sources.schedule import SourceScheduler, find_due_time, list_due_sources
 from kbtui.sources.source_runner import lock_source
 from kbtui.userdata import UserData
 from kbtui.userdata.userdata import SourceRunRecord

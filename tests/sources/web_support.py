@@ -10,8 +10,7 @@ from typing import Any
 
 from support import Builder
 
-from kbtui.sources import load_sources
-from kbtui.sources.config import add_source, approve_source
+from kbtui.sources.config import add_source, approve_source, load_sources
 from kbtui.sources.http_fetcher import SourceLimits
 from kbtui.sources.source_runner import run_source
 from kbtui.userdata import UserData

@@ -11,8 +11,7 @@ from support import Builder
 from textual.widgets import Input
 from tui_support import Tui, matches_snapshot
 
-from kbtui.sources import load_sources
-from kbtui.sources.config import approve_source, find_approval_time
+from kbtui.sources.config import approve_source, find_approval_time, load_sources
 from kbtui.tui.framework.dialogs import ChoiceField, FormDialog
 from kbtui.tui.sources.screen import SourcesScreen
 from kbtui.userdata import UserData

@@ -303,7 +303,7 @@ class SourcesScreen(ListDetailScreen):
             self._show_rows()
 
     def _run_source_in_thread(self, name: str, run: ActiveSourceRun) -> None:
-        from kbtui.sources import run_source
+        from kbtui.sources.source_runner import run_source
 
         def report_progress(progress: SourceProgress) -> None:
             run.progress = progress

@@ -118,7 +118,7 @@ def markdown(data: bytes) -> None:
 def toml(data: bytes) -> None:
     """A workspace's own configuration: topics, and what is made of them."""
     from kbtui.knowledge import load_knowledge
-    from kbtui.sources import load_sources
+    from kbtui.sources.config import load_sources
 
     root = workspace().root
     kept = (root / ".jp/kb.toml").read_bytes()
