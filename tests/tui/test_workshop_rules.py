@@ -101,7 +101,7 @@ def test_every_subject_is_listed_once_when_all_is_open(
         def load_knowledge(self) -> Knowledge:
             return load_knowledge(open_workspace_root(book.root))
 
-    prompt_state = read_prompt_state(Files())  # type: ignore[arg-type]
+    prompt_state = read_prompt_state(Files(), SubjectCosts())  # type: ignore[arg-type]
     parts = [slug.split("/") for slug in found]
     opened = {"topic:t"} | {
         make_folder_key("t", "/".join(part[:depth]) + "/")
@@ -144,11 +144,11 @@ def test_any_keys_end_in_what_the_marks_alone_would_give(
         def load_knowledge(self) -> Knowledge:
             return knowledge
 
-    prompt_state = read_prompt_state(Files())  # type: ignore[arg-type]
+    prompt_state = read_prompt_state(Files(), SubjectCosts())  # type: ignore[arg-type]
     for slug, state in presses:
         now = marks.find_state(knowledge, "project", slug)
         marks.toggle_mark(PreloadOrDisableMark("project", slug, state), knowledge)  # type: ignore[arg-type]
-        prompt_state = apply_marks(prompt_state, marks.all_marks)
+        prompt_state = apply_marks(prompt_state, SubjectCosts(), marks.all_marks)
         assert not prompt_state.refusals
         # Pressed once it is so; pressed again it is not.
         after = find_subject_or_topic_state(prompt_state.knowledge, "project", slug)

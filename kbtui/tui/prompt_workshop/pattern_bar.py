@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from shlex import quote
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
@@ -104,28 +105,21 @@ class _PatternError(Exception):
         self.remark = PatternProblem(message, at, hint)
 
 
+_WORD = re.compile(r"""(?:[^\s"']|"[^"]*"|'[^']*')+|["']""")
+"""A word, which may contain quoted parts, or the start of an unclosed quote."""
+
+
 def _split_words(text: str) -> Iterator[PatternInputWord]:
     """Split the input at spaces outside of quotes.
 
     `shlex.split` could do this too, but returns no positions.
     """
-    position, size = 0, len(text)
-    while position < size:
-        if text[position].isspace():
-            position += 1
-            continue
-        start, parts = position, ""
-        while position < size and not text[position].isspace():
-            if text[position] in "\"'":
-                end = text.find(text[position], position + 1)
-                if end < 0:
-                    raise _PatternError("unclosed quote", position, "close the quote or remove it")
-                parts += text[position + 1 : end]
-                position = end + 1
-            else:
-                parts += text[position]
-                position += 1
-        yield PatternInputWord(parts, start)
+    for match in _WORD.finditer(text):
+        if match[0] in "\"'":
+            hint = "close the quote or remove it"
+            raise _PatternError("unclosed quote", match.start(), hint)
+        word = re.sub(r"""\"([^"]*)"|'([^']*)'""", r"\1\2", match[0])
+        yield PatternInputWord(word, match.start())
 
 
 # what `learn` would return

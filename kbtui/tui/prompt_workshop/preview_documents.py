@@ -35,10 +35,9 @@ NO_SECTION = "There is no <knowledge> section, because no topic has a subject to
 
 @dataclass(frozen=True)
 class DocumentWithCost:
-    """A document, and what its text costs in a prompt.
+    """A document, and what its text costs in a prompt; None if it is not part of a prompt.
 
-    `cost` is None for a page that is not part of a prompt. `line` is the 1-based line to start at, None
-    for the top.
+    `line` is the 1-based line to start at, None for the top.
     """
 
     document: Document
@@ -56,23 +55,22 @@ def make_preview_page(
     try:
         return _make_page_of_node(prompt_state, node, view, result)
     except KbtuiError as error:
-        return make_message_preview("problem", error.message, error.where, error.hint)
+        return _make_message_preview("problem", error.message, error.where, error.hint)
     except (OSError, ValueError, RecursionError, MemoryError) as error:
-        return make_message_preview("problem", f"{type(error).__name__}: {error}")
+        return _make_message_preview("problem", f"{type(error).__name__}: {error}")
 
 
 def _make_page_of_node(
     prompt_state: PromptState, node: SubjectTreeNode, view: str, result: PatternMatchResult | None
 ) -> DocumentWithCost:
     knowledge = prompt_state.knowledge
-    if result is not None and result.is_usable:
-        if result.preloads:
-            tried = knowledge.copy_with_preload_options(result.preloads)
-            return _make_prompt_preview(result.command, tried.format_prompt_section())
-        if view == "learn":
-            return _make_learn_preview(knowledge, result.topic or "", result.patterns)
+    if result is not None and result.preloads:
+        tried = knowledge.copy_with_preload_options(result.preloads)
+        return _make_prompt_preview(result.command, tried.format_prompt_section())
+    if result is not None and result.topic and view == "learn":
+        return _make_learn_preview(knowledge, result.topic, result.patterns)
     if node.kind == "problem":
-        return make_message_preview("problem", node.name)
+        return _make_message_preview("problem", node.name)
     if node.kind == "fragment":
         return _make_fragment_preview(prompt_state, node.number)
     if view == "prompt" or node.kind == "whole":
@@ -81,9 +79,8 @@ def _make_page_of_node(
         return replace(page, line=line)
     if node.kind == "topic":
         return _make_learn_preview(knowledge, node.topic, ())
-    if node.kind == "folder":
-        return _make_learn_preview(knowledge, node.topic, (f"{escape_glob(node.name)}**",))
-    return _make_learn_preview(knowledge, node.topic, (node.name,))
+    pattern = f"{escape_glob(node.name)}**" if node.kind == "folder" else node.name
+    return _make_learn_preview(knowledge, node.topic, (pattern,))
 
 
 def escape_glob(text: str) -> str:
@@ -102,7 +99,7 @@ def _make_learn_preview(
 
 def _make_prompt_preview(title: str, text: str | None) -> DocumentWithCost:
     if text is None:
-        return make_message_preview("prompt", NO_SECTION)
+        return _make_message_preview("prompt", NO_SECTION)
     return _make_text_preview("prompt", title, text)
 
 
@@ -127,7 +124,7 @@ def _find_node_line(knowledge: Knowledge, text: str, node: SubjectTreeNode) -> i
 
 def _make_fragment_preview(prompt_state: PromptState, number: int) -> DocumentWithCost:
     if number >= len(prompt_state.fragments):
-        return make_message_preview("fragment", "This fragment no longer exists.")
+        return _make_message_preview("fragment", "This fragment no longer exists.")
     fragment = prompt_state.fragments[number]
     root, path = prompt_state.written.workspace.root, fragment.path
     path = path.relative_to(root) if path.is_relative_to(root) else path
@@ -145,10 +142,9 @@ def _make_fragment_preview(prompt_state: PromptState, number: int) -> DocumentWi
     return DocumentWithCost(Document(key, one_line(fragment.name), blocks, size=size), cost)
 
 
-def make_message_preview(
+def _make_message_preview(
     key: str, message: str, where: str | None = None, hint: str | None = None
 ) -> DocumentWithCost:
-    """Return a page with a message, its location and a hint."""
     blocks = make_message_blocks([(one_line(message), "")], where, hint)
     return DocumentWithCost(Document(f"message:{key}", "", blocks))
 

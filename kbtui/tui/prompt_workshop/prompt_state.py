@@ -14,7 +14,7 @@ from kbtui.knowledge.prompt import estimate_tokens
 from kbtui.tui.reader.document import format_size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from kbtui.knowledge import Knowledge
     from kbtui.knowledge.models import PromptFragment, Subject
@@ -30,10 +30,7 @@ REPORT_EVERY = 400
 
 
 class PromptCost(NamedTuple):
-    """A number of characters and of estimated tokens.
-
-    If `is_estimate` is true, both are estimated from the size of a file.
-    """
+    """A number of characters and of tokens; with `is_estimate`, estimated from the size of a file."""
 
     characters: int = 0
     tokens: int = 0
@@ -146,20 +143,19 @@ class SubjectCosts:
 class FolderCostSums:
     """Running sums of the costs of subjects, which give the cost of any folder in two lookups."""
 
-    def __init__(self, slugs: list[str], costs: list[PromptCost | None]) -> None:
+    def __init__(self, slugs: list[str], costs: Iterable[PromptCost | None]) -> None:
         self._slugs = slugs
-        self._characters = [0, *accumulate(cost.characters if cost else 0 for cost in costs)]
-        self._tokens = [0, *accumulate(cost.tokens if cost else 0 for cost in costs)]
-        self._estimates = [0, *accumulate(cost is None or cost.is_estimate for cost in costs)]
+        known = [cost or PromptCost(is_estimate=True) for cost in costs]
+        self._sums = [
+            [0, *accumulate(cost[field] for cost in known)]
+            for field in range(len(PromptCost._fields))
+        ]
 
-    def sum_costs_below(self, prefix: str = "") -> tuple[int, PromptCost]:
+    def sum_costs_below(self, prefix: str) -> tuple[int, PromptCost]:
         """Return the number and the cost of the subjects whose slugs start with a prefix."""
         first, last = find_prefix_range(self._slugs, prefix)
-        return last - first, PromptCost(
-            self._characters[last] - self._characters[first],
-            self._tokens[last] - self._tokens[first],
-            self._estimates[last] > self._estimates[first],
-        )
+        characters, tokens, estimates = (sums[last] - sums[first] for sums in self._sums)
+        return last - first, PromptCost(characters, tokens, estimates > 0)
 
 
 def find_prefix_range(slugs: list[str], prefix: str) -> tuple[int, int]:
@@ -172,7 +168,7 @@ def find_prefix_range(slugs: list[str], prefix: str) -> tuple[int, int]:
 def make_prefix_sums(knowledge: Knowledge, costs: SubjectCosts) -> dict[str, FolderCostSums]:
     """Return the running sums over the visible subjects of each topic."""
     return {
-        topic: FolderCostSums(visible, [costs.get_cost(topic, slug) for slug in visible])
+        topic: FolderCostSums(visible, (costs.get_cost(topic, slug) for slug in visible))
         for topic in knowledge.topics
         for visible in [knowledge.get_topic_slugs(topic).visible]
     }
@@ -230,8 +226,8 @@ class PromptState:
     `written` is the knowledge as the files define it, and `knowledge` is the knowledge with the
     `marks` applied. `prompt` is the `<knowledge>` section with the marks, `cost` its cost, and
     `written_cost` the cost without the marks. For each topic, `preloads` is the cost of its
-    pre-loaded subjects, and `listings` the cost of its listing. `refusals` are the marks that cannot
-    be set, with the reasons.
+    pre-loaded subjects, `listings` the cost of its listing, and `sums` the costs of its folders.
+    `refusals` are the marks that cannot be set, with the reasons.
     """
 
     written: Knowledge
@@ -242,12 +238,13 @@ class PromptState:
     written_cost: PromptCost = NO_COST
     preloads: dict[str, PromptCost] = field(default_factory=dict)
     listings: dict[str, PromptCost] = field(default_factory=dict)
+    sums: dict[str, FolderCostSums] = field(default_factory=dict)
     refusals: tuple[tuple[PreloadOrDisableMark, KbtuiError], ...] = ()
     fragments: tuple[PromptFragment, ...] = ()
 
 
 def read_prompt_state(
-    library: Library, marks: tuple[PreloadOrDisableMark, ...] = ()
+    library: Library, costs: SubjectCosts, marks: tuple[PreloadOrDisableMark, ...] = ()
 ) -> PromptState:
     """Read the files and apply the marks to them."""
     written = library.load_knowledge()
@@ -255,15 +252,17 @@ def read_prompt_state(
         # Read the directory in this thread, so that drawing a row never waits for it.
         assert written.get_topic_slugs(topic).scan.relative_paths is not None
     unmarked = PromptState(written, written, fragments=tuple(written.read_prompt_fragments()))
-    unmarked = _measure_prompt(unmarked, written, (), ())
-    return apply_marks(replace(unmarked, written_cost=unmarked.cost), marks)
+    unmarked = apply_marks(unmarked, costs, ())
+    return apply_marks(replace(unmarked, written_cost=unmarked.cost), costs, marks)
 
 
-def apply_marks(prompt_state: PromptState, marks: tuple[PreloadOrDisableMark, ...]) -> PromptState:
+def apply_marks(
+    before: PromptState, costs: SubjectCosts, marks: tuple[PreloadOrDisableMark, ...]
+) -> PromptState:
     """Return the state with `marks` instead of its own; marks that cannot be set become `refusals`."""
-    knowledge, applied = prompt_state.written, []
-    if marks[: len(prompt_state.marks)] == prompt_state.marks:  # only new marks were added
-        knowledge, applied = prompt_state.knowledge, list(prompt_state.marks)
+    knowledge, applied = before.written, []
+    if marks[: len(before.marks)] == before.marks:  # only new marks were added
+        knowledge, applied = before.knowledge, list(before.marks)
     refusals = []
     for mark in marks[len(applied) :]:
         try:
@@ -271,16 +270,6 @@ def apply_marks(prompt_state: PromptState, marks: tuple[PreloadOrDisableMark, ..
             applied.append(mark)
         except (NothingFound, UsageError) as error:
             refusals.append((mark, error))
-    return _measure_prompt(prompt_state, knowledge, tuple(applied), tuple(refusals))
-
-
-def _measure_prompt(
-    before: PromptState,
-    knowledge: Knowledge,
-    marks: tuple[PreloadOrDisableMark, ...],
-    refusals: tuple[tuple[PreloadOrDisableMark, KbtuiError], ...],
-) -> PromptState:
-    """Return the state with new costs; reuse the costs of topics that have not changed."""
     preloads, listings = {}, {}
     for topic in knowledge.topics.values():
         name = topic.id
@@ -294,10 +283,11 @@ def _measure_prompt(
     return replace(
         before,
         knowledge=knowledge,
-        marks=marks,
+        marks=tuple(applied),
         prompt=prompt,
         cost=measure_prompt_cost(prompt),
         preloads=preloads,
         listings=listings,
-        refusals=refusals,
+        sums=make_prefix_sums(knowledge, costs),
+        refusals=tuple(refusals),
     )

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from textual.timer import Timer
     from textual.widget import Widget
 
+    from kbtui.knowledge import Knowledge
     from kbtui.knowledge.kb_toml_editing import TomlChange
     from kbtui.library import Library
     from kbtui.tui.framework.row_list import ListRow
@@ -183,23 +184,23 @@ class PromptWorkshopScreen(ListDetailScreen):
         """Read the files again; keep all marks except `written`, which have just been written."""
         marks = tuple(mark for mark in self.marks.all_marks if mark not in written)
 
-        def read_state_and_costs() -> tuple[PromptState, dict[str, FolderCostSums]]:
-            prompt_state = read_prompt_state(self.library, marks)
-            return prompt_state, make_prefix_sums(prompt_state.knowledge, self.costs)
-
-        def show_reread_state(made: tuple[PromptState, dict[str, FolderCostSums]]) -> None:
+        def show_reread_state(prompt_state: PromptState) -> None:
             for mark in written:
                 self.marks.remove_mark(mark)
             if self._first_reference is not None:
-                self._select_first(made[0], self._first_reference)
+                self._select_first(prompt_state, self._first_reference)
                 self._first_reference = None
-            self._update_prompt_state(*made)
-            knowledge = made[0].written
+            self._show_prompt_state(prompt_state)
+            knowledge = prompt_state.written
             slugs = (knowledge.get_topic_slugs(topic).scan.slugs for topic in knowledge.topics)
             freeze_objects_if_grown(sum(map(len, slugs)))
-            self._count_subjects(made[0])
+            self._count_subjects(prompt_state)
 
-        self._read_worker.submit(read_state_and_costs, show_reread_state, self.show_error)
+        self._read_worker.submit(
+            lambda: read_prompt_state(self.library, self.costs, marks),
+            show_reread_state,
+            self.show_error,
+        )
 
     def _apply_marks(self) -> None:
         """Apply the marks to the state read from the files."""
@@ -207,21 +208,17 @@ class PromptWorkshopScreen(ListDetailScreen):
         if prompt_state is None:
             return
 
-        def apply_and_sum_costs() -> tuple[PromptState, dict[str, FolderCostSums]]:
-            marked = apply_marks(prompt_state, marks)
-            return marked, make_prefix_sums(marked.knowledge, self.costs)
+        def show_if_current(marked: PromptState) -> None:
+            if self.prompt_state is not None and marked.written is self.prompt_state.written:
+                self._show_prompt_state(marked)
 
-        def show_if_current(made: tuple[PromptState, dict[str, FolderCostSums]]) -> None:
-            if self.prompt_state is not None and made[0].written is self.prompt_state.written:
-                self._update_prompt_state(*made)
+        self._mark_worker.submit(
+            lambda: apply_marks(prompt_state, self.costs, marks), show_if_current, self.show_error
+        )
 
-        self._mark_worker.submit(apply_and_sum_costs, show_if_current, self.show_error)
-
-    def _update_prompt_state(
-        self, prompt_state: PromptState, sums: dict[str, FolderCostSums]
-    ) -> None:
+    def _show_prompt_state(self, prompt_state: PromptState) -> None:
         self.prompt_state = prompt_state
-        self.list.set_prompt_state(prompt_state, sums)
+        self.list.set_prompt_state(prompt_state)
         for mark, _ in prompt_state.refusals:
             self.marks.remove_mark(mark)
         self._show_prompt_totals()
@@ -256,24 +253,22 @@ class PromptWorkshopScreen(ListDetailScreen):
         """In a background thread, count the characters of every subject and show the progress."""
 
         def count_in_thread() -> None:
-            call = get_current_cancellation()
-            for left in self.costs.measure_all_subjects(
-                prompt_state.written, lambda: not call.cancelled
-            ):
-                newest = self.prompt_state or prompt_state
-                sums = make_prefix_sums(newest.knowledge, self.costs)
-                self.call_later(show_progress, call, newest, sums, left)
+            call, written = get_current_cancellation(), prompt_state.written
+            for left in self.costs.measure_all_subjects(written, lambda: not call.cancelled):
+                knowledge = (self.prompt_state or prompt_state).knowledge
+                sums = make_prefix_sums(knowledge, self.costs)
+                self.call_later(show_progress, call, knowledge, sums, left)
 
         def show_progress(
-            call: CallCancellation, newest: PromptState, sums: dict[str, FolderCostSums], left: int
+            call: CallCancellation, knowledge: Knowledge, sums: dict[str, FolderCostSums], left: int
         ) -> None:
             if call.cancelled:
                 return
-            if newest is self.prompt_state:
-                self.list.sums = sums
+            if self.prompt_state is not None and self.prompt_state.knowledge is knowledge:
+                self.prompt_state = replace(self.prompt_state, sums=sums)
+                self.list.set_prompt_state(self.prompt_state)
             subtitle = f"counting {left:,}" if left else ""
             self.query_one("#listed", Vertical).border_subtitle = subtitle
-            self.list.refresh()
 
         self.count_worker.submit(count_in_thread, lambda _: None, self.show_error)
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from kbtui.knowledge.topic_scan import TopicScan
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.prompt_workshop.prompt_state import (
-        FolderCostSums,
         PendingPreloadMarks,
         PromptState,
         SubjectCosts,
@@ -47,7 +46,7 @@ class SubjectTreeNode(NamedTuple):
     """The content of a row.
 
     `name` is the path of a folder with a `/` at its end, the slug of a subject, or the text of any
-    other row. `number` is the index of a problem or fragment. If `shows_path` is true, the row shows
+    other row. `number` is the index of a fragment. If `shows_path` is true, the row shows
     the whole slug instead of its last part.
     """
 
@@ -89,7 +88,7 @@ def make_subject_tree_rows(prompt_state: PromptState, options: SubjectTreeOption
     written = prompt_state.written
     rows = [_make_tree_row(WHOLE_KEY, WHOLE_NODE), _make_heading_row("topics", "TOPICS")]
     for number, problem in enumerate(written.problems):
-        node = SubjectTreeNode("problem", name=str(problem), number=number)
+        node = SubjectTreeNode("problem", name=str(problem))
         rows.append(_make_tree_row(f"problem:{number}", node))
     for topic in written.topics:
         rows += _make_topic_rows(topic, written.get_topic_slugs(topic).scan, options)
@@ -189,7 +188,6 @@ class SubjectTreeList(RowList):
         super().__init__("entries")
         self.empty_text = [("Reading the workspace …", "dim")]
         self.prompt_state: PromptState | None = None
-        self.sums: dict[str, FolderCostSums] = {}
         self._costs, self._marks, self._options = costs, marks, options
         self._learned: dict[str, list[str]] = {}
 
@@ -199,9 +197,9 @@ class SubjectTreeList(RowList):
         row = self.selected_row
         return row.data if row is not None else WHOLE_NODE
 
-    def set_prompt_state(self, prompt_state: PromptState, sums: dict[str, FolderCostSums]) -> None:
+    def set_prompt_state(self, prompt_state: PromptState) -> None:
         """Use a newer state of the prompt."""
-        self.prompt_state, self.sums = prompt_state, sums
+        self.prompt_state = prompt_state
         knowledge = prompt_state.knowledge
         self._learned = {
             topic.id: sorted(knowledge.get_topic_slugs(topic.id).learned) if topic.enable else []
@@ -240,16 +238,13 @@ class SubjectTreeList(RowList):
         self, prompt_state: PromptState, node: SubjectTreeNode
     ) -> tuple[Spans, Spans]:
         topic, slug = node.topic, node.name
-        mark, scan = (
-            self._marks.get((topic, slug)),
-            prompt_state.written.get_topic_slugs(topic).scan,
-        )
+        scan = prompt_state.written.get_topic_slugs(topic).scan
         state = self._marks.find_state(prompt_state.written, topic, slug)
         marked_as = {"learned": "pre-loaded", "disabled": "disabled"}.get(state)
         if marked_as is None and slug in scan.hidden:
             marked_as = "hidden"
         sign, role = ENTRY_MARKS[marked_as] if marked_as else ("  ", "")
-        if mark is not None:
+        if (topic, slug) in self._marks:
             sign, role = f"{sign[0]}{UNWRITTEN_SIGN}", role or "warning"
         name_role = "dim" if slug in scan.hidden or slug in scan.shadowed else ""
         if state == "disabled":
@@ -280,10 +275,7 @@ class SubjectTreeList(RowList):
             if is_marked or not is_on:
                 sign = UNWRITTEN_SIGN if is_marked else ""
                 right.append((f"{'on' if is_on else 'off'}{sign} ", "warning"))
-        sums = self.sums.get(topic)
-        if sums is None:
-            return left, right
-        count, cost = sums.sum_costs_below(prefix)
+        count, cost = prompt_state.sums[topic].sum_costs_below(prefix)
         first, last = find_prefix_range(self._learned.get(topic, []), prefix)
         if last > first:
             right.append((f"{LEARNED_SIGN}{last - first:,}/", "accent"))
@@ -318,10 +310,9 @@ def describe_selected_row(prompt_state: PromptState, node: SubjectTreeNode) -> s
     """Return the line below the list, which says more about the selected row."""
     if node.kind == "whole":
         topics = [topic for topic in prompt_state.knowledge.topics.values() if topic.enable]
-        learned = sum(
-            len(prompt_state.knowledge.get_topic_slugs(topic.id).learned) for topic in topics
-        )
-        return f"{format_count(len(topics), 'topic')} on, {format_count(learned, 'subject')} pre-loaded"
+        slugs = (prompt_state.knowledge.get_topic_slugs(topic.id) for topic in topics)
+        learned = format_count(sum(len(found.learned) for found in slugs), "subject")
+        return f"{format_count(len(topics), 'topic')} on, {learned} pre-loaded"
     if node.kind == "topic" and node.topic in prompt_state.preloads:
         loaded = prompt_state.preloads[node.topic]
         parts = [f"in the prompt {loaded.format_short_cost()}"] if loaded.characters else []
