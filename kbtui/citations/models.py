@@ -1,8 +1,7 @@
 """The types of the citations package."""
 
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Literal, NamedTuple
 
 CitationMethod = Literal["learn", "search", "file", "read", "grep"]
 """The tool with which a turn used a target.
@@ -12,8 +11,7 @@ CitationMethod = Literal["learn", "search", "file", "read", "grep"]
 """
 
 
-@dataclass(frozen=True)
-class Citation:
+class Citation(NamedTuple):
     """One use of a subject, conversation or file by a turn.
 
     `conversation`, `turn` and `call` identify the tool call; `source_title` is the title of its
@@ -45,8 +43,7 @@ class Citation:
         return f"{self.conversation}:{self.turn}"
 
 
-@dataclass(frozen=True)
-class Citations:
+class Citations(NamedTuple):
     """The citations of one thing in both directions.
 
     `ref` is the reference of the thing, or the path of a file that is not a subject. `uses` has

@@ -233,8 +233,6 @@ def _try_connect_to_engine(workspace: Workspace) -> EngineClient | None:
 
 def _start_engine(workspace: Workspace) -> Any:
     """Start the engine's process; raises `EngineUnavailable`."""
-    import subprocess
-
     from kbtui.workspace.paths import make_private_directory
 
     if kind := find_network_file_system(workspace.cache_dir):
@@ -267,6 +265,8 @@ def _start_engine(workspace: Workspace) -> Any:
         for name, value in os.environ.items()
         if name in _KEPT_VARIABLES or name.startswith(_KEPT_PREFIXES)
     }
+    import subprocess
+
     with log:
         return subprocess.Popen(
             [sys.executable, "-P", "-m", "kbtui.engine", str(workspace.root)],

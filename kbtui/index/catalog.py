@@ -68,12 +68,13 @@ _DOCUMENT_COLUMNS = (4, 8, 9, 10, 11, 14)
 
 
 class EntryWriteResult(NamedTuple):
-    """The chunks that changed when an entry was written.
+    """The chunks of an entry that was written, and which of them changed.
 
-    `changed` has the positions, in the list of written chunks, of those that need a new document in
-    the keyword index. `gone` has the numbers of the deleted chunks.
+    `chunks` are the written chunks with their numbers. `changed` has the positions of those that
+    need a new document in the keyword index. `gone` has the numbers of the deleted chunks.
     """
 
+    chunks: list[Chunk]
     changed: list[int]
     gone: list[int]
 
@@ -263,14 +264,16 @@ class Catalog:
         same: set[str] = set()
         # Numbers are never reused: this is the highest one that any chunk ever had.
         number = self._get_value("SELECT seq FROM sqlite_sequence WHERE name = 'chunks'") or 0
+        numbered = []
         for chunk in chunks:
             held = old.get(chunk.id)
             if held is None:
-                chunk.number = number = number + 1
-                added.append(_make_chunk_row(entry_id, chunk, seq))
+                number += 1
+                numbered.append(chunk._replace(number=number))
+                added.append(_make_chunk_row(entry_id, numbered[-1], seq))
                 continue
-            chunk.number = held[0]
-            row = _make_chunk_row(entry_id, chunk, held[-1])
+            numbered.append(chunk._replace(number=held[0]))
+            row = _make_chunk_row(entry_id, numbered[-1], held[-1])
             if held[_VECTOR_COLUMNS] != row[_VECTOR_COLUMNS]:
                 row = (*row[:-1], seq)
             if held != row:
@@ -281,7 +284,8 @@ class Catalog:
         self._db.executemany("DELETE FROM chunks WHERE number = ?", [row[:1] for row in removed])
         self._insert_rows("chunks", added)
         self._add_to_checksum(entry_id, removed, added)
-        return EntryWriteResult(_find_changed_chunk_positions(list(old), ids, same), gone)
+        changed = _find_changed_chunk_positions(list(old), ids, same)
+        return EntryWriteResult(numbered, changed, gone)
 
     def _insert_rows(self, table: str, rows: Sequence[tuple[object, ...]]) -> None:
         if rows:

@@ -14,9 +14,8 @@ import json
 import re
 import zlib
 from collections import Counter
-from dataclasses import dataclass
 from itertools import islice, pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.index.models import Chunk, make_chunk_id
@@ -57,8 +56,7 @@ def measure_chunk_size(text: str) -> int:
     return len(text) + (_WIDE_CHARACTER_SIZE - 1) * len(re.findall(_WIDE_CHARACTER, text))
 
 
-@dataclass(slots=True)
-class TextSpan:
+class TextSpan(NamedTuple):
     """A part of a text with its first and last line, 1-based."""
 
     text: str
@@ -180,17 +178,18 @@ def _split_line(line: str, most: int) -> Iterator[str]:
 def set_chunk_ids(
     entry: str, chunks: list[Chunk], *, first: int = 0, seen: Counter[str] | None = None
 ) -> list[Chunk]:
-    """Set ids and ordinals of chunks, starting with ordinal `first`; return the chunks.
+    """Return the chunks with ids and ordinals, starting with ordinal `first`.
 
     An id depends on how many equal texts precede the chunk's text, so `seen` must count the texts
     of the entry's earlier chunks.
     """
     counts = Counter[str]() if seen is None else seen
+    result = []
     for ordinal, chunk in enumerate(chunks, first):
-        chunk.ordinal = ordinal
-        chunk.id = make_chunk_id(entry, chunk.text, counts[chunk.text])
+        chunk_id = make_chunk_id(entry, chunk.text, counts[chunk.text])
         counts[chunk.text] += 1
-    return chunks
+        result.append(chunk._replace(id=chunk_id, ordinal=ordinal))
+    return result
 
 
 def split_subject_into_chunks(entry: str, text: SubjectText) -> list[Chunk]:

@@ -181,11 +181,9 @@ class IndexStorage:
         for (entry_part, _), (same, written) in zip(entry_parts, results, strict=True):
             writer = self.writers[entry_part.entry.hidden]
             if entry_part.first_ordinal or (same and entry_part.entry.conversation is not None):
-                writer.update_chunk_documents(
-                    entry_part.entry, entry_part.chunks_before, entry_part.chunks, written
-                )
+                writer.update_chunk_documents(entry_part.entry, entry_part.chunks_before, written)
             else:
-                writer.replace_entry_documents(entry_part.entry, entry_part.chunks)
+                writer.replace_entry_documents(entry_part.entry, written.chunks)
             self.writers[not entry_part.entry.hidden].remove_entry(entry_part.entry.id)
 
     def set_meta_value(self, key: str, value: str) -> None:

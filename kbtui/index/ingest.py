@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, date, datetime
 from hashlib import blake2b
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import KbtuiError
 from kbtui.index.catalog import CONTEXT_CHUNKS
@@ -88,39 +88,37 @@ def read_subject_entry(subject: Subject) -> EntryPartToWrite:
         hidden=subject.hidden,
     )
     try:
-        entry.stat = format_file_state(os.stat(subject.file))  # noqa: PTH116  (thousands)
+        status = os.stat(subject.file)  # noqa: PTH116  (thousands)
+        entry = entry._replace(stat=format_file_state(status))
         if subject.size > SUBJECT_BYTES_MAX:
             raise KbtuiError(f"not indexed: larger than {SUBJECT_BYTES_MAX // 1_000_000} MB")
         text = split_front_matter(read_subject_text(subject))
     except (KbtuiError, OSError) as error:
-        entry.error = _get_error_message(error)
-        return EntryPartToWrite(entry, [])
-    _fill_entry_from_front_matter(entry, text)
+        message = error.message if isinstance(error, KbtuiError) else error.strerror or str(error)
+        return EntryPartToWrite(entry._replace(error=message), [])
+    entry = entry._replace(**_parse_front_matter(text))
     chunks = split_subject_into_chunks(entry.id, text)
     return EntryPartToWrite(entry, set_vector_hashes(entry, chunks))
 
 
-def _get_error_message(error: KbtuiError | OSError) -> str:
-    if isinstance(error, KbtuiError):
-        return error.message
-    return error.strerror or str(error)
-
-
-def _fill_entry_from_front_matter(entry: CatalogEntry, text: SubjectText) -> None:
-    """Set the title, and from the front matter the type, tags, source URL and date of creation."""
+def _parse_front_matter(text: SubjectText) -> dict[str, Any]:
+    """Return the fields of an entry that a subject's title and front matter set."""
     facts = text.facts
-    entry.title = text.title or entry.title
-    if isinstance(facts.get("type"), str):
-        entry.type = facts["type"].strip() or entry.type
+    fields: dict[str, Any] = {}
+    if text.title:
+        fields["title"] = text.title
+    if isinstance(facts.get("type"), str) and facts["type"].strip():
+        fields["type"] = facts["type"].strip()
     tags = facts.get("tags")
     if isinstance(tags, list):
-        entry.tags = [str(tag) for tag in tags if isinstance(tag, str | int | float)]
+        fields["tags"] = [str(tag) for tag in tags if isinstance(tag, str | int | float)]
     elif isinstance(tags, str):
-        entry.tags = tags.replace(",", " ").replace(";", " ").split()
+        fields["tags"] = tags.replace(",", " ").replace(";", " ").split()
     if isinstance(facts.get("source_url"), str):
-        entry.source_url = facts["source_url"]
-    created = _parse_front_matter_date(facts.get("created"))
-    entry.created = entry.created if created is None else created
+        fields["source_url"] = facts["source_url"]
+    if (created := _parse_front_matter_date(facts.get("created"))) is not None:
+        fields["created"] = created
+    return fields
 
 
 def _parse_front_matter_date(value: object) -> float | None:
@@ -153,8 +151,9 @@ def _make_conversation_entry(info: ConversationInfo) -> CatalogEntry:
         archived=info.archived,
         error=info.problem,
     )
-    with suppress(OSError):
-        entry.stat = format_file_state(info.events_path.stat()) if info.events_path else ""
+    if info.events_path:
+        with suppress(OSError):
+            return entry._replace(stat=format_file_state(info.events_path.stat()))
     return entry
 
 
@@ -182,19 +181,21 @@ def find_embedding_neighbours(chunks: list[Chunk], position: int) -> list[Chunk]
 
 
 def set_vector_hashes(entry: CatalogEntry, chunks: list[Chunk], *, first: int = 0) -> list[Chunk]:
-    """Set the `vector_hash` of the chunks from position `first` on; return all chunks."""
+    """Return the chunks with a `vector_hash`, which those before position `first` have already."""
     common = f"{entry.title}\0{entry.kind}\0{entry.topic}\0{entry.type}\0{entry.hidden}\0{entry.archived}"
     begun = blake2b(common.encode("utf-8", "surrogatepass"), digest_size=16)
+    hashed = chunks[:first]
     for position, chunk in enumerate(chunks[first:], first):
         if not chunk.embed:
+            hashed.append(chunk)
             continue
         digest = begun.copy()
         around = find_embedding_neighbours(chunks, position)
         texts = "\0".join(("", chunk.text, *[neighbour.text for neighbour in around]))
         made = f"{texts}{chunk.role}\0{chunk.timestamp}"
         digest.update(made.encode("utf-8", "surrogatepass"))
-        chunk.vector_hash = digest.digest()
-    return chunks
+        hashed.append(chunk._replace(vector_hash=digest.digest()))
+    return hashed
 
 
 BATCH_BYTES = 512 << 10
@@ -280,19 +281,20 @@ def _make_conversation_entry_part(
         split_conversation_into_chunks(part.conversation, embed_tool_results=embed_tool_results)
     )
     seen = catalog.count_equal_chunk_texts({chunk.text for chunk in new_chunks}, entry.id, count)
-    set_chunk_ids(entry.id, new_chunks, first=count, seen=seen)
+    new_chunks = set_chunk_ids(entry.id, new_chunks, first=count, seen=seen)
     chunks = [*around, *new_chunks]
     rewritten = min(CONTEXT_CHUNKS, count)
     cut = len(around) - rewritten
-    set_vector_hashes(entry, chunks, first=cut)
+    chunks = set_vector_hashes(entry, chunks, first=cut)
     if chunks and chunks[-1].timestamp:
-        entry.changed = max(known.latest, *(chunk.timestamp or 0.0 for chunk in chunks))
+        changed = max(known.latest, *(chunk.timestamp or 0.0 for chunk in chunks))
+        entry = entry._replace(changed=changed)
     if part.conversation.problems and not entry.error:
-        entry.error = part.conversation.problems[0]
+        entry = entry._replace(error=part.conversation.problems[0])
     if not part.is_last:
         # No file has this state, so the next refresh continues here, and until then hits of the entry
         # count as outdated.
-        entry.signature, entry.stat = f"{entry.signature}{UNFINISHED_SUFFIX}", ""
+        entry = entry._replace(signature=f"{entry.signature}{UNFINISHED_SUFFIX}", stat="")
     now = _make_indexed_conversation_part(part, known, new_chunks)
     entry_part = EntryPartToWrite(
         entry,

@@ -188,14 +188,14 @@ class KeywordIndexWriter:
         self,
         entry: CatalogEntry,
         before: list[Chunk],
-        chunks: list[Chunk],
         written: EntryWriteResult,
     ) -> None:
         """Write the documents of an entry's changed chunks, and delete those of removed ones.
 
         The entry must be in the index, and nothing except its chunks may have changed. `before` are
-        the chunks directly before `chunks`; their text is indexed as context.
+        the chunks directly before the written ones; their text is indexed as context.
         """
+        chunks = written.chunks
         # A chunk without a time of its own has the entry's time, which has changed.
         changed = {at for at, chunk in enumerate(chunks) if not chunk.timestamp}
         changed.update(written.changed)

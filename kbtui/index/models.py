@@ -7,17 +7,14 @@ that the same files give the same answers.
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 
-@dataclass(slots=True)
-class Chunk:
+class Chunk(NamedTuple):
     """A passage of an entry, small enough for the model to read whole.
 
     `id` is a hash of the entry, the text and the number of equal texts before it, so an edit
@@ -43,8 +40,7 @@ class Chunk:
     args: dict[str, str] | None = None
 
 
-@dataclass(slots=True)
-class CatalogEntry:
+class CatalogEntry(NamedTuple):
     """A subject or a conversation in the catalog.
 
     `signature` identifies the state of the files that it was read from, `stat` that of `path`
@@ -61,7 +57,7 @@ class CatalogEntry:
     topic: str | None = None
     slug: str | None = None
     conversation: str | None = None
-    tags: list[str] = field(default_factory=list)
+    tags: Sequence[str] = ()
     source_url: str | None = None
     created: float = 0.0
     changed: float = 0.0
@@ -89,11 +85,15 @@ def make_chunk_id(entry: str, text: str, repeat: int) -> str:
 
 def hash_embedded_text(text: str) -> bytes:
     """Return the key of a text's embedding in the cache: 16 bytes."""
-    return hashlib.sha256(text.encode("utf-8", "replace")).digest()[:16]
+    from hashlib import sha256
+
+    return sha256(text.encode("utf-8", "replace")).digest()[:16]
 
 
 def _hash_strings(*parts: str) -> str:
-    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
+    from hashlib import sha256  # a search does not need it
+
+    return sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 SCORE_TOLERANCE = 5e-6

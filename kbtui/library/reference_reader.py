@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -185,7 +184,8 @@ class ReferenceReader(IndexAccess):
             if cite.target not in known:
                 known[cite.target] = self._describe_target(cite, targets)
             title, gone = known[cite.target]
-            found.append(replace(cite, title=title, gone=gone, source_title=conversation.info.name))
+            source_title = conversation.info.name
+            found.append(cite._replace(title=title, gone=gone, source_title=source_title))
         return found
 
     def _describe_target(self, cite: Citation, targets: CitationTargetLookup) -> tuple[str, bool]:

@@ -7,85 +7,85 @@ guide's table are made from it.
 import json
 import os
 import re
-from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from kbtui.errors import ConfigError
-from kbtui.workspace.jp_config import parse_config_text, read_config_text
 from kbtui.workspace.paths import get_config_home
 
 
-def _define_setting(default: Any, text: str, **more: Any) -> Any:
-    return field(default=default, metadata={"text": text, **more})
+class Settings(NamedTuple):
+    """All settings, each with its default and the text that explains it.
 
+    After the text follow the allowed values, and the environment variable that overrides the file.
+    """
 
-@dataclass(frozen=True)
-class Settings:
-    """All settings, each with its default and the text that explains it."""
-
-    model: str = _define_setting(
-        "",
+    model: Annotated[
+        str,
         'the embedding model: a name or path for sentence-transformers, "" for the one '
         'installed with kbtui, "off" for keyword search only',
-        variable="KBTUI_MODEL",
-    )
-    language: str = _define_setting(
-        "english",
+        (),
+        "KBTUI_MODEL",
+    ] = ""
+    language: Annotated[
+        str,
         "the language of the texts, so that a search for a word also finds its other forms",
-    )
-    engine_idle: float = _define_setting(
-        600.0,
+    ] = "english"
+    engine_idle: Annotated[
+        float,
         "seconds after which the engine exits when no client is connected",
-        variable="KBTUI_ENGINE_IDLE",
-    )
-    subject_megabytes: int = _define_setting(
-        32,
+        (),
+        "KBTUI_ENGINE_IDLE",
+    ] = 600.0
+    subject_megabytes: Annotated[
+        int,
         "the maximum size in megabytes of a subject that is learned, read and indexed; 0 for no limit",
-    )
-    embed_tool_results: bool = _define_setting(
-        False, "whether tool results are also searched by meaning"
-    )
-    embed_pause: str = _define_setting(
-        "never",
+    ] = 32
+    embed_tool_results: Annotated[bool, "whether tool results are also searched by meaning"] = False
+    embed_pause: Annotated[
+        str,
         "when embedding pauses: on battery, while other programs are busy, either of them, or never",
-        choices=("never", "battery", "load", "either"),
-    )
-    query_log: bool = _define_setting(True, "whether searches are logged, only on this machine")
-    query_log_days: int = _define_setting(90, "for how many days searches are kept")
-    theme: str = _define_setting("", 'the name of a theme; "" for one that matches the terminal')
-    mask_secrets: str = _define_setting(
-        "mcp",
+        ("never", "battery", "load", "either"),
+    ] = "never"
+    query_log: Annotated[bool, "whether searches are logged, only on this machine"] = True
+    query_log_days: Annotated[int, "for how many days searches are kept"] = 90
+    theme: Annotated[str, 'the name of a theme; "" for one that matches the terminal'] = ""
+    mask_secrets: Annotated[
+        str,
         "where secrets are masked for an assistant: over MCP, always (JP's own tools too), or never",
-        choices=("mcp", "always", "never"),
-    )
-    terminal_text: str = _define_setting(
-        "strip",
+        ("mcp", "always", "never"),
+    ] = "mcp"
+    terminal_text: Annotated[
+        str,
         "what happens to escape sequences and other hidden characters on a terminal: they are removed, "
         "made visible, or printed as they are",
-        choices=("strip", "visualize", "off"),
-    )
-    session: bool = _define_setting(True, "whether the TUI restores the last session")
-    plain: bool = _define_setting(False, "whether the TUI is drawn for a screen reader")
-    source_pages: int = _define_setting(
-        1000, "the maximum number of pages that one run of a crawl fetches"
-    )
-    source_files: int = _define_setting(
-        5000, "the maximum number of files or resources that one run of a source reads"
-    )
-    source_bytes: int = _define_setting(
-        50_000_000, "the maximum size in bytes of a page, file or resource that a source reads"
-    )
-    source_seconds: float = _define_setting(
-        3600.0, "the maximum duration in seconds of one run of a source"
-    )
-    source_delay: float = _define_setting(
-        0.5, "seconds between two requests of a crawl to one host; robots.txt can ask for more"
-    )
-    keys: dict[str, Any] = field(
-        default_factory=dict,
-        metadata={"text": "a table that maps the id of a command to its keys in the TUI"},
-    )
+        ("strip", "visualize", "off"),
+    ] = "strip"
+    session: Annotated[bool, "whether the TUI restores the last session"] = True
+    plain: Annotated[bool, "whether the TUI is drawn for a screen reader"] = False
+    source_pages: Annotated[
+        int,
+        "the maximum number of pages that one run of a crawl fetches",
+    ] = 1000
+    source_files: Annotated[
+        int, "the maximum number of files or resources that one run of a source reads"
+    ] = 5000
+    source_bytes: Annotated[
+        int,
+        "the maximum size in bytes of a page, file or resource that a source reads",
+    ] = 50_000_000
+    source_seconds: Annotated[
+        float,
+        "the maximum duration in seconds of one run of a source",
+    ] = 3600.0
+    source_delay: Annotated[
+        float,
+        "seconds between two requests of a crawl to one host; robots.txt can ask for more",
+    ] = 0.5
+    keys: Annotated[
+        dict[str, Any],
+        "a table that maps the id of a command to its keys in the TUI",
+    ] = {}  # noqa: RUF012  (nobody changes it)
 
 
 class SettingDefinition(NamedTuple):
@@ -114,8 +114,8 @@ class SettingValue(NamedTuple):
 
 
 SETTING_KEYS = tuple(
-    SettingDefinition(name, type(default), default, **one.metadata)
-    for one, (name, default) in zip(fields(Settings), vars(Settings()).items(), strict=True)
+    SettingDefinition(name, type(default), default, *Settings.__annotations__[name].__metadata__)
+    for name, default in Settings._field_defaults.items()
 )
 TYPE_NAMES: dict[type, str] = {
     str: "a string",
@@ -143,13 +143,13 @@ def load_settings(path: Path | None = None) -> Settings:
 def explain_settings(path: Path | None = None) -> list[SettingValue]:
     """Return every setting with its value and origin; raises `ConfigError` like `load_settings`."""
     path = path or get_settings_path()
-    try:
+    text, values = "", dict[str, Any]()
+    if os.path.lexists(path):
+        # Every command reads the settings, but few users have this file.
+        from kbtui.workspace.jp_config import parse_config_text, read_config_text
+
         text = read_config_text(path)
         values = parse_config_text(path, text)
-    except ConfigError as error:
-        if not isinstance(error.__cause__, FileNotFoundError):
-            raise
-        text, values = "", {}
     known = {key.name for key in SETTING_KEYS}
     if unknown := [name for name in values if name not in known]:
         name = unknown[0]

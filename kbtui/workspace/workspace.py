@@ -2,7 +2,6 @@
 
 import os
 import re
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from kbtui.workspace import paths
 _WORKSPACE_ID = re.compile(r"[0-9a-z]{5}")
 
 
-@dataclass(frozen=True)
 class Workspace:
     """One JP workspace and its directories.
 
@@ -21,7 +19,8 @@ class Workspace:
     nothing in it.
     """
 
-    root: Path
+    def __init__(self, root: Path) -> None:
+        self.root = root
 
     @property
     def name(self) -> str:

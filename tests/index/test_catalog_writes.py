@@ -1,6 +1,8 @@
 """The catalog's checksums match its rows after any sequence of writes."""
 
+from contextlib import closing
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -50,15 +52,14 @@ STATES = st.lists(
 def test_a_catalog_that_was_only_written_to_is_not_damaged(
     states: list[tuple[CatalogEntry, list[Chunk], str | None]],
 ) -> None:
-    catalog = Catalog(Path(":memory:"), write=True)
-    for entry, chunks, mark in states:
-        set_chunk_ids(entry.id, chunks)
-        seq = catalog.begin_transaction()
-        catalog.write_entry_and_chunks(entry, chunks, seq, mark=mark)
-        catalog.commit_transaction()
-        assert catalog.find_damage() is None
-        assert [chunk.number for chunk in catalog.list_chunks("s1")] == [c.number for c in chunks]
-    catalog.close()
+    with TemporaryDirectory() as folder, closing(Catalog(Path(folder, "c"), write=True)) as catalog:
+        for entry, chunks, mark in states:
+            chunks = set_chunk_ids(entry.id, chunks)
+            seq = catalog.begin_transaction()
+            written = catalog.write_entry_and_chunks(entry, chunks, seq, mark=mark)
+            catalog.commit_transaction()
+            assert catalog.find_damage() is None
+            assert catalog.list_chunks("s1") == written.chunks
 
 
 def test_the_number_of_a_chunk_that_is_gone_is_given_to_no_other(tmp_path: Path) -> None:
@@ -68,9 +69,9 @@ def test_the_number_of_a_chunk_that_is_gone_is_given_to_no_other(tmp_path: Path)
         catalog = Catalog(tmp_path / "catalog.sqlite", write=True)
         entry = CatalogEntry("s1", "subject", "Title", "sign", "/there", "note")
         chunks = set_chunk_ids("s1", [Chunk("", text, 0), Chunk("", f"{text} more", 0)])
-        catalog.write_entry_and_chunks(entry, chunks, catalog.begin_transaction())
+        written = catalog.write_entry_and_chunks(entry, chunks, catalog.begin_transaction())
         catalog.commit_transaction()
-        numbers += [chunk.number for chunk in chunks]
+        numbers += [chunk.number for chunk in written.chunks]
         catalog.remove_entry("s1", catalog.begin_transaction())
         catalog.commit_transaction()
         assert catalog.find_damage() is None

@@ -1,6 +1,5 @@
 """Keys that the user chose: what the settings may contain, which mistakes are reported, and that the keys work."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -131,7 +130,7 @@ def test_keys_are_shown_as_they_can_be_written() -> None:
 
 
 async def test_the_keys_work_and_hints_and_help_show_them(book: Builder) -> None:
-    settings = replace(load_settings(), keys={"search": "f3", "help": ["ctrl+h", "f1"]})
+    settings = load_settings()._replace(keys={"search": "f3", "help": ["ctrl+h", "f1"]})
     library = WithoutEngine(book.workspace, settings)
     async with running(book.root, size=(120, 130), library=library) as tui:
         await tui.until("f3 search")

@@ -1,6 +1,5 @@
 """The keys of a search: explanations, similar items, earlier queries, completion, pasting, waiting."""
 
-from dataclasses import replace
 from typing import Any
 
 from support import Builder
@@ -123,7 +122,7 @@ async def test_earlier_searches_come_back_newest_first(book: Builder) -> None:
 
 
 async def test_what_was_opened_is_an_earlier_search_though_nothing_is_logged(book: Builder) -> None:
-    library = WithoutEngine(book.workspace, replace(load_settings(), query_log=False))
+    library = WithoutEngine(book.workspace, load_settings()._replace(query_log=False))
     async with running(book.root, library=library) as tui:
         await search(tui, "program")
         await tui.until(lambda: bool(tui.main.results_pane.list.rows))

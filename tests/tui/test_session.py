@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -106,7 +105,7 @@ async def test_the_first_page_is_only_for_the_first_time(book: Builder) -> None:
 
 
 async def test_the_setting_forbids_it(book: Builder) -> None:
-    library = WithoutEngine(book.workspace, replace(load_settings(), session=False))
+    library = WithoutEngine(book.workspace, load_settings()._replace(session=False))
     async with running(book.root, library=library, start=AGAIN) as tui:
         await read_something(tui)
     assert load_saved_session(library) is None

@@ -266,11 +266,10 @@ def test_open_resolves_chunks_to_where_they_are_from(book: Builder) -> None:
 
 
 async def test_the_theme_of_the_settings_is_used_and_an_unknown_one_is_not(book: Builder) -> None:
-    from dataclasses import replace
 
     settings = load_settings()
     for wanted, got in (("nord", "nord"), ("no-such-theme", "kbtui-dark"), ("", "kbtui-dark")):
-        library = WithoutEngine(book.workspace, replace(settings, theme=wanted))
+        library = WithoutEngine(book.workspace, settings._replace(theme=wanted))
         async with running(book.root, library=library) as tui:
             assert tui.app.theme == got
 

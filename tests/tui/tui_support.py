@@ -5,7 +5,6 @@ import os
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -41,7 +40,7 @@ class WithoutEngine(Library):
 
 def with_keys(builder: Builder, keys: dict[str, Any]) -> WithoutEngine:
     """Return a library whose settings have these keys: command id -> key or keys."""
-    return WithoutEngine(builder.workspace, replace(load_settings(), keys=keys))
+    return WithoutEngine(builder.workspace, load_settings()._replace(keys=keys))
 
 
 class Tui:
