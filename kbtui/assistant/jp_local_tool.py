@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,11 +28,9 @@ def answer_jp_call(context_json: str, tool_json: str) -> dict[str, Any]:
         context = _parse_json_object(context_json, "the context")
         tool = _parse_json_object(tool_json, "the tool")
         name = tool.get("name")
-        arguments = tool.get("arguments")
+        arguments = {} if tool.get("arguments") is None else tool["arguments"]
         if not isinstance(name, str):
             raise UsageError("the tool's `name` is missing")
-        if arguments is None:
-            arguments = {}
         if not isinstance(arguments, dict):
             raise UsageError("the tool's `arguments` is not an object")
         action = context.get("action", "run")
@@ -47,18 +46,10 @@ def answer_jp_call(context_json: str, tool_json: str) -> dict[str, Any]:
 def _run_tool_call(context: dict[str, Any], name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     from kbtui.assistant.tools import answer_tool_call, should_mask_secrets
 
-    library = _open_library(context.get("root"))
-    try:
+    with closing(_open_library(context.get("root"))) as library:
         masked = should_mask_secrets(library.settings, "jp")
-        reply = answer_tool_call(
-            name,
-            arguments,
-            library,
-            _parse_current_conversation(context, library.workspace.id),
-            masked=masked,
-        )
-    finally:
-        library.close()
+        current = _parse_current_conversation(context, library.workspace.id)
+        reply = answer_tool_call(name, arguments, library, current, masked=masked)
     if reply.is_error:
         return _make_error_outcome(reply.text)
     return {"type": "success", "content": reply.text}

@@ -6,7 +6,9 @@ import hashlib
 import os
 import re
 import stat
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import WorkspaceError
@@ -15,7 +17,6 @@ from kbtui.library.diagnostics import TOOLS_DIRECTORY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
     from typing import Literal
 
     from kbtui.assistant.tools import ToolDefinition
@@ -25,25 +26,24 @@ if TYPE_CHECKING:
     Action = Literal["write", "update", "remove", "keep", "edited", "taken"]
 
 
-# The tool is off unless a conversation enables it by name. All versions of JP read this spelling.
-_ENABLE = "explicit"
-_COMMAND = "kbtui tool {{context}} {{tool}}"
-_STYLE = {"inline_results": "off", "results_file_link": "off", "parameters": "function_call"}
-
-
 def format_tool_toml(tool: ToolDefinition) -> str:
     """Format the file that defines a tool for JP."""
     table: dict[str, Any] = {
-        "enable": _ENABLE,
+        # The tool is off unless a conversation enables it by name. All versions of JP read this.
+        "enable": "explicit",
         "run": "unattended",
         "source": "local",
-        "command": _COMMAND,
+        "command": "kbtui tool {{context}} {{tool}}",
         # JP always sends the summary, and the description only on request.
         "summary": tool.summary,
     }
     if tool.details:
         table["description"] = tool.details
-    table["style"] = _STYLE
+    table["style"] = {
+        "inline_results": "off",
+        "results_file_link": "off",
+        "parameters": "function_call",
+    }
     table["parameters"] = {
         name: _make_parameter_table(schema, is_required=name in tool.required)
         for name, schema in tool.parameters.items()
@@ -63,30 +63,21 @@ def format_skill_toml(tools: Iterable[ToolDefinition]) -> str:
     """Return the content of JP's skill file, which enables the tools and adds a section to the prompt."""
     from kbtui.assistant.tools import DATA_WARNING
 
-    tools = list(tools)
-    lines = [f"- {tool.name}: {_get_first_sentence(tool)}" for tool in tools]
-    content = "\n".join(
-        [
-            "You can look up what this workspace knows and what was said in past conversations:",
-            "",
-            *lines,
-            "",
-            f"Look here before you ask the user what was decided or discussed. {DATA_WARNING}",
-            "",
-        ]
+    sentences = {tool.name: tool.summary.split(". ")[0].rstrip(".") for tool in tools}
+    listed = "".join(f"- {name}: {sentence}.\n" for name, sentence in sentences.items())
+    content = (
+        "You can look up what this workspace knows and what was said in past conversations:\n\n"
+        f"{listed}\n"
+        f"Look here before you ask the user what was decided or discussed. {DATA_WARNING}\n"
     )
     section = {"tag": "kbtui_skill", "title": "Skill: Knowledge and recall", "content": content}
     on = {"enable": True, "run": "unattended", "result": "unattended"}
     return _dump_toml(
         {
             "assistant": {"system_prompt_sections": [section]},
-            "conversation": {"tools": {tool.name: on for tool in tools}},
+            "conversation": {"tools": dict.fromkeys(sentences, on)},
         }
     )
-
-
-def _get_first_sentence(tool: ToolDefinition) -> str:
-    return tool.summary.split(". ")[0].rstrip(".") + "."
 
 
 def _dump_toml(document: dict[str, Any]) -> str:
@@ -150,11 +141,10 @@ def plan_tool_installation(workspace: Workspace, knowledge: Knowledge) -> list[P
         if change.action != "taken":
             usable.append(tool)
     names = {_get_tool_file_path(tool) for tool in tools}
-    changes += [
-        PlannedFileChange(path, "remove", old=data)
-        for path, data in _find_installed_files(workspace).items()
-        if path not in names and path != SKILL_FILE
-    ]
+    for path in _list_candidate_files(workspace):
+        state, data = _read_installed_file(workspace, path)
+        if state == "ours" and path not in names and path != SKILL_FILE:
+            changes.append(PlannedFileChange(path, "remove", old=data))
     if usable:
         changes.append(_plan_file_change(workspace, SKILL_FILE, format_skill_toml(usable)))
     return sorted(changes, key=lambda change: change.path)
@@ -169,11 +159,8 @@ def plan_tool_removal(workspace: Workspace) -> list[PlannedFileChange]:
             changes.append(PlannedFileChange(path, "remove", old=data))
         elif state == "edited":
             # JP cannot load a skill that enables tools without a definition.
-            why = (
-                "it enables tools that are removed; delete it by hand"
-                if path == SKILL_FILE
-                else None
-            )
+            is_skill = path == SKILL_FILE
+            why = "it enables tools that are removed; delete it by hand" if is_skill else None
             changes.append(PlannedFileChange(path, "edited", old=data, why=why))
     return changes
 
@@ -187,16 +174,14 @@ def apply_file_changes(workspace: Workspace, changes: Iterable[PlannedFileChange
     folders: set[str] = set()
     for change in todo:
         _check_inside_workspace(workspace, change.path)
-        if change.new is None:
-            folders |= _parse_created_folders(change.old or b"")
+        if change.new is None and change.old is not None:
+            folders |= _parse_created_folders(change.old)
     replace_files([FileReplacement(workspace.root / one.path, one.old, one.new) for one in todo])
     for folder in sorted(folders, key=len, reverse=True):
         # Only directories that were created for these files, and only if they are empty.
         if _is_inside_workspace(workspace, folder):
-            try:
+            with suppress(OSError):
                 (workspace.root / folder).rmdir()
-            except OSError:
-                continue
 
 
 def add_checksum_mark(body: str, folders: Iterable[str] = ()) -> bytes:
@@ -219,29 +204,27 @@ def _plan_file_change(workspace: Workspace, path: str, body: str) -> PlannedFile
     _check_inside_workspace(workspace, path)
     state, old = _read_installed_file(workspace, path)
     if state == "absent":
-        return PlannedFileChange(
-            path, "write", new=add_checksum_mark(body, _list_missing_folders(workspace, path))
-        )
-    if state == "ours" and old is not None:
+        new = add_checksum_mark(body, _list_missing_folders(workspace, path))
+        return PlannedFileChange(path, "write", new=new)
+    if state == "ours":
         new = add_checksum_mark(body, _parse_created_folders(old))
         same = new == old.replace(b"\r\n", b"\n")
         return PlannedFileChange(path, "keep" if same else "update", new=new, old=old)
-    if state == "edited":
-        return PlannedFileChange(path, "edited", old=old)
-    return PlannedFileChange(path, "taken")
+    return PlannedFileChange(path, state, old=old if state == "edited" else None)
 
 
 def _read_installed_file(
     workspace: Workspace, path: str
-) -> tuple[Literal["absent", "ours", "edited", "foreign"], bytes | None]:
+) -> tuple[Literal["absent", "ours", "edited", "taken"], bytes]:
+    """Return whose file this is, and its content if kbtui wrote it."""
     target = workspace.root / path
     try:
         status = target.lstat()
         if not stat.S_ISREG(status.st_mode) or status.st_size > TOOL_FILE_SIZE_LIMIT:
-            return "foreign", None
+            return "taken", b""
         data = read_regular_file(target, TOOL_FILE_SIZE_LIMIT)
     except (FileNotFoundError, NotADirectoryError):
-        return "absent", None
+        return "absent", b""
     except OSError as error:
         raise WorkspaceError(
             f"the file cannot be read: {error.strerror or error}", where=path
@@ -250,7 +233,7 @@ def _read_installed_file(
     plain = data.replace(b"\r\n", b"\n")
     match = _MARK_LINE.match(plain)
     if match is None:
-        return "foreign", data
+        return "taken", data
     good = hashlib.sha256(plain[match.end() :]).hexdigest().encode() == match[1]
     return ("ours" if good else "edited"), data
 
@@ -277,29 +260,18 @@ def _list_candidate_files(workspace: Workspace) -> list[str]:
     return [path for path in (SKILL_FILE, *found) if _is_inside_workspace(workspace, path)]
 
 
-def _find_installed_files(workspace: Workspace) -> dict[str, bytes]:
-    states = {
-        path: _read_installed_file(workspace, path) for path in _list_candidate_files(workspace)
-    }
-    return {path: data for path, (state, data) in states.items() if state == "ours" and data}
-
-
 def _list_missing_folders(workspace: Workspace, path: str) -> list[str]:
     """Return the directories of a path that do not exist."""
-    parts = path.split("/")[:-1]
-    folders = ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
+    folders = [str(parent) for parent in PurePosixPath(path).parents][:-1]
     return [folder for folder in folders if not (workspace.root / folder).exists()]
 
 
 def _is_inside_workspace(workspace: Workspace, path: str) -> bool:
     """Return whether the directory of a path is inside the workspace after resolving links."""
-    from pathlib import Path
-
-    parts = path.split("/")
-    if path.startswith("/") or ".." in parts:
+    if path.startswith("/") or ".." in path.split("/"):
         return False
-    real = Path(os.path.realpath(workspace.root.joinpath(*parts[:-1])))
-    return real.is_relative_to(Path(os.path.realpath(workspace.root)))
+    real = Path(os.path.realpath((workspace.root / path).parent))
+    return real.is_relative_to(os.path.realpath(workspace.root))
 
 
 def _check_inside_workspace(workspace: Workspace, path: str) -> None:
@@ -320,8 +292,6 @@ def _find_conflicting_tool_files(workspace: Workspace, names: set[str]) -> dict[
     found: dict[str, str] = {}
     files: list[Path] = [workspace.jp / "config.toml"]
     for folder, _, entries in os.walk(workspace.jp / "mcp" / "tools"):
-        from pathlib import Path
-
         files += [Path(folder, entry) for entry in sorted(entries) if entry.endswith(".toml")]
     for file in files:
         relative = file.relative_to(root).as_posix()

@@ -51,46 +51,33 @@ class EventKind:
         """The colour of the heading in the output of commands."""
 
 
-EVENT_KINDS: dict[str, EventKind] = {
-    kind.name: kind
-    for kind in (
-        EventKind("chat_request", "user", "chat", "You", "chat", "chat", colour="green"),
-        EventKind("message", "assistant", "chat", "Assistant", "chat", "chat", colour="blue"),
-        EventKind("reasoning", "reasoning", "reasoning", "Reasoning", "chat", colour="dim"),
-        EventKind("structured", "structured", "chat", "Structured answer", "chat", colour="blue"),
-        EventKind(
-            "tool_call_request",
-            "tool-call",
-            "tool_calls",
-            "Call",
-            "tool",
-            "tool",
-            is_embedded=False,
-        ),
-        EventKind(
-            "tool_call_response",
-            "tool-result",
-            "tool_results",
-            "Result",
-            "tool",
-            "tool",
-            is_embedded=False,
-            is_response=True,
-            colour="cyan",
-        ),
-        EventKind("inquiry_request", "inquiry", "tool_calls", "Question"),
-        # Answers are a word or two, which mean nothing without the question.
-        EventKind(
-            "inquiry_response",
-            "inquiry",
-            "tool_results",
-            "Answer",
-            is_indexed=False,
-            is_response=True,
-        ),
-        EventKind("unknown", "unknown", None, "Unknown event", is_indexed=False),
-    )
-}
+_KINDS = (
+    EventKind("chat_request", "user", "chat", "You", "chat", "chat", colour="green"),
+    EventKind("message", "assistant", "chat", "Assistant", "chat", "chat", colour="blue"),
+    EventKind("reasoning", "reasoning", "reasoning", "Reasoning", "chat", colour="dim"),
+    EventKind("structured", "structured", "chat", "Structured answer", "chat", colour="blue"),
+    EventKind(
+        "tool_call_request", "tool-call", "tool_calls", "Call", "tool", "tool", is_embedded=False
+    ),
+    EventKind(
+        "tool_call_response",
+        "tool-result",
+        "tool_results",
+        "Result",
+        "tool",
+        "tool",
+        is_embedded=False,
+        is_response=True,
+        colour="cyan",
+    ),
+    EventKind("inquiry_request", "inquiry", "tool_calls", "Question"),
+    # Answers are a word or two, which mean nothing without the question.
+    EventKind(
+        "inquiry_response", "inquiry", "tool_results", "Answer", is_indexed=False, is_response=True
+    ),
+    EventKind("unknown", "unknown", None, "Unknown event", is_indexed=False),
+)
+EVENT_KINDS = {kind.name: kind for kind in _KINDS}
 
 
 def get_event_role(kind: str) -> str:

@@ -43,21 +43,22 @@ def list_conversations(
     `events_count` and `last_event_at`; without it, `last_activated_at` determines the order. `known`
     has the results of an earlier call by id; those whose files have not changed are reused.
     """
-    infos = [
-        _find_unchanged_info(location, known) or location.read_conversation_info()
-        for location in _iterate_conversation_locations(workspace)
-        if archived is None or location.is_archived is archived
-    ]
-    if counts:
-        infos = [get_conversation_format(info).add_event_count(info) for info in infos]
-    return sorted(infos, key=_get_activity_sort_key, reverse=True)
+    infos = []
+    for location in _iterate_conversation_locations(workspace):
+        if archived is not None and location.is_archived is not archived:
+            continue
+        info = (known or {}).get(location.id)
+        # A problem such as a missing permission may disappear without a change of the files.
+        if info is None or info.problem or info.signature != location.signature:
+            info = location.read_conversation_info()
+        infos.append(get_conversation_format(info).add_event_count(info) if counts else info)
+    infos.sort(key=_get_activity_sort_key, reverse=True)
+    return infos
 
 
 def list_conversation_signatures(workspace: Workspace) -> dict[str, str]:
     """Return the signature of every conversation by id; no file is read."""
-    return {
-        location.id: location.signature for location in _iterate_conversation_locations(workspace)
-    }
+    return {one.id: one.signature for one in _iterate_conversation_locations(workspace)}
 
 
 def find_conversation(
@@ -116,18 +117,16 @@ def find_unusable_conversation_directories(
     workspace: Workspace,
 ) -> list[UnusableConversationDirectory]:
     """Return the directories that cannot be listed as conversations, with the reasons."""
-    return [
-        directory for one in FORMATS for directory in one.find_conversation_locations(workspace)[1]
-    ]
+    found = (one.find_conversation_locations(workspace)[1] for one in FORMATS)
+    return [directory for directories in found for directory in directories]
 
 
 def count_trashed_conversations(workspace: Workspace) -> dict[str, int]:
     """Count the unreadable conversations that agents moved away, by directory."""
-    return {
-        path: count
-        for one in FORMATS
-        for path, count in one.count_trashed_conversations(workspace).items()
-    }
+    counts: dict[str, int] = {}
+    for one in FORMATS:
+        counts |= one.count_trashed_conversations(workspace)
+    return counts
 
 
 def get_last_activity(info: ConversationInfo) -> datetime:
@@ -149,13 +148,3 @@ def _get_activity_sort_key(info: ConversationInfo) -> tuple[datetime, datetime, 
         info.created_at,
         info.id,
     )
-
-
-def _find_unchanged_info(
-    location: ConversationLocation, known: Mapping[str, ConversationInfo] | None
-) -> ConversationInfo | None:
-    """Return the known entry of a conversation without problems and with the same signature."""
-    info = known.get(location.id) if known else None
-    # A problem such as a missing permission may disappear without a change of the files.
-    is_good = info is not None and info.problem is None and info.signature == location.signature
-    return info if is_good else None

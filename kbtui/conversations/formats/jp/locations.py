@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 ID_PREFIX = "jp-c"
 EVENTS, METADATA, BASE_CONFIG = "events.json", "metadata.json", "base_config.json"
-_FILES = (METADATA, BASE_CONFIG, EVENTS)
 _ARCHIVE, _TRASH = ".archive", ".trash"
 _METADATA_BYTES = 1 << 20
 _LINK_LEAVES = "it is a link to a place outside the workspace"
@@ -39,28 +39,30 @@ _LINK_LEAVES = "it is a link to a place outside the workspace"
 class ConversationCopy:
     """One directory of a conversation, with the state of its files.
 
-    `is_local` says whether it is in the user's own root. `times` (nanoseconds) and `sizes` (bytes)
-    cover the files that exist; `failure` says why a file's state is unknown. `parent` is the id of
-    the conversation that this directory is in.
+    `is_local` says whether it is in the user's own root. `files` has the files that exist;
+    `failure` says why a file's state is unknown. `parent` is the id of the conversation that this
+    directory is in.
     """
 
     path: str
     is_local: bool
     is_archived: bool
     parent: str | None = None
-    times: dict[str, int] = field(default_factory=dict)
-    sizes: dict[str, int] = field(default_factory=dict)
-    states: list[str] = field(default_factory=list)
+    files: dict[str, os.stat_result] = field(default_factory=dict)
     failure: str | None = None
 
+    def get_file_time(self, name: str) -> int:
+        """Return when a file was last modified, in nanoseconds; 0 if it does not exist."""
+        return self.files[name].st_mtime_ns if name in self.files else 0
+
     def get_rank_by_events_file(self) -> tuple[bool, int, bool]:
-        """Return a sort key that chooses the copy whose events are read: the copy with the highest key.
+        """Return a sort key; the events of the copy with the highest key are read.
 
         Copies with events come before copies without, which JP cannot load. Among them, the newest
         comes first, and among equally new copies the one in the user's root.
         """
-        newest = max(self.times.get(EVENTS, 0), self.times.get(BASE_CONFIG, 0))
-        return (EVENTS in self.times, newest, self.is_local)
+        newest = max(self.get_file_time(EVENTS), self.get_file_time(BASE_CONFIG))
+        return (EVENTS in self.files, newest, self.is_local)
 
 
 @dataclass(slots=True)
@@ -78,19 +80,14 @@ class JpConversationLocation:
 
     def get_copy_to_read_events_from(self) -> ConversationCopy:
         """Return the copy whose events and base configuration are read."""
-        copies = self.copies
-        return (
-            copies[0]
-            if len(copies) == 1
-            else max(copies, key=ConversationCopy.get_rank_by_events_file)
-        )
+        return max(self.copies, key=ConversationCopy.get_rank_by_events_file)
 
     def get_copy_to_read_metadata_from(self) -> ConversationCopy:
         """Return the copy whose metadata is read: the newest or, in the archive, that of the workspace."""
-        copies = [copy for copy in self.copies if METADATA in copy.times] or self.copies
+        copies = [copy for copy in self.copies if METADATA in copy.files] or self.copies
         if self.is_archived:
-            return min(copies, key=lambda copy: (copy.is_local, -copy.times.get(METADATA, 0)))
-        return max(copies, key=lambda copy: (copy.times.get(METADATA, 0), copy.is_local))
+            return min(copies, key=lambda copy: (copy.is_local, -copy.get_file_time(METADATA)))
+        return max(copies, key=lambda copy: (copy.get_file_time(METADATA), copy.is_local))
 
     @property
     def presence(self) -> Presence:
@@ -105,10 +102,13 @@ class JpConversationLocation:
         """A digest of path, inode, size and time of all files; it changes if one of them does."""
         from hashlib import blake2b
 
-        states = [state for copy in (*self.copies, *self.archived_copies) for state in copy.states]
-        return blake2b(
-            "\n".join(sorted(states)).encode("utf-8", "surrogateescape"), digest_size=12
-        ).hexdigest()
+        states = sorted(
+            f"{copy.path}/{name}\0{status.st_ino}\0{status.st_size}\0{status.st_mtime_ns}"
+            for copy in (*self.copies, *self.archived_copies)
+            for name, status in copy.files.items()
+        )
+        text = "\n".join(states).encode("utf-8", "surrogateescape")
+        return blake2b(text, digest_size=12).hexdigest()
 
     def describe_duplicates(self) -> str | None:
         """Return a message if several directories of one root have the same id, otherwise None."""
@@ -125,33 +125,34 @@ class JpConversationLocation:
         events, source = self.get_copy_to_read_events_from(), self.get_copy_to_read_metadata_from()
         problems = [text for text in (self.describe_duplicates(), events.failure) if text]
         metadata: dict[str, Any] = {}
-        if METADATA in source.times:
+        if METADATA in source.files:
             metadata, found = _read_metadata(source)
             problems += [f"{METADATA}: {problem}" for problem in found]
         elif source.failure is None:
             problems.append(f"there is no {METADATA}")
-        if EVENTS not in events.times and events.failure is None:
+        if EVENTS not in events.files and events.failure is None:
             is_old = os.path.exists(f"{events.path}/messages.json")  # noqa: PTH110
             only = ", only a messages.json, which JP wrote before December 2025" if is_old else ""
             problems.append(f"there is no {EVENTS}{only}")
-        directory = Path(events.path)
-        newest = max((time for copy in self.copies for time in copy.times.values()), default=None)
+        directory, title = Path(events.path), metadata.get("title")
+        times = [status.st_mtime for copy in self.copies for status in copy.files.values()]
+        sizes = [one.st_size for one in events.files.values() if stat.S_ISREG(one.st_mode)]
         return ConversationInfo(
             id=self.id,
-            title=_clean_title(metadata.get("title")),
+            title=title if isinstance(title, str) and title.strip() else None,
             directory=directory,
-            events_path=directory / EVENTS if EVENTS in events.times else None,
-            base_config_path=directory / BASE_CONFIG if BASE_CONFIG in events.times else None,
+            events_path=directory / EVENTS if EVENTS in events.files else None,
+            base_config_path=directory / BASE_CONFIG if BASE_CONFIG in events.files else None,
             archived=self.is_archived,
             presence=self.presence,
             created_at=get_jp_creation_time(self.id),
-            updated_at=None if newest is None else datetime.fromtimestamp(newest / 1e9, UTC),
+            updated_at=datetime.fromtimestamp(max(times), UTC) if times else None,
             last_activated_at=parse_timestamp(metadata.get("last_activated_at")),
             pinned_at=parse_timestamp(metadata.get("pinned_at")),
             archived_at=parse_timestamp(metadata.get("archived_at")),
             expires_at=parse_timestamp(metadata.get("expires_at")),
             labels=_clean_labels(metadata.get("labels")),
-            size=sum(events.sizes.values()),
+            size=sum(sizes),
             signature=self.signature,
             problem="; ".join(problems) or None,
             parent=events.parent or _parse_parent_id(metadata.get("parent_id")),
@@ -189,10 +190,6 @@ def _find_wrong_metadata_values(metadata: dict[str, Any]) -> list[str]:
     if labels is not None and _clean_labels(labels) != labels:
         wrong.append("its labels are not all strings")
     return wrong
-
-
-def _clean_title(value: Any) -> str | None:
-    return value if isinstance(value, str) and value.strip() else None
 
 
 def _clean_labels(value: Any) -> dict[str, str]:
@@ -259,11 +256,8 @@ def count_trashed_conversations(workspace: Workspace) -> dict[str, int]:
     """Count the unreadable conversations that JP moved to its trash, by directory."""
     counts = {}
     for root, _ in _list_conversation_roots(workspace):
-        try:
-            with os.scandir(f"{root}/{_TRASH}") as entries:
-                counts[f"{root}/{_TRASH}"] = sum(entry.is_dir() for entry in entries)
-        except OSError:
-            continue
+        with suppress(OSError), os.scandir(f"{root}/{_TRASH}") as entries:
+            counts[f"{root}/{_TRASH}"] = sum(entry.is_dir() for entry in entries)
     return {path: count for path, count in counts.items() if count}
 
 
@@ -287,21 +281,14 @@ def _list_directories(
                     unlisted.append(UnusableConversationDirectory(Path(entry.path), _LINK_LEAVES))
                 else:
                     names.append(entry.name)
-            return sorted(names)
+        return sorted(names)
     except FileNotFoundError:
         if not os.path.lexists(folder):
             return []
-        unlisted.append(
-            UnusableConversationDirectory(
-                Path(folder), "the target of the link does not exist", True
-            )
-        )
+        reason = "the target of the link does not exist"
     except OSError as error:
-        unlisted.append(
-            UnusableConversationDirectory(
-                Path(folder), (error.strerror or str(error)).lower(), True
-            )
-        )
+        reason = _describe_os_error(error)
+    unlisted.append(UnusableConversationDirectory(Path(folder), reason, True))
     return None
 
 
@@ -313,12 +300,13 @@ def _is_directory(
         return entry.is_dir()
     except OSError as error:
         if unlisted is not None:
-            unlisted.append(
-                UnusableConversationDirectory(
-                    Path(entry.path), (error.strerror or str(error)).lower()
-                )
-            )
+            reason = _describe_os_error(error)
+            unlisted.append(UnusableConversationDirectory(Path(entry.path), reason))
         return False
+
+
+def _describe_os_error(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()
 
 
 def _is_inside(workspace: Workspace, path: str) -> bool:
@@ -351,31 +339,25 @@ def _find_nested_conversations(path: str) -> list[str]:
             )
     except OSError:
         return []  # `stat_conversation_copy` reports it
-    folders = [f"{path}/{name}" for name in names]
     return [
-        folder
-        for folder in folders
-        if any(os.path.exists(f"{folder}/{file}") for file in (EVENTS, METADATA))  # noqa: PTH110
+        f"{path}/{name}"
+        for name in names
+        if any(os.path.exists(f"{path}/{name}/{file}") for file in (EVENTS, METADATA))  # noqa: PTH110
     ]
 
 
 def stat_conversation_copy(
     path: str, is_local: bool, is_archived: bool, parent: str | None
 ) -> ConversationCopy:
-    """Return a conversation's directory with the size and times of its files."""
+    """Return a conversation's directory with the state of its files."""
     copy = ConversationCopy(path, is_local, is_archived, parent)
-    for name in _FILES:
-        file = f"{path}/{name}"
+    for name in (METADATA, BASE_CONFIG, EVENTS):
         try:
-            status = os.stat(file)  # noqa: PTH116
+            copy.files[name] = os.stat(f"{path}/{name}")  # noqa: PTH116
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
-            copy.failure = f"{name}: {(error.strerror or str(error)).lower()}"
-            continue
-        copy.times[name] = status.st_mtime_ns
-        copy.sizes[name] = status.st_size if stat.S_ISREG(status.st_mode) else 0
-        copy.states.append(f"{file}\0{status.st_ino}\0{status.st_size}\0{status.st_mtime_ns}")
+            copy.failure = f"{name}: {_describe_os_error(error)}"
     return copy
 
 
@@ -396,13 +378,8 @@ def list_live_conversations(path: str | None) -> dict[int, str]:
         folders = [folder for folder, _ in _list_conversation_roots(Workspace(Path(root)))]
     found: dict[int, str] = {}
     for folder in folders:
-        try:
-            with os.scandir(folder) as entries:
-                names = [entry.name for entry in entries if _is_directory(entry)]
-        except OSError:
-            continue
-        for name in names:
-            digits, _, rest = name.partition("-")
-            if digits.isascii() and digits.isdigit() and len(digits) <= 12:
-                found[int(digits)] = rest
+        with suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                if (id := _parse_directory_name(entry.name)) and _is_directory(entry):  # noqa: A001
+                    found[int(id.removeprefix(ID_PREFIX))] = entry.name.partition("-")[2]
     return found
