@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import count
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
 from textual.containers import Vertical
@@ -43,27 +43,20 @@ USE_NAMES = {
     "read": "read",
     "grep": "found",
 }
-
-
-class CitationsPaneContent(NamedTuple):
-    """The content of the pane: `used` are the citations in turn `turn`, `using` those of the document.
-
-    If a list is None, its section is omitted. `why_not_using` is shown if `used` is empty,
-    `why_not_used` if `using` is empty, and `reason` if both sections are omitted. `ref` is the
-    reference of the open document, with the turn in a conversation.
-    """
-
-    used: list[Citation] | None = None
-    why_not_using: str = ""
-    turn: int = 0
-    using: list[Citation] | None = None
-    why_not_used: str = ""
-    reason: str = ""
-    ref: str = ""
+LOOKUP_TOOLS = {
+    "learn",
+    "knowledge_search",
+    "conversation_list",
+    "conversation_grep",
+    "conversation_read",
+}
+WAITING = "looking up citations …"
+TURN_DELAY_SECONDS = 0.06
+"""How long the cursor stays on a turn before its citations are shown, to skip turns while a key is held."""
 
 
 class CitationsPane(BorderOnlyPane, Vertical):
-    """A list of citations in both directions; posts `OpenRequested` when the user opens one."""
+    """The entries that the turn at the cursor used, and the turns that used the open document."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*make_scope_bindings("citations")]
 
@@ -81,45 +74,147 @@ class CitationsPane(BorderOnlyPane, Vertical):
             super().__init__()
             self.text, self.name = text, name
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, library: Library, clock: Clock, reader: DocumentView) -> None:
         super().__init__(id="citations", classes="pane")
         self.border_title = "Citations"
         self.list = RowList("citations-list")
-        self._content = CitationsPaneContent()
+        self.list.empty_text = [("Open a conversation or a subject to see its citations.", "dim")]
+        self._library = library
         self._clock = clock
+        self._reader = reader
+        self._used_worker = LatestOnlyWorker(self)
+        self._using_worker = LatestOnlyWorker(self)
+        self._target: Ref | None = None
+        """The open document, None if it can have no citations."""
+        self._conversation: Conversation | None = None
+        """The open document if it is a conversation."""
+        self._used: dict[int, list[Citation]] | None = None
+        """Turn -> the citations in it; None until they are known."""
+        self._using: list[Citation] = []
+        """The citations of the open document."""
+        self._why_not_used = ""
+        self._turn: int | None = None
+        """The turn at the cursor."""
+        self._turn_timer: Timer | None = None
 
     def compose(self) -> ComposeResult:
         """Yield the list."""
         yield self.list
 
-    def show_text(self, text: str) -> None:
-        """Show a text in place of citations."""
-        self.show_content(CitationsPaneContent(reason=text))
+    @property
+    def is_loading(self) -> bool:
+        """Whether the pane does not show the citations of the current turn and document yet."""
+        if self._turn_timer is not None:
+            return True
+        unknown = self._used is None and self._conversation is not None
+        return self._target is not None and (unknown or self._why_not_used == WAITING)
 
-    def show_content(self, content: CitationsPaneContent) -> None:
-        """Show citations."""
-        self._content = content
-        rows: list[ListRow] = []
-        if content.used is not None:
-            rows.append(_make_citations_heading("used", f"USED IN TURN {content.turn}"))
-            rows += map(self._make_cited_passage_row, count(1), content.used)
-            if not content.used:
-                rows += self._make_explanation_rows("used", content.why_not_using)
-        if content.using is not None:
-            if rows:
-                rows.append(ListRow("blank", [], selectable=False))
-            turns: dict[str, list[Citation]] = {}
-            for cite in content.using:
-                turns.setdefault(cite.source, []).append(cite)
-            rows.append(_make_citations_heading("using", "USED BY", str(len(turns) or "")))
-            rows += map(self._make_citing_turn_row, count(), turns.values())
-            if not content.using:
-                rows += self._make_explanation_rows("using", content.why_not_used)
-        self.list.set_rows(rows, [(content.reason, "dim")])
+    # looking up
+
+    def show_document(self, document: Document, place: NavigationTarget) -> None:
+        """Show the citations of a document; after a reload, keep the old ones until the new ones are loaded."""
+        before, known = self._target, self._conversation
+        ref, record = place.ref, document.record
+        self._target = self._conversation = None
+        if ref and record and ref.kind == "conversation":
+            self._conversation = record
+            self._target = make_conversation_ref(record.info.id)
+        elif ref and record and ref.kind == "subject":
+            self._target = make_subject_ref(record.topic, record.slug)
+        if self._target is None or self._target != before:
+            self._used_worker.discard_results()
+            self._using_worker.discard_results()
+            self._used, self._using, self._why_not_used = None, [], WAITING
+        if self._conversation is not None and self._conversation is not known:
+            self._used_worker.submit(
+                lambda: self._library.extract_citations(record),
+                self._receive_used_citations,
+                lambda error: self._receive_used_citations([]),
+            )
+        self.load_citing_turns()
+        self._update_rows()
+
+    def load_citing_turns(self) -> None:
+        """Look up in the index which turns used the open document."""
+        target = self._target
+        if target is not None:
+            self._using_worker.submit(
+                lambda: self._library.find_citing_turns(target),
+                lambda citations: self._receive_citing_turns(
+                    citations, "Not used by any turn yet."
+                ),
+                lambda error: self._receive_citing_turns(
+                    self._using, f"Cannot look up the turns: {error}"
+                ),
+            )
+
+    def show_citations_at_cursor(self) -> None:
+        """Show the citations of the turn at the cursor, after a short delay."""
+        if self._turn_timer is not None:
+            self._turn_timer.stop()
+            self._turn_timer = None
+        if self._reader.viewport.current_turn != self._turn:
+            self._turn_timer = self.set_timer(TURN_DELAY_SECONDS, self._update_rows)
+
+    def _receive_used_citations(self, citations: list[Citation]) -> None:
+        self._used = {}
+        for cite in citations:
+            self._used.setdefault(cite.turn, []).append(cite)
+        self._update_rows()
+
+    def _receive_citing_turns(self, citations: list[Citation], why_not_used: str) -> None:
+        self._using, self._why_not_used = citations, why_not_used
+        self._update_rows()
+
+    # the rows
+
+    @property
+    def _shown_turn(self) -> int:
+        """The turn whose citations are shown, 0 if there is none."""
+        if self._conversation is None:
+            return 0
+        return self._turn or (1 if self._conversation.turns else 0)
+
+    @property
+    def _used_in_turn(self) -> list[Citation]:
+        return (self._used or {}).get(self._shown_turn, [])
 
     def on_resize(self) -> None:
         """Rebuild the rows for the new width."""
-        self.show_content(self._content)
+        self._update_rows()
+
+    def _update_rows(self) -> None:
+        self._turn_timer = None
+        self._turn = self._reader.viewport.current_turn
+        rows: list[ListRow] = []
+        if self._conversation is not None:
+            turn, used = self._shown_turn, self._used_in_turn
+            rows.append(_make_citations_heading("used", f"USED IN TURN {turn}"))
+            rows += map(self._make_cited_passage_row, count(1), used)
+            if not used:
+                why = _explain_missing_citations(self._conversation, turn)
+                rows += self._make_explanation_rows("used", WAITING if self._used is None else why)
+            rows.append(ListRow("blank", [], selectable=False))
+            self._number_cited_calls(turn, used)
+        if self._target is not None:
+            turns: dict[str, list[Citation]] = {}
+            for cite in self._using:
+                turns.setdefault(cite.source, []).append(cite)
+            rows.append(_make_citations_heading("using", "USED BY", str(len(turns) or "")))
+            rows += map(self._make_citing_turn_row, count(), turns.values())
+            if not turns:
+                rows += self._make_explanation_rows("using", self._why_not_used)
+        self.list.set_rows(rows)
+
+    def _number_cited_calls(self, turn: int, used: list[Citation]) -> None:
+        """Show the number of a citation at the tool call that it comes from."""
+        numbers = {
+            f"call:{turn}.{cite.call}": number
+            for number, cite in reversed(list(enumerate(used, 1)))
+            if cite.call is not None
+        }
+        if numbers and self._reader.viewport.set_citation_numbers(numbers):
+            self._reader._repaint_changes()
 
     def _make_explanation_rows(self, key: str, text: str) -> list[ListRow]:
         width = max(12, self.list.scrollable_content_region.width - 2)
@@ -163,14 +258,14 @@ class CitationsPane(BorderOnlyPane, Vertical):
         """Copy the citations in both directions as `markdown` or `json`."""
         from kbtui.citations.export import format_citations_json, format_citations_markdown
 
-        used, using = self._content.used or [], self._content.using or []
-        ref = used[0].source if used else self._content.ref
-        if ref:
+        if self._target is not None:
+            used, turn = self._used_in_turn, self._shown_turn
+            ref = f"{self._target}:{turn}" if turn else str(self._target)
             format_citations, form_name = format_citations_markdown, "Markdown"
             if form == "json":
                 format_citations, form_name = format_citations_json, "JSON"
             name = f"the citations of {ref} as {form_name}"
-            self.post_message(self.CopyRequested(format_citations(ref, used, using), name))
+            self.post_message(self.CopyRequested(format_citations(ref, used, self._using), name))
 
     @on(RowList.RowClicked)
     def action_open(self) -> None:
@@ -203,130 +298,6 @@ def _get_citation_target(cite: Citation) -> NavigationTarget | None:
 
 def _make_citations_heading(key: str, text: str, right: str = "") -> ListRow:
     return ListRow(f"head:{key}", [(text, "section")], [(right, "dim")], selectable=False)
-
-
-LOOKUP_TOOLS = {
-    "learn",
-    "knowledge_search",
-    "conversation_list",
-    "conversation_grep",
-    "conversation_read",
-}
-WAITING = "looking up citations …"
-NOTHING_TO_CITE = "Open a conversation or a subject to see its citations."
-TURN_DELAY_SECONDS = 0.06
-"""How long the cursor stays on a turn before its citations are shown, to skip turns while a key is held."""
-
-
-class CitationsController:
-    """Looks up the citations of the open document in threads, and shows them in the pane."""
-
-    def __init__(self, library: Library, pane: CitationsPane, reader: DocumentView) -> None:
-        self._library = library
-        self._pane = pane
-        self._reader = reader
-        self._used_worker = LatestOnlyWorker(pane)
-        self._using_worker = LatestOnlyWorker(pane)
-        self._conversation: Conversation | None = None
-        self._used: dict[int, list[Citation]] | None = None
-        self._using: list[Citation] = []
-        self._why_not_used = ""
-        self._target: Ref | None = None
-        self._turn: int | None = None
-        self._turn_timer: Timer | None = None
-
-    @property
-    def is_loading(self) -> bool:
-        """Whether the pane does not show the citations of the current turn and document yet."""
-        if self._turn_timer is not None:
-            return True
-        unknown = self._used is None and self._conversation is not None
-        return self._target is not None and (unknown or self._why_not_used == WAITING)
-
-    def show_document(self, document: Document, place: NavigationTarget) -> None:
-        """Show the citations of a document; after a reload, keep the old ones until the new ones are loaded."""
-        before, known = self._target, self._conversation
-        ref, record = place.ref, document.record
-        self._target = self._conversation = None
-        if ref and record and ref.kind == "conversation":
-            self._conversation = record
-            self._target = make_conversation_ref(record.info.id)
-        elif ref and record and ref.kind == "subject":
-            self._target = make_subject_ref(record.topic, record.slug)
-        if self._target is None or self._target != before:
-            self._used_worker.discard_results()
-            self._using_worker.discard_results()
-            self._used, self._using, self._why_not_used = None, [], WAITING
-        if self._target is None:
-            self._pane.show_text(NOTHING_TO_CITE)
-            return
-        if self._conversation is not None and self._conversation is not known:
-            self._used_worker.submit(
-                lambda: self._library.extract_citations(record),
-                self._receive_used_citations,
-                lambda error: self._receive_used_citations([]),
-            )
-        self.load_citing_turns()
-        self._update_pane()
-
-    def load_citing_turns(self) -> None:
-        """Look up in the index which turns used the open document."""
-        target = self._target
-        if target is not None:
-            self._using_worker.submit(
-                lambda: self._library.find_citing_turns(target),
-                self._receive_citing_turns,
-                self._report_citing_failure,
-            )
-
-    def show_citations_at_cursor(self) -> None:
-        """Show the citations of the turn at the cursor, after a short delay."""
-        if self._turn_timer is not None:
-            self._turn_timer.stop()
-            self._turn_timer = None
-        if self._reader.viewport.current_turn != self._turn:
-            self._turn_timer = self._pane.set_timer(TURN_DELAY_SECONDS, self._update_pane)
-
-    def _receive_used_citations(self, citations: list[Citation]) -> None:
-        self._used = {}
-        for cite in citations:
-            self._used.setdefault(cite.turn, []).append(cite)
-        self._update_pane()
-
-    def _receive_citing_turns(self, citations: list[Citation]) -> None:
-        self._using = citations
-        self._why_not_used = "Not used by any turn yet."
-        self._update_pane()
-
-    def _report_citing_failure(self, error: Exception) -> None:
-        self._why_not_used = f"Cannot look up the turns: {error}"
-        self._update_pane()
-
-    def _update_pane(self) -> None:
-        self._turn_timer = None
-        if self._target is None:
-            return
-        self._turn = self._reader.viewport.current_turn
-        content = CitationsPaneContent(
-            using=self._using, why_not_used=self._why_not_used, ref=str(self._target)
-        )
-        if self._conversation is None:
-            self._pane.show_content(content)
-            return
-        turn = self._turn or (1 if self._conversation.turns else 0)
-        used = (self._used or {}).get(turn, [])
-        why = (
-            WAITING if self._used is None else _explain_missing_citations(self._conversation, turn)
-        )
-        ref = f"{self._target}:{turn}" if turn else str(self._target)
-        self._pane.show_content(content._replace(used=used, why_not_using=why, turn=turn, ref=ref))
-        notes = {
-            f"call:{turn}.{cite.call}": number
-            for number, cite in reversed(list(enumerate(used, 1)))
-            if cite.call is not None
-        }
-        if notes and self._reader.viewport.set_citation_numbers(notes):
-            self._reader._repaint_changes()
 
 
 def _explain_missing_citations(conversation: Conversation, turn: int) -> str:

@@ -62,7 +62,8 @@ class DocumentNavigator:
     """Loads documents and shows them in the reader.
 
     It calls `on_opened(document, target, is_reload)` for every document that the reader shows.
-    `is_reload` says that it is a new version of the document shown before.
+    `is_reload` says that it is a new version of the document shown before. `open_in_front` shows a
+    target and focuses the reader.
     """
 
     def __init__(
@@ -72,12 +73,15 @@ class DocumentNavigator:
         pane: ReaderPane,
         status: StatusBar,
         on_opened: Callable[[Document, NavigationTarget, bool], None],
+        open_in_front: Callable[[NavigationTarget], None],
     ) -> None:
         self._library = library
         self._clock = clock
         self._pane = pane
         self._status = status
         self._on_opened = on_opened
+        self._open_in_front = open_in_front
+        self._lookup_worker = LatestOnlyWorker(pane)
         self._open_worker = LatestOnlyWorker(pane, drop=self._free_unwanted_document)
         self._reload_worker = LatestOnlyWorker(pane, drop=self._free_unwanted_document)
         self._reloading: NavigationTarget | None = None
@@ -239,6 +243,40 @@ class DocumentNavigator:
         if not isinstance(result, Exception):
             self._pane.release_document(result)
 
+    # opening references that the user typed
+
+    @property
+    def is_looking_up(self) -> bool:
+        """Whether a reference is still being looked up."""
+        return self._lookup_worker.has_pending_result
+
+    def open_typed_reference(self, text: str) -> None:
+        """Go to a turn of the open conversation by its number, or open any other reference."""
+        if self._pane.go_to_number(text):
+            return
+        document = self._pane.document_view.document
+        if document.is_partial and _TURN_NUMBER.fullmatch(text.strip()):
+            # A turn that is still loading is opened by its reference, which waits for it.
+            text = f"{document.ref}:{text.strip()}"
+
+        root = self._library.workspace.root
+        self._open_found_reference(
+            text, lambda error: self._status.refuse_key(describe_error(error, root))
+        )
+
+    def open_reference(self, text: str, otherwise: Callable[[], None]) -> None:
+        """Open `text` if all of it is a reference that exists; if not, call `otherwise`."""
+        if may_be_reference(text.strip()):
+            self._open_found_reference(text.strip(), lambda error: otherwise())
+        else:
+            otherwise()
+
+    def _open_found_reference(self, text: str, on_error: Callable[[Exception], None]) -> None:
+        def find_target() -> NavigationTarget:
+            return make_navigation_target(self._library.find_reference(text))
+
+        self._lookup_worker.submit(find_target, self._open_in_front, on_error)
+
     # loading documents in threads
 
     def _load_document(
@@ -355,55 +393,6 @@ def _make_subject_document(library: Library, ref: Ref, view: str) -> Document:
     return document
 
 
-class TypedReferenceOpener:
-    """Opens a reference that the user typed, after looking it up in a thread."""
-
-    def __init__(
-        self,
-        library: Library,
-        pane: ReaderPane,
-        status: StatusBar,
-        open_target: Callable[[NavigationTarget], None],
-    ) -> None:
-        self._library = library
-        self._pane = pane
-        self._status = status
-        self._open_target = open_target
-        self._worker = LatestOnlyWorker(pane)
-
-    @property
-    def is_looking_up(self) -> bool:
-        """Whether a reference is still being looked up."""
-        return self._worker.has_pending_result
-
-    def open_typed_reference(self, text: str) -> None:
-        """Go to a turn of the open conversation by its number, or open any other reference."""
-        if self._pane.go_to_number(text):
-            return
-        document = self._pane.viewport.document
-        if document.is_partial and _TURN_NUMBER.fullmatch(text.strip()):
-            # A turn that is still loading is opened by its reference, which waits for it.
-            text = f"{document.ref}:{text.strip()}"
-
-        root = self._library.workspace.root
-        self._open_found_reference(
-            text, lambda error: self._status.refuse_key(describe_error(error, root))
-        )
-
-    def open_reference(self, text: str, otherwise: Callable[[], None]) -> None:
-        """Open `text` if all of it is a reference that exists; if not, call `otherwise`."""
-        if may_be_reference(text.strip()):
-            self._open_found_reference(text.strip(), lambda error: otherwise())
-        else:
-            otherwise()
-
-    def _open_found_reference(self, text: str, on_error: Callable[[Exception], None]) -> None:
-        def find_target() -> NavigationTarget:
-            return make_navigation_target(self._library.find_reference(text))
-
-        self._worker.submit(find_target, self._open_target, on_error)
-
-
 class MainScreenContext(NamedTuple):
     """The objects that all controllers of the main screen share."""
 
@@ -412,6 +401,5 @@ class MainScreenContext(NamedTuple):
     panes: PaneLayout
     status: StatusBar
     navigator: DocumentNavigator
-    references: TypedReferenceOpener
     open_target: Callable[[NavigationTarget], None]
     """Shows a target and focuses the reader."""

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kbtui.tui.citations_pane import CitationsPane
+from kbtui.tui.library_pane import LibraryPane
+from kbtui.tui.reader.reader_pane import ReaderPane
+from kbtui.tui.search_pane import ResultsPane
+
 if TYPE_CHECKING:
     from textual.geometry import Size
     from textual.screen import Screen
     from textual.widget import Widget
 
-    from kbtui.tui.citations_pane import CitationsPane
-    from kbtui.tui.library_pane import LibraryPane
-    from kbtui.tui.reader.reader_pane import ReaderPane
-    from kbtui.tui.search_pane import ResultsPane
+    from kbtui.dates import Clock
+    from kbtui.library import Library
 
 
 WIDTH_CLASSES = [(0, "-one"), (72, "-two"), (104, "-three"), (150, "-wide")]
@@ -42,22 +45,17 @@ FOLDABLE = ("library", "citations")
 
 
 class PaneLayout:
-    """Shows, folds, resizes and focuses the panes of a screen.
+    """Creates the panes of a screen, and shows, folds, resizes and focuses them.
 
     It sets CSS classes on the screen; `kbtui.tcss` lays out each of them.
     """
 
-    def __init__(
-        self,
-        screen: Screen[Any],
-        library: LibraryPane,
-        results: ResultsPane,
-        reader: ReaderPane,
-        citations: CitationsPane,
-    ) -> None:
+    def __init__(self, screen: Screen[Any], library: Library, clock: Clock) -> None:
         self._screen = screen
-        self.library, self.results = library, results
-        self.reader, self.citations = reader, citations
+        self.library = LibraryPane(clock)
+        self.results = ResultsPane(clock)
+        self.reader = ReaderPane()
+        self.citations = CitationsPane(library, clock, self.reader.document_view)
         self.extra_widths: dict[str, int] = {}
         """Pane id -> how many cells the pane is wider than its default, negative if narrower."""
         self._grabbed_border: tuple[str, int] | None = None

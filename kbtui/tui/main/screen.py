@@ -9,19 +9,15 @@ from textual.containers import Horizontal
 from textual.events import DescendantFocus
 from textual.widgets import Input
 
-from kbtui.tui.citations_pane import NOTHING_TO_CITE, CitationsController, CitationsPane
+from kbtui.tui.citations_pane import CitationsPane
 from kbtui.tui.commands import COMMANDS_BY_ID, SCOPES, SCREENS, find_key_label, make_scope_bindings
 from kbtui.tui.framework.command import TuiCommand
 from kbtui.tui.framework.styled_widget import StyledScreen
 from kbtui.tui.library_pane import LibraryPane
-from kbtui.tui.main.document_navigator import (
-    DocumentNavigator,
-    MainScreenContext,
-    TypedReferenceOpener,
-)
+from kbtui.tui.main.document_navigator import DocumentNavigator, MainScreenContext
 from kbtui.tui.main.pane_layout import FOCUS_TARGETS, HEIGHT_CLASSES, WIDTH_CLASSES, PaneLayout
 from kbtui.tui.main.saved_session import SessionManager
-from kbtui.tui.main.search_controller import QueryCompleter, SearchController
+from kbtui.tui.main.search_controller import SearchController
 from kbtui.tui.main.selected_item_actions import SelectedItemActions
 from kbtui.tui.main.status_bar import KeyHintLine, StatusBar
 from kbtui.tui.main.workspace_sync import WorkspaceSync
@@ -49,10 +45,9 @@ class MainScreen(StyledScreen):
     """The main screen, which passes keys and the messages of panes to its controllers.
 
     * `panes` shows, folds, resizes and focuses the panes.
-    * `navigator` and `references` open documents in the reader.
+    * `navigator` opens documents in the reader.
     * `items` runs commands on the selected or open item.
     * `search` runs searches and shows the results.
-    * `citations` shows the citations of the open document.
     * `sync` follows changes of files and events of the engine.
     * `session` saves and restores the state of the screen.
     """
@@ -86,36 +81,22 @@ class MainScreen(StyledScreen):
             self.set_classes("at-reader")
         self.status = StatusBar(library.workspace.name)
         self.hints = KeyHintLine()
-        self.library_pane = LibraryPane(clock)
-        self.reader_pane = ReaderPane()
-        self.citations_pane = CitationsPane(clock)
-        self.results_pane = ResultsPane(clock)
-        self.panes = PaneLayout(
-            self, self.library_pane, self.results_pane, self.reader_pane, self.citations_pane
-        )
-        self.citations = CitationsController(
-            library, self.citations_pane, self.reader_pane.document_view
-        )
+        self.panes = PaneLayout(self, library, clock)
+        self.library_pane, self.results_pane = self.panes.library, self.panes.results
+        self.reader_pane, self.citations_pane = self.panes.reader, self.panes.citations
         self.navigator = DocumentNavigator(
-            library, clock, self.reader_pane, self.status, self._update_after_opening
-        )
-        self.references = TypedReferenceOpener(
-            library, self.reader_pane, self.status, self.open_target
-        )
-        context = MainScreenContext(
-            self,
             library,
-            self.panes,
+            clock,
+            self.reader_pane,
             self.status,
-            self.navigator,
-            self.references,
+            self._update_after_opening,
             self.open_target,
         )
-        self.items = SelectedItemActions(context)
-        self.search = SearchController(context, self.items)
-        self.completer = QueryCompleter(
-            library, self.hints.show_suggestions, lambda: self.results_pane.answer is not None
+        context = MainScreenContext(
+            self, library, self.panes, self.status, self.navigator, self.open_target
         )
+        self.items = SelectedItemActions(context)
+        self.search = SearchController(context, self.items, self.hints.show_suggestions)
         self.sync = WorkspaceSync(context, self.search)
         wanted = open_ref or first
         self.session = SessionManager(
@@ -164,7 +145,6 @@ class MainScreen(StyledScreen):
         self.panes.apply_widths()
         is_reading = self.has_class("at-reader")
         self.set_focus(self.reader_pane.document_view if is_reading else self.library_pane.list)
-        self.citations_pane.show_text(NOTHING_TO_CITE)
         self.call_after_refresh(self._start_controllers)
 
     def _start_controllers(self) -> None:
@@ -242,12 +222,12 @@ class MainScreen(StyledScreen):
 
     def should_key_wait(self, key: str) -> bool:
         """Return whether a key must wait because it depends on something that is still loading."""
-        if self.search.is_opening or self.references.is_looking_up or self.items.is_asking:
+        if self.search.is_opening or self.navigator.is_looking_up or self.items.is_asking:
             # The key belongs to the document or dialog that is about to open.
             return key != "escape"
         is_opening = self.navigator.is_opening
         reader_waits = is_opening or self.reader_pane.is_searching
-        citations_wait = is_opening or self.citations.is_loading
+        citations_wait = is_opening or self.citations_pane.is_loading
         library_waits = self.library_pane.is_loading_rows
         if not (reader_waits or citations_wait or library_waits):
             return False
@@ -271,7 +251,7 @@ class MainScreen(StyledScreen):
                 screen.handle_files_changed(event)
         if self.search.is_open:
             self.search.repeat_search()
-        self.citations.load_citing_turns()
+        self.citations_pane.load_citing_turns()
         target = self.navigator.shown
         if self.sync.may_have_changed(target.ref if target else None, event):
             self.navigator.reload_shown_document()
@@ -315,7 +295,7 @@ class MainScreen(StyledScreen):
         self, document: Document, target: NavigationTarget, is_reload: bool
     ) -> None:
         """Update citations, key hints, session and library after the navigator has shown a document."""
-        self.citations.show_document(document, target)
+        self.citations_pane.show_document(document, target)
         self._update_key_hints()
         self.session.save_session_soon()
         if not is_reload and target.ref and target == self.navigator.history.current_target:
@@ -323,7 +303,7 @@ class MainScreen(StyledScreen):
 
     @on(ReaderPane.PositionChanged)
     def _on_reader_position_changed(self) -> None:
-        self.citations.show_citations_at_cursor()
+        self.citations_pane.show_citations_at_cursor()
         self._show_selected_command()
 
     @on(ReaderPane.ViewChangeRequested)
@@ -352,7 +332,7 @@ class MainScreen(StyledScreen):
 
     def _open_typed_reference(self, text: str | None) -> None:
         if text:
-            self.references.open_typed_reference(text)
+            self.navigator.open_typed_reference(text)
 
     def action_home(self) -> None:
         """Show the home page."""
@@ -385,7 +365,7 @@ class MainScreen(StyledScreen):
 
     @on(Input.Changed, "#search")
     def _search_for_input(self, event: Input.Changed) -> None:
-        self.completer.suggest_completions(event.input)
+        self.search.suggest_completions(event.input)
         self.search.show_query(event.value)
         self._show_selected_command()
 

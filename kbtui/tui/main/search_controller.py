@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from textual.timer import Timer
     from textual.widgets import Input
 
-    from kbtui.library import Library
     from kbtui.search.models import Hit, Mode, RankExplanation, SearchAnswer, SearchRequest
     from kbtui.search.query_suggestions import QuerySuggestion
     from kbtui.tui.framework.styled_text import Spans
@@ -46,7 +45,12 @@ class SearchController:
     Each key starts a keyword search. A moment after the last key, the full search follows.
     """
 
-    def __init__(self, main: MainScreenContext, items: SelectedItemActions) -> None:
+    def __init__(
+        self,
+        main: MainScreenContext,
+        items: SelectedItemActions,
+        show_suggestions: Callable[[Spans], None],
+    ) -> None:
         self._main = main
         self._items = items
         self._library = main.library
@@ -74,6 +78,9 @@ class SearchController:
         self._recent_queries: list[str] = []
         self._recent_index = -1
         """The index of the recent query that the input contains, or -1."""
+        self._show_suggestions = show_suggestions
+        """Shows suggestions in place of the key hints; an empty list shows the keys again."""
+        self._suggestion_worker = LatestOnlyWorker(pane)
         self._preview_timer: Timer | None = None
         self._focus_before = FOCUS_TARGETS["library"]
 
@@ -336,7 +343,7 @@ class SearchController:
 
     def submit_query(self, text: str) -> None:
         """Open `text` if it is a reference, otherwise the selected hit."""
-        self._main.references.open_reference(text, self._open_best_hit)
+        self._main.navigator.open_reference(text, self._open_best_hit)
 
     def _open_best_hit(self) -> None:
         """Open the selected hit; if the search is still running, open the first hit it finds."""
@@ -462,43 +469,30 @@ class SearchController:
             show_explanation_document,
         )
 
-
-class QueryCompleter:
-    """Suggests completions while the user types a query.
-
-    The input shows the best suggestion, and `show` displays all of them in place of the key hints.
-    Until `has_index` returns True, it suggests only filters and topics, instead of building an index.
-    """
-
-    def __init__(
-        self, library: Library, show: Callable[[Spans], None], has_index: Callable[[], bool]
-    ) -> None:
-        self._library = library
-        self._show = show
-        self._has_index = has_index
-        self._worker: LatestOnlyWorker | None = None
+    # suggestions
 
     def suggest_completions(self, entry: Input) -> None:
-        """Suggest completions for the text of an input."""
-        self._worker = self._worker or LatestOnlyWorker(entry)
+        """Suggest completions while the user types: the best one in the input, all of them below."""
         text, cursor = entry.value, entry.cursor_position
         if not text.strip():
-            self._worker.discard_results()
-            self._show([])
+            self._suggestion_worker.discard_results()
+            self._show_suggestions([])
             return
-        self._worker.submit(
+        self._suggestion_worker.submit(
             lambda: self._find_suggestions(text, cursor),
-            lambda found: self._show_suggestions(entry, text, cursor, found),
-            lambda error: self._show([]),
+            lambda found: self._receive_suggestions(entry, text, cursor, found),
+            lambda error: self._show_suggestions([]),
         )
 
     def _find_suggestions(self, text: str, cursor: int) -> list[QuerySuggestion]:
         from kbtui.search.query_suggestions import suggest_query_completions
 
-        reader = self._library.open_index_reader(0.0) if self._has_index() else None
+        # Until a search has returned, suggest only filters and topics, instead of building an index.
+        has_index = self._pane.answer is not None
+        reader = self._library.open_index_reader(0.0) if has_index else None
         return suggest_query_completions(text, cursor, self._library.load_knowledge(), reader)
 
-    def _show_suggestions(
+    def _receive_suggestions(
         self, entry: Input, text: str, cursor: int, found: list[QuerySuggestion]
     ) -> None:
         if entry.value != text:
@@ -508,10 +502,8 @@ class QueryCompleter:
             spans += [("  " if number else "", ""), (one_line(suggestion.text), "strong")]
             if suggestion.note:
                 spans.append((f" {one_line(suggestion.note)}", "dim"))
-        self._show(spans if found else [])
-        if cursor != len(text):
-            return
-        completed = (text[: suggestion.start] + suggestion.text for suggestion in found)
-        best = next((line for line in completed if line.startswith(text)), None)
-        if best is not None:
-            entry.post_message(SuggestionReady(text, best))
+        self._show_suggestions(spans if found else [])
+        if cursor == len(text):
+            completed = (text[: suggestion.start] + suggestion.text for suggestion in found)
+            if best := next((line for line in completed if line.startswith(text)), None):
+                entry.post_message(SuggestionReady(text, best))
