@@ -19,7 +19,7 @@ from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_text import wrap_spans
 from kbtui.tui.framework.styled_widget import BorderOnlyPane
-from kbtui.tui.navigation_target import NavigationTarget, make_navigation_target
+from kbtui.tui.navigation_target import NavigationTarget, OpenRequested, make_navigation_target
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -59,13 +59,6 @@ class CitationsPane(BorderOnlyPane, Vertical):
     """The entries that the turn at the cursor used, and the turns that used the open document."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*make_scope_bindings("citations")]
-
-    class OpenRequested(Message):
-        """The user opened a citation."""
-
-        def __init__(self, place: NavigationTarget) -> None:
-            super().__init__()
-            self.place = place
 
     class CopyRequested(Message):
         """The user asks to copy a text; the status line calls it `name`."""
@@ -272,7 +265,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         """Open the selected citation."""
         row = self.list.selected_row
         if row and isinstance(row.data, NavigationTarget):
-            self.post_message(self.OpenRequested(row.data))
+            self.post_message(OpenRequested(row.data))
 
 
 def _find_quoted_phrase(quote: str) -> tuple[str, ...]:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from rich.highlighter import Highlighter
 from textual import on
 from textual.containers import Vertical
-from textual.message import Message
 from textual.widgets import Input
 
 from kbtui.dates import format_age
@@ -24,7 +23,7 @@ from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_widget import BorderOnlyPane
 from kbtui.tui.framework.text_widgets import LabeledInput, PaneInput, WrappedParagraphs
 from kbtui.tui.library_snapshot import get_last_activity
-from kbtui.tui.navigation_target import NavigationTarget
+from kbtui.tui.navigation_target import NavigationTarget, OpenRequested
 from kbtui.tui.reader.document import format_count
 
 if TYPE_CHECKING:
@@ -394,16 +393,9 @@ UPDATE_SECONDS = 10.0
 
 
 class LibraryPane(BorderOnlyPane, Vertical):
-    """A list of topics, subjects and conversations; posts `OpenRequested` for the row that the user opens."""
+    """A list of topics, subjects and conversations."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*make_scope_bindings("library")]
-
-    class OpenRequested(Message):
-        """The user opened a row."""
-
-        def __init__(self, place: NavigationTarget) -> None:
-            super().__init__()
-            self.place = place
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(id="library", classes="pane")
@@ -512,7 +504,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
         row = self.list.selected_row
         self.action_toggle_fold()
         if row and isinstance(row.data, NavigationTarget):
-            self.post_message(self.OpenRequested(row.data))
+            self.post_message(OpenRequested(row.data))
 
     def action_toggle_fold(self) -> None:
         """Fold or unfold the selected topic or folder."""

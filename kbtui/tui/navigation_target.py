@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from textual.message import Message
+
 if TYPE_CHECKING:
     from kbtui.refs import Ref
     from kbtui.search.models import Hit
@@ -54,6 +56,14 @@ class NavigationTarget(NamedTuple):
     def is_same_document(self, other: NavigationTarget | None) -> bool:
         """Return whether both targets name the same view of the same document."""
         return other is not None and (self.key, self.view) == (other.key, other.view)
+
+
+class OpenRequested(Message):
+    """The user asks a pane to open a target in the reader."""
+
+    def __init__(self, target: NavigationTarget) -> None:
+        super().__init__()
+        self.target = target
 
 
 HOME = NavigationTarget("home")

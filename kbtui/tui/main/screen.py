@@ -13,7 +13,6 @@ from kbtui.tui.citations_pane import CitationsPane
 from kbtui.tui.commands import COMMANDS_BY_ID, SCOPES, SCREENS, find_key_label, make_scope_bindings
 from kbtui.tui.framework.command import TuiCommand
 from kbtui.tui.framework.styled_widget import StyledScreen
-from kbtui.tui.library_pane import LibraryPane
 from kbtui.tui.main.document_navigator import DocumentNavigator, MainScreenContext
 from kbtui.tui.main.pane_layout import FOCUS_TARGETS, HEIGHT_CLASSES, WIDTH_CLASSES, PaneLayout
 from kbtui.tui.main.saved_session import SessionManager
@@ -21,7 +20,13 @@ from kbtui.tui.main.search_controller import SearchController
 from kbtui.tui.main.selected_item_actions import SelectedItemActions
 from kbtui.tui.main.status_bar import KeyHintLine, StatusBar
 from kbtui.tui.main.workspace_sync import WorkspaceSync
-from kbtui.tui.navigation_target import HOME, PROMPT, TypedReference, make_navigation_target
+from kbtui.tui.navigation_target import (
+    HOME,
+    PROMPT,
+    OpenRequested,
+    TypedReference,
+    make_navigation_target,
+)
 from kbtui.tui.reader.reader_pane import ReaderPane
 from kbtui.tui.search_pane import ResultsPane, SearchBar, SearchInput
 
@@ -96,7 +101,7 @@ class MainScreen(StyledScreen):
             self, library, self.panes, self.status, self.navigator, self.open_target
         )
         self.items = SelectedItemActions(context)
-        self.search = SearchController(context, self.items, self.hints.show_suggestions)
+        self.search = SearchController(context, self.items, self.hints)
         self.sync = WorkspaceSync(context, self.search)
         wanted = open_ref or first
         self.session = SessionManager(
@@ -199,7 +204,7 @@ class MainScreen(StyledScreen):
         offers = self.reader_pane.document_view.document.features
         if self.reader_pane.is_finding:
             offers |= {"find"}
-        self.hints.show_key_hints(*scopes, input_id=input_id, offers=offers)
+        self.hints.scopes, self.hints.input_id, self.hints.offers = scopes, input_id, offers
         self._show_selected_command()
 
     def _show_selected_command(self) -> None:
@@ -218,7 +223,7 @@ class MainScreen(StyledScreen):
             command = f"kbtui cites {reference}"
         else:
             command = build_show_command(document, reference) or "kbtui --help"
-        self.hints.show_equivalent_command(command)
+        self.hints.equivalent_command = command
 
     def should_key_wait(self, key: str) -> bool:
         """Return whether a key must wait because it depends on something that is still loading."""
@@ -270,14 +275,9 @@ class MainScreen(StyledScreen):
 
     # opening
 
-    @on(LibraryPane.OpenRequested)
-    @on(CitationsPane.OpenRequested)
-    @on(ReaderPane.OpenRequested)
-    def _open_from_pane(
-        self,
-        event: LibraryPane.OpenRequested | CitationsPane.OpenRequested | ReaderPane.OpenRequested,
-    ) -> None:
-        self.open_target(event.place)
+    def on_open_requested(self, event: OpenRequested) -> None:
+        """Show what the user opens in a pane."""
+        self.open_target(event.target)
 
     def open_target(self, target: NavigationTarget) -> None:
         """Show a target in the reader, and focus the reader."""

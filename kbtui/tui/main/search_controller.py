@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.main.document_navigator import MainScreenContext
     from kbtui.tui.main.selected_item_actions import SelectedItemActions
+    from kbtui.tui.main.status_bar import KeyHintLine
 
 FULL_SEARCH_SECONDS = 0.25
 """The time from the last key to the full search, which also searches by meaning."""
@@ -46,10 +47,7 @@ class SearchController:
     """
 
     def __init__(
-        self,
-        main: MainScreenContext,
-        items: SelectedItemActions,
-        show_suggestions: Callable[[Spans], None],
+        self, main: MainScreenContext, items: SelectedItemActions, hints: KeyHintLine
     ) -> None:
         self._main = main
         self._items = items
@@ -78,8 +76,7 @@ class SearchController:
         self._recent_queries: list[str] = []
         self._recent_index = -1
         """The index of the recent query that the input contains, or -1."""
-        self._show_suggestions = show_suggestions
-        """Shows suggestions in place of the key hints; an empty list shows the keys again."""
+        self._hints = hints
         self._suggestion_worker = LatestOnlyWorker(pane)
         self._preview_timer: Timer | None = None
         self._focus_before = FOCUS_TARGETS["library"]
@@ -476,12 +473,12 @@ class SearchController:
         text, cursor = entry.value, entry.cursor_position
         if not text.strip():
             self._suggestion_worker.discard_results()
-            self._show_suggestions([])
+            self._hints.suggestions = []
             return
         self._suggestion_worker.submit(
             lambda: self._find_suggestions(text, cursor),
             lambda found: self._receive_suggestions(entry, text, cursor, found),
-            lambda error: self._show_suggestions([]),
+            lambda error: self._receive_suggestions(entry, text, cursor, []),
         )
 
     def _find_suggestions(self, text: str, cursor: int) -> list[QuerySuggestion]:
@@ -502,7 +499,7 @@ class SearchController:
             spans += [("  " if number else "", ""), (one_line(suggestion.text), "strong")]
             if suggestion.note:
                 spans.append((f" {one_line(suggestion.note)}", "dim"))
-        self._show_suggestions(spans if found else [])
+        self._hints.suggestions = spans if found else []
         if cursor == len(text):
             completed = (text[: suggestion.start] + suggestion.text for suggestion in found)
             if best := next((line for line in completed if line.startswith(text)), None):

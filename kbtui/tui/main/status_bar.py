@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from textual.reactive import reactive
+
 from kbtui.text import one_line
 from kbtui.tui.commands import find_key_label, list_commands
 from kbtui.tui.framework.command import format_command_hints, format_key_hints
@@ -212,34 +214,19 @@ class KeyHintLine(StyledWidget):
 
     ALLOW_SELECT: ClassVar[bool] = False
 
+    scopes: reactive[tuple[Scope, ...]] = reactive(("everywhere",))
+    offers: reactive[frozenset[str]] = reactive(frozenset())
+    """The features of the document (`TuiCommand.needs`), and "find" during a find."""
+    input_id = reactive("")
+    """The focused input, whose keys are shown in place of those of the scopes; "" if there is none."""
+    suggestions: reactive[Spans] = reactive(list)
+    """Completions of the query, shown in place of the keys of the search input."""
+    equivalent_command = reactive("")
+    """A shell command that prints what is on the screen, for users of a screen reader."""
+
     def __init__(self) -> None:
         super().__init__(id="hints")
-        self.scopes: tuple[Scope, ...] = ("everywhere",)
         self.keymap: Mapping[str, str] = {}
-        self._input_id = ""
-        self._offers: frozenset[str] = frozenset()
-        self._command = ""
-        self._suggestions: Spans = []
-
-    def show_suggestions(self, spans: Spans) -> None:
-        """Show suggestions for the query instead of the keys; an empty list shows the keys again."""
-        self._suggestions = spans
-        self.refresh()
-
-    def show_equivalent_command(self, command: str) -> None:
-        """Show a shell command that prints what is on the screen, for users of a screen reader."""
-        self._command = command
-        self.refresh()
-
-    def show_key_hints(
-        self, *scopes: Scope, input_id: str = "", offers: frozenset[str] = frozenset()
-    ) -> None:
-        """Show the keys of the given scopes, or those of the focused input if `input_id` is set.
-
-        `offers` are the features of the document (`TuiCommand.needs`), and "find" during a find.
-        """
-        self.scopes, self._input_id, self._offers = scopes, input_id, offers
-        self.refresh()
 
     def render_line(self, y: int) -> Strip:
         """Draw the keys, the suggestions or the command."""
@@ -247,13 +234,13 @@ class KeyHintLine(StyledWidget):
         return self.render_spans([] if y else self._make_hint_spans(width), width)
 
     def _make_hint_spans(self, width: int) -> Spans:
-        if self._command:
+        if self.equivalent_command:
             key = find_key_label("help", self.keymap)
             help_hint = f"  {key} help" if key else ""
-            return [("As text: ", "dim"), (self._command, "key"), (help_hint, "dim")]
-        if self._input_id == "search" and self._suggestions:
-            return self._suggestions
-        if self._input_id:
+            return [("As text: ", "dim"), (self.equivalent_command, "key"), (help_hint, "dim")]
+        if self.input_id == "search" and self.suggestions:
+            return self.suggestions
+        if self.input_id:
             pairs = self._get_input_hints()
             while len(pairs) > 1 and measure_cell_width(format_key_hints(pairs)) > width:
                 # Keep the first hint (how to accept) and the last (how to leave), which matter most.
@@ -261,16 +248,16 @@ class KeyHintLine(StyledWidget):
             return format_key_hints(pairs)
         commands = list_commands(*self.scopes, keymap=self.keymap)
         for number, command in enumerate(commands):
-            if "links" in self._offers and command.needs == "folds":
+            if "links" in self.offers and command.needs == "folds":
                 # On a line with nothing to unfold, Enter opens the link.
                 commands[number] = command._replace(label="open")
-            if "find" in self._offers and command.id in FIND_LABELS:
+            if "find" in self.offers and command.id in FIND_LABELS:
                 commands[number] = command._replace(label=FIND_LABELS[command.id], needs="")
-        return format_command_hints(commands, width, self._offers)
+        return format_command_hints(commands, width, self.offers)
 
     def _get_input_hints(self) -> list[tuple[str, str]]:
-        pairs = [*INPUT_HINTS.get(self._input_id, INPUT_HINTS[""])]
+        pairs = [*INPUT_HINTS.get(self.input_id, INPUT_HINTS[""])]
         keys = [find_key_label(command_id, self.keymap) for command_id in FIND_LABELS]
-        if self._input_id == "find" and all(keys):
+        if self.input_id == "find" and all(keys):
             pairs[0] = ("Enter", f"accept, then {'/'.join(keys)}")
         return pairs

@@ -20,7 +20,7 @@ from kbtui.tui.framework.garbage_collection import free_document_in_background
 from kbtui.tui.framework.styled_text import align_to_edges, measure_cell_width
 from kbtui.tui.framework.styled_widget import BorderOnlyPane, make_plain_content
 from kbtui.tui.framework.text_widgets import LabeledInput, PaneInput, TextLine, WrappedParagraphs
-from kbtui.tui.navigation_target import make_navigation_target
+from kbtui.tui.navigation_target import OpenRequested, make_navigation_target
 from kbtui.tui.reader.document import (
     compile_search_pattern,
     describe_missing_line,
@@ -117,13 +117,6 @@ class ReaderPane(BorderOnlyPane, Vertical):
 
     class FindEnded(Message):
         """The find has ended, so the keys for matches go to turns again."""
-
-    class OpenRequested(Message):
-        """The user asks to open the target of a line."""
-
-        def __init__(self, place: NavigationTarget) -> None:
-            super().__init__()
-            self.place = place
 
     class StatusMessage(Message):
         """A message for the status line."""
@@ -319,7 +312,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         viewport = self.viewport
         blocks = viewport.document.blocks
         if blocks and (link := blocks[viewport.cursor.block].link):
-            self.post_message(self.OpenRequested(make_navigation_target(parse_ref(link))))
+            self.post_message(OpenRequested(make_navigation_target(parse_ref(link))))
         if fold := viewport.find_fold_at_cursor():
             viewport.toggle_fold(fold)
             self.document_view.update_view()
