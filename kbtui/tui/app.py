@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 from textual._xterm_parser import XTermParser
 from textual.app import App
 from textual.events import InputEvent, Key
-from textual.theme import BUILTIN_THEMES
+from textual.theme import BUILTIN_THEMES, Theme
 
-from kbtui.dates import get_local_time
+from kbtui.dates import Clock, get_local_time
 from kbtui.errors import KbtuiError
 from kbtui.text import cut_to_width, one_line, sanitize, set_sanitize_policy
 from kbtui.tui.commands import read_keymap
@@ -39,9 +39,7 @@ if TYPE_CHECKING:
 
     from textual import events
     from textual.await_complete import AwaitComplete
-    from textual.theme import Theme
 
-    from kbtui.dates import Clock
     from kbtui.library import Library
     from kbtui.refs import Ref
 

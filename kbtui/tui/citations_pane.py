@@ -10,14 +10,14 @@ from textual import on
 from textual.containers import Vertical
 from textual.message import Message
 
-from kbtui.dates import format_time_or_date
+from kbtui.dates import Clock, format_time_or_date
 from kbtui.errors import UsageError
-from kbtui.refs import make_conversation_ref, make_subject_ref, parse_ref
+from kbtui.refs import Ref, make_conversation_ref, make_subject_ref, parse_ref
 from kbtui.text import one_line
 from kbtui.tui.commands import make_scope_bindings
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.row_list import ListRow, RowList
-from kbtui.tui.framework.styled_text import wrap_spans
+from kbtui.tui.framework.styled_text import Spans, wrap_spans
 from kbtui.tui.framework.styled_widget import BorderOnlyPane
 from kbtui.tui.navigation_target import NavigationTarget, OpenRequested, make_navigation_target
 
@@ -28,10 +28,7 @@ if TYPE_CHECKING:
 
     from kbtui.citations.models import Citation
     from kbtui.conversations.models import Conversation
-    from kbtui.dates import Clock
     from kbtui.library import Library
-    from kbtui.refs import Ref
-    from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.reader.document import Document
     from kbtui.tui.reader.document_view import DocumentView
 

@@ -10,19 +10,19 @@ from textual import on
 from textual.containers import Vertical
 from textual.widgets import Input
 
-from kbtui.dates import format_age
+from kbtui.dates import Clock, format_age
 from kbtui.notices import format_notice
 from kbtui.refs import Ref, make_conversation_ref, make_subject_ref
 from kbtui.search.filters import FilterDefinition, FilterValueError, map_filters_by_key
 from kbtui.search.models import QueryMistake
-from kbtui.search.query_parser import parse_query
+from kbtui.search.query_parser import FilterLikeWord, QueryFilter, parse_query
 from kbtui.text import one_line
 from kbtui.tui.commands import make_scope_bindings
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_widget import BorderOnlyPane
 from kbtui.tui.framework.text_widgets import LabeledInput, PaneInput, WrappedParagraphs
-from kbtui.tui.library_snapshot import get_last_activity
+from kbtui.tui.library_snapshot import LibrarySnapshot, TopicWithSubjects, get_last_activity
 from kbtui.tui.navigation_target import NavigationTarget, OpenRequested
 from kbtui.tui.reader.document import format_count
 
@@ -35,11 +35,8 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
 
     from kbtui.conversations.models import ConversationInfo, ConversationToolsAndModels
-    from kbtui.dates import Clock
     from kbtui.knowledge.models import Subject
-    from kbtui.search.query_parser import FilterLikeWord, QueryFilter
     from kbtui.tui.framework.styled_text import Spans
-    from kbtui.tui.library_snapshot import LibrarySnapshot, TopicWithSubjects
 
 
 class FilterCondition(NamedTuple):

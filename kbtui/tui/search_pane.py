@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
-from textual.binding import Binding
+from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.message import Message
 
@@ -32,7 +32,6 @@ from kbtui.tui.reader.document import format_count
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
-    from textual.binding import BindingType
 
     from kbtui.dates import Clock
     from kbtui.search.models import Hit, Mode, SearchAnswer

@@ -13,9 +13,9 @@ from kbtui.tui.home_and_help_pages import (
     build_problem_document,
     build_topic_document,
 )
-from kbtui.tui.library_snapshot import TopicWithSubjects
+from kbtui.tui.library_snapshot import LibrarySnapshot, TopicWithSubjects
 from kbtui.tui.navigation_target import HOME, make_navigation_target, may_be_reference
-from kbtui.tui.reader.document import has_start_block
+from kbtui.tui.reader.document import Document, has_start_block
 from kbtui.tui.reader.document_blocks import TextBlock
 
 if TYPE_CHECKING:
@@ -25,11 +25,9 @@ if TYPE_CHECKING:
     from kbtui.library import Library
     from kbtui.refs import Ref
     from kbtui.tui.framework.styled_widget import StyledScreen
-    from kbtui.tui.library_snapshot import LibrarySnapshot
     from kbtui.tui.main.pane_layout import PaneLayout
     from kbtui.tui.main.status_bar import StatusBar
     from kbtui.tui.navigation_target import NavigationTarget
-    from kbtui.tui.reader.document import Document
     from kbtui.tui.reader.reader_pane import ReaderPane
 
 BIG_CONVERSATION_BYTES = 2 << 20

@@ -9,7 +9,7 @@ from rich.segment import Segment
 from textual.strip import Strip
 
 from kbtui.tui.framework.styled_widget import StyledScreen, StyledWidget
-from kbtui.tui.main.pane_layout import FOCUS_TARGETS
+from kbtui.tui.main.pane_layout import FOCUS_TARGETS, PaneLayout
 from kbtui.tui.reader.document_blocks import FoldHeadingBlock
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from kbtui.tui.citations_pane import CitationsPane
     from kbtui.tui.library_pane import LibraryPane
-    from kbtui.tui.main.pane_layout import PaneLayout
     from kbtui.tui.reader.document_view import LinePosition
     from kbtui.tui.search_pane import ResultsPane
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kbtui.errors import KbtuiError
 from kbtui.refs import parse_ref
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
-from kbtui.tui.main.document_navigator import NavigationHistory
+from kbtui.tui.main.document_navigator import MainScreenContext, NavigationHistory
 from kbtui.tui.navigation_target import (
     HOME,
     PROMPT,
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
     from kbtui.library import Library
-    from kbtui.tui.main.document_navigator import MainScreenContext
     from kbtui.tui.main.search_controller import SearchController
 
 STATE_NAME = "tui"

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from textual import on
+from textual import events, on
+from textual.actions import SkipAction
 from textual.containers import Horizontal
 from textual.events import DescendantFocus
 from textual.widgets import Input
 
+from kbtui.refs import Ref, parse_ref
 from kbtui.tui.citations_pane import CitationsPane
 from kbtui.tui.commands import COMMANDS_BY_ID, SCOPES, SCREENS, find_key_label, make_scope_bindings
 from kbtui.tui.framework.command import TuiCommand
+from kbtui.tui.framework.dialogs import TextInputDialog
 from kbtui.tui.framework.styled_widget import StyledScreen
+from kbtui.tui.home_and_help_pages import build_help_document
 from kbtui.tui.main.document_navigator import DocumentNavigator, MainScreenContext
+from kbtui.tui.main.jump_labels import JumpLabelScreen
 from kbtui.tui.main.pane_layout import FOCUS_TARGETS, HEIGHT_CLASSES, WIDTH_CLASSES, PaneLayout
 from kbtui.tui.main.saved_session import SessionManager
 from kbtui.tui.main.search_controller import SearchController
@@ -27,20 +32,20 @@ from kbtui.tui.navigation_target import (
     TypedReference,
     make_navigation_target,
 )
+from kbtui.tui.reader.copy_options import build_search_command, build_show_command
+from kbtui.tui.reader.document_view import DocumentOverlayScreen
 from kbtui.tui.reader.reader_pane import ReaderPane
 from kbtui.tui.search_pane import ResultsPane, SearchBar, SearchInput
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from textual import events
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
     from kbtui.dates import Clock
     from kbtui.knowledge.kb_toml_editing import TomlChange
     from kbtui.library import Library
-    from kbtui.refs import Ref
     from kbtui.tui.commands import Scope
     from kbtui.tui.navigation_target import NavigationTarget
     from kbtui.tui.reader.document import Document
@@ -211,8 +216,6 @@ class MainScreen(StyledScreen):
         """Show the shell command that prints what is on the screen, for users of a screen reader."""
         if not self._plain:
             return
-        from kbtui.tui.reader.copy_options import build_search_command, build_show_command
-
         name, document = self.panes.focused_pane, self.reader_pane.document_view.document
         reference = self.reader_pane.document_view.viewport.current_reference
         if name == "results" or self.search.is_open:
@@ -323,8 +326,6 @@ class MainScreen(StyledScreen):
 
     def action_go(self) -> None:
         """Ask for a turn number or a reference, and open it."""
-        from kbtui.tui.framework.dialogs import TextInputDialog
-
         dialog = TextInputDialog(
             "Go to turn, line or reference", placeholder="number of a turn or line, or reference"
         )
@@ -346,8 +347,6 @@ class MainScreen(StyledScreen):
 
     def action_copy_text(self) -> None:
         """Copy the text that the mouse selected."""
-        from textual.actions import SkipAction
-
         text = self.get_selected_text()
         if not text:
             raise SkipAction
@@ -409,9 +408,6 @@ class MainScreen(StyledScreen):
 
     def action_help(self) -> None:
         """Show the keys that work here."""
-        from kbtui.tui.home_and_help_pages import build_help_document
-        from kbtui.tui.reader.document_view import DocumentOverlayScreen
-
         page = build_help_document(self.hints.scopes, self.hints.keymap)
         self.app.push_screen(DocumentOverlayScreen("Help", page))
 
@@ -460,8 +456,6 @@ class MainScreen(StyledScreen):
 
     def action_jump(self) -> None:
         """Label everything visible, and go to the target whose label the user types."""
-        from kbtui.tui.main.jump_labels import JumpLabelScreen
-
         jump = JumpLabelScreen(self, self.panes, self.items.choose_link)
         self.app.push_screen(jump, lambda go: go() if go else None)
 
@@ -507,7 +501,6 @@ class MainScreen(StyledScreen):
 
     def action_new(self) -> None:
         """Create an entry, and open it."""
-        from kbtui.refs import parse_ref
         from kbtui.tui.entries.subject_file_editor import SubjectFileEditor
 
         def open_new_entry(name: str) -> None:

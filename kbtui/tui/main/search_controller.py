@@ -8,10 +8,14 @@ from textual.suggester import SuggestionReady
 
 from kbtui.library import CallCancellation
 from kbtui.refs import parse_ref
+from kbtui.search.models import MAX_HITS, Hit, Mode, RankExplanation, SearchAnswer, SearchRequest
 from kbtui.text import one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
+from kbtui.tui.framework.dialogs import TextInputDialog
+from kbtui.tui.home_and_help_pages import build_explanation_document
 from kbtui.tui.main.pane_layout import FOCUS_TARGETS
 from kbtui.tui.navigation_target import make_hit_target
+from kbtui.tui.reader.document_view import DocumentOverlayScreen
 from kbtui.tui.search_pane import MODES, SearchInput
 
 if TYPE_CHECKING:
@@ -20,7 +24,6 @@ if TYPE_CHECKING:
     from textual.timer import Timer
     from textual.widgets import Input
 
-    from kbtui.search.models import Hit, Mode, RankExplanation, SearchAnswer, SearchRequest
     from kbtui.search.query_suggestions import QuerySuggestion
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.main.document_navigator import MainScreenContext
@@ -194,8 +197,6 @@ class SearchController:
 
     def load_more_hits(self) -> None:
         """Request twice as many hits, unless a search is running."""
-        from kbtui.search.models import MAX_HITS
-
         if not self._is_full_search_pending and self._limit < MAX_HITS:
             self._limit = min(MAX_HITS, 2 * self._limit)
             self.repeat_search()
@@ -236,8 +237,6 @@ class SearchController:
             self._pane.show_wait_reason(status.describe_index_wait(has_answer=True))
 
     def _make_search_request(self, *, mode: Mode, partial: bool) -> SearchRequest:
-        from kbtui.search.models import SearchRequest
-
         hidden = self._main.panes.library.state.hidden
         return SearchRequest(
             self.query, mode=mode, hidden=hidden, limit=self._limit, partial=partial
@@ -395,8 +394,6 @@ class SearchController:
                 "Select a subject or conversation; a topic has no text of its own to compare."
             )
             return
-        from kbtui.search.models import MAX_HITS, SearchRequest
-
         question = SearchRequest("", per_entry=1, limit=MAX_HITS)
         self._items.run_with_activity_shown(
             f"looking for passages similar to {reference} …",
@@ -424,8 +421,6 @@ class SearchController:
 
     def explain_missing(self) -> None:
         """Ask for a reference, and explain why the results do not contain it."""
-        from kbtui.tui.framework.dialogs import TextInputDialog
-
         current = self._main.navigator.history.current_target
         ref = current.ref if current else None
         known = str(ref) if ref and ref.kind != "topic" else ""
@@ -450,9 +445,6 @@ class SearchController:
             return
 
         def show_explanation_document(explanation: RankExplanation | None) -> None:
-            from kbtui.tui.home_and_help_pages import build_explanation_document
-            from kbtui.tui.reader.document_view import DocumentOverlayScreen
-
             if explanation is None:
                 gone = "The results no longer contain this hit, because files or the index changed."
                 status.flash_message(gone, "warning")

@@ -8,11 +8,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kbtui.errors import KbtuiError, describe_error
+from kbtui.knowledge.models import Topic
 from kbtui.refs import parse_ref
 from kbtui.text import one_line
+from kbtui.tui import external_programs
 from kbtui.tui.commands import find_key_label
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
+from kbtui.tui.framework.clipboard import copy_text, format_copied_size
+from kbtui.tui.framework.dialogs import (
+    ConfirmDialog,
+    DialogOption,
+    FormDialog,
+    FormField,
+    OptionsDialog,
+    TextInputDialog,
+)
+from kbtui.tui.main.jump_labels import LETTERS
 from kbtui.tui.navigation_target import make_navigation_target
+from kbtui.tui.reader.copy_options import CopyOption, list_copy_options
 from kbtui.tui.reader.document import Document, format_count
 from kbtui.tui.reader.document_blocks import (
     DocumentBlock,
@@ -20,6 +33,13 @@ from kbtui.tui.reader.document_blocks import (
     ParagraphBlock,
     SourceTextBlock,
 )
+from kbtui.tui.reader.document_links import (
+    find_links_at_cursor,
+    resolve_file_link,
+    resolve_subject_link,
+)
+from kbtui.tui.reader.document_view import DocumentOverlayScreen
+from kbtui.workspace.workspace import check_export_path, write_export_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +48,6 @@ if TYPE_CHECKING:
     from kbtui.library import Library
     from kbtui.tui.framework.dialogs import FormValues
     from kbtui.tui.main.document_navigator import MainScreenContext
-    from kbtui.tui.reader.copy_options import CopyOption
     from kbtui.tui.reader.document_links import DocumentLink
     from kbtui.userdata.userdata import Bookmark
 
@@ -110,8 +129,6 @@ class SelectedItemActions:
 
     def copy_text(self, text: str, name: str) -> None:
         """Copy a text to the clipboard, and show `name` and the size of the text in the status line."""
-        from kbtui.tui.framework.clipboard import copy_text, format_copied_size
-
         warning = copy_text(self._main.screen.app, text)
         size = "" if name == text else f" ({format_copied_size(text)})"
         role = "warning" if warning else "strong"
@@ -119,9 +136,6 @@ class SelectedItemActions:
 
     def choose_what_to_copy(self) -> None:
         """Ask what to copy, such as the line, the turn or the whole document, and copy it."""
-        from kbtui.tui.framework.dialogs import DialogOption, OptionsDialog
-        from kbtui.tui.reader.copy_options import list_copy_options
-
         viewport = self._main.panes.reader.document_view.viewport
         found = list_copy_options(viewport, self.get_selected_reference())
         options = [DialogOption(one.key, one.name, one.preview, one) for one in found]
@@ -140,7 +154,6 @@ class SelectedItemActions:
         reference = self.get_reference_or_warn()
         if reference is None:
             return
-        from kbtui.tui.framework.dialogs import TextInputDialog
         from kbtui.userdata import UserData
 
         userdata = UserData(self._main.library.workspace)
@@ -185,10 +198,6 @@ class SelectedItemActions:
 
     def choose_link(self) -> None:
         """Open the link on the current line; if there are several, ask which one."""
-        from kbtui.tui.framework.dialogs import DialogOption, OptionsDialog
-        from kbtui.tui.main.jump_labels import LETTERS
-        from kbtui.tui.reader.document_links import find_links_at_cursor
-
         found = find_links_at_cursor(self._main.panes.reader.document_view.viewport)[: len(LETTERS)]
         if not found:
             self._main.status.refuse_key("No link on this line.")
@@ -203,8 +212,6 @@ class SelectedItemActions:
 
     def _follow_link(self, link: DocumentLink | None) -> None:
         """Open the subject that a link refers to; for a web page, an image or a PDF, ask first."""
-        from kbtui.tui.reader.document_links import resolve_file_link, resolve_subject_link
-
         if link is None:
             return
         if link.is_web_link:
@@ -232,9 +239,6 @@ class SelectedItemActions:
 
     def _offer_to_open_link(self, address: str, path: Path | None = None) -> None:
         """Show a web address or a path, and ask whether to open it in another program or to copy it."""
-        from kbtui.tui import external_programs
-        from kbtui.tui.framework.dialogs import DialogOption, OptionsDialog
-
         app, status = self._main.screen.app, self._main.status
         program, kind = ("system's viewer", "path") if path else ("browser", "address")
 
@@ -261,8 +265,6 @@ class SelectedItemActions:
 
     def edit_subject(self) -> None:
         """Open the subject in the user's editor at the current line."""
-        from kbtui.tui.external_programs import edit_file
-
         reference = self.get_reference_or_warn()
         if reference is None:
             return
@@ -275,7 +277,7 @@ class SelectedItemActions:
             return
         try:
             path = main.library.find_subject(ref).path
-            edit_file(main.screen.app, path, ref.lines[0] if ref.lines else 0)
+            external_programs.edit_file(main.screen.app, path, ref.lines[0] if ref.lines else 0)
         except KbtuiError as error:
             main.status.flash_message(describe_error(error, main.library.workspace.root), "error")
         else:
@@ -285,9 +287,6 @@ class SelectedItemActions:
 
     def export_conversation(self) -> None:
         """Ask for a file, and write the open conversation to it as Markdown."""
-        from kbtui.tui.framework.dialogs import ConfirmDialog, FormDialog, FormField
-        from kbtui.workspace.workspace import write_export_file
-
         main = self._main
         app, library = main.screen.app, main.library
         shown = main.navigator.shown
@@ -336,8 +335,6 @@ class SelectedItemActions:
 
     def propose_first_topic(self, on_written: Callable[[], None]) -> None:
         """Show the lines of `.jp/kb.toml` that declare a first topic, and write them if the user agrees."""
-        from kbtui.tui.reader.document_view import DocumentOverlayScreen
-
         main = self._main
         contents = main.navigator.contents
         reason = ""
@@ -380,7 +377,6 @@ def prepare_conversation_export(
     """Return the path and the Markdown text for the values of the export form; raise `KbtuiError`."""
     from kbtui.assistant.conversation_tools import resolve_included_kinds
     from kbtui.citations.export import format_conversation_markdown
-    from kbtui.workspace.workspace import check_export_path
 
     if not values["path"]:
         raise KbtuiError("enter a file name")
@@ -419,7 +415,6 @@ class FirstTopicProposal(NamedTuple):
 def propose_first_topic(library: Library) -> FirstTopicProposal:
     """Propose a topic for the directory that most likely contains the project's documents."""
     from kbtui.knowledge.kb_toml_editing import propose_new_topic
-    from kbtui.knowledge.models import Topic
 
     root = library.workspace.root
     candidates = _find_text_directories(root)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.reactive import reactive
 
 from kbtui.text import one_line
-from kbtui.tui.commands import find_key_label, list_commands
+from kbtui.tui.commands import Scope, find_key_label, list_commands
 from kbtui.tui.framework.command import format_command_hints, format_key_hints
 from kbtui.tui.framework.styled_text import align_to_edges, capitalize_message, measure_cell_width
 from kbtui.tui.framework.styled_widget import StyledWidget
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
     from kbtui.engine.protocol import EngineEvent
-    from kbtui.tui.commands import Scope
     from kbtui.tui.framework.styled_text import Spans
 
 FLASH_SECONDS = 4.0

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.garbage_collection import freeze_objects_if_grown
+from kbtui.tui.library_snapshot import LibrarySnapshot, LibrarySnapshotReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from kbtui.engine.protocol import EngineEvent
     from kbtui.refs import Ref
-    from kbtui.tui.library_snapshot import LibrarySnapshot, LibrarySnapshotReader
     from kbtui.tui.main.document_navigator import MainScreenContext
     from kbtui.tui.main.search_controller import SearchController
 
@@ -29,18 +28,13 @@ class WorkspaceSync:
     def __init__(self, main: MainScreenContext, search: SearchController) -> None:
         self._main = main
         self._search = search
+        self._snapshot_reader = LibrarySnapshotReader(main.library)
         self._snapshot_worker = LatestOnlyWorker(main.screen)
         self._details_worker = LatestOnlyWorker(main.screen)
         self._listen_worker = LatestOnlyWorker(main.screen)
         self._check_worker = LatestOnlyWorker(main.screen)
         self._is_workspace_gone = False
         self._stop_listening: Callable[[], None] | None = None
-
-    @cached_property
-    def _snapshot_reader(self) -> LibrarySnapshotReader:
-        from kbtui.tui.library_snapshot import LibrarySnapshotReader
-
-        return LibrarySnapshotReader(self._main.library)
 
     def start(self) -> None:
         """Read the lists and listen to the engine; start the engine if it is not running."""
