@@ -9,8 +9,8 @@ import re
 import time
 import zlib
 from collections import deque
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit, urlunsplit
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from protego import Protego
 
@@ -58,25 +58,24 @@ class Crawler:
         self._known: set[str] = set()
         self._robots: dict[str, Protego] = {}
         self._last_requests: dict[str, float] = {}
-        self._done = 0
-        self._failures = 0
+        self._done = self._failures = 0
 
     async def crawl(self) -> None:
         """Fetch everything within bounds; raises `KbtuiError` if the first page cannot be fetched."""
         end = time.monotonic() + self._limits.run_seconds
         self._enqueue_urls([self._start], 0)
         while self._queue:
+            left, reason = len(self._queue), None
             if self._done >= self._limits.pages or time.monotonic() > end:
                 key = "source_pages" if self._done >= self._limits.pages else "source_seconds"
-                self._stop_crawl_early(
-                    f"stopped after {self._done} pages with {len(self._queue)} more to fetch: "
+                reason = (
+                    f"stopped after {self._done} pages with {left} more to fetch: "
                     f"the limit is {key} in `kbtui config`"
                 )
-                return
-            if self._failures >= MAX_FAILURES:
-                self._stop_crawl_early(
-                    f"stopped after {MAX_FAILURES} failures in a row; {len(self._queue)} pages were left"
-                )
+            elif self._failures >= MAX_FAILURES:
+                reason = f"stopped after {MAX_FAILURES} failures in a row; {left} pages were left"
+            if reason:
+                self._run.record_failed_document(self._start, reason, permanent=False)
                 return
             url, depth = self._queue.popleft()
             self._run.report_progress(self._done, self._done + len(self._queue) + 1, url)
@@ -85,21 +84,17 @@ class Crawler:
             if url == self._start and self._run.source.depth > 0:
                 await self._read_sitemaps()
 
-    def _stop_crawl_early(self, reason: str) -> None:
-        self._run.record_failed_document(self._start, reason, permanent=False)
-
     def _enqueue_urls(self, urls: Iterable[str], depth: int) -> None:
         for found in urls:
             url = normalize_url(found)
             if url is None or url in self._known or url not in self._bounds:
                 continue
             if named := _UNREADABLE_EXTENSION.search(urlsplit(url).path):
-                self._run.record_skipped_document(
-                    url, f"{named[0].lower()} files are not supported"
-                )
-                continue
-            self._known.add(url)
-            self._queue.append((url, depth))
+                reason = f"{named[0].lower()} files are not supported"
+                self._run.record_skipped_document(url, reason)
+            else:
+                self._known.add(url)
+                self._queue.append((url, depth))
 
     async def _crawl_page(self, url: str, depth: int) -> None:
         try:
@@ -143,32 +138,31 @@ class Crawler:
         if found.content_type in _XML:
             self._enqueue_urls(_find_sitemap_urls(found.body.decode("utf-8", "replace")), depth)
             return
+        kind = found.content_type
         try:
-            facts = await self._extractor.extract(
-                found.body, found.content_type, url, found.charset
-            )
+            facts = await self._extractor.extract(found.body, kind, url, found.charset)
         except ExtractionError as error:
             if url == self._start:
                 raise KbtuiError(str(error), where=url) from error
             self._run.record_failed_document(url, str(error))
             return
-        links = [
-            link
-            for link in map(normalize_url, facts.get("links", []))
-            if link and link in self._bounds
-        ]
+        targets = dict.fromkeys(map(normalize_url, facts.get("links", [])))
+        links = [link for link in targets if link and link in self._bounds]
         self._enqueue_links(links, depth)
         if facts.get("noindex"):
             self._run.record_skipped_document(url, "the page asks not to be indexed (noindex)")
         else:
-            self._run.store_document(
-                self._make_document(url, facts), _make_crawl_memory(found, links)
-            )
-
-    def _make_document(self, url: str, facts: dict[str, Any]) -> FetchedDocument:
-        name = make_document_name(url, self._start)
-        title = facts["title"] or name.rpartition("/")[2].replace("-", " ")
-        return FetchedDocument(url, name, title, facts["text"], tuple(facts["tags"]))
+            name = make_document_name(url, self._start)
+            title = facts["title"] or name.rpartition("/")[2].replace("-", " ")
+            document = FetchedDocument(url, name, title, facts["text"], tuple(facts["tags"]))
+            headers = found.headers
+            kept = {
+                "etag": headers.get("etag"),
+                "modified": headers.get("last-modified"),
+                "links": links,
+            }
+            memory = {key: value for key, value in kept.items() if value}
+            self._run.store_document(document, memory)
 
     def _enqueue_links(self, links: Iterable[str], depth: int) -> None:
         if depth < self._run.source.depth:
@@ -187,13 +181,10 @@ class Crawler:
                         inside=lambda target: (normalize_url(target) or "") in self._bounds,
                     )
             except FetchError as error:
-                if (
-                    error.retry_after is None
-                    or error.retry_after > self._limits.delay_most
-                    or not again
-                ):
+                wait = error.retry_after
+                if wait is None or wait > self._limits.delay_most or not again:
                     raise
-                await asyncio.sleep(error.retry_after)
+                await asyncio.sleep(wait)
         raise AssertionError
 
     @contextlib.asynccontextmanager
@@ -232,9 +223,8 @@ class Crawler:
             text = ""
             try:
                 async with self._wait_for_host_delay(url, None):
-                    found = await self._fetcher.fetch_url(
-                        f"{origin}/robots.txt", most=MAX_ROBOTS_BYTES
-                    )
+                    path = f"{origin}/robots.txt"
+                    found = await self._fetcher.fetch_url(path, most=MAX_ROBOTS_BYTES)
                 text = found.body.decode("utf-8", "replace")
             except FetchError as error:
                 if not error.is_permanent:
@@ -245,7 +235,7 @@ class Crawler:
     async def _read_sitemaps(self) -> None:
         """Add the URLs in the host's sitemaps as if the first page linked to them."""
         parts = urlsplit(self._start)
-        usual = urlunsplit((parts.scheme, parts.netloc, "/sitemap.xml", "", ""))
+        usual = f"{parts.scheme}://{parts.netloc}/sitemap.xml"
         robots = await self._load_robots_txt(self._start)
         listed = [url for url in map(normalize_url, robots.sitemaps) if url]
         todo = deque(dict.fromkeys([*listed, usual]))
@@ -265,9 +255,9 @@ class Crawler:
                     self._run.record_failed_document(url, error.reason, permanent=False)
                 continue
             text = _unpack_sitemap(found.body)
-            locations = [place for place in map(normalize_url, _find_sitemap_urls(text)) if place]
+            locations = [url for url in map(normalize_url, _find_sitemap_urls(text)) if url]
             if "<sitemapindex" in text[:2000]:
-                fresh = [place for place in locations if place not in seen]
+                fresh = [url for url in locations if url not in seen]
                 seen.update(fresh)
                 todo.extend(fresh)
             else:
@@ -289,12 +279,3 @@ def _unpack_sitemap(body: bytes) -> str:
         except zlib.error:
             return ""
     return body.decode("utf-8", "replace")
-
-
-def _make_crawl_memory(found: FetchedResponse, links: list[str]) -> dict[str, Any]:
-    facts = {
-        "etag": found.headers.get("etag"),
-        "modified": found.headers.get("last-modified"),
-        "links": list(dict.fromkeys(links)),
-    }
-    return {key: value for key, value in facts.items() if value}

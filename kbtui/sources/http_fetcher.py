@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 AGENT = "kbtui"
 USER_AGENT = f"{AGENT}/{__version__} (a user's own crawl; obeys robots.txt)"
 MAX_URL_CHARACTERS = 2000
+_REDIRECTS = (301, 302, 303, 307, 308)
 
 
 @dataclass(frozen=True)
@@ -101,26 +102,21 @@ class FetchError(Exception):
 
 @dataclass
 class FetchedResponse:
-    """A response; `url` is the last one after redirects. With status 304 there is no body."""
+    """A response; `url` is the last one after redirects. With status 304 there is no body.
+
+    `charset` is the character set that the server declared.
+    """
 
     url: str
     status: int
     headers: Mapping[str, str]
     body: bytes = b""
+    charset: str | None = None
 
     @property
     def content_type(self) -> str:
         """The content type in lower case without parameters."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
-
-    @property
-    def charset(self) -> str | None:
-        """The character set that the server declared, or None."""
-        for part in self.headers.get("content-type", "").split(";")[1:]:
-            name, _, value = part.partition("=")
-            if name.strip().lower() == "charset":
-                return value.strip().strip("\"'") or None
-        return None
 
 
 async def resolve_host_name(host: str, port: int) -> list[str]:
@@ -137,7 +133,6 @@ class HttpFetcher:
     allow_hosts: Collection[str] = ()
     resolve: Resolve = resolve_host_name
     _clients: dict[tuple[str, str, int], httpx.AsyncClient] = field(default_factory=dict)
-    _context: ssl.SSLContext | None = None
 
     async def __aenter__(self) -> HttpFetcher:
         return self
@@ -168,7 +163,7 @@ class HttpFetcher:
                 for _ in range(limit + 1):
                     size = most or self.limits.bytes
                     found = await self._fetch_once(url, accept, conditions(url), size)
-                    if found.status not in (301, 302, 303, 307, 308):
+                    if found.status not in _REDIRECTS:
                         return found
                     url = self._check_redirect(url, found, inside)
         except TimeoutError:
@@ -205,24 +200,35 @@ class HttpFetcher:
             raise FetchError(reason, permanent=True) from error
         host = parsed.raw_host.decode("ascii")
         port = parsed.port or (443 if parsed.scheme == "https" else 80)
-        failure: Exception | None = None
+        client = self._get_http_client_for_host(parsed.scheme, host, port)
+        headers = {
+            "Host": parsed.netloc.decode("ascii"),
+            "User-Agent": USER_AGENT,
+            "Accept": ", ".join(accept) or "*/*",
+            "Accept-Encoding": "gzip",
+            **conditions,
+        }
+        failure: httpx.HTTPError | None = None
         for address in await self._resolve_addresses(host, port):
+            # Drop cookies, so that the server cannot track the crawl from page to page.
+            client.cookies.clear()
+            target, extensions = parsed.copy_with(host=address), {"sni_hostname": host}
             try:
-                return await self._send_request(
-                    parsed, host, port, address, accept, conditions, most
-                )
-            except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-                failure = error
+                async with client.stream(
+                    "GET", target, headers=headers, extensions=extensions
+                ) as response:
+                    return await _read_response(response, url, accept, most)
             except httpx.HTTPError as error:
-                raise FetchError(_describe_http_error(error)) from error
+                failure = error
+                if not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
+                    break
         raise FetchError(_describe_http_error(failure)) from failure
 
     async def _resolve_addresses(self, host: str, port: int) -> list[str]:
         """Return the addresses of a host; refuse it if any of them is private."""
         given = url_policy.parse_ip_literal(host)
-        if given is not None:
-            found = [str(given)]
-        else:
+        found = [str(given)]
+        if given is None:
             try:
                 async with asyncio.timeout(self.limits.connect_seconds):
                     found = await self.resolve(host, port)
@@ -234,59 +240,13 @@ class HttpFetcher:
         if not url_policy.is_allowed_private_host(host, self.allow_hosts):
             for text in found:
                 if not url_policy.is_public_address(ipaddress.ip_address(text.partition("%")[0])):
-                    private = url_policy.make_private_host_error(
-                        host, None if given is not None else text
-                    )
+                    resolved = None if given is not None else text
+                    private = url_policy.make_private_host_error(host, resolved)
                     raise FetchError(f"{private.message} ({private.hint})", permanent=True)
         return found
 
-    async def _send_request(
-        self,
-        url: httpx.URL,
-        host: str,
-        port: int,
-        address: str,
-        accept: Collection[str],
-        conditions: Mapping[str, str],
-        most: int,
-    ) -> FetchedResponse:
-        client = self._get_http_client_for_host(url.scheme, host, port)
-        # Drop cookies, so that the server cannot track the crawl from page to page.
-        client.cookies.clear()
-        named = f"[{host}]" if ":" in host else host
-        headers = {
-            "Host": named if url.port is None else f"{named}:{url.port}",
-            "User-Agent": USER_AGENT,
-            "Accept": ", ".join(accept) or "*/*",
-            "Accept-Encoding": "gzip",
-            **conditions,
-        }
-        request = client.build_request(
-            "GET",
-            url.copy_with(host=address),
-            headers=headers,
-            extensions={"sni_hostname": host},
-        )
-        response = await client.send(request, stream=True)
-        try:
-            found = FetchedResponse(str(url), response.status_code, response.headers)
-            if response.status_code == 200:
-                _check_response_headers(found, accept, most)
-                found.body = await _read_response_body(response, most)
-            elif response.status_code in (404, 410):
-                raise FetchError(f"the server answered {response.status_code}", gone=True)
-            elif response.status_code not in (301, 302, 303, 304, 307, 308):
-                raise _make_status_error(response)
-            return found
-        finally:
-            await response.aclose()
-
     def _get_http_client_for_host(self, scheme: str, host: str, port: int) -> httpx.AsyncClient:
-        """Return the client for one host.
-
-        Clients are not shared between hosts: a connection's certificate was checked for one
-        name.
-        """
+        """Return the client for one host: a connection's certificate was checked for one name."""
         key = (scheme, host, port)
         if key not in self._clients:
             self._clients[key] = httpx.AsyncClient(
@@ -299,19 +259,28 @@ class HttpFetcher:
 
     def make_tls_context(self) -> ssl.SSLContext:
         """Return a TLS context that trusts the usual authorities and those of this system."""
-        if self._context is None:
-            self._context = httpx.create_ssl_context(trust_env=False)
-            self._context.load_default_certs()
-        return self._context
+        context = httpx.create_ssl_context(trust_env=False)
+        context.load_default_certs()
+        return context
 
 
-def _make_status_error(response: httpx.Response) -> FetchError:
-    status, after = response.status_code, response.headers.get("retry-after", "")
-    return FetchError(
-        f"the server answered {status}",
-        permanent=status < 500 and status != 429,
-        retry_after=float(after) if status in (429, 503) and after.isdecimal() else None,
-    )
+async def _read_response(
+    response: httpx.Response, url: str, accept: Collection[str], most: int
+) -> FetchedResponse:
+    status, headers, charset = response.status_code, response.headers, response.charset_encoding
+    found = FetchedResponse(url, status, headers, charset=charset)
+    if status == 200:
+        _check_response_headers(found, accept, most)
+        found.body = await _read_response_body(response, most)
+    elif status not in (*_REDIRECTS, 304):
+        after = headers.get("retry-after", "")
+        raise FetchError(
+            f"the server answered {status}",
+            permanent=status < 500 and status != 429,
+            gone=status in (404, 410),
+            retry_after=float(after) if status in (429, 503) and after.isdecimal() else None,
+        )
+    return found
 
 
 def _check_response_headers(found: FetchedResponse, accept: Collection[str], most: int) -> None:
@@ -350,11 +319,11 @@ async def _read_response_body(response: httpx.Response, most: int) -> bytes:
     return b"".join(parts)
 
 
-def _describe_http_error(error: Exception | None) -> str:
+def _describe_http_error(error: httpx.HTTPError | None) -> str:
     if isinstance(error, httpx.ConnectTimeout):
         return "the connection timed out"
     if isinstance(error, httpx.ConnectError):
         return f"no connection: {error}"
     if isinstance(error, httpx.RemoteProtocolError):
         return f"the answer is invalid: {error}"
-    return f"{type(error).__name__}: {error}" if error else "no connection"
+    return f"{type(error).__name__}: {error}"

@@ -16,7 +16,7 @@ from mcp import ClientSession, StdioServerParameters, stdio_client
 from mcp.shared.exceptions import MCPError
 
 from kbtui.errors import KbtuiError
-from kbtui.knowledge.subject_files import make_file_name
+from kbtui.knowledge.subject_files import format_file_text_for_assistant, make_file_name
 from kbtui.sources.extraction import HTML, MARKDOWN, PDF, PLAIN, ExtractionError
 from kbtui.sources.http_fetcher import explain_too_large_document
 from kbtui.sources.source_directory import FetchedDocument
@@ -113,39 +113,32 @@ async def _fetch_matching_resources(
             if run.source.pattern is None or fnmatchcase(one.uri, run.source.pattern)
         ]
     if len(wanted) > limits.files:
-        run.record_failed_document(
-            run.source.name,
-            limits.explain_too_many_documents(len(wanted), "resources"),
-            permanent=False,
-        )
+        reason = limits.explain_too_many_documents(len(wanted), "resources")
+        run.record_failed_document(run.source.name, reason, permanent=False)
     late = 0
     for done, resource in enumerate(wanted[: limits.files]):
         run.report_progress(done, len(wanted), resource.uri)
         try:
             with anyio.fail_after(seconds):
                 text = await _read_resource_text(session, resource, extractor, limits.bytes)
-            late = 0
         except TimeoutError:
-            run.record_failed_document(
-                resource.uri, f"no complete answer after {seconds:g} s", permanent=False
-            )
+            reason = f"no complete answer after {seconds:g} s"
+            run.record_failed_document(resource.uri, reason, permanent=False)
             late += 1
             if late >= MAX_TIMEOUTS:
                 raise
-            continue
         except UnsupportedMcpResource as error:
             run.record_skipped_document(resource.uri, str(error))
-            continue
-        except ExtractionError as error:
-            run.record_failed_document(resource.uri, str(error))
-            continue
-        except MCPError as error:
-            run.record_failed_document(resource.uri, str(error), permanent=False)
-            continue
-        title = resource.title or resource.name or resource.uri
-        run.store_document(
-            FetchedDocument(resource.uri, _make_document_name(resource.uri), title, text), {}
-        )
+        except (ExtractionError, MCPError) as error:
+            permanent = isinstance(error, ExtractionError)
+            run.record_failed_document(resource.uri, str(error), permanent=permanent)
+        else:
+            late = 0
+            pieces = resource.uri.partition("://")[2].split("/")
+            names = [piece for piece in pieces if piece.strip(". ")] or [resource.uri]
+            title = resource.title or resource.name or resource.uri
+            name = "/".join(map(make_file_name, names))
+            run.store_document(FetchedDocument(resource.uri, name, title, text), {})
 
 
 async def _list_resources(session: ClientSession, most: int) -> AsyncIterator[types.Resource]:
@@ -186,21 +179,9 @@ async def _read_resource_text(
         if kind in (*HTML, *PDF, *MARKDOWN, *PLAIN):
             parts.append((await extractor.extract(data, kind, resource.uri, "utf-8"))["text"])
         elif isinstance(content, types.TextResourceContents):
-            parts.append(_put_resource_in_code_fence(content.text, kind))
+            is_prose = not kind or kind.startswith("text/")
+            name = "x" if is_prose else f"x.{kind.rpartition('/')[2].rpartition('+')[2]}"
+            parts.append(format_file_text_for_assistant(content.text, name))
         else:
             raise UnsupportedMcpResource(f"content type {kind or '(unknown)'} is not supported")
     return "\n\n".join(part.strip("\n") for part in parts)
-
-
-def _put_resource_in_code_fence(text: str, kind: str) -> str:
-    """Return a text unchanged if it is prose, else in a fence with its language."""
-    from kbtui.knowledge.subject_files import format_file_text_for_assistant
-
-    if not kind or kind.startswith("text/"):
-        return text
-    return format_file_text_for_assistant(text, f"x.{kind.rpartition('/')[2].rpartition('+')[2]}")
-
-
-def _make_document_name(uri: str) -> str:
-    pieces = [piece for piece in uri.partition("://")[2].split("/") if piece.strip(". ")]
-    return "/".join(map(make_file_name, pieces or [uri]))
