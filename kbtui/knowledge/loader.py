@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 
 # Root keys of JP's own configuration: assignments to them are left to JP.
-_ROOT_KEYS = {
-    "inherit", "config_load_paths", "extends", "assistant", "conversation", "style", "interrupt",
-    "editor", "template", "providers", "plugins", "user",
-}  # fmt: skip
+_ROOT_KEYS = """
+    inherit config_load_paths extends assistant conversation style interrupt editor template
+    providers plugins user
+"""
 
 _TEXT, _FLAG, _LIST = "a string", "true or false", "a list of strings"
 TOPIC_FIELDS = {
@@ -145,7 +145,7 @@ def apply_config_assignment(declared: TopicDeclarations, text: str) -> str | Non
     found = re.fullmatch(r"([^=]*?)(\+?)(:?)=(.*)", text, re.DOTALL)
     key, adds, as_json, value = found.groups() if found else (text, "", "", "")
     key = key.strip()
-    if key.partition(".")[0] in _ROOT_KEYS:
+    if key.partition(".")[0] in _ROOT_KEYS.split():
         return None
     where = f"--cfg {text}"
     head, _, entry = key.rpartition(".")

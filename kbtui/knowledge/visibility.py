@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import re
 from dataclasses import replace
@@ -106,23 +107,9 @@ def _find_bracket_end(text: str, start: int) -> int | None:
 
 
 def _bracket_to_regex(inner: str) -> str:
-    negated = inner[:1] in ("!", "^")
-    if negated:
-        inner = inner[1:]
-    parts, position = [], 0
-    while position < len(inner):
-        first = inner[position]
-        if inner[position + 1 : position + 2] == "-" and position + 2 < len(inner):
-            last = inner[position + 2]
-            position += 3
-            if first <= last:
-                parts.append(f"{re.escape(first)}-{re.escape(last)}")
-        else:
-            position += 1
-            parts.append(re.escape(first))
-    if not parts:
-        return "[^/]" if negated else r"(?!)[^/]"
-    return f"(?!/)[{'^' if negated else ''}{''.join(parts)}]"
+    standard = f"[!{inner[1:]}]" if inner[:1] == "^" else f"[{inner}]"
+    regex = fnmatch.translate(standard).removeprefix("(?s:")
+    return f"(?!/){regex[: regex.rindex(')')]}"
 
 
 class SubjectSlugsByVisibility:

@@ -265,10 +265,9 @@ def _check_source(source: SourceDefinition) -> None:
 
 _APPROVAL_FORMAT = 1
 MAX_PROGRAM_BYTES = 50_000_000
-_PROGRAM_EXTENSIONS = frozenset([
-    "py", "pyz", "js", "mjs", "cjs", "ts", "mts", "sh", "bash", "zsh", "fish", "rb", "pl", "php",
-    "lua", "jar",
-])  # fmt: skip
+_PROGRAM_EXTENSIONS = """
+    py pyz js mjs cjs ts mts sh bash zsh fish rb pl php lua jar
+"""
 """Extensions of programs that an interpreter runs; other files can change without a new approval."""
 
 
@@ -292,7 +291,10 @@ def _hash_program_file(workspace: Workspace, word: str) -> str | None:
         if not real.is_relative_to(workspace.root) or not real.is_file():
             return None
         status = real.stat()
-        if real.suffix[1:].lower() not in _PROGRAM_EXTENSIONS and not status.st_mode & 0o111:
+        if (
+            real.suffix[1:].lower() not in _PROGRAM_EXTENSIONS.split()
+            and not status.st_mode & 0o111
+        ):
             return None
         if status.st_size > MAX_PROGRAM_BYTES:
             return "too large"

@@ -6,7 +6,7 @@ import os
 import stat
 from mimetypes import guess_type
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError
 from kbtui.knowledge.subject_files import (
@@ -57,9 +57,8 @@ async def import_files(
     named = _make_document_url(run.source.file or "", base, root)
     found = [(base, "")] if base.is_file() else list(_list_document_files(run, base, named))
     if len(found) > limits.files:
-        run.record_failed_document(
-            named, limits.explain_too_many_documents(len(found), "files"), permanent=False
-        )
+        reason = limits.explain_too_many_documents(len(found), "files")
+        run.record_failed_document(named, reason, permanent=False)
     for done, (path, relative) in enumerate(found[: limits.files]):
         below = f"/{relative}" if relative else ""
         # Versions up to 0.1 identified documents by absolute paths.
@@ -69,15 +68,10 @@ async def import_files(
 
 
 def _make_document_url(file: str, base: Path, root: Path) -> str:
-    """Return the beginning of the URLs that identify the documents.
-
-    It is written into files that the user may share, so it never contains the path of the user's
-    home directory.
-    """
+    """Return the beginning of the documents' URLs, without the path of the user's home directory."""
     if not file.startswith(("/", "~")):
         return file
-    real = Path(os.path.realpath(base))
-    top = Path(os.path.realpath(root))
+    real, top = base.resolve(), root.resolve()
     return real.relative_to(top).as_posix() if real.is_relative_to(top) else base.name
 
 
@@ -89,10 +83,9 @@ def _list_document_files(
         for name in sorted([*folders, *names]):
             path = Path(folder, name)
             relative = path.relative_to(base).as_posix()
-            if name.startswith("."):
-                run.record_skipped_document(f"{named}/{relative}", "the file is hidden")
-            elif path.is_symlink():
-                run.record_skipped_document(f"{named}/{relative}", "links are not followed")
+            if name.startswith(".") or path.is_symlink():
+                reason = "the file is hidden" if name[0] == "." else "links are not followed"
+                run.record_skipped_document(f"{named}/{relative}", reason)
             elif name in names:
                 yield path, relative
         folders[:] = sorted(name for name in folders if not name.startswith("."))
@@ -107,13 +100,18 @@ async def _import_file(
     most: int,
 ) -> None:
     try:
-        content, mark = _open_document_file(path, most)
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise _SkippedFile("not a regular file")
+        if status.st_size > most:
+            raise _SkippedFile(explain_too_large_document(most, status.st_size))
+        mark = f"{status.st_size}:{status.st_mtime_ns}"
         if run.memory.get(url, {}).get("stat") == mark and run.directory.has_unedited_document(url):
             run.keep_unchanged_document(url)
             return
         kind = _KINDS_BY_EXTENSION.get(path.suffix.lower()) or _detect_content_type(path)
         # Without a URL, links between the files stay relative.
-        facts = await extractor.extract(content(), kind, "")
+        facts = await extractor.extract(path.read_bytes(), kind, "")
     except _SkippedFile as error:
         run.record_skipped_document(url, str(error))
     except OSError as error:
@@ -122,24 +120,18 @@ async def _import_file(
     except ExtractionError as error:
         run.record_failed_document(url, str(error))
     else:
-        run.store_document(_make_document(path, relative, url, kind, facts), {"stat": mark})
-
-
-def _open_document_file(path: Path, most: int) -> tuple[Any, str]:
-    """Return a function that reads a file, and the file's state; raises `OSError`, `_SkippedFile`."""
-    status = path.stat()
-    if not stat.S_ISREG(status.st_mode):
-        raise _SkippedFile("not a regular file")
-    if status.st_size > most:
-        raise _SkippedFile(explain_too_large_document(most, status.st_size))
-    return path.read_bytes, f"{status.st_size}:{status.st_mtime_ns}"
+        text, parts = facts["text"], Path(relative or path.name).parts
+        if kind not in CODE:
+            parts = (*parts[:-1], path.stem)
+        elif text.strip() and (language := path.suffix[1:] or _detect_language(path.name, text)):
+            text = format_file_text_for_assistant(text, f"x.{language}")
+        name, title = "/".join(map(make_file_name, parts)), facts["title"] or parts[-1]
+        document = FetchedDocument(url, name, title, text, tuple(facts["tags"]))
+        run.store_document(document, {"stat": mark})
 
 
 def _detect_content_type(path: Path) -> str:
-    """Return the content type of a file with an unknown extension.
-
-    Raises `OSError`, and `_SkippedFile` if it is not text.
-    """
+    """Return the content type of a text file with an unknown extension; raises `_SkippedFile`."""
     kind = guess_type(path.name)[0] or ""
     if kind.partition("/")[0] in ("image", "audio", "font"):
         raise _SkippedFile(f"content type {kind} is not supported")
@@ -149,26 +141,7 @@ def _detect_content_type(path: Path) -> str:
     return CODE[0]
 
 
-def _make_document(
-    path: Path, relative: str, url: str, kind: str, facts: dict[str, Any]
-) -> FetchedDocument:
-    text, parts = facts["text"], Path(relative or path.name).parts
-    if kind in CODE:
-        language = path.suffix[1:] or _detect_script_language(path.name, text)
-        text = (
-            format_file_text_for_assistant(text, f"x.{language}")
-            if language and text.strip()
-            else text
-        )
-    else:
-        parts = (*parts[:-1], path.stem)
-    title = facts["title"] or parts[-1]
-    return FetchedDocument(
-        url, "/".join(map(make_file_name, parts)), title, text, tuple(facts["tags"])
-    )
-
-
-def _detect_script_language(name: str, text: str) -> str:
+def _detect_language(name: str, text: str) -> str:
     """Return the language of a file without extension, "" for prose."""
     first = text.partition("\n")[0]
     if first.startswith("#!"):

@@ -217,7 +217,7 @@ class HttpFetcher:
                 async with client.stream(
                     "GET", target, headers=headers, extensions=extensions
                 ) as response:
-                    return await _read_response(response, url, accept, most)
+                    return await _read_response(response, str(parsed), accept, most)
             except httpx.HTTPError as error:
                 failure = error
                 if not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):

@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,7 +32,7 @@ from kbtui.sources.extraction import EXTRACTION_VERSION
 from kbtui.sources.url_policy import parse_host_and_port
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable
 
     from kbtui.sources.config import SourceDefinition
 
@@ -40,11 +41,9 @@ MAX_TITLE_CHARACTERS, MAX_TEXT_CHARACTERS = 300, 5_000_000
 MAX_FILE_BYTES = 20_000_000
 MAX_NAME_DEPTH = 8
 """The maximum depth of directories below the source's own. The rest of a longer path becomes one name."""
-_ENDINGS = (
-    ".html", ".htm", ".xhtml", ".md", ".markdown", ".txt", ".text", ".php", ".asp", ".aspx",
-    ".pdf",
-)  # fmt: skip
-_STAMP_KEYS = ("fetched_at", "digest")
+_ENDINGS = re.compile(
+    r"(?<=.)\.(?:html|htm|xhtml|md|markdown|txt|text|php|asp|aspx|pdf)\Z", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True)
@@ -60,25 +59,12 @@ class FetchedDocument:
 
 @dataclass
 class StoredDocument:
-    """A document's file.
-
-    `digest` is the digest of the fetched content; `is_edited` says whether the file changed since then.
-    """
+    """A document's file, the digest of the fetched content, and whether the file changed since."""
 
     path: Path
     url: str
     digest: str
     is_edited: bool
-
-
-@dataclass
-class DocumentChangeCounts:
-    """How many documents a run changed."""
-
-    added: int = 0
-    updated: int = 0
-    removed: int = 0
-    unchanged: int = 0
 
 
 class SourceDirectory:
@@ -91,7 +77,7 @@ class SourceDirectory:
     def __init__(self, root: Path, folder: Path, source: SourceDefinition) -> None:
         self._root, self._source = root, source
         self.folder = folder / source.name
-        self.counts = DocumentChangeCounts()
+        self.counts = dict.fromkeys(("added", "updated", "removed", "unchanged"), 0)
         self.problems: list[str] = []
         self.edited: list[str] = []
         """Messages about documents that the user edited."""
@@ -99,15 +85,12 @@ class SourceDirectory:
         self._names_in_use: set[str] = set()
         self._seen: set[str] = set()
         if os.path.realpath(self.folder) != str(self.folder):
-            raise KbtuiError(
-                "the source's directory is a link, which is not supported", where=str(self.folder)
-            )
-        for path in _list_files_in_folder(self.folder):
+            message = "the source's directory is a link, which is not supported"
+            raise KbtuiError(message, where=str(self.folder))
+        paths = [Path(base, name) for base, _, names in os.walk(self.folder) for name in names]
+        for path in sorted(paths):
             self._names_in_use.add(self._get_relative_name(path))
-            if path.suffix != ".md" or path.is_symlink():
-                continue
-            stored = read_stored_document(path, source.name)
-            if stored is not None:
+            if path.suffix == ".md" and (stored := read_stored_document(path, source.name)):
                 # If a document has two copies, the unedited one is kept up to date.
                 other = self.documents.get(stored.url)
                 if other is None or (other.is_edited and not stored.is_edited):
@@ -130,7 +113,7 @@ class SourceDirectory:
         """Record that a document did not change."""
         if url in self.documents and url not in self._seen:
             self._seen.add(url)
-            self.counts.unchanged += 1
+            self.counts["unchanged"] += 1
 
     def write_document(self, document: FetchedDocument) -> None:
         """Write a document unless it did not change or the user edited its file.
@@ -143,9 +126,8 @@ class SourceDirectory:
             return
         text = sanitize(document.text, "strip").strip("\n")
         if len(text) > MAX_TEXT_CHARACTERS:
-            raise KbtuiError(
-                f"the text has {len(text):,} characters, more than {MAX_TEXT_CHARACTERS:,}"
-            )
+            limit = f"more than {MAX_TEXT_CHARACTERS:,}"
+            raise KbtuiError(f"the text has {len(text):,} characters, {limit}")
         facts: dict[str, Any] = {
             "title": one_line(document.title, "strip")[:MAX_TITLE_CHARACTERS] or document.url,
             "type": self._source.kind,
@@ -158,7 +140,7 @@ class SourceDirectory:
         stored = self.documents.get(document.url)
         self._seen.add(document.url)
         if stored is not None and stored.digest == digest:
-            self.counts.unchanged += 1
+            self.counts["unchanged"] += 1
             return
         if stored is not None and stored.is_edited:
             self._record_edited_document(stored, "changed at its source")
@@ -168,19 +150,17 @@ class SourceDirectory:
         if stored is not None:
             replace_file(stored.path, content)
             stored.digest = digest
-            self.counts.updated += 1
+            self.counts["updated"] += 1
             return
-        path = self._prepare_document_path(document)
+        name = document.name
+        if name.casefold() in self._names_in_use:
+            name = f"{name}-{_hash_shortly(document.url)}"
+        path = self.folder / f"{name}.md"
+        make_folder_inside(self._root, path.parent)
         write_new_file(path, content)
         self._names_in_use.add(self._get_relative_name(path))
         self.documents[document.url] = StoredDocument(path, document.url, digest, is_edited=False)
-        self.counts.added += 1
-
-    def _prepare_document_path(self, document: FetchedDocument) -> Path:
-        name = make_unique_name(document.name, document.url, self._names_in_use)
-        path = self.folder / f"{name}.md"
-        make_folder_inside(self._root, path.parent)
-        return path
+        self.counts["added"] += 1
 
     def remove_document(self, url: str) -> None:
         """Remove a document that no longer exists at its source, unless the user edited its file."""
@@ -196,7 +176,7 @@ class SourceDirectory:
         except OSError as error:
             self.problems.append(f"{stored.path.name}: cannot be removed: {error.strerror}")
             return
-        self.counts.removed += 1
+        self.counts["removed"] += 1
 
     def remove_unseen_documents(self) -> None:
         """Remove the documents that a complete run did not find."""
@@ -216,20 +196,15 @@ class SourceDirectory:
                 return
             folder = folder.parent
 
-    def detach_documents(self) -> int:
-        """Make the documents ordinary subjects without a source; return how many."""
-        count = 0
+    def detach_documents(self) -> None:
+        """Make the documents ordinary subjects without a source."""
         for stored in self.documents.values():
-            split = _read_document_file(stored.path)
-            if split is None:
-                continue
-            facts, text = split
-            facts = {key: value for key, value in facts.items() if key not in ("source", "digest")}
-            if facts.get("type") == self._source.kind:
-                facts["type"] = "reference"
-            replace_file(stored.path, join_front_matter(facts, text))
-            count += 1
-        return count
+            if split := _read_document_file(stored.path):
+                facts, text = split
+                if facts.get("type") == self._source.kind:
+                    facts["type"] = "reference"
+                kept = {key: facts[key] for key in facts if key not in ("source", "digest")}
+                replace_file(stored.path, join_front_matter(kept, text))
 
     def remove_all_documents(self) -> None:
         """Remove every document that the user did not edit; `edited` and `problems` name the rest."""
@@ -239,28 +214,17 @@ class SourceDirectory:
             self.folder.rmdir()
 
 
-def _list_files_in_folder(folder: Path) -> Iterator[Path]:
-    if not folder.is_dir():
-        return
-    for base, folders, names in os.walk(folder):
-        folders.sort()
-        yield from (Path(base, name) for name in sorted(names))
-
-
 def read_stored_document(path: Path, source: str) -> StoredDocument | None:
     """Return the document in a file, or None if the file does not belong to the source."""
-    split = _read_document_file(path)
+    split = None if path.is_symlink() else _read_document_file(path)
     if split is None:
         return None
     facts, text = split
-    url, digest = facts.get("source_url"), facts.get("digest")
+    url, digest = facts.get("source_url"), str(facts.get("digest") or "")
     if facts.get("source") != source or not isinstance(url, str):
         return None
-    stored = str(digest or "")
-    rest = {key: value for key, value in facts.items() if key not in _STAMP_KEYS}
-    return StoredDocument(
-        path, url, stored, is_edited=compute_document_digest(rest, text) != stored
-    )
+    rest = {key: value for key, value in facts.items() if key not in ("fetched_at", "digest")}
+    return StoredDocument(path, url, digest, compute_document_digest(rest, text) != digest)
 
 
 def _read_document_file(path: Path) -> tuple[dict[str, Any], str] | None:
@@ -351,35 +315,20 @@ def make_document_name(url: str, base: str) -> str:
     parts, start = urlsplit(url), urlsplit(base)
     path = unquote(parts.path, errors="replace")
     common = unquote(start.path, errors="replace").rpartition("/")[0] + "/"
-    names = (
-        [] if parse_host_and_port(url) == parse_host_and_port(base) else [parts.hostname or "host"]
-    )
-    below = path.removeprefix(common) if not names else path
-    pieces = [piece for piece in below.split("/") if piece.strip(". ")]
-    if below.endswith("/") or not pieces:
+    names = []
+    if parse_host_and_port(url) == parse_host_and_port(base):
+        path = path.removeprefix(common)
+    else:
+        names.append(parts.hostname or "host")
+    pieces = [piece for piece in path.split("/") if piece.strip(". ")]
+    if path.endswith("/") or not pieces:
         pieces.append("index")
-    last = pieces[-1]
-    for ending in _ENDINGS:
-        if last.lower().endswith(ending) and len(last) > len(ending):
-            pieces[-1] = last[: -len(ending)]
-            break
-    names += pieces
+    names += [*pieces[:-1], _ENDINGS.sub("", pieces[-1])]
     if len(names) > MAX_NAME_DEPTH:
         names = [*names[: MAX_NAME_DEPTH - 1], "-".join(names[MAX_NAME_DEPTH - 1 :])]
     name = "/".join(map(make_file_name, names))
-    return f"{name}-{compute_short_hash(parts.query)}" if parts.query else name
+    return f"{name}-{_hash_shortly(parts.query)}" if parts.query else name
 
 
-def make_unique_name(name: str, url: str, taken: Collection[str]) -> str:
-    """Return `name`, with a hash of the URL appended if another document has that name.
-
-    `taken` has the names in use, without extension and in lower case.
-    """
-    if name.casefold() not in taken:
-        return name
-    return f"{name}-{compute_short_hash(url)}"
-
-
-def compute_short_hash(text: str) -> str:
-    """Return six hex digits of a text's hash."""
+def _hash_shortly(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:6]

@@ -84,19 +84,14 @@ def run_source(
             userdata.save_fetched_addresses(name, context.new_memory)
         except (KbtuiError, OSError) as error:
             reason = str(error) if isinstance(error, KbtuiError) else error.strerror or str(error)
-            run, interrupted = _make_failed_run_record(userdata, name, began, reason), False
+            before = userdata.load_last_source_runs().get(name)
+            entries, ended = before.entries if before else 0, time.time()
+            run = SourceRunRecord(name, began, ended, "error", reason, entries, problems=(reason,))
+            interrupted = False
         userdata.save_source_run(run)
     if interrupted:
         raise KeyboardInterrupt
     return run
-
-
-def _make_failed_run_record(
-    userdata: UserData, name: str, began: float, reason: str
-) -> SourceRunRecord:
-    before = userdata.load_last_source_runs().get(name)
-    entries = before.entries if before else 0
-    return SourceRunRecord(name, began, time.time(), "error", reason, entries, problems=(reason,))
 
 
 @contextlib.contextmanager
@@ -108,9 +103,8 @@ def lock_source(workspace: Workspace, name: str) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise SourceAlreadyRunning(
-                "the source is already running", where=f"source {name}"
-            ) from error
+            message = "the source is already running"
+            raise SourceAlreadyRunning(message, where=f"source {name}") from error
         yield
 
 
@@ -136,11 +130,13 @@ def _run_source_to_end(
 
 def _make_run_record(context: SourceRunContext, began: float) -> SourceRunRecord:
     """Return the result of a run that ended now."""
-    directory, counts = context.directory, context.directory.counts
+    directory = context.directory
+    counts: dict[str, Any] = directory.counts
     problems = (*context.problems, *directory.problems)
-    has_worked = any(vars(counts).values())
-    if context.skips and not (problems or has_worked or directory.documents):
-        what, reason = next(iter(context.skips.items()))
+    has_worked = any(counts.values())
+    skips = tuple(SourceRunSkip(*skip) for skip in context.skips.items())
+    if skips and not (problems or has_worked or directory.documents):
+        what, reason = skips[0]
         problems = (f"nothing could be fetched: {what}: {reason}",)
     return SourceRunRecord(
         source=context.source.name,
@@ -150,12 +146,10 @@ def _make_run_record(context: SourceRunContext, began: float) -> SourceRunRecord
         error=problems[0] if problems else None,
         entries=len(directory.documents),
         problems=problems[:MAX_NAMED_PROBLEMS],
-        skipped=len(context.skips),
-        skips=tuple(
-            SourceRunSkip(*skip) for skip in list(context.skips.items())[:MAX_NAMED_PROBLEMS]
-        ),
+        skipped=len(skips),
+        skips=skips[:MAX_NAMED_PROBLEMS],
         edited=tuple(directory.edited),
-        **vars(counts),
+        **counts,
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+from contextlib import suppress
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit, urlunsplit
 
@@ -19,16 +20,12 @@ if TYPE_CHECKING:
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 # Special-purpose ranges (IANA registries) that `is_global` of some Python versions accepts.
-_REFUSED_4 = [
-    ipaddress.IPv4Network(text)
-    for text in ("0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.88.99.0/24", "198.18.0.0/15",
-                 "224.0.0.0/4", "240.0.0.0/4")
-]  # fmt: skip
-_REFUSED_6 = [
-    ipaddress.IPv6Network(text)
-    for text in ("64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "3fff::/20", "5f00::/16",
-                 "fc00::/7", "fe80::/10", "fec0::/10", "ff00::/8")
-]  # fmt: skip
+_SPECIAL_RANGES = """
+    0.0.0.0/8 100.64.0.0/10 192.0.0.0/24 192.88.99.0/24 198.18.0.0/15 224.0.0.0/4 240.0.0.0/4
+    64:ff9b:1::/48 100::/64 2001::/23 2001:db8::/32 3fff::/20 5f00::/16 fc00::/7 fe80::/10 fec0::/10
+    ff00::/8
+"""
+_SPECIAL_NETWORKS = [ipaddress.ip_network(text) for text in _SPECIAL_RANGES.split()]
 # IPv6 ranges that contain an IPv4 address, and its offset in the 16 bytes.
 _IPV4_CARRIERS = [
     (ipaddress.IPv6Network("::ffff:0:0/96"), 12),
@@ -46,12 +43,10 @@ def is_public_address(address: Address) -> bool:
 
     An IPv6 address that contains an IPv4 address counts as that address.
     """
-    if isinstance(address, ipaddress.IPv4Address):
-        return address.is_global and not any(address in network for network in _REFUSED_4)
     for network, at in _IPV4_CARRIERS:
         if address in network:
             return is_public_address(ipaddress.IPv4Address(address.packed[at : at + 4]))
-    return address.is_global and not any(address in network for network in _REFUSED_6)
+    return address.is_global and not any(address in network for network in _SPECIAL_NETWORKS)
 
 
 def parse_ip_literal(host: str) -> Address | None:
@@ -60,16 +55,11 @@ def parse_ip_literal(host: str) -> Address | None:
     Returns None if the host is a name.
     """
     host = host.strip("[]").partition("%")[0]
-    try:
+    with suppress(ValueError):
         return ipaddress.ip_address(host)
-    except ValueError:
-        pass
-    if not host[:1].isdigit():
-        return None
-    try:
-        return ipaddress.IPv4Address(socket.inet_aton(host))
-    except OSError:
-        return None
+    with suppress(OSError):
+        return ipaddress.IPv4Address(socket.inet_aton(host)) if host[:1].isdigit() else None
+    return None
 
 
 def normalize_host(host: str) -> str:
@@ -156,12 +146,10 @@ class CrawlPrefixes:
     def __init__(self, url: str, prefixes: Iterable[str]) -> None:
         chosen = [normalize_url(prefix) or prefix for prefix in prefixes]
         first = normalize_url(url) or url
-        chosen = chosen or [
-            first[: first.rindex("/") + 1] if "?" not in first else _get_parent_url(first)
-        ]
+        path = first.partition("?")[0]
+        chosen = chosen or [path[: path.rindex("/") + 1]]
         self._first = first
         self.description = " or ".join(chosen)
-        """The prefixes, for messages."""
         self._inside = [
             (parse_host_and_port(prefix), urlsplit(prefix).path or "/") for prefix in chosen
         ]
@@ -174,8 +162,3 @@ class CrawlPrefixes:
         if any(part in ("..", ".") for part in unquote(path).split("/")):
             return False
         return any(origin == wanted and path.startswith(start) for wanted, start in self._inside)
-
-
-def _get_parent_url(url: str) -> str:
-    parts = urlsplit(url)
-    return urlunsplit((parts.scheme, parts.netloc, parts.path.rpartition("/")[0] + "/", "", ""))
