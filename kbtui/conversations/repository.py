@@ -9,7 +9,7 @@ from kbtui.conversations.formats import jp
 from kbtui.errors import NothingFound
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
     from datetime import datetime
 
     from kbtui.conversations.formats.base import (
@@ -89,14 +89,9 @@ class ConversationNotFound(NothingFound):
         super().__init__(f"there is no conversation {id}", where=str(workspace.root), hint=hint)
 
 
-def load_conversation(
-    info: ConversationInfo, progress: Callable[[Conversation], None] | None = None
-) -> Conversation:
-    """Load a conversation with its turns. Never raises; `problems` says what is wrong.
-
-    While a long conversation is read, `progress` is called with the conversation so far.
-    """
-    return get_conversation_format(info).load_conversation(info, progress)
+def load_conversation(info: ConversationInfo) -> Conversation:
+    """Load a conversation with its turns. Never raises; `problems` says what is wrong."""
+    return get_conversation_format(info).load_conversation(info)
 
 
 def check_conversation(info: ConversationInfo) -> ConversationInfo:

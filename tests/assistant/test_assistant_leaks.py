@@ -1,6 +1,5 @@
 """Assistants cannot notice hidden and disabled subjects: answers equal those without them."""
 
-import json
 import os
 import tempfile
 from collections.abc import Iterator
@@ -151,9 +150,8 @@ def answers(builder: Builder) -> dict[str, Any]:
     library = Library(builder.workspace, Settings(model="off"))
     try:
         found: dict[str, Any] = {
-            f"{name} {arguments}": answer_tool_call(name, arguments, library, format=form)
+            f"{name} {arguments}": answer_tool_call(name, arguments, library)
             for name, arguments in CALLS
-            for form in (("xml", "json") if name == "knowledge_search" else ("xml",))
         }
     finally:
         library.close()
@@ -212,12 +210,7 @@ def test_a_subject_disabled_since_the_index_was_made_is_not_served_or_counted() 
         library = Library(builder.workspace, Settings(model="off"))
         question = {"query": "aardvark", "in": "subjects"}
         reply = answer_tool_call("knowledge_search", question, library)
-        shape = json.loads(
-            answer_tool_call("knowledge_search", question, library, format="json").text
-        )
         library.close()
         assert "notes/one" in reply.text
         assert "two" not in reply.text
         assert "badger" not in reply.text
-        assert [hit["slug"] for hit in shape["hits"]] == ["one"]
-        assert {"total", "omitted"}.isdisjoint(shape)

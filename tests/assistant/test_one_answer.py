@@ -84,10 +84,6 @@ def test_search_ranks_the_same_for_people_and_for_assistants(
 ) -> None:
     main(["-w", str(built.root), "search", "aardvark", "badger", "--json"])
     printed = json.loads(capfd.readouterr().out)
-    found = answer_tool_call(
-        "knowledge_search", {"query": "aardvark badger"}, library, format="json"
-    )
-    assert json.loads(found.text)["hits"] == printed["hits"]
     text = answer_tool_call("knowledge_search", {"query": "aardvark badger"}, library).text
     refs = re.findall(r"Sources: (.*)", text)[0].split(", ")
     assert refs == [hit["ref"] for hit in printed["hits"]]

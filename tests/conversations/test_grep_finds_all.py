@@ -73,7 +73,6 @@ def search_every_line(data: bytes, query: GrepQuery) -> list[tuple[str, int, str
     """Return every matching line, by decoding all events and testing each line alone."""
     builder = EventParser()
     builder.parse_elements(parse_json_array(data, []))
-    builder.complete_last_message()
     return [
         (get_event_role(event.kind), turn.number, line.removesuffix("\r"))
         for turn in builder.turns

@@ -486,7 +486,6 @@ def test_no_elements_at_all_raise(elements: list[object]) -> None:
 
     builder = EventParser()
     builder.parse_elements(elements)
-    builder.complete_last_message()
     assert builder.count == len(elements)
     for turn in builder.turns:
         for event in turn.events:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from datetime import datetime
     from pathlib import Path
 
@@ -88,13 +88,8 @@ class ConversationFormat(Protocol):
     def add_event_count(self, info: ConversationInfo) -> ConversationInfo:
         """Return `info` with `events_count` and `last_event_at`."""
 
-    def load_conversation(
-        self, info: ConversationInfo, progress: Callable[[Conversation], None] | None = None
-    ) -> Conversation:
-        """Load a conversation. Never raises; `problems` says what is wrong.
-
-        While a long conversation is read, `progress` is called with the conversation so far.
-        """
+    def load_conversation(self, info: ConversationInfo) -> Conversation:
+        """Load a conversation. Never raises; `problems` says what is wrong."""
 
     def load_conversation_beginning(self, info: ConversationInfo) -> Conversation | None:
         """Load the first turns of a long conversation; None if it must be loaded whole."""

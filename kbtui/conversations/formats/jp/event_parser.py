@@ -94,7 +94,7 @@ PROBLEMS_NAMED = 100
 
 
 class EventParser:
-    """Parses elements in order. After `complete_last_message`, the attributes are complete.
+    """Parses elements in order.
 
     A parser that starts within a file needs the number of `turns` and of elements (`count`) before
     that place. `last_time` is the time of the last element. `is_configured` says whether the file's
@@ -120,7 +120,7 @@ class EventParser:
         self._open_calls: _OpenRequests = {}
         self._open_questions: _OpenRequests = {}
         self._open_message: ConversationEvent | None = None
-        self._message_texts: list[str] = []
+        """The last event, if it is a message that the next element may continue."""
 
     def parse_elements(self, elements: list[Any]) -> None:
         """Parse the next elements."""
@@ -136,12 +136,6 @@ class EventParser:
         if elements:
             last = elements[-1]
             self.last_time = parse_timestamp(last.get("timestamp")) if type(last) is dict else None
-
-    def complete_last_message(self) -> None:
-        """Complete the last message. May be called several times, also between calls of `parse_elements`."""
-        if self._open_message is not None and self._message_texts:
-            self._open_message.text = "".join((self._open_message.text, *self._message_texts))
-            self._message_texts.clear()
 
     def find_unanswered_ids(self) -> set[str]:
         """Return the ids of calls and questions without a response so far."""
@@ -172,7 +166,6 @@ class EventParser:
         return self._append_event(kind, index, element, element.get("content"), "content")
 
     def _parse_turn_start(self, index: int, element: _Element) -> None:
-        self.complete_last_message()
         self._open_message = None
         self._check_timestamp(index, "turn_start", element)
         self._start_turn().started_at = parse_timestamp(element.get("timestamp"))
@@ -205,12 +198,13 @@ class EventParser:
         else:
             self._parse_structured_answer(index, element)
             return
-        text, run = element[kind], self._open_message
-        if run is not None and run.kind == kind and type(text) is str:
+        text, message = element[kind], self._open_message
+        if message is not None and message.kind == kind and type(text) is str:
             # JP may split one message over several elements.
-            self._message_texts.append(text)
+            message.text += text
             if type(metadata := element.get("metadata")) is dict:
-                run.metadata = {**(run.metadata or {}), **self._decode_metadata(run, metadata)}
+                more = self._decode_metadata(message, metadata)
+                message.metadata = {**(message.metadata or {}), **more}
             return
         event = self._append_event(kind, index, element, text, kind)
         if event.problem is None:
@@ -316,9 +310,7 @@ class EventParser:
         self, kind: str, index: int, element: _Element, text: Any, field: str
     ) -> ConversationEvent:
         """Append a new event to the turn, and end a message that was split over elements."""
-        if self._open_message is not None:
-            self.complete_last_message()
-            self._open_message = None
+        self._open_message = None
         turn = self._turn or self._start_turn()
         time = parse_timestamp(element.get("timestamp"))
         if turn.started_at is None:
@@ -380,11 +372,22 @@ class EventParser:
     def _decode_metadata(
         self, event: ConversationEvent, metadata: dict[str, Any]
     ) -> dict[str, Any]:
+        """Decode the values of an event's metadata.
+
+        Signatures stay encoded: they are large and never text.
+        """
         try:
-            return _decode_base64_metadata_values(metadata)
+            decoded = {
+                key: value if key.endswith("_signature") else decode_base64_strings(value)
+                for key, value in metadata.items()
+            }
         except RecursionError:
             self._report_event_problem(event, "its metadata is nested too deeply")
             return {}
+        # These are base64 in JP and encoded again on disk.
+        if type(rendered := decoded.get("rendered_arguments")) is str:
+            decoded["rendered_arguments"] = decode_base64_text(rendered)
+        return decoded
 
     def _remember_open_request(
         self, event: ConversationEvent, element: _Element, waiting: _OpenRequests
@@ -432,14 +435,13 @@ _PARSERS: dict[str, Callable[[EventParser, int, _Element], None]] = {
 }
 
 
-_NOT_EVENTS = frozenset({"turn_start", "config_delta", "compaction"})
+_NOT_EVENTS = frozenset({"turn_start", "config_delta", "compaction", "unknown"})
 
 
 def is_known_event_type(element_type: str) -> bool:
     """Return whether elements of this type are events of a known kind."""
-    if element_type in _PARSERS:
-        return element_type not in _NOT_EVENTS
-    return element_type in EVENT_KINDS and element_type != "unknown"
+    is_known = element_type in _PARSERS or element_type in EVENT_KINDS
+    return is_known and element_type not in _NOT_EVENTS
 
 
 def _parse_tool_policy(value: Any) -> str | None:
@@ -515,22 +517,6 @@ def decode_base64_strings(value: Any) -> Any:
     if type(value) is list:
         return [decode_base64_strings(item) for item in value]
     return value
-
-
-def _decode_base64_metadata_values(metadata: dict[str, Any]) -> dict[str, Any]:
-    """Decode an event's metadata.
-
-    `rendered_arguments` is base64 in JP and encoded again on disk. Signatures stay encoded: they
-    are large and never text.
-    """
-    decoded: dict[str, Any] = {
-        key: value if key.endswith("_signature") else decode_base64_strings(value)
-        for key, value in metadata.items()
-    }
-    rendered = decoded.get("rendered_arguments")
-    if type(rendered) is str:
-        decoded["rendered_arguments"] = decode_base64_text(rendered)
-    return decoded
 
 
 _NAME_KEYS = ("uri", "url", "path", "name")

@@ -44,7 +44,7 @@ from kbtui.dates import parse_timestamp
 from kbtui.errors import WorkspaceError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 _BEGINNING_BYTES = 1 << 20
 _TAIL_BYTES = 16 << 10
@@ -56,14 +56,10 @@ _RESPONSE_TYPES = frozenset(kind.name for kind in EVENT_KINDS.values() if kind.i
 _NO_CONFIG = "there is no base configuration, so JP cannot open this conversation"
 
 
-def load_conversation(
-    info: ConversationInfo, progress: Callable[[Conversation], None] | None = None
-) -> Conversation:
+def load_conversation(info: ConversationInfo) -> Conversation:
     """Load a conversation. Never raises; `problems` says what is wrong.
 
-    A long conversation is read in batches of about a megabyte. After each batch, `progress` is called
-    with the conversation so far, whose last turn may still grow. The `info` of the result has the
-    number of events and the time of the last event.
+    The `info` of the result has the number of events and the time of the last event.
     """
     config = ConversationConfigState()
     problems = _apply_base_config(info, config)
@@ -74,9 +70,6 @@ def load_conversation(
     try:
         for batch in read_event_batches(str(info.events_path), damage):
             parser.parse_elements(batch)
-            parser.complete_last_message()
-            if progress is not None:
-                progress(_make_conversation(info, parser, problems))
         info = replace(info, events_count=parser.count, last_event_at=parser.last_time)
     except WorkspaceError as error:
         damage.append(error.message)
@@ -106,7 +99,6 @@ def load_conversation_beginning(
         return None
     if data:
         parser.parse_elements(parse_json_array(data, []))
-        parser.complete_last_message()
     return _make_conversation(info, parser, []) if parser.turns else None
 
 
@@ -121,7 +113,6 @@ def decode_turns(info: ConversationInfo) -> DecodedTurns:
             parser.parse_elements(batch)
     except WorkspaceError as error:
         return DecodedTurns([], problem=error.message)
-    parser.complete_last_message()
     lost = [problem for problem in problems if not isinstance(problem, HarmlessFileProblem)]
     return DecodedTurns(parser.turns, parser.last_time, "; ".join(lost) or None)
 
@@ -374,6 +365,8 @@ def _decode_conversation_part(
         return None
     problems = _apply_base_config(info, ConversationConfigState())
     parser = EventParser(turns=before.turns, count=before.elements)
+    parser.is_configured = before.configured
+    parser.problems += [before.problem] if before.problem else []
     cut = span.find_last_turn() if is_last else len(span.elements)
     parser.parse_elements(span.elements[:cut])
     mark = start
@@ -385,17 +378,13 @@ def _decode_conversation_part(
             digest.hexdigest(),
             parser.turns_before + len(parser.turns),
             parser.count,
-            before.configured if start else parser.is_configured,
-            before.problem or next(iter(parser.problems), None),
+            parser.is_configured,
+            next(iter(parser.problems), None),
             tuple(sorted(waiting | parser.find_unanswered_ids())),
         )
     parser.parse_elements(span.elements[cut:])
-    parser.complete_last_message()
-    is_configured = before.configured if start else parser.is_configured
-    if is_last and info.base_config_path is None and not is_configured:
+    if is_last and info.base_config_path is None and not parser.is_configured:
         problems.append(_NO_CONFIG)
-    earlier = [before.problem] if before.problem else []
-    problems += [f"{EVENTS}: {text}" for text in (*earlier, *parser.problems)]
-    return TurnRangeOfConversation(
-        Conversation(info, parser.turns, problems=problems), start, mark, is_last
-    )
+    problems += [f"{EVENTS}: {text}" for text in parser.problems]
+    conversation = Conversation(info, parser.turns, problems=problems)
+    return TurnRangeOfConversation(conversation, start, mark, is_last)
