@@ -235,8 +235,8 @@ def run_tui(
         set_sanitize_policy("visualize")
     start = start or TuiStartOptions()
     if not library.settings.theme:
-        found = detect_background()
-        start = start._replace(dark=found.dark, typed=found.typed)
+        dark, typed = detect_background()
+        start = start._replace(dark=dark, typed=typed)
     if sys.stdout.isatty():
         # If these are exported, Textual uses them instead of the real size, even after a resize.
         for name in ("COLUMNS", "LINES"):

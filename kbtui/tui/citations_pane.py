@@ -33,13 +33,7 @@ if TYPE_CHECKING:
     from kbtui.tui.reader.document_view import DocumentView
 
 
-USE_NAMES = {
-    "learn": "learned",
-    "search": "found",
-    "file": "file",
-    "read": "read",
-    "grep": "found",
-}
+USE_NAMES = {"learn": "learned", "search": "found", "grep": "found"}
 LOOKUP_TOOLS = {
     "learn",
     "knowledge_search",

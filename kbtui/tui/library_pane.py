@@ -82,10 +82,9 @@ class LibraryFilter(NamedTuple):
         has_excluded = any(word in folded for word in self.without)
         return not has_excluded and all(word in folded for word in self.words)
 
-    def matches_conversation(
-        self, info: ConversationInfo, summary: ConversationToolsAndModels | None
-    ) -> bool:
+    def matches_conversation(self, info: ConversationInfo, contents: LibrarySnapshot) -> bool:
         """Return whether a conversation matches the words and all conditions."""
+        summary = contents.summaries.get(info.id)
         return self.matches_title(info.name) and all(
             part.matches_conversation(info, summary) for part in self.parts
         )
@@ -290,12 +289,10 @@ def _make_conversation_section(
     contents: LibrarySnapshot, state: LibraryPaneState, present: datetime
 ) -> Iterator[ListRow]:
     """Yield the rows of conversations: pinned, then live, then archived."""
-    infos = [
-        info
-        for info in contents.conversations
-        if state.filter.matches_conversation(info, contents.summaries.get(info.id))
-    ]
-    infos.sort(key=lambda info: _get_conversation_sort_key(info, state.sort, contents))
+    infos = sorted(
+        (one for one in contents.conversations if state.filter.matches_conversation(one, contents)),
+        key=lambda info: _get_conversation_sort_key(info, state.sort, contents),
+    )
     yield _make_heading_row("conversations", "CONVERSATIONS", f"by {state.sort}")
     for number, line in enumerate(contents.failures):
         if line.startswith("conversations"):
@@ -359,14 +356,6 @@ def _make_sort_label(
     return format_age(_get_sort_time(info, sort), present)
 
 
-def has_recent_times(contents: LibrarySnapshot, sort: str, present: datetime) -> bool:
-    """Return whether a row shows minutes or hours, which change as time passes."""
-    return any(
-        abs((present - _get_sort_time(info, sort)).total_seconds()) < 86_400
-        for info in contents.conversations
-    )
-
-
 def _make_conversation_row(info: ConversationInfo, label: str) -> ListRow:
     states = {
         "local only": info.presence == "user_local",
@@ -386,7 +375,7 @@ def _make_conversation_row(info: ConversationInfo, label: str) -> ListRow:
 ROWS_AT_ONCE = 1_000
 """The number of subjects and conversations above which the rows are made in a thread."""
 UPDATE_SECONDS = 10.0
-"""How many seconds pass between updates of ages such as `5 min`."""
+"""The time between checks whether ages such as `5 min` have changed."""
 
 
 class LibraryPane(BorderOnlyPane, Vertical):
@@ -473,14 +462,9 @@ class LibraryPane(BorderOnlyPane, Vertical):
         )
 
     def update_age_labels(self) -> None:
-        """Rebuild the rows if an age such as `5 min` may be different now."""
-        before, present = self._shown_at, self._clock()
-        if self.contents is None or before is None or present <= before:
-            return
-        if before.date() != present.date() or (
-            present.replace(second=0, microsecond=0) > before
-            and has_recent_times(self.contents, self.state.sort, present)
-        ):
+        """Rebuild the rows in each new minute, because they show ages such as `5 min`."""
+        before = self._shown_at
+        if before is not None and self._clock().replace(second=0, microsecond=0) > before:
             self.update_rows()
 
     def select_target(self, place: NavigationTarget) -> None:
@@ -505,8 +489,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
 
     def action_toggle_fold(self) -> None:
         """Fold or unfold the selected topic or folder."""
-        row = self.list.selected_row
-        if row:
+        if row := self.list.selected_row:
             self._set_row_expanded(row.key, row.key not in self.state.expanded)
 
     def action_expand(self) -> None:

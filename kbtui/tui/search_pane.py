@@ -33,7 +33,6 @@ from kbtui.tui.reader.document import format_count
 if TYPE_CHECKING:
     from textual.app import ComposeResult
 
-    from kbtui.dates import Clock
     from kbtui.search.models import Hit, Mode, SearchAnswer
     from kbtui.tui.framework.styled_text import Spans
 
@@ -121,7 +120,7 @@ class ResultsPane(BorderOnlyPane, Vertical):
     class MoreHitsRequested(Message):
         """The user scrolled close to the end of the list, and the search has more hits."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self) -> None:
         super().__init__(id="results", classes="pane")
         self.border_title = "Results"
         self.list = RowList("results-list")
@@ -130,7 +129,6 @@ class ResultsPane(BorderOnlyPane, Vertical):
         self.answer: SearchAnswer | None = None
         self._is_refining = False
         """Whether hits by meaning will still be added to the answer."""
-        self._clock = clock
 
     def compose(self) -> ComposeResult:
         """Yield the summary and the list."""
@@ -267,10 +265,9 @@ def make_hit_excerpt(hit: Hit, width: int, lines: int) -> list[Spans]:
     spans: Spans = []
     position = 0
     for start, end in matches:
-        if start < position:
-            continue
-        spans += [(text[position:start], ""), (text[start:end], "found")]
-        position = end
+        if start >= position:
+            spans += [(text[position:start], ""), (text[start:end], "found")]
+            position = end
     spans.append((text[position:], ""))
     first = min((start for start, _ in matches), default=0)
     begin = max(0, first - width // 2)
@@ -289,13 +286,12 @@ def make_hit_excerpt(hit: Hit, width: int, lines: int) -> list[Spans]:
 def _collapse_spaces(spans: Spans) -> Spans:
     """Replace each run of white space and box-drawing characters by one space."""
     flat: Spans = []
-    before = " "
     for text, role in spans:
         text = re.sub(r"[\s\u2500-\u257f]+", " ", text)
-        text = text.lstrip() if before.endswith(" ") else text
         if not flat:
             text = text.lstrip("· ")
+        elif flat[-1][0].endswith(" "):
+            text = text.lstrip()
         if text:
             flat.append((text, role))
-            before = text
     return flat

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kbtui.workspace.paths import make_private_directory
 
@@ -113,15 +113,11 @@ def _wait_for_hangup(terminal: int) -> None:
     os._exit(128 + signal.SIGHUP)  # `nohup` makes the process ignore SIGHUP
 
 
-class TerminalBackground(NamedTuple):
-    """Whether the background is dark (None if unknown), and what the user typed before the answer came."""
+def detect_background() -> tuple[bool | None, str]:
+    """Return whether the terminal's background is dark (None if unknown), and what the user typed meanwhile.
 
-    dark: bool | None
-    typed: str = ""
-
-
-def detect_background() -> TerminalBackground:
-    """Ask the terminal for its background colour (OSC 11); if it does not answer, read `COLORFGBG`."""
+    If the terminal does not answer the query (OSC 11), `COLORFGBG` decides.
+    """
     answer = b""
     if os.environ.get("TERM", "") not in SILENT_TERMINALS:
         with suppress(ImportError, OSError, ValueError):
@@ -129,7 +125,7 @@ def detect_background() -> TerminalBackground:
     color = _COLOR_ANSWER.search(answer)
     typed = _ATTRIBUTES_ANSWER.sub(b"", _COLOR_ANSWER.sub(b"", answer)).decode("utf-8", "ignore")
     dark = is_dark_color(color[1].decode()) if color else None
-    return TerminalBackground(_read_colorfgbg() if dark is None else dark, typed)
+    return _read_colorfgbg() if dark is None else dark, typed
 
 
 def _query_background_color() -> bytes:

@@ -137,13 +137,6 @@ class DocumentNavigator:
         self._restoring = target
         self.show_target(target)
 
-    def _show_home_instead(self, target: NavigationTarget) -> None:
-        self.history.targets[self.history.at] = HOME
-        self._status.set_activity("open", None)
-        gone = target.ref._replace(lines=None, turn=None, call=None) if target.ref else target.key
-        self._home_note = f"{gone} no longer exists; it was open last time."
-        self.show_target(HOME)
-
     def show_target(self, target: NavigationTarget) -> None:
         """Show a target without adding it to the history."""
         self._open_worker.discard_results()
@@ -179,7 +172,12 @@ class DocumentNavigator:
     ) -> None:
         restoring, self._restoring = self._restoring, None
         if document.is_missing and target == restoring == self.history.current_target:
-            self._show_home_instead(target)
+            self.history.targets[self.history.at] = HOME
+            gone = (
+                target.ref._replace(lines=None, turn=None, call=None) if target.ref else target.key
+            )
+            self._home_note = f"{gone} no longer exists; it was open last time."
+            self.show_target(HOME)
             return
         if self._pane.document_view.document.is_partial and target == self.shown:
             self._status.set_activity("open", None)
@@ -256,24 +254,24 @@ class DocumentNavigator:
         if document.is_partial and _TURN_NUMBER.fullmatch(text.strip()):
             # A turn that is still loading is opened by its reference, which waits for it.
             text = f"{document.ref}:{text.strip()}"
-
         root = self._library.workspace.root
-        self._open_found_reference(
+        self._look_up_and_open(
             text, lambda error: self._status.refuse_key(describe_error(error, root))
         )
 
     def open_reference(self, text: str, otherwise: Callable[[], None]) -> None:
         """Open `text` if all of it is a reference that exists; if not, call `otherwise`."""
         if may_be_reference(text.strip()):
-            self._open_found_reference(text.strip(), lambda error: otherwise())
+            self._look_up_and_open(text.strip(), lambda error: otherwise())
         else:
             otherwise()
 
-    def _open_found_reference(self, text: str, on_error: Callable[[Exception], None]) -> None:
-        def find_target() -> NavigationTarget:
-            return make_navigation_target(self._library.find_reference(text))
-
-        self._lookup_worker.submit(find_target, self._open_in_front, on_error)
+    def _look_up_and_open(self, text: str, on_error: Callable[[Exception], None]) -> None:
+        self._lookup_worker.submit(
+            lambda: make_navigation_target(self._library.find_reference(text)),
+            self._open_in_front,
+            on_error,
+        )
 
     # loading documents in threads
 
@@ -289,9 +287,13 @@ class DocumentNavigator:
         `show_beginning` gets the beginning of a large conversation. `shown` is the document in the reader,
         which is returned again if it is a large conversation whose files are unchanged.
         """
-        key = target.key
+        key, ref = target.key, target.ref
         try:
-            return _lay_out_beginning(self._make_document(target, contents, show_beginning, shown))
+            if ref and ref.conversation:
+                made = self._make_conversation_document(ref.conversation, show_beginning, shown)
+            else:
+                made = self._make_page(target, contents)
+            return _lay_out_beginning(made)
         except KbtuiError as error:
             document = build_problem_document(key, key, error.message, error.where, error.hint)
             document.is_missing = isinstance(error, NothingFound)
@@ -299,13 +301,7 @@ class DocumentNavigator:
         except (OSError, ValueError, RecursionError, MemoryError) as error:
             return build_problem_document(key, key, f"{type(error).__name__}: {error}")
 
-    def _make_document(
-        self,
-        target: NavigationTarget,
-        contents: LibrarySnapshot | None,
-        show_beginning: Callable[[Document], None] | None,
-        shown: Document | None,
-    ) -> Document:
+    def _make_page(self, target: NavigationTarget, contents: LibrarySnapshot | None) -> Document:
         library, ref = self._library, target.ref
         if target.key == "prompt":
             return _make_prompt_document(library)
@@ -313,8 +309,6 @@ class DocumentNavigator:
             name, now = library.workspace.name, self._clock()
             notices, note = self.notices, self._home_note
             return build_home_document(name, contents, now, notices, self.keymap, note)
-        if ref.kind == "conversation":
-            return self._make_conversation_document(ref.conversation or "", show_beginning, shown)
         if ref.kind == "topic":
             return _make_topic_document(library, ref.topic or "")
         return _make_subject_document(library, ref, target.view)

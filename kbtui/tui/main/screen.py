@@ -182,7 +182,7 @@ class MainScreen(StyledScreen):
     def on_resize(self) -> None:
         """Lay the panes out for the new size."""
         self.panes.update_size()
-        self.search.preview_after_resize()
+        self.search.preview_selected_hit()
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
         """Grab the border between two panes if the mouse is on it."""

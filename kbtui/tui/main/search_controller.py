@@ -364,22 +364,17 @@ class SearchController:
             self.log_query()
             self._unused = ""
             self._main.open_target(target)
-        elif self._is_reader_beside_results:
+            return
+        has_room = bool(self._main.screen.classes & {"-three", "-wide"})
+        if self.is_open and has_room and target != self._main.navigator.shown:
             self._preview_timer = self._main.screen.set_timer(
                 PREVIEW_SECONDS, lambda: self._main.navigator.open_target(target, preview=True)
             )
 
-    @property
-    def _is_reader_beside_results(self) -> bool:
-        return self.is_open and bool(self._main.screen.classes & {"-three", "-wide"})
-
-    def preview_after_resize(self) -> None:
-        """After a resize, preview the selected hit if the terminal is wide enough to show the reader."""
-        row, navigator = self._pane.list.selected_row, self._main.navigator
-        if row and self._is_reader_beside_results:
-            target = make_hit_target(row.data)
-            if target != navigator.shown:
-                navigator.open_target(target, preview=True)
+    def preview_selected_hit(self) -> None:
+        """Preview the selected hit, because the terminal may be wide enough for the reader now."""
+        if row := self._pane.list.selected_row:
+            self.open_hit(row.data, preview=True)
 
     # similar items and explanations
 
