@@ -145,7 +145,8 @@ class KbtuiApp(App[None]):
         """Handle an event; queue a key while the previous key is still being handled (`KeyQueue`)."""
         if isinstance(event, InputEvent):
             self._idle_collector.record_user_activity()
-            if isinstance(event, Key) and event.key == "ctrl+j" and not self._is_ctrl_j_assigned():
+            own_keys = ",".join(self.keys.values()).split(",")
+            if isinstance(event, Key) and event.key == "ctrl+j" and "ctrl+j" not in own_keys:
                 # Enter arrives as a line feed if it is pressed before the terminal is in raw mode.
                 event = Key("enter", "\r")
         if self._key_queue.hold_key_if_busy(event):
@@ -154,9 +155,6 @@ class KbtuiApp(App[None]):
         if is_new_key and self.screen_stack and isinstance(self.screen, StyledScreen):
             self.screen.clear_refusal()
         await super().on_event(event)
-
-    def _is_ctrl_j_assigned(self) -> bool:
-        return any("ctrl+j" in keys.split(",") for keys in self.keys.values())
 
     def on_key_handled(self, event: KeyHandled) -> None:
         """Deliver the next queued key, because the previous key has been handled."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING, Any, Literal
 
 from kbtui.tui.framework.command import (
@@ -361,17 +362,15 @@ def _map_keys_to_commands(keymap: Keymap) -> dict[tuple[str, str], list[TuiComma
 def _drop_conflicting_keys(keymap: Keymap) -> None:
     """Drop user-defined keys that another command of the same scope already has, and report them."""
     while True:
-        conflict = next(
-            (
-                (key, changed[-1], commands)
-                for (_, key), commands in _map_keys_to_commands(keymap).items()
-                if len(commands) > 1 and (changed := [c for c in commands if c.id in keymap.keys])
-            ),
-            None,
+        conflicts = (
+            (key, commands, [command for command in commands if command.id in keymap.keys])
+            for (_, key), commands in _map_keys_to_commands(keymap).items()
+            if len(commands) > 1
         )
-        if conflict is None:
+        key, commands, changed = next((one for one in conflicts if one[2]), ("", [], []))
+        if not changed:
             return
-        key, loser, commands = conflict
+        loser = changed[-1]
         other = next(command for command in commands if command is not loser)
         default = " ".join(loser.key_labels) or "no key"
         owner = f"{other.id} ({other.label}), so {loser.id} keeps {default}"
@@ -382,31 +381,21 @@ def _drop_conflicting_keys(keymap: Keymap) -> None:
 def _find_shadowed_keys(keymap: Keymap) -> list[str]:
     """Describe user-defined keys that do not work in some pane because another command comes first there."""
     by_key = _map_keys_to_commands(keymap)
-    pairs = [
-        (key, inner, outer)
-        for (scope, key), commands in by_key.items()
-        for inner in commands
-        for outer_scope in _get_outer_scopes(scope)
-        for outer in by_key.get((outer_scope, key), ())
-    ]
     problems = []
-    for key, inner, outer in pairs:
-        if inner.id in keymap.keys or outer.id in keymap.keys:
+    for (scope, key), commands in by_key.items():
+        outer_scopes = ["everywhere"] if scope in SCOPES and scope != "everywhere" else []
+        if scope == "moving":
+            outer_scopes = [one for one in (*SCOPES, *SCREENS) if one != scope]
+        outers = [outer for one in outer_scopes for outer in by_key.get((one, key), ())]
+        for inner, outer in product(commands, outers):
+            if inner.id not in keymap.keys and outer.id not in keymap.keys:
+                continue
             # A command with `is_immediate` comes before all others.
             first, second = (outer, inner) if outer.is_immediate else (inner, outer)
-            where = _describe_overlapping_scopes(first, second)
+            shared = second.scope if first.scope == "everywhere" else first.scope
+            where = {"moving": "in every pane", "everywhere": shared}.get(
+                shared, f"in the {shared}"
+            )
             instead = f"{first.id} ({first.label}) {where} instead"
             problems.append(f"{second.id}: {format_key(key)} runs {instead}")
     return problems
-
-
-def _get_outer_scopes(scope: str) -> tuple[str, ...]:
-    """Return the scopes whose commands are overridden by commands of `scope` with the same key."""
-    if scope == "moving":
-        return (*(one for one in SCOPES if one != scope), *SCREENS)
-    return () if scope in SCREENS or scope == "everywhere" else ("everywhere",)
-
-
-def _describe_overlapping_scopes(first: TuiCommand, second: TuiCommand) -> str:
-    scope = second.scope if first.scope == "everywhere" else first.scope
-    return {"moving": "in every pane", "everywhere": "everywhere"}.get(scope, f"in the {scope}")

@@ -82,9 +82,10 @@ class LibraryFilter(NamedTuple):
         has_excluded = any(word in folded for word in self.without)
         return not has_excluded and all(word in folded for word in self.words)
 
-    def matches_conversation(self, info: ConversationInfo, contents: LibrarySnapshot) -> bool:
+    def matches_conversation(
+        self, info: ConversationInfo, summary: ConversationToolsAndModels | None
+    ) -> bool:
         """Return whether a conversation matches the words and all conditions."""
-        summary = contents.summaries.get(info.id)
         return self.matches_title(info.name) and all(
             part.matches_conversation(info, summary) for part in self.parts
         )
@@ -289,10 +290,12 @@ def _make_conversation_section(
     contents: LibrarySnapshot, state: LibraryPaneState, present: datetime
 ) -> Iterator[ListRow]:
     """Yield the rows of conversations: pinned, then live, then archived."""
-    infos = sorted(
-        (one for one in contents.conversations if state.filter.matches_conversation(one, contents)),
-        key=lambda info: _get_conversation_sort_key(info, state.sort, contents),
-    )
+    infos = [
+        info
+        for info in contents.conversations
+        if state.filter.matches_conversation(info, contents.summaries.get(info.id))
+    ]
+    infos.sort(key=lambda info: _get_conversation_sort_key(info, state.sort, contents))
     yield _make_heading_row("conversations", "CONVERSATIONS", f"by {state.sort}")
     for number, line in enumerate(contents.failures):
         if line.startswith("conversations"):

@@ -125,7 +125,10 @@ def detect_background() -> tuple[bool | None, str]:
     color = _COLOR_ANSWER.search(answer)
     typed = _ATTRIBUTES_ANSWER.sub(b"", _COLOR_ANSWER.sub(b"", answer)).decode("utf-8", "ignore")
     dark = is_dark_color(color[1].decode()) if color else None
-    return _read_colorfgbg() if dark is None else dark, typed
+    last = os.environ.get("COLORFGBG", "").split(";")[-1]  # as in `15;0` or `0;default;15`
+    if dark is None and last.isdigit():
+        dark = int(last) in {0, 1, 2, 3, 4, 5, 6, 8}
+    return dark, typed
 
 
 def _query_background_color() -> bytes:
@@ -160,9 +163,3 @@ def is_dark_color(color: str) -> bool | None:
     except (ValueError, ZeroDivisionError):
         return None
     return bool(0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.5)
-
-
-def _read_colorfgbg() -> bool | None:
-    """Return whether `COLORFGBG` (`15;0` or `0;default;15`) names a dark background; None if it is unset."""
-    last = os.environ.get("COLORFGBG", "").split(";")[-1]
-    return None if not last.isdigit() else int(last) in {0, 1, 2, 3, 4, 5, 6, 8}

@@ -390,17 +390,18 @@ class SearchController:
             )
             return
         question = SearchRequest("", per_entry=1, limit=MAX_HITS)
+
+        def show_similar(answer: SearchAnswer) -> None:
+            self._stop_search()
+            self.query, self._answered_query, self.question = "", "", None
+            self._pane.show_similar(reference, answer)
+            self._show_and_focus_results()
+
         self._items.run_with_activity_shown(
             f"looking for passages similar to {reference} …",
             lambda: self._library.find_similar(ref, question),
-            lambda answer: self._show_similar(reference, answer),
+            show_similar,
         )
-
-    def _show_similar(self, reference: str, answer: SearchAnswer) -> None:
-        self._stop_search()
-        self.query, self._answered_query, self.question = "", "", None
-        self._pane.show_similar(reference, answer)
-        self._show_and_focus_results()
 
     def explain_selected_hit(self) -> None:
         """Explain the rank of the selected hit."""

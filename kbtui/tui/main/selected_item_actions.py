@@ -367,7 +367,9 @@ class SelectedItemActions:
             on_written()
 
         self.run_with_activity_shown(
-            "looking for text files …", lambda: propose_first_topic(main.library), show_proposal
+            "looking for text files …",
+            lambda: make_first_topic_proposal(main.library),
+            show_proposal,
         )
 
 
@@ -412,7 +414,7 @@ class FirstTopicProposal(NamedTuple):
         apply_toml_change(self.change)
 
 
-def propose_first_topic(library: Library) -> FirstTopicProposal:
+def make_first_topic_proposal(library: Library) -> FirstTopicProposal:
     """Propose a topic for the directory that most likely contains the project's documents."""
     from kbtui.knowledge.kb_toml_editing import propose_new_topic
 
