@@ -204,7 +204,7 @@ ASK = """
 import json, sys
 from kbtui.tui.terminal import detect_background
 found = detect_background()
-print("FOUND", json.dumps([found.dark, found.typed]), flush=True)
+print("FOUND", json.dumps(found), flush=True)
 """
 
 
