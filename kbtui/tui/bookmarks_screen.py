@@ -52,14 +52,12 @@ class BookmarksScreen(StyledScreen):
         self._hints = TextLine()
 
     def compose(self) -> ComposeResult:
-        """Yield the list, and the hints below it."""
         with Vertical(id="palette", classes="pane") as pane:
             pane.border_title = "Bookmarks"
             yield self.list
             yield self._hints
 
     def on_mount(self) -> None:
-        """Read the bookmarks."""
         self.list.focus()
         self.list.set_rows([], [("Reading …", "dim")])
         self._update_key_hints()
@@ -89,12 +87,7 @@ class BookmarksScreen(StyledScreen):
         self.list.set_rows([], [(f"! {one_line(str(error))}", "error")])
 
     @on(RowList.RowClicked)
-    def _open_clicked_bookmark(self, event: RowList.RowClicked) -> None:
-        event.stop()
-        self.action_open()
-
     def action_open(self) -> None:
-        """Open the selected bookmark."""
         if row := self.list.selected_row:
             try:
                 self.dismiss(make_navigation_target(parse_ref(row.data.ref)))
@@ -102,7 +95,6 @@ class BookmarksScreen(StyledScreen):
                 self._show_error(error)
 
     def action_note(self) -> None:
-        """Change the note of the selected bookmark."""
         if row := self.list.selected_row:
             mark: Bookmark = row.data
 
@@ -113,14 +105,12 @@ class BookmarksScreen(StyledScreen):
             self.app.push_screen(TextInputDialog(f"Note on {mark.ref}", mark.note), save_note)
 
     def action_remove(self) -> None:
-        """Remove the selected bookmark."""
         if row := self.list.selected_row:
             self._removed = row.data
             self._update_key_hints()
             self._change_bookmarks(lambda: self._userdata.remove_bookmark(row.data.ref))
 
     def action_undo(self) -> None:
-        """Restore the bookmark that was removed last."""
         mark, self._removed = self._removed, None
         if mark is not None:
             self._update_key_hints()

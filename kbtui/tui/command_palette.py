@@ -192,14 +192,12 @@ class CommandPaletteScreen(StyledScreen):
         self.list = RowList("palette-list")
 
     def compose(self) -> ComposeResult:
-        """Yield the input and the list."""
         with Vertical(id="palette", classes="pane") as pane:
             pane.border_title = "Command palette"
             yield self.input
             yield self.list
 
     def on_mount(self) -> None:
-        """Show the commands, and load topics, subjects and conversations in a thread."""
         self.input.focus()
         self._show_items(find_command_palette_items(self._items, ""))
         self._targets_worker.submit(self._find_targets, self._add_targets, lambda error: None)
@@ -229,13 +227,11 @@ class CommandPaletteScreen(StyledScreen):
         return needs_list and (is_loading or self._search_worker.has_pending_result)
 
     def action_rows(self, move: str, *pages: float) -> None:
-        """Move in the list."""
         getattr(self.list, f"action_{move}")(*pages)
 
     @on(Input.Submitted)
     @on(RowList.RowClicked)
-    def _choose_selected(self, event: Input.Submitted | RowList.RowClicked) -> None:
-        event.stop()
+    def _choose_selected(self) -> None:
         if row := self.list.selected_row:
             value = row.data.value
             if row.data.kind == "subject":

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from kbtui.library.diagnostics import AREAS, DiagnosticFinding, run_diagnostics
 from kbtui.refs import parse_ref
 from kbtui.text import one_line
-from kbtui.tui.commands import make_scope_bindings
 from kbtui.tui.reader.document import Document, format_count
 from kbtui.tui.reader.document_blocks import HeadingBlock, ParagraphBlock
 from kbtui.tui.secondary_screen import SecondaryScreen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from textual.binding import BindingType
 
     from kbtui.library import Library
     from kbtui.library.diagnostics import FindingState
@@ -34,7 +31,6 @@ class DoctorFindingBlock(ParagraphBlock):
     state: FindingState
 
     def layout(self, width: int, found: MatchHighlight | None, opened: bool) -> list[StyledLine]:
-        """Wrap the text, with the sign on the first line and an indent on all further lines."""
         lines = ParagraphBlock.layout(self, max(8, width - 2), found, opened)
         for number, line in enumerate(lines):
             line.spans.insert(0, ("  ", "") if number else STATE_SIGNS[self.state])
@@ -74,7 +70,6 @@ class DoctorScreen(SecondaryScreen):
     HEADING = "Doctor"
     SCOPE = "doctor"
     NOTES = ("✓ OK, · note, ! error.",)
-    BINDINGS: ClassVar[list[BindingType]] = [*make_scope_bindings("doctor", "moving")]
 
     def __init__(self, library: Library) -> None:
         super().__init__(library)
@@ -86,18 +81,15 @@ class DoctorScreen(SecondaryScreen):
         self.message_line.display = False
 
     def on_mount(self) -> None:
-        """Focus the findings."""
         self.reader.focus()
 
     def on_unmount(self) -> None:
-        """Stop the checks."""
         self._run += 1
 
     def handle_files_changed(self, event: Mapping[str, Any]) -> None:
         """Do nothing, because the user starts the checks."""
 
     def action_reload(self) -> None:
-        """Check everything again."""
         self._run += 1
         self.show_message()
         self._show_findings(self._run, [], AREAS[0], build_doctor_document([], AREAS[0]))
@@ -153,13 +145,11 @@ class DoctorScreen(SecondaryScreen):
         super().show_message(text, role)
 
     def action_next(self, step: int) -> None:
-        """Go to the next error or note, or with a negative `step` to the previous one."""
         self.go_to_block(
             step, lambda block: isinstance(block, DoctorFindingBlock) and block.state != "ok"
         )
 
     def action_open(self) -> None:
-        """Open the entry that the finding is about."""
         block = self.cursor_block
         if block and block.link:
             # The subject existed during the check; if it is deleted by now, opening it shows an error.

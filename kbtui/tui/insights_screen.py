@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from kbtui.dates import format_iso_day
 from kbtui.refs import parse_ref
 from kbtui.text import one_line
-from kbtui.tui.commands import find_key_label, make_scope_bindings
+from kbtui.tui.commands import find_key_label
 from kbtui.tui.entries.subject_file_editor import SubjectFileEditor
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.styled_text import MatchHighlight, StyledLine
@@ -19,8 +19,6 @@ from kbtui.userdata import UserData
 from kbtui.userdata.insights import collect_insights, draw_day_chart
 
 if TYPE_CHECKING:
-    from textual.binding import BindingType
-
     from kbtui.dates import Clock
     from kbtui.library import Library
     from kbtui.tui.framework.styled_text import Span, Spans
@@ -49,13 +47,11 @@ class DailyActivityChartBlock(DocumentBlock):
     insights: InsightsReport
 
     def layout(self, width: int, found: MatchHighlight | None, opened: bool) -> list[StyledLine]:
-        """Lay out one line for each day."""
         # The two bars of a line share the width that the date and the numbers leave.
         bar_width = max(4, min(36, (width - 28) // 2))
         return [StyledLine([(line, "")]) for line in draw_day_chart(self.insights, bar_width)]
 
     def estimate_height(self, width: int) -> int:
-        """Return the number of lines of the chart."""
         return self.above + 1 + self.insights.days
 
 
@@ -130,7 +126,6 @@ class InsightsScreen(SecondaryScreen):
         "A query is a gap if, the last time it ran without filters, it found nothing or "
         "only texts that seem to be about something else.",
     )
-    BINDINGS: ClassVar[list[BindingType]] = [*make_scope_bindings("insights", "moving")]
 
     def __init__(self, library: Library, clock: Clock) -> None:
         super().__init__(library)
@@ -144,20 +139,17 @@ class InsightsScreen(SecondaryScreen):
         self._erase_worker = LatestOnlyWorker(self)
 
     def on_mount(self) -> None:
-        """Show that the insights are being read."""
         self.reader.focus()
         self.show_totals([("reading …", "dim")])
 
     @property
     def is_loaded(self) -> bool:
-        """Whether the insights have been loaded."""
         return self.insights is not None
 
     # reading
 
     def action_reload(self) -> None:
-        """Read everything again."""
-        self.worker.submit(self._read_insights, self._show_insights, self.show_error)
+        self.run_in_thread(self._read_insights, self._show_insights)
 
     def _read_insights(self) -> tuple[InsightsReport, Document]:
         """Collect the insights and build their page; called in a thread."""
@@ -190,12 +182,10 @@ class InsightsScreen(SecondaryScreen):
         self.show_totals([(counts, "strong"), (period, "dim")], [right])
 
     def action_days(self) -> None:
-        """Show the next period."""
         self._days = PERIODS[(PERIODS.index(self._days) + 1) % len(PERIODS)]
         self.action_reload()
 
     def action_hidden(self) -> None:
-        """Include or leave out hidden subjects."""
         self._hidden = not self._hidden
         self.show_message(f"hidden subjects are {'' if self._hidden else 'not '}included")
         self.action_reload()
@@ -222,12 +212,10 @@ class InsightsScreen(SecondaryScreen):
     # erasing
 
     def action_erase(self) -> None:
-        """Ask, then delete all logged searches."""
-
         def erase_if_confirmed(answer: str | None) -> None:
             if answer is not None:
                 erase = UserData(self.library.workspace).query_log.erase_all_searches
-                self._erase_worker.submit(erase, self._show_erased_count, self.show_error)
+                self.run_in_thread(erase, self._show_erased_count, self._erase_worker)
 
         question = "Delete all logged searches of this workspace? Citations stay, because they are stored in the conversations."
         self.ask_question(question, {"y": "delete"}, erase_if_confirmed)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from textual import on
 from textual.containers import Horizontal, Vertical
 from textual.widgets import Input
 
 from kbtui.errors import describe_error
-from kbtui.tui.commands import find_key_label, list_commands
+from kbtui.tui.commands import find_key_label, list_commands, make_scope_bindings
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.command import format_command_hints, format_key_hints
 from kbtui.tui.framework.dialogs import ConfirmDialog
@@ -32,18 +32,21 @@ if TYPE_CHECKING:
     from kbtui.library import Library
     from kbtui.tui.commands import Scope
     from kbtui.tui.framework.command import TuiCommand
+    from kbtui.tui.framework.row_list import RowList
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.reader.document import Document
     from kbtui.tui.reader.document_blocks import DocumentBlock
 
 
+T = TypeVar("T")
 INPUT_HINTS = [("Enter", "accept"), ("Esc", "leave the input")]
 
 
 class SecondaryScreen(StyledScreen):
     """A screen with panes, and lines for totals, a message and key hints.
 
-    It reads its data after the first paint. Its result is the reference of an entry to open, or None.
+    `SCOPE` selects its commands and their keys. It reads its data after the first paint. Its result is
+    the reference of an entry to open, or None.
     """
 
     HEADING: ClassVar[str]
@@ -56,6 +59,11 @@ class SecondaryScreen(StyledScreen):
         #keys { height: 1; padding: 0 1; background: $surface; }
     }
     """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        if hasattr(cls, "SCOPE"):
+            cls.BINDINGS = [*make_scope_bindings(cls.SCOPE)]
+        super().__init_subclass__(**options)
 
     def __init__(self, library: Library) -> None:
         super().__init__()
@@ -77,7 +85,6 @@ class SecondaryScreen(StyledScreen):
         return ()
 
     def compose(self) -> ComposeResult:
-        """Yield the panes, the totals, the message and the key hints."""
         with Horizontal(id="panes"):
             yield from self.compose_panes()
         yield from self.compose_below_panes()
@@ -90,7 +97,6 @@ class SecondaryScreen(StyledScreen):
         self.call_after_refresh(self.action_reload)
 
     def on_resize(self) -> None:
-        """Show the key hints that fit the new width."""
         self.call_after_refresh(self.show_key_hints)
 
     @property
@@ -101,6 +107,15 @@ class SecondaryScreen(StyledScreen):
     def should_key_wait(self, key: str) -> bool:
         """Return whether a key must wait until the screen has loaded its data."""
         return not self.is_loaded and self._find_action(key)[1] not in ALWAYS_AVAILABLE_ACTIONS
+
+    def run_in_thread(
+        self,
+        work: Callable[[], T],
+        on_done: Callable[[T], Any],
+        worker: LatestOnlyWorker | None = None,
+    ) -> None:
+        """Run `work` in a thread, then call `on_done` with its result, or show the error."""
+        (worker or self.worker).submit(work, on_done, self.show_error)
 
     @abstractmethod
     def action_reload(self) -> None:
@@ -136,7 +151,6 @@ class SecondaryScreen(StyledScreen):
         bar.set_text(format_command_hints(commands, width, met))
 
     def on_descendant_focus(self) -> None:
-        """Update the key hints after the focus has moved."""
         self.show_key_hints()
 
     def make_help_blocks(self) -> Sequence[DocumentBlock]:
@@ -144,7 +158,6 @@ class SecondaryScreen(StyledScreen):
         return ()
 
     def action_help(self) -> None:
-        """Show the help page."""
         page = build_screen_help_document(
             self.SCOPE, self.NOTES, self.configured_keys, self.make_help_blocks()
         )
@@ -168,7 +181,6 @@ class SecondaryScreen(StyledScreen):
             self.show_message()
 
     def show_totals(self, left: Spans, right: Spans | None = None) -> None:
-        """Show the totals below the panes."""
         self.query_one("#totals", TextLine).set_text(left, right)
 
     def describe_error(self, error: Exception) -> str:
@@ -176,7 +188,6 @@ class SecondaryScreen(StyledScreen):
         return describe_error(error, self.library.workspace.root)
 
     def show_error(self, error: Exception) -> None:
-        """Show an error as the message."""
         self.show_message(self.describe_error(error), "error")
 
     def ask_question(
@@ -214,7 +225,6 @@ class SecondaryScreen(StyledScreen):
                 return
 
     def action_leave(self) -> None:
-        """Leave the screen."""
         if self.can_leave():
             self.dismiss(None)
 
@@ -225,6 +235,7 @@ class ListDetailScreen(SecondaryScreen):
     In a narrow terminal, only one of the two panes is visible.
     """
 
+    AUTO_FOCUS = "RowList"
     HORIZONTAL_BREAKPOINTS = [(0, "-slim"), (110, "-broad")]  # noqa: RUF012
     DEFAULT_CSS = """
     ListDetailScreen {
@@ -235,6 +246,10 @@ class ListDetailScreen(SecondaryScreen):
         &.-slim.detailed #listed { display: none; }
     }
     """
+
+    def __init__(self, library: Library, listing: RowList) -> None:
+        super().__init__(library)
+        self.list = listing
 
     @abstractmethod
     def compose_list_pane(self) -> Iterable[Widget]:
@@ -257,14 +272,16 @@ class ListDetailScreen(SecondaryScreen):
         super().show_document(document)
         self.query_one("#detail", Vertical).border_title = make_plain_content(document.title)
 
+    @on(Input.Submitted)
+    def _on_input_submitted(self) -> None:
+        self.set_focus(self.list)
+
     @on(PaneInput.EscapePressed)
-    def _on_input_left(self, event: PaneInput.EscapePressed) -> None:
-        event.stop()
+    def _on_input_left(self) -> None:
         self.action_back()
 
     @property
     def is_detail_focused(self) -> bool:
-        """Whether the right pane has the focus."""
         return self.focused is self.reader
 
     def focus_detail(self) -> None:
@@ -273,8 +290,8 @@ class ListDetailScreen(SecondaryScreen):
         self.set_focus(self.reader)
         self.show_key_hints()
 
-    def focus_list_pane(self, widget: Widget) -> None:
-        """Focus a widget of the left pane, and show that pane if the terminal is narrow."""
+    def focus_list_pane(self, widget: Widget | None = None) -> None:
+        """Focus the list or another widget of the left pane, and show that pane if the terminal is narrow."""
         self.remove_class("detailed")
-        self.set_focus(widget)
+        self.set_focus(widget or self.list)
         self.show_key_hints()

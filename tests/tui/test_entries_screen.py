@@ -26,11 +26,11 @@ def shelf(book: Builder) -> Builder:
 
 
 def refs(screen: EntriesScreen) -> list[str]:
-    return [row.data.ref for row in screen.table.rows]
+    return [row.data.ref for row in screen.list.rows]
 
 
 async def read(tui: Tui, screen: EntriesScreen) -> None:
-    await tui.until(lambda: screen.loaded is not None and bool(screen.table.rows))
+    await tui.until(lambda: screen.loaded is not None and bool(screen.list.rows))
 
 
 async def filtered(tui: Tui, screen: EntriesScreen, text: str) -> list[str]:
@@ -42,8 +42,8 @@ async def filtered(tui: Tui, screen: EntriesScreen, text: str) -> list[str]:
 
 
 async def detailed(tui: Tui, screen: EntriesScreen, ref: str) -> None:
-    entry = next(row.data for row in screen.table.rows if row.data.ref == ref)
-    screen.table.select_row(entry.id)
+    entry = next(row.data for row in screen.list.rows if row.data.ref == ref)
+    screen.list.select_row(entry.id)
     await tui.until(lambda: screen.reader.document.key == f"entry:{entry.id}")
 
 
@@ -148,17 +148,17 @@ async def test_ten_thousand_rows_are_read_as_one_goes(book: Builder) -> None:
         book.subject(f"snippets/s{number:04}.md", f"# Snippet {number}\n")
     async with paged(book, "E", EntriesScreen, (120, 30)) as (tui, screen, library):
         await read(tui, screen)
-        assert len(screen.table.rows) < 500
+        assert len(screen.list.rows) < 500
         await tui.press("G")
-        await tui.until(lambda: len(screen.table.rows) == 1208)
+        await tui.until(lambda: len(screen.list.rows) == 1208)
         await tui.until("1,208 of 1,208")
-        at_end = screen.table.selected_entry.ref
+        at_end = screen.list.selected_entry.ref
         # A new entry comes in above: what is selected stays selected, and nothing is read twice.
         book.subject("snippets/fresh.md", "# Fresh\n")
         library.refresh()
         screen.handle_files_changed({})
-        await tui.until(lambda: len(screen.table.rows) == 1209)
-        assert screen.table.selected_entry.ref == at_end
+        await tui.until(lambda: len(screen.list.rows) == 1209)
+        assert screen.list.selected_entry.ref == at_end
         assert len(set(refs(screen))) == 1209
 
 
@@ -250,10 +250,10 @@ async def test_a_new_entry_is_written_in_the_editor_and_selected(
             library.refresh()
             screen.handle_files_changed({})
             await tui.until(
-                lambda: (e := screen.table.selected_entry) is not None and "retry-policy" in e.ref
+                lambda: (e := screen.list.selected_entry) is not None and "retry-policy" in e.ref
             )
-            assert screen.table.selected_entry.type == "rule"
-            assert screen.table.selected_entry.tags == ["net", "http"]
+            assert screen.list.selected_entry.type == "rule"
+            assert screen.list.selected_entry.tags == ["net", "http"]
             assert lent() == 1
     [path] = book.root.rglob("retry-policy.md")
     text = path.read_text()
@@ -306,14 +306,14 @@ async def test_editing_keeps_id_and_citations_and_says_what_front_matter_lost(
         async with paged(book, "E", EntriesScreen) as (tui, screen, library):
             await read(tui, screen)
             await detailed(tui, screen, "project/start")
-            before = screen.table.selected_entry
+            before = screen.list.selected_entry
             assert before.cites_30d == 1
             await tui.press("e")
             await tui.until("its front matter is ignored")
             library.refresh()
             screen.handle_files_changed({})
-            await tui.until(lambda: screen.table.selected_entry.title == "Anew")
-            after = screen.table.selected_entry
+            await tui.until(lambda: screen.list.selected_entry.title == "Anew")
+            after = screen.list.selected_entry
             assert (after.id, after.cites_30d) == (before.id, 1)
             await tui.until("! front matter ignored")
 
@@ -376,12 +376,12 @@ async def test_what_failed_is_tried_again_on_a_key(
     async with paged(book, "E", EntriesScreen) as (tui, screen, _):
         await read(tui, screen)
         await detailed(tui, screen, "project/style")
-        assert screen.table.selected_entry.status == "error"
+        assert screen.list.selected_entry.status == "error"
         await tui.until("! the disk is tired")
         broken.clear()
         await tui.press("R")
-        await tui.until(lambda: screen.table.selected_entry.status == "ready")
-        assert screen.table.selected_entry.id == make_subject_id("project", "style")
+        await tui.until(lambda: screen.list.selected_entry.status == "ready")
+        assert screen.list.selected_entry.id == make_subject_id("project", "style")
 
 
 async def test_hostile_titles_are_only_text(book: Builder) -> None:

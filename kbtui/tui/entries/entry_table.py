@@ -118,18 +118,15 @@ class EntryTable(RowList):
         """The user asks to go to the last entry, which may not be loaded yet."""
 
     def action_bottom(self) -> None:
-        """Go to the last entry."""
         super().action_bottom()
         self.post_message(self.LastEntryRequested())
 
     @property
     def selected_entry(self) -> EntryRow | None:
-        """The entry of the selected row."""
         row = self.selected_row
         return row.data if row is not None else None
 
     def render_line(self, y: int) -> Strip:
-        """Draw visible line `y`."""
         number = y + round(self.scroll_y)
         if 0 <= number < len(self.rows):
             row = self.rows[number]

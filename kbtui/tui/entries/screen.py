@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, ClassVar
+from functools import partial
+from typing import TYPE_CHECKING
 
 from textual import on
 from textual.widgets import Input
@@ -17,7 +18,6 @@ from kbtui.library.index_access import CallCancellation
 from kbtui.refs import parse_ref
 from kbtui.search.query_parser import parse_entry_filter, parse_query
 from kbtui.text import count_columns, one_line, sanitize
-from kbtui.tui.commands import make_scope_bindings
 from kbtui.tui.entries.entry_table import (
     ALL_ROWS,
     PAGE_ROWS,
@@ -51,7 +51,6 @@ from kbtui.tui.secondary_screen import ListDetailScreen
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from textual.binding import BindingType
     from textual.timer import Timer
     from textual.widget import Widget
 
@@ -86,7 +85,6 @@ class FoldablePassageBlock(FoldHeadingBlock):
     text: str = ""
 
     def layout(self, width: int, found: MatchHighlight | None, opened: bool) -> list[StyledLine]:
-        """Lay out the heading and the visible text."""
         lines = FoldHeadingBlock.layout(self, width, found, opened)
         is_whole = opened or len(self.text) <= PREVIEW_CHARACTERS
         text = self.text if is_whole else f"{self.text[:PREVIEW_CHARACTERS]}…"
@@ -96,11 +94,9 @@ class FoldablePassageBlock(FoldHeadingBlock):
         return lines
 
     def estimate_height(self, width: int) -> int:
-        """Estimate the number of lines while folded."""
         return self.above + 2 + min(len(self.text), PREVIEW_CHARACTERS) // max(8, width)
 
     def get_searchable_text(self) -> str:
-        """Return the whole text."""
         return self.text
 
 
@@ -203,13 +199,11 @@ class EntriesScreen(ListDetailScreen):
         "Example of a filter: `deploy type:rule,decision is:pending after:2026-05 before:2026-06`. "
         "Words must occur in the title or text; after: and before: limit the day of creation.",
     )
-    BINDINGS: ClassVar[list[BindingType]] = [*make_scope_bindings("entries", "moving")]
-    AUTO_FOCUS = "#entries"
     DEFAULT_CSS = "EntriesScreen #columns { height: 1; padding: 0 1; background: $background; }"
 
     def __init__(self, library: Library, clock: Clock) -> None:
-        super().__init__(library)
-        self.table = EntryTable()
+        self.list: EntryTable
+        super().__init__(library, EntryTable())
         self.filter = LabeledInput("entry-filter", "filter")
         self.filter.display = True
         self.loaded: LoadedEntryRows | None = None
@@ -227,8 +221,7 @@ class EntriesScreen(ListDetailScreen):
         self._ref_to_select: str | None = None
 
     def compose_list_pane(self) -> list[Widget]:
-        """Return the filter, the headings and the table."""
-        return [self.filter, TextLine(id="columns"), self.table]
+        return [self.filter, TextLine(id="columns"), self.list]
 
     def on_mount(self) -> None:
         """Explain the filter, and look regularly whether pending entries are ready."""
@@ -241,20 +234,18 @@ class EntriesScreen(ListDetailScreen):
             self.action_reload()
 
     def on_resize(self) -> None:
-        """Show the columns and totals that fit the new width."""
         self.call_after_refresh(self._show_column_headings)
         if self.loaded is not None:
             self.call_after_refresh(self._show_page_totals, self.loaded.page)
 
     def _show_column_headings(self) -> None:
-        left, right = make_table_headings(self.table.scrollable_content_region.width)
+        left, right = make_table_headings(self.list.scrollable_content_region.width)
         # The table keeps two cells free for its scroll bar.
         self.query_one("#columns", TextLine).set_text(left, [*right, ("  ", "")])
 
     @property
     def command_needs(self) -> dict[str, bool]:
-        """Whether the selected entry has an address, and whether any listed entry failed."""
-        entry, loaded = self.table.selected_entry, self.loaded
+        entry, loaded = self.list.selected_entry, self.loaded
         return {
             "address": bool(entry and entry.source_url),
             "errors": bool(loaded and loaded.page.by_status.get("error")),
@@ -313,10 +304,10 @@ class EntriesScreen(ListDetailScreen):
         is_filtered = self.filter.input.value.strip() or any(self._flags.values())
         empty = "No entries match." if is_filtered else NONE.format(self.get_key_hint("new"))
         rows = [ListRow(entry.id, [], data=entry) for entry in loaded.rows]
-        self.table.set_rows(rows, [(empty, "dim")], selected)
+        self.list.set_rows(rows, [(empty, "dim")], selected)
         if self._go_to_end and not loaded.has_more:
             self._go_to_end = False
-            self.table.select_row(loaded.rows[-1].id)
+            self.list.select_row(loaded.rows[-1].id)
         elif self._go_to_end:
             self._read_more_entries(ALL_ROWS)
         self._show_page_totals(loaded.page)
@@ -324,7 +315,7 @@ class EntriesScreen(ListDetailScreen):
 
     def _show_read_error(self, error: Exception) -> None:
         if self.loaded is None:
-            self.table.set_rows([], [("The entries cannot be read.", "error")])
+            self.list.set_rows([], [("The entries cannot be read.", "error")])
         self.show_error(error)
 
     def _show_page_totals(self, page: EntryPage) -> None:
@@ -354,16 +345,15 @@ class EntriesScreen(ListDetailScreen):
     def _show_list_position(self) -> None:
         position = ""
         if self.loaded and self.loaded.rows:
-            position = f"{self.table.index + 1:,} of {self.loaded.page.total:,}"
+            position = f"{self.list.index + 1:,} of {self.loaded.page.total:,}"
         self.query_one("#listed").border_subtitle = position
 
     # the selected entry
 
     @on(RowList.SelectionChanged)
-    def _on_row_selected(self, event: RowList.SelectionChanged) -> None:
-        event.stop()
+    def _on_row_selected(self) -> None:
         self._show_list_position()
-        if self.table.index > len(self.table.rows) - READ_AHEAD_ROWS:
+        if self.list.index > len(self.list.rows) - READ_AHEAD_ROWS:
             self._read_more_entries()
         self._show_detail_after_delay()
 
@@ -375,35 +365,25 @@ class EntriesScreen(ListDetailScreen):
 
     def _show_detail(self) -> None:
         self._detail_timer = None
-        entry = self.table.selected_entry
+        entry = self.list.selected_entry
         self.show_key_hints()
         if entry is None:
             self._detail_worker.discard_results()
             self.show_document(Document("entry:", "", []))
             return
-        self._detail_worker.submit(
-            lambda: build_entry_document(self.library, entry, self._clock()),
-            self.show_document,
-            self.show_error,
-        )
+        build_document = partial(build_entry_document, self.library, entry, self._clock())
+        self.run_in_thread(build_document, self.show_document, self._detail_worker)
 
     @on(EntryTable.LastEntryRequested)
-    def _on_last_entry_requested(self, event: EntryTable.LastEntryRequested) -> None:
-        """Read all remaining entries."""
-        event.stop()
+    def _read_all_entries(self) -> None:
         if self.loaded is not None and self.loaded.has_more:
             self._go_to_end = True
             self._read_more_entries(ALL_ROWS)
 
     @on(RowList.RowClicked)
-    def _on_row_clicked(self, event: RowList.RowClicked) -> None:
-        event.stop()
-        self.action_enter()
-
     def action_enter(self) -> None:
-        """Go to the details; in the details, unfold a passage or open a turn."""
         if not self.is_detail_focused:
-            if self.table.selected_entry is not None:
+            if self.list.selected_entry is not None:
                 self.focus_detail()
             return
         viewport, block = self.reader.viewport, self.cursor_block
@@ -414,8 +394,7 @@ class EntriesScreen(ListDetailScreen):
             self.reader.update_view()
 
     def action_read(self) -> None:
-        """Open the selected entry in the reader."""
-        if (entry := self.table.selected_entry) is not None:
+        if (entry := self.list.selected_entry) is not None:
             self.dismiss(self._parse_entry_ref(entry))
 
     def _parse_entry_ref(self, entry: EntryRow) -> Ref:
@@ -423,14 +402,13 @@ class EntriesScreen(ListDetailScreen):
         return parse_ref(entry.ref, lambda topic, slug: (topic, slug) == (entry.topic, entry.slug))
 
     def action_copy(self) -> None:
-        """Copy the selected entry's reference."""
-        if (entry := self.table.selected_entry) is not None:
+        if (entry := self.list.selected_entry) is not None:
             copy_text(self.app, entry.ref)
             self.show_message(f"copied {entry.ref}")
 
     def action_address(self) -> None:
         """Open the web address that the entry was fetched from; without a browser, copy the address."""
-        entry = self.table.selected_entry
+        entry = self.list.selected_entry
         if entry is None or not entry.source_url:
             self.refuse_key("this entry was not fetched from a web address")
         elif open_web_address(self.app, entry.source_url):
@@ -442,12 +420,10 @@ class EntriesScreen(ListDetailScreen):
     # the filter
 
     def action_filter(self) -> None:
-        """Focus the filter."""
         self.focus_list_pane(self.filter.input)
 
     @on(Input.Changed, "#entry-filter")
-    def _on_filter_changed(self, event: Input.Changed) -> None:
-        event.stop()
+    def _on_filter_changed(self) -> None:
         if self._filter_timer is not None:
             self._filter_timer.stop()
         self._filter_timer = self.set_timer(DETAIL_DELAY, self._apply_filter)
@@ -468,11 +444,6 @@ class EntriesScreen(ListDetailScreen):
             self._wanted = wanted
             self.action_reload()
 
-    @on(Input.Submitted, "#entry-filter")
-    def _on_filter_submitted(self, event: Input.Submitted) -> None:
-        event.stop()
-        self.set_focus(self.table)
-
     def action_turn(self, name: str) -> None:
         """Set `type` or `is` in the filter to the next value; after the last value, remove it."""
         text, values = self.filter.input.value, list[str](ENTRY_STATUSES)
@@ -484,30 +455,26 @@ class EntriesScreen(ListDetailScreen):
         self.filter.input.value = replace_filter_value(text, name, [*values, None][position])
 
     def action_flag(self, name: str) -> None:
-        """Show or hide hidden subjects or archived conversations."""
         self._flags[name] = not self._flags[name]
         self._apply_filter()
 
     # writing
 
     def action_new(self) -> None:
-        """Create an entry."""
-        entry = self.table.selected_entry
+        entry = self.list.selected_entry
         self.writer.create_entry(topic=entry.topic if entry else None)
 
     def action_edit(self) -> None:
-        """Edit the selected subject."""
         if (entry := self._selected_subject()) is not None:
             self.writer.edit_subject(self._parse_entry_ref(entry))
 
     def action_remove(self) -> None:
-        """Move the selected subject to the trash."""
         if (entry := self._selected_subject()) is not None:
             self.writer.remove_subject(self._parse_entry_ref(entry))
 
     def _selected_subject(self) -> EntryRow | None:
         """Return the selected entry if it is a subject; for a conversation, show why it cannot be changed."""
-        entry = self.table.selected_entry
+        entry = self.list.selected_entry
         if entry is not None and entry.kind == "conversation":
             self.refuse_key("conversations cannot be changed here; only subjects can")
             return None
@@ -518,20 +485,19 @@ class EntriesScreen(ListDetailScreen):
         self.action_reload()
 
     def action_retry(self) -> None:
-        """Retry the entries that could not be read or embedded."""
         self.show_message("retrying …", "dim")
-        self.worker.submit(self.library.retry_embedding, self._show_retry_result, self.show_error)
 
-    def _show_retry_result(self, done: None) -> None:
-        self.show_message("retried; entries that failed again are still marked with !")
-        self.action_reload()
+        def show_retry_result(_: None) -> None:
+            self.show_message("retried; entries that failed again are still marked with !")
+            self.action_reload()
+
+        self.run_in_thread(self.library.retry_embedding, show_retry_result)
 
     # leaving
 
     def action_back(self) -> None:
-        """Go back to the table; from the table, clear the filter or leave the screen."""
         if self.focused is self.filter.input or self.is_detail_focused:
-            self.focus_list_pane(self.table)
+            self.focus_list_pane()
         elif self.filter.input.value:
             self.filter.input.value = ""
         else:

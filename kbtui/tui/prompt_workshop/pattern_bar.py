@@ -261,7 +261,6 @@ class PatternBar(Vertical):
         """The width in cells of the label before the input."""
 
     def compose(self) -> ComposeResult:
-        """Yield the key of the command, the input, and the line below."""
         with Horizontal(id="pattern-line"):
             key = find_key_label("workshop.try", get_configured_keys(self)) or "no key"
             sign = TextLine(id="pattern-sign")

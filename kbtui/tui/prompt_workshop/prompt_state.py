@@ -82,7 +82,6 @@ class SubjectCosts:
         """(Topic, slug) -> why the subject cannot be read, as `learn` reports it."""
 
     def clear(self) -> None:
-        """Forget everything."""
         self._costs, self._versions, self.unreadable = {}, {}, {}
 
     def get_cost(self, topic: str, slug: str) -> PromptCost | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
 
 from textual import on
 from textual.containers import Vertical
@@ -13,7 +14,6 @@ from kbtui.knowledge import kb_toml_editing
 from kbtui.knowledge.models import PreloadOrDisableMark
 from kbtui.library.index_access import CallCancellation, get_current_cancellation
 from kbtui.text import one_line
-from kbtui.tui.commands import make_scope_bindings
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.garbage_collection import freeze_objects_if_grown
 from kbtui.tui.framework.row_list import RowList
@@ -48,7 +48,6 @@ from kbtui.tui.secondary_screen import ListDetailScreen
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from textual.binding import BindingType
     from textual.timer import Timer
     from textual.widget import Widget
 
@@ -77,8 +76,6 @@ class PromptWorkshopScreen(ListDetailScreen):
     HEADING = "Prompt workshop"
     SCOPE = "workshop"
     HORIZONTAL_BREAKPOINTS = [(0, "-stacked"), (70, "-beside")]  # noqa: RUF012
-    AUTO_FOCUS = "#entries"
-    BINDINGS: ClassVar[list[BindingType]] = [*make_scope_bindings("workshop")]
     DEFAULT_CSS = """
     PromptWorkshopScreen {
         #listed, #detail { width: 1fr; }
@@ -93,12 +90,12 @@ class PromptWorkshopScreen(ListDetailScreen):
     """
 
     def __init__(self, library: Library, reference: str | None, written: list[TomlChange]) -> None:
-        super().__init__(library)
-        self.prompt_state: PromptState | None = None
         self.marks = PendingPreloadMarks()
         self.costs = SubjectCosts()
         self.options = SubjectTreeOptions()
-        self.list = SubjectTreeList(self.costs, self.marks, self.options)
+        self.list: SubjectTreeList
+        super().__init__(library, SubjectTreeList(self.costs, self.marks, self.options))
+        self.prompt_state: PromptState | None = None
         self.pattern_bar = PatternBar()
         self.pattern_result = PatternMatchResult("")
         self.filter = LabeledInput("choose", "filter")
@@ -116,7 +113,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self._is_writing = False
         self._has_written = False
         self._is_asking_to_leave = False
-        self._read_worker = LatestOnlyWorker(self)
+        self._write_worker = LatestOnlyWorker(self)
         self._mark_worker = LatestOnlyWorker(self)
         self._row_worker = LatestOnlyWorker(self)
         # Run two at a time, so that a text of several megabytes does not delay the preview of the next row.
@@ -125,11 +122,9 @@ class PromptWorkshopScreen(ListDetailScreen):
         self.count_worker = LatestOnlyWorker(self, cancellation=CallCancellation)
 
     def compose_list_pane(self) -> list[Widget]:
-        """Return the filter, the list, and the line that describes the selected row."""
         return [self.filter, self.list, TextLine(id="particulars")]
 
     def compose_below_panes(self) -> list[Widget]:
-        """Return the input to try patterns."""
         return [self.pattern_bar]
 
     def on_mount(self) -> None:
@@ -145,7 +140,6 @@ class PromptWorkshopScreen(ListDetailScreen):
         self.list.rows = []
 
     def on_resize(self) -> None:
-        """Show totals and key hints that fit the new width."""
         self.call_after_refresh(self._show_prompt_totals)
 
     def _show_prompt_totals(self) -> None:
@@ -160,18 +154,15 @@ class PromptWorkshopScreen(ListDetailScreen):
 
     @property
     def command_needs(self) -> dict[str, bool]:
-        """Whether there are marks to discard, and written changes to undo."""
         return {"marks": bool(self.marks), "written": bool(self._written_changes)}
 
     @property
     def is_loaded(self) -> bool:
-        """Whether the topics have been loaded."""
         return self.prompt_state is not None
 
     # the state of the prompt
 
     def action_reload(self) -> None:
-        """Read everything again; unwritten marks stay."""
         self._reread_files()
 
     def handle_files_changed(self, event: Mapping[str, Any]) -> None:
@@ -196,10 +187,8 @@ class PromptWorkshopScreen(ListDetailScreen):
             freeze_objects_if_grown(sum(map(len, slugs)))
             self._count_subjects(prompt_state)
 
-        self._read_worker.submit(
-            lambda: read_prompt_state(self.library, self.costs, marks),
-            show_reread_state,
-            self.show_error,
+        self.run_in_thread(
+            lambda: read_prompt_state(self.library, self.costs, marks), show_reread_state
         )
 
     def _apply_marks(self) -> None:
@@ -212,8 +201,8 @@ class PromptWorkshopScreen(ListDetailScreen):
             if self.prompt_state is not None and marked.written is self.prompt_state.written:
                 self._show_prompt_state(marked)
 
-        self._mark_worker.submit(
-            lambda: apply_marks(prompt_state, self.costs, marks), show_if_current, self.show_error
+        self.run_in_thread(
+            lambda: apply_marks(prompt_state, self.costs, marks), show_if_current, self._mark_worker
         )
 
     def _show_prompt_state(self, prompt_state: PromptState) -> None:
@@ -270,7 +259,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             subtitle = f"counting {left:,}" if left else ""
             self.query_one("#listed", Vertical).border_subtitle = subtitle
 
-        self.count_worker.submit(count_in_thread, lambda _: None, self.show_error)
+        self.run_in_thread(count_in_thread, lambda _: None, self.count_worker)
 
     # rows and patterns
 
@@ -280,11 +269,8 @@ class PromptWorkshopScreen(ListDetailScreen):
             self._try_pattern(self.pattern_result.text)
         elif (prompt_state := self.prompt_state) is not None:
             options = replace(self.options, opened=set(self.options.opened))
-            self._row_worker.submit(
-                lambda: make_subject_tree_rows(prompt_state, options),
-                self._show_rows,
-                self.show_error,
-            )
+            make_rows = partial(make_subject_tree_rows, prompt_state, options)
+            self.run_in_thread(make_rows, self._show_rows, self._row_worker)
 
     def _show_rows(self, rows: list[ListRow]) -> None:
         """Show new rows; the selected row stays selected."""
@@ -319,7 +305,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             self._show_pattern_result(result)
 
         self._row_worker.discard_results()
-        self.pattern_worker.submit(match_pattern, show_matches, self.show_error)
+        self.run_in_thread(match_pattern, show_matches, self.pattern_worker)
 
     def _show_pattern_result(self, result: PatternMatchResult) -> None:
         self.pattern_result = result
@@ -327,33 +313,23 @@ class PromptWorkshopScreen(ListDetailScreen):
         self._show_selected(PAGE_DELAY)
 
     def action_try(self) -> None:
-        """Focus the pattern input."""
         self._pattern_topic = self.list.selected_node.topic or self._pattern_topic
         self.set_focus(self.pattern_bar.input)
 
     @on(Input.Changed, "#pattern")
     def _on_pattern_changed(self, event: Input.Changed) -> None:
-        event.stop()
         self._withdraw_change()
         self._try_pattern(event.value)
 
     def action_filter(self) -> None:
-        """Show and focus the filter of slugs."""
         self.filter.show_input()
 
     @on(Input.Changed, "#choose")
     def _on_filter_changed(self, event: Input.Changed) -> None:
-        event.stop()
         self.options.words = event.value
         self._make_rows()
 
-    @on(Input.Submitted)
-    def _on_input_submitted(self, event: Input.Submitted) -> None:
-        event.stop()
-        self.set_focus(self.list)
-
     def action_hidden(self) -> None:
-        """Show or hide hidden subjects."""
         self.options.hidden = not self.options.hidden
         self._make_rows()
         self.show_message(f"hidden subjects are {'shown' if self.options.hidden else 'not shown'}")
@@ -376,11 +352,8 @@ class PromptWorkshopScreen(ListDetailScreen):
         if prompt_state is None or self._shown_change is not None:
             return
         result = self.pattern_result if self.pattern_result.text.strip() else None
-        self._page_worker.submit(
-            lambda: make_preview_page(prompt_state, node, view, result),
-            self._show_preview,
-            self.show_error,
-        )
+        make_page = partial(make_preview_page, prompt_state, node, view, result)
+        self.run_in_thread(make_page, self._show_preview, self._page_worker)
 
     def _show_preview(self, page: DocumentWithCost) -> None:
         if self._shown_change is not None:
@@ -409,14 +382,12 @@ class PromptWorkshopScreen(ListDetailScreen):
         pane.border_subtitle = make_plain_content(document.size)
 
     @on(RowList.SelectionChanged)
-    def _on_row_selected(self, event: RowList.SelectionChanged) -> None:
-        event.stop()
+    def _on_row_selected(self) -> None:
         self._withdraw_change()
         self._show_selected(PAGE_DELAY)
 
     @on(RowList.RowClicked)
-    def _on_row_clicked(self, event: RowList.RowClicked) -> None:
-        event.stop()
+    def _on_row_clicked(self) -> None:
         if self.list.selected_node.kind in ("topic", "folder"):
             self.action_open()
 
@@ -425,7 +396,6 @@ class PromptWorkshopScreen(ListDetailScreen):
         getattr(self.list, f"action_{where}")(*pages)
 
     def action_view(self) -> None:
-        """Switch between the output of `learn` and the whole `<knowledge>` section."""
         self.view = "prompt" if self.view == "learn" else "learn"
         self._withdraw_change()
         self._show_selected()
@@ -441,7 +411,6 @@ class PromptWorkshopScreen(ListDetailScreen):
             self.set_focus(self.reader)
 
     def action_expand(self) -> None:
-        """Expand the selected topic or folder."""
         if key := self.list.selected_node.branch_key:
             self.options.opened.add(key)
             self._make_rows()
@@ -458,13 +427,11 @@ class PromptWorkshopScreen(ListDetailScreen):
             self.list.select_row(parent)
 
     def action_other_side(self) -> None:
-        """Switch the focus between the list and the preview."""
         self.set_focus(self.reader if self.focused is self.list else self.list)
 
     # marks
 
     def action_mark(self, state: Literal["learned", "disabled"]) -> None:
-        """Mark the selected subject as learned or disabled, or undo this."""
         node = self.list.selected_node
         if node.kind == "subject":
             self._toggle_mark(PreloadOrDisableMark(node.topic, node.name, state))
@@ -478,7 +445,6 @@ class PromptWorkshopScreen(ListDetailScreen):
         self.refuse_key(reasons.get(node.kind, "select a subject to mark"))
 
     def action_switch(self) -> None:
-        """Switch the topic of the selected row on or off."""
         topic = self.list.selected_node.topic
         if not topic:
             self.refuse_key("select a topic to switch on or off")
@@ -493,7 +459,6 @@ class PromptWorkshopScreen(ListDetailScreen):
             self._show_changed_marks()
 
     def action_drop(self) -> None:
-        """Discard all marks that are not written yet."""
         if self.marks:
             self.marks.clear()
             self._show_changed_marks()
@@ -524,7 +489,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             self.refuse_key("no changes to write")
         elif self.prompt_state is not None and not self._is_writing:
             written = self.prompt_state.written
-            self.worker.submit(
+            self._write_worker.submit(
                 lambda: kb_toml_editing.propose_preload_or_disable_marks(written, marks),
                 self._show_proposed_change,
                 self._on_write_error,
@@ -555,7 +520,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             self._has_written = True
             on_changed()
 
-        self.worker.submit(change_file, finish_writing, self._on_write_error)
+        self._write_worker.submit(change_file, finish_writing, self._on_write_error)
 
     def _on_write_error(self, error: Exception) -> None:
         self._is_writing = False
@@ -581,7 +546,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             self._shown_change = None
             self.show_message()
         if not self._is_writing:
-            self.worker.discard_results()
+            self._write_worker.discard_results()
 
     # leaving
 
@@ -604,7 +569,6 @@ class PromptWorkshopScreen(ListDetailScreen):
             self.action_leave()
 
     def action_leave(self) -> None:
-        """Leave the screen."""
         if self.can_leave():
             self.dismiss(self._has_written)
 
@@ -624,7 +588,6 @@ class PromptWorkshopScreen(ListDetailScreen):
     # help
 
     def make_help_blocks(self) -> list[DocumentBlock]:
-        """Return a table that explains the signs in the list, and a note on how to write marks."""
         names = ("pre-loaded", "disabled", "hidden")
         signs: list[tuple[str, Spans]] = [
             *((ENTRY_MARKS[name][0], [(name, "")]) for name in names),

@@ -198,7 +198,6 @@ class SubjectTreeList(RowList):
         return row.data if row is not None else WHOLE_NODE
 
     def set_prompt_state(self, prompt_state: PromptState) -> None:
-        """Use a newer state of the prompt."""
         self.prompt_state = prompt_state
         knowledge = prompt_state.knowledge
         self._learned = {
@@ -208,7 +207,6 @@ class SubjectTreeList(RowList):
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        """Draw visible line `y`."""
         number = y + round(self.scroll_y)
         if 0 <= number < len(self.rows) and self.rows[number].selectable:
             row = self.rows[number]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from textual import on
 
@@ -19,7 +19,6 @@ from kbtui.sources.config import (
     suggest_source_name,
 )
 from kbtui.text import one_line
-from kbtui.tui.commands import make_scope_bindings
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.dialogs import FormDialog, FormField, FormValues
 from kbtui.tui.framework.row_list import RowList
@@ -41,7 +40,6 @@ from kbtui.userdata.userdata import SourceRunRecord
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from textual.binding import BindingType
     from textual.widget import Widget
 
     from kbtui.dates import Clock
@@ -171,12 +169,9 @@ class SourcesScreen(ListDetailScreen):
         "Sources that you add here are approved. A source that somebody else wrote into "
         ".jp/kb-sources.toml runs only after you approve it.",
     )
-    BINDINGS: ClassVar[list[BindingType]] = [*make_scope_bindings("sources", "moving")]
-    AUTO_FOCUS = "#sources"
 
     def __init__(self, library: Library, clock: Clock) -> None:
-        super().__init__(library)
-        self.list = RowList("sources")
+        super().__init__(library, RowList("sources"))
         self.list.empty_text = [("Reading the sources …", "dim")]
         self.runs: dict[str, ActiveSourceRun] = {}
         self.states: SourceStatuses | None = None
@@ -187,7 +182,6 @@ class SourcesScreen(ListDetailScreen):
         self._key_to_select: str | None = None
 
     def compose_list_pane(self) -> list[Widget]:
-        """Return the list."""
         return [self.list]
 
     def on_mount(self) -> None:
@@ -195,7 +189,6 @@ class SourcesScreen(ListDetailScreen):
         self.set_interval(RELOAD_SECONDS, self.action_reload)
 
     def on_unmount(self) -> None:
-        """Stop all runs."""
         for run in self.runs.values():
             run.stop.set()
 
@@ -207,7 +200,6 @@ class SourcesScreen(ListDetailScreen):
 
     @property
     def command_needs(self) -> dict[str, bool]:
-        """Whether an approval is open, and otherwise what can be done with the selected source."""
         state, is_approving = self.selected_source, self.approving is not None
         return {
             "approving": is_approving,
@@ -218,22 +210,19 @@ class SourcesScreen(ListDetailScreen):
 
     @property
     def is_loaded(self) -> bool:
-        """Whether the sources have been loaded."""
         return self.states is not None
 
     # reading
 
     def action_reload(self) -> None:
-        """Read everything again."""
-
         def show_statuses(states: SourceStatuses) -> None:
             if states != self.states or self._key_to_select:
                 self.states = states
                 self._show_rows()
                 self._show_selected()
 
-        self._reload_worker.submit(
-            lambda: read_source_statuses(self.library), show_statuses, self.show_error
+        self.run_in_thread(
+            lambda: read_source_statuses(self.library), show_statuses, self._reload_worker
         )
 
     def _show_rows(self) -> None:
@@ -253,8 +242,7 @@ class SourcesScreen(ListDetailScreen):
         self.show_key_hints()
 
     @on(RowList.SelectionChanged)
-    def _on_row_selected(self, event: RowList.SelectionChanged) -> None:
-        event.stop()
+    def _on_row_selected(self) -> None:
         self.approving = None
         self._show_selected()
 
@@ -271,19 +259,13 @@ class SourcesScreen(ListDetailScreen):
             self.show_document(make_problem_page(row.data))
 
     @on(RowList.RowClicked)
-    def _on_row_clicked(self, event: RowList.RowClicked) -> None:
-        event.stop()
-        self.action_enter()
-
     def action_enter(self) -> None:
-        """Go to the page of the selected source."""
         if self.list.selected_row is not None:
             self.focus_detail()
 
     # running
 
     def action_run(self) -> None:
-        """Run the selected source now."""
         state = self.selected_source
         if state is None or self.approving is not None:
             return
@@ -320,7 +302,6 @@ class SourcesScreen(ListDetailScreen):
         self.call_later(self._on_run_end, name, outcome)
 
     def action_stop(self) -> None:
-        """Stop the run of the selected source."""
         name = state.source.name if (state := self.selected_source) else ""
         if name in self.runs:
             self.runs[name].stop.set()
@@ -360,19 +341,16 @@ class SourcesScreen(ListDetailScreen):
             return
         workspace = self.library.workspace
         message = f"approved {state.source.name}; press {self.get_key_hint('run')} to run it"
-        self.worker.submit(
+        self.run_in_thread(
             lambda: approve_source(workspace, UserData(workspace), state.source),
             lambda _: self._reload_with_message(state.source.name, message),
-            self.show_error,
         )
-        self.focus_list_pane(self.list)
+        self.focus_list_pane()
         self._show_selected()
 
     # adding and changing
 
     def action_new(self) -> None:
-        """Add a source."""
-
         def report_new_source(source: SourceDefinition | None) -> None:
             if source is not None:
                 message = f"added {source.name}; press {self.get_key_hint('run')} to run it"
@@ -381,7 +359,6 @@ class SourcesScreen(ListDetailScreen):
         self._open_form("Add a source", None, add_source_from_form, report_new_source)
 
     def action_edit(self) -> None:
-        """Change the selected source."""
         state = self.selected_source
         if state is None:
             return
@@ -412,7 +389,7 @@ class SourcesScreen(ListDetailScreen):
             )
             self.app.push_screen(form, on_closed)
 
-        self.worker.submit(self._list_topic_names, show_form, self.show_error)
+        self.run_in_thread(self._list_topic_names, show_form)
 
     def _list_topic_names(self) -> list[str]:
         topics = self.library.load_knowledge().topics
@@ -430,13 +407,11 @@ class SourcesScreen(ListDetailScreen):
     # removing
 
     def action_remove(self) -> None:
-        """Ask whether to keep the source's documents, then remove it."""
-        state = self.selected_source
-        if state is not None:
-            self.worker.submit(
-                lambda: self._count_documents(state.source),
-                lambda count: self._ask_to_remove(state.source.name, count),
-                self.show_error,
+        if (state := self.selected_source) is not None:
+            source = state.source
+            self.run_in_thread(
+                lambda: self._count_documents(source),
+                lambda count: self._ask_to_remove(source.name, count),
             )
 
     def _count_documents(self, source: SourceDefinition) -> int:
@@ -450,13 +425,18 @@ class SourcesScreen(ListDetailScreen):
     def _ask_to_remove(self, name: str, count: int) -> None:
         from kbtui.sources.source_runner import remove_source_and_documents
 
+        def report_removal(problems: list[str]) -> None:
+            if problems:
+                self.show_message(f"removed {name}. {' '.join(problems)}", "warning")
+            else:
+                self.show_message(f"removed {name}", "inserted")
+            self.action_reload()
+
         def remove_if_confirmed(answer: str | None) -> None:
             if answer is not None:
-                keep = answer in "ky"
-                self.worker.submit(
-                    lambda: remove_source_and_documents(self.library.workspace, name, keep=keep),
-                    lambda problems: self._report_removed_item(name, problems),
-                    self.show_error,
+                workspace, keep = self.library.workspace, answer in "ky"
+                self.run_in_thread(
+                    lambda: remove_source_and_documents(workspace, name, keep=keep), report_removal
                 )
 
         answers = {"y": "remove it"}
@@ -466,20 +446,12 @@ class SourcesScreen(ListDetailScreen):
             answers = {"k": keep, "d": delete}
         self.ask_question(f"Remove the source {name}?", answers, remove_if_confirmed)
 
-    def _report_removed_item(self, name: str, problems: list[str]) -> None:
-        if problems:
-            self.show_message(f"removed {name}. {' '.join(problems)}", "warning")
-        else:
-            self.show_message(f"removed {name}", "inserted")
-        self.action_reload()
-
     # leaving
 
     def action_back(self) -> None:
-        """Go back to the list, or leave the screen."""
         if self.approving is not None or self.is_detail_focused:
             self.approving = None
-            self.focus_list_pane(self.list)
+            self.focus_list_pane()
             self._show_selected()
         else:
             self.action_leave()

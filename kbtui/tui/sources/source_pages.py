@@ -41,7 +41,6 @@ class BulletItemBlock(ParagraphBlock):
     sign: Span = ("• ", "marker")
 
     def layout(self, width: int, found: MatchHighlight | None, opened: bool) -> list[StyledLine]:
-        """Wrap the text to the right of the sign."""
         return wrap_spans(self.spans, width, [self.sign], [("  ", "")])
 
 
