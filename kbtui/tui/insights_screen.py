@@ -11,6 +11,7 @@ from kbtui.text import one_line
 from kbtui.tui.commands import find_key_label
 from kbtui.tui.entries.subject_file_editor import SubjectFileEditor
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
+from kbtui.tui.framework.dialogs import ConfirmDialog
 from kbtui.tui.framework.styled_text import MatchHighlight, StyledLine
 from kbtui.tui.reader.document import Document, format_count
 from kbtui.tui.reader.document_blocks import DocumentBlock, HeadingBlock, ParagraphBlock
@@ -146,8 +147,6 @@ class InsightsScreen(SecondaryScreen):
     def is_loaded(self) -> bool:
         return self.insights is not None
 
-    # reading
-
     def action_reload(self) -> None:
         self.run_in_thread(self._read_insights, self._show_insights)
 
@@ -190,8 +189,6 @@ class InsightsScreen(SecondaryScreen):
         self.show_message(f"hidden subjects are {'' if self._hidden else 'not '}included")
         self.action_reload()
 
-    # the current line
-
     def action_open(self) -> None:
         """Open the entry on the current line; on a query without a good match, create an entry."""
         block = self.cursor_block
@@ -209,8 +206,6 @@ class InsightsScreen(SecondaryScreen):
         """Go to the next section, or to the previous one if `step` is negative."""
         self.go_to_block(step, lambda block: block.key.startswith("head:"), lead=0)
 
-    # erasing
-
     def action_erase(self) -> None:
         def erase_if_confirmed(answer: str | None) -> None:
             if answer is not None:
@@ -218,7 +213,7 @@ class InsightsScreen(SecondaryScreen):
                 self.run_in_thread(erase, self._show_erased_count, self._erase_worker)
 
         question = "Delete all logged searches of this workspace? Citations stay, because they are stored in the conversations."
-        self.ask_question(question, {"y": "delete"}, erase_if_confirmed)
+        self.app.push_screen(ConfirmDialog(question, {"y": "delete"}), erase_if_confirmed)
 
     def _show_erased_count(self, count: int) -> None:
         self.show_message(f"deleted {_format_search_count(count)}")

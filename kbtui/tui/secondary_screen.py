@@ -13,7 +13,6 @@ from kbtui.errors import describe_error
 from kbtui.tui.commands import find_key_label, list_commands, make_scope_bindings
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.command import format_command_hints, format_key_hints
-from kbtui.tui.framework.dialogs import ConfirmDialog
 from kbtui.tui.framework.styled_widget import (
     ALWAYS_AVAILABLE_ACTIONS,
     StyledScreen,
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-INPUT_HINTS = [("Enter", "accept"), ("Esc", "leave the input")]
 
 
 class SecondaryScreen(StyledScreen):
@@ -144,7 +142,7 @@ class SecondaryScreen(StyledScreen):
         """Show hints for the keys that work now, or for the keys of the focused input."""
         bar = self.query_one("#keys", TextLine)
         if isinstance(self.focused, Input):
-            bar.set_text(format_key_hints(INPUT_HINTS))
+            bar.set_text(format_key_hints([("Enter", "accept"), ("Esc", "leave the input")]))
             return
         commands, width = self.list_hinted_commands(), bar.content_size.width
         met = [need for need, is_met in self.command_needs.items() if is_met]
@@ -189,12 +187,6 @@ class SecondaryScreen(StyledScreen):
 
     def show_error(self, error: Exception) -> None:
         self.show_message(self.describe_error(error), "error")
-
-    def ask_question(
-        self, question: str, answers: Mapping[str, str], on_answer: Callable[[str | None], Any]
-    ) -> None:
-        """Ask a question, then call `on_answer` with the key that the user pressed, or None for Esc."""
-        self.app.push_screen(ConfirmDialog(question, answers), on_answer)
 
     # the page
 
@@ -251,9 +243,9 @@ class ListDetailScreen(SecondaryScreen):
         super().__init__(library)
         self.list = listing
 
-    @abstractmethod
     def compose_list_pane(self) -> Iterable[Widget]:
-        """Return the widgets of the left pane."""
+        """Return the widgets of the left pane: by default, only the list."""
+        return [self.list]
 
     @abstractmethod
     def action_back(self) -> None:

@@ -104,10 +104,9 @@ def build_entry_document(library: Library, row: EntryRow, now: datetime) -> Docu
     """Return the details of an entry: facts, recent citations, passages. Called in a thread."""
     chunks = serialize_chunks(library.open_index_reader(), row.id)
     source, problem = _read_front_matter(library, row)
-    blocks: list[DocumentBlock] = [
-        ParagraphBlock("title", [(one_line(row.title), "h1")]),
-        FactTableBlock("facts", _make_entry_facts(row, source)),
-    ]
+    title: Spans = [(one_line(row.title), "h1")]
+    facts = FactTableBlock("facts", _make_entry_facts(row, source))
+    blocks: list[DocumentBlock] = [ParagraphBlock("title", title), facts]
     if problem := row.error or problem:
         blocks.append(ParagraphBlock("error", [(f"! {one_line(problem)}", "error")], above=1))
     blocks += _make_citation_blocks(library, row, now)
@@ -152,11 +151,8 @@ def _read_front_matter(library: Library, row: EntryRow) -> tuple[str | None, str
 
 def _make_citation_blocks(library: Library, row: EntryRow, now: datetime) -> list[DocumentBlock]:
     since = now - timedelta(days=CITATION_DAYS)
-    citations = [
-        citation
-        for citation in library.find_citing_turns(library.parse_typed_reference(row.ref))
-        if citation.timestamp is None or citation.timestamp >= since
-    ]
+    found = library.find_citing_turns(library.parse_typed_reference(row.ref))
+    citations = [one for one in found if one.timestamp is None or one.timestamp >= since]
     heading = [(f"Cited in the last {CITATION_DAYS} days", "h2")]
     count = [(f"{len(citations):,}", "dim")]
     blocks: list[DocumentBlock] = [HeadingBlock("cites", heading, count, above=1)]
@@ -164,11 +160,8 @@ def _make_citation_blocks(library: Library, row: EntryRow, now: datetime) -> lis
         blocks.append(ParagraphBlock("none", [("No turn cited this entry.", "dim")]))
     for number, citation in enumerate(citations[:CITATIONS_MOST]):
         when = format_time(citation.timestamp, now) if citation.timestamp else ""
-        left: Spans = [
-            (citation.source, "link"),
-            (f"  {one_line(citation.source_title)}", ""),
-            (f"  {citation.how}", "dim"),
-        ]
+        title = f"  {one_line(citation.source_title)}"
+        left = [(citation.source, "link"), (title, ""), (f"  {citation.how}", "dim")]
         key = f"cite:{number}:{citation.source}"
         blocks.append(HeadingBlock(key, left, [(when, "dim")], link=citation.source))
     if len(citations) > CITATIONS_MOST:
@@ -281,20 +274,16 @@ class EntriesScreen(ListDetailScreen):
         before = self.loaded
         # Read a page more than before, so that the selected row stays in the list if new rows appear above it.
         known = len(before.rows) if before is not None and before.wanted == self._wanted else 0
-        self._read_entries(self._wanted, None, PAGE_ROWS + known)
+        self._read_entries(None, PAGE_ROWS + known)
 
     def _read_more_entries(self, least: int = PAGE_ROWS) -> None:
         if self.loaded and self.loaded.has_more and not self._page_worker.has_pending_result:
-            self._read_entries(self.loaded.wanted, self.loaded, least)
+            self._read_entries(self.loaded, least)
 
-    def _read_entries(
-        self, wanted: EntryFilter, before: LoadedEntryRows | None, least: int
-    ) -> None:
-        self._page_worker.submit(
-            lambda: read_entry_pages(self.library, wanted, before, least, self._clock()),
-            self._show_entries,
-            self._show_read_error,
-        )
+    def _read_entries(self, before: LoadedEntryRows | None, least: int) -> None:
+        wanted, now = before.wanted if before else self._wanted, self._clock()
+        read_pages = partial(read_entry_pages, self.library, wanted, before, least, now)
+        self._page_worker.submit(read_pages, self._show_entries, self._show_read_error)
 
     def _show_entries(self, loaded: LoadedEntryRows) -> None:
         self.loaded = loaded
@@ -320,9 +309,8 @@ class EntriesScreen(ListDetailScreen):
 
     def _show_page_totals(self, page: EntryPage) -> None:
         total = f"{page.total:,} {'entry' if page.total == 1 else 'entries'}"
-        statuses = [
-            f"{count:,} {name}" for name in ENTRY_STATUSES if (count := page.by_status.get(name))
-        ]
+        counts = ((name, page.by_status.get(name)) for name in ENTRY_STATUSES)
+        statuses = [f"{count:,} {name}" for name, count in counts if count]
         details = " · ".join([*statuses, *self._describe_flags()])
         left: Spans = [(total, "strong"), (f"  {details}", "dim")]
         kinds = sorted(page.by_type.items(), key=lambda pair: (-pair[1], pair[0]))[:6]
@@ -376,20 +364,18 @@ class EntriesScreen(ListDetailScreen):
 
     @on(EntryTable.LastEntryRequested)
     def _read_all_entries(self) -> None:
-        if self.loaded is not None and self.loaded.has_more:
-            self._go_to_end = True
-            self._read_more_entries(ALL_ROWS)
+        self._go_to_end = self.loaded is not None and self.loaded.has_more
+        self._read_more_entries(ALL_ROWS)
 
     @on(RowList.RowClicked)
     def action_enter(self) -> None:
+        viewport, block = self.reader.viewport, self.cursor_block
         if not self.is_detail_focused:
             if self.list.selected_entry is not None:
                 self.focus_detail()
-            return
-        viewport, block = self.reader.viewport, self.cursor_block
-        if block is not None and block.link:
+        elif block and block.link:
             self.dismiss(parse_ref(block.link))
-        elif block is not None and (fold := viewport.find_fold_at_cursor()):
+        elif block and (fold := viewport.find_fold_at_cursor()):
             viewport.toggle_fold(fold)
             self.reader.update_view()
 

@@ -52,8 +52,6 @@ class SubjectFileEditor:
     def _describe_error(self, error: Exception) -> str:
         return describe_error(error, self._library.workspace.root)
 
-    # creating
-
     def create_entry(self, title: str = "", topic: str | None = None) -> None:
         """Ask for title, topic, type and tags, then open the editor for the text."""
         self._worker.submit(
@@ -113,8 +111,6 @@ class SubjectFileEditor:
 
         self._run_in_editor(lambda: authoring.edit_draft(*planned), report_new_entry)
 
-    # changing
-
     def edit_subject(self, ref: Ref) -> None:
         """Open a subject in the editor; its id and its citations stay the same."""
         self._worker.submit(
@@ -166,8 +162,6 @@ class SubjectFileEditor:
         else:
             on_done(result)
 
-    # removing
-
     def remove_subject(self, ref: Ref) -> None:
         """Ask, then move a subject's file to the trash; if there is no trash, offer to delete it."""
         self._worker.submit(
@@ -175,39 +169,33 @@ class SubjectFileEditor:
         )
 
     def _ask_to_trash(self, subject: Subject) -> None:
+        def trash(answer: str | None) -> None:
+            if answer is not None:
+                self._worker.submit(
+                    lambda: authoring.trash_subject(subject),
+                    lambda _: self._report_removal("moved to the trash:", subject),
+                    lambda error: self._ask_to_delete(subject, error),
+                )
 
-        name = f"{subject.topic}/{subject.slug}"
+        question = f"Move {subject.topic}/{subject.slug} ({subject.path}) to the trash?"
+        self._screen.app.push_screen(ConfirmDialog(question, {"y": "move it"}), trash)
 
-        def ask(
-            question: str,
-            answers: dict[str, str],
-            remove: Callable[[Subject], None],
-            verb: str,
-            on_error: Callable[[Exception], None],
-        ) -> None:
-            def report_removal(_: None) -> None:
-                self._show_message(f"{verb} {name}", "inserted")
-                self._on_written(name)
+    def _ask_to_delete(self, subject: Subject, error: Exception) -> None:
+        def delete(answer: str | None) -> None:
+            if answer is not None:
+                self._worker.submit(
+                    lambda: authoring.delete_subject(subject),
+                    lambda _: self._report_removal("deleted", subject),
+                    self._show_error,
+                )
 
-            def remove_if_confirmed(answer: str | None) -> None:
-                if answer is not None:
-                    self._worker.submit(lambda: remove(subject), report_removal, on_error)
+        if not isinstance(error, authoring.TrashUnavailable):
+            self._show_error(error)
+            return
+        question = f"{error.message}. Delete {subject.path} for good?"
+        self._screen.app.push_screen(ConfirmDialog(question, {"D": "delete it for good"}), delete)
 
-            self._screen.app.push_screen(ConfirmDialog(question, answers), remove_if_confirmed)
-
-        def ask_to_delete(error: Exception) -> None:
-            if not isinstance(error, authoring.TrashUnavailable):
-                self._show_error(error)
-                return
-            question = f"{error.message}. Delete {subject.path} for good?"
-            answers = {"D": "delete it for good"}
-            ask(question, answers, authoring.delete_subject, "deleted", self._show_error)
-
-        question = f"Move {name} ({subject.path}) to the trash?"
-        ask(
-            question,
-            {"y": "move it"},
-            authoring.trash_subject,
-            "moved to the trash:",
-            ask_to_delete,
-        )
+    def _report_removal(self, verb: str, subject: Subject) -> None:
+        ref = f"{subject.topic}/{subject.slug}"
+        self._show_message(f"{verb} {ref}", "inserted")
+        self._on_written(ref)

@@ -94,9 +94,13 @@ def try_pattern(
             word.text in FLAGS or word.text.startswith(("--knowledge=", "-k")) for word in words
         ):
             return _match_preload_patterns(text, words, knowledge, costs)
-        return _match_learn_patterns(text, words, knowledge, costs, selected)
+        name, patterns = _find_topic(words, knowledge, selected)
     except _PatternError as error:
         return PatternMatchResult(text, remark=error.remark)
+    globs = tuple(word.text for word in patterns)
+    matches = tuple((name, slug) for slug in knowledge.list_slugs(name, globs or None))
+    problem = _find_pattern_problem(knowledge, name, patterns)
+    return PatternMatchResult(text, name, globs, (), matches, costs.sum_costs(matches), problem)
 
 
 class _PatternError(Exception):
@@ -120,24 +124,6 @@ def _split_words(text: str) -> Iterator[PatternInputWord]:
             raise _PatternError("unclosed quote", match.start(), hint)
         word = re.sub(r"""\"([^"]*)"|'([^']*)'""", r"\1\2", match[0])
         yield PatternInputWord(word, match.start())
-
-
-# what `learn` would return
-
-
-def _match_learn_patterns(
-    text: str,
-    words: list[PatternInputWord],
-    knowledge: Knowledge,
-    costs: SubjectCosts,
-    selected: str | None,
-) -> PatternMatchResult:
-    name, patterns = _find_topic(words, knowledge, selected)
-    globs = tuple(word.text for word in patterns)
-    matches = tuple((name, slug) for slug in knowledge.list_slugs(name, globs or None))
-    problem = _find_pattern_problem(knowledge, name, patterns)
-    cost = costs.sum_costs(matches)
-    return PatternMatchResult(text, name, globs, (), matches, cost, problem)
 
 
 def _find_topic(

@@ -91,11 +91,10 @@ class SubjectCosts:
     def sum_costs(self, subjects: Collection[tuple[str, str]]) -> PromptCost:
         """Return the total cost of pairs of topic and slug; an estimate unless all are counted."""
         costs = [cost for subject in subjects if (cost := self._costs.get(subject))]
-        return PromptCost(
-            sum(cost.characters for cost in costs),
-            sum(cost.tokens for cost in costs),
-            len(costs) < len(subjects) or any(cost.is_estimate for cost in costs),
-        )
+        characters = sum(cost.characters for cost in costs)
+        tokens = sum(cost.tokens for cost in costs)
+        is_counted = len(costs) == len(subjects) and not any(cost.is_estimate for cost in costs)
+        return PromptCost(characters, tokens, not is_counted)
 
     def measure_all_subjects(
         self, knowledge: Knowledge, is_wanted: Callable[[], bool]
@@ -145,10 +144,8 @@ class FolderCostSums:
     def __init__(self, slugs: list[str], costs: Iterable[PromptCost | None]) -> None:
         self._slugs = slugs
         known = [cost or PromptCost(is_estimate=True) for cost in costs]
-        self._sums = [
-            [0, *accumulate(cost[field] for cost in known)]
-            for field in range(len(PromptCost._fields))
-        ]
+        self._sums = [[0, *accumulate(cost[n] for cost in known)] for n in range(3)]
+        """The running sums of the three fields of `PromptCost`."""
 
     def sum_costs_below(self, prefix: str) -> tuple[int, PromptCost]:
         """Return the number and the cost of the subjects whose slugs start with a prefix."""
@@ -159,17 +156,15 @@ class FolderCostSums:
 
 def find_prefix_range(slugs: list[str], prefix: str) -> tuple[int, int]:
     """Return the start and end of the part of a sorted list whose slugs have a prefix."""
-    if not prefix:
-        return 0, len(slugs)
     return bisect_left(slugs, prefix), bisect_left(slugs, prefix + chr(0x10FFFF))
 
 
 def make_prefix_sums(knowledge: Knowledge, costs: SubjectCosts) -> dict[str, FolderCostSums]:
     """Return the running sums over the visible subjects of each topic."""
+    visible = {topic: knowledge.get_topic_slugs(topic).visible for topic in knowledge.topics}
     return {
-        topic: FolderCostSums(visible, (costs.get_cost(topic, slug) for slug in visible))
-        for topic in knowledge.topics
-        for visible in [knowledge.get_topic_slugs(topic).visible]
+        topic: FolderCostSums(slugs, (costs.get_cost(topic, slug) for slug in slugs))
+        for topic, slugs in visible.items()
     }
 
 

@@ -83,9 +83,9 @@ def _get_tree_sort_key(slug: str) -> list[tuple[bool, str]]:
     return [*((True, folder) for folder in folders), (False, name)]
 
 
-def make_subject_tree_rows(prompt_state: PromptState, options: SubjectTreeOptions) -> list[ListRow]:
+def make_subject_tree_rows(prompt: PromptState, options: SubjectTreeOptions) -> list[ListRow]:
     """Return all rows of the tree; the text of a row is made when the row is drawn."""
-    written = prompt_state.written
+    written = prompt.written
     rows = [_make_tree_row(WHOLE_KEY, WHOLE_NODE), _make_heading_row("topics", "TOPICS")]
     for number, problem in enumerate(written.problems):
         node = SubjectTreeNode("problem", name=str(problem))
@@ -95,9 +95,9 @@ def make_subject_tree_rows(prompt_state: PromptState, options: SubjectTreeOption
     if not written.topics:
         text = "none yet; declare one in .jp/kb.toml as [kb.topic.ID]"
         rows.append(_make_heading_row("none", text))
-    if prompt_state.fragments:
+    if prompt.fragments:
         rows.append(_make_heading_row("fragments", "JP'S PROMPT FRAGMENTS, read-only"))
-    for number, fragment in enumerate(prompt_state.fragments):
+    for number, fragment in enumerate(prompt.fragments):
         node = SubjectTreeNode("fragment", name=fragment.name, number=number)
         rows.append(_make_tree_row(f"fragment:{number}", node))
     return rows
@@ -215,29 +215,27 @@ class SubjectTreeList(RowList):
 
     def format_row(self, node: SubjectTreeNode) -> tuple[Spans, Spans]:
         """Return the left and the right part of a row."""
-        prompt_state = self.prompt_state
-        if prompt_state is None:
+        prompt = self.prompt_state
+        if prompt is None:
             return [], []
         if node.kind == "whole":
-            return [("<knowledge>", "strong")], self._format_cost(prompt_state.cost, "strong")
+            return [("<knowledge>", "strong")], self._format_cost(prompt.cost, "strong")
         if node.kind == "problem":
             return [("! ", "error"), (one_line(node.name), "error")], []
         if node.kind == "fragment":
-            found = prompt_state.fragments[node.number : node.number + 1]
+            found = prompt.fragments[node.number : node.number + 1]
             cost = measure_prompt_cost(found[0].content if found else None)
             return [("  ", ""), (one_line(node.name), "")], self._format_cost(cost)
-        if node.topic not in prompt_state.written.topics:
+        if node.topic not in prompt.written.topics:
             return [("  ", ""), (one_line(node.name or node.topic), "dim")], [("gone", "dim")]
         if node.kind == "subject":
-            return self._format_subject(prompt_state, node)
-        return self._format_branch(prompt_state, node)
+            return self._format_subject(prompt, node)
+        return self._format_branch(prompt, node)
 
-    def _format_subject(
-        self, prompt_state: PromptState, node: SubjectTreeNode
-    ) -> tuple[Spans, Spans]:
+    def _format_subject(self, prompt: PromptState, node: SubjectTreeNode) -> tuple[Spans, Spans]:
         topic, slug = node.topic, node.name
-        scan = prompt_state.written.get_topic_slugs(topic).scan
-        state = self._marks.find_state(prompt_state.written, topic, slug)
+        scan = prompt.written.get_topic_slugs(topic).scan
+        state = self._marks.find_state(prompt.written, topic, slug)
         marked_as = {"learned": "pre-loaded", "disabled": "disabled"}.get(state)
         if marked_as is None and slug in scan.hidden:
             marked_as = "hidden"
@@ -255,9 +253,7 @@ class SubjectTreeList(RowList):
         cost = self._costs.get_cost(topic, slug)
         return left, self._format_cost(cost) if cost else [("…", "dim")]
 
-    def _format_branch(
-        self, prompt_state: PromptState, node: SubjectTreeNode
-    ) -> tuple[Spans, Spans]:
+    def _format_branch(self, prompt: PromptState, node: SubjectTreeNode) -> tuple[Spans, Spans]:
         """Format a topic or folder: its name, its pre-loaded and total subject counts, its cost."""
         topic, prefix = node.topic, node.name
         is_opened = node.branch_key in self._options.opened or bool(self._options.words)
@@ -266,14 +262,14 @@ class SubjectTreeList(RowList):
         if node.kind == "folder":
             left.append((f"{one_line(prefix[:-1].rsplit('/', 1)[-1])}/", ""))
         else:
-            is_on = self._marks.find_state(prompt_state.written, topic, None) == "on"
-            name = one_line(prompt_state.written.topics[topic].name)
+            is_on = self._marks.find_state(prompt.written, topic, None) == "on"
+            name = one_line(prompt.written.topics[topic].name)
             left.append((name, "" if is_on else "dim struck"))
             is_marked = (topic, None) in self._marks
             if is_marked or not is_on:
                 sign = UNWRITTEN_SIGN if is_marked else ""
                 right.append((f"{'on' if is_on else 'off'}{sign} ", "warning"))
-        count, cost = prompt_state.sums[topic].sum_costs_below(prefix)
+        count, cost = prompt.sums[topic].sum_costs_below(prefix)
         first, last = find_prefix_range(self._learned.get(topic, []), prefix)
         if last > first:
             right.append((f"{LEARNED_SIGN}{last - first:,}/", "accent"))
@@ -285,14 +281,12 @@ class SubjectTreeList(RowList):
         return [(cost.format_short_cost(exact=is_exact), role)]
 
 
-def format_prompt_totals(
-    prompt_state: PromptState | None, marks: int, width: int
-) -> tuple[Spans, Spans]:
+def format_prompt_totals(prompt: PromptState | None, marks: int, width: int) -> tuple[Spans, Spans]:
     """Return the totals: the cost of the prompt, how the marks change it, and the number of marks."""
-    if prompt_state is None:
+    if prompt is None:
         return [("reading the workspace …", "dim")], []
     right: Spans = [(f"{marks:,} to write", "warning")] if marks else []
-    before, after = prompt_state.written_cost, prompt_state.cost
+    before, after = prompt.written_cost, prompt.cost
     role = "warning" if after.characters >= before.characters else "inserted"
     left: Spans = []
     for units in (True, False):
@@ -304,28 +298,27 @@ def format_prompt_totals(
     return left, right
 
 
-def describe_selected_row(prompt_state: PromptState, node: SubjectTreeNode) -> str:
+def describe_selected_row(prompt: PromptState, node: SubjectTreeNode) -> str:
     """Return the line below the list, which says more about the selected row."""
     if node.kind == "whole":
-        topics = [topic for topic in prompt_state.knowledge.topics.values() if topic.enable]
-        slugs = (prompt_state.knowledge.get_topic_slugs(topic.id) for topic in topics)
+        topics = [topic for topic in prompt.knowledge.topics.values() if topic.enable]
+        slugs = (prompt.knowledge.get_topic_slugs(topic.id) for topic in topics)
         learned = format_count(sum(len(found.learned) for found in slugs), "subject")
         return f"{format_count(len(topics), 'topic')} on, {learned} pre-loaded"
-    if node.kind == "topic" and node.topic in prompt_state.preloads:
-        loaded = prompt_state.preloads[node.topic]
-        parts = [f"in the prompt {loaded.format_short_cost()}"] if loaded.characters else []
-        resolved = prompt_state.knowledge.get_topic_slugs(node.topic)
+    if node.kind == "topic" and node.topic in prompt.preloads:
+        loaded = prompt.preloads[node.topic]
+        preloads = f"in the prompt {loaded.format_short_cost()} · " if loaded.characters else ""
+        resolved = prompt.knowledge.get_topic_slugs(node.topic)
         listed, total = len(resolved.visible), len(resolved.scan.slugs)
         # The row counts only the listed subjects, not the hidden and disabled ones.
-        name = "listing" if listed == total else f"lists {listed:,} of {total:,}:"
-        parts.append(f"{name} {prompt_state.listings[node.topic].format_short_cost()}")
-        return " · ".join(parts)
-    if node.kind == "subject" and node.topic in prompt_state.written.topics:
-        resolved = prompt_state.written.get_topic_slugs(node.topic)
+        listing = "listing" if listed == total else f"lists {listed:,} of {total:,}:"
+        return f"{preloads}{listing} {prompt.listings[node.topic].format_short_cost()}"
+    if node.kind == "subject" and node.topic in prompt.written.topics:
+        resolved = prompt.written.get_topic_slugs(node.topic)
         if node.name in resolved.scan:
             return f"{resolved.topic.subjects}/{resolved.scan.relative_paths[node.name]}"
     if node.kind == "fragment":
-        found = prompt_state.fragments[node.number : node.number + 1]
+        found = prompt.fragments[node.number : node.number + 1]
         loaders = ", ".join(found[0].loaded_by) if found else ""
         return f"loaded by {loaders or 'nothing'}"
     return ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from textual import on
@@ -20,7 +21,7 @@ from kbtui.sources.config import (
 )
 from kbtui.text import one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
-from kbtui.tui.framework.dialogs import FormDialog, FormField, FormValues
+from kbtui.tui.framework.dialogs import ConfirmDialog, FormDialog, FormField, FormValues
 from kbtui.tui.framework.row_list import RowList
 from kbtui.tui.reader.document import Document, format_count
 from kbtui.tui.secondary_screen import ListDetailScreen
@@ -39,8 +40,6 @@ from kbtui.userdata.userdata import SourceRunRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    from textual.widget import Widget
 
     from kbtui.dates import Clock
     from kbtui.library import Library
@@ -181,9 +180,6 @@ class SourcesScreen(ListDetailScreen):
         self._reload_worker = LatestOnlyWorker(self)
         self._key_to_select: str | None = None
 
-    def compose_list_pane(self) -> list[Widget]:
-        return [self.list]
-
     def on_mount(self) -> None:
         """Look regularly for runs started elsewhere."""
         self.set_interval(RELOAD_SECONDS, self.action_reload)
@@ -196,7 +192,7 @@ class SourcesScreen(ListDetailScreen):
     def selected_source(self) -> SourceStatus | None:
         """The selected source; None if the selected row is a declaration that cannot be read."""
         row = self.list.selected_row
-        return row.data if row is not None and isinstance(row.data, SourceStatus) else None
+        return row.data if row and isinstance(row.data, SourceStatus) else None
 
     @property
     def command_needs(self) -> dict[str, bool]:
@@ -221,9 +217,8 @@ class SourcesScreen(ListDetailScreen):
                 self._show_rows()
                 self._show_selected()
 
-        self.run_in_thread(
-            lambda: read_source_statuses(self.library), show_statuses, self._reload_worker
-        )
+        read_statuses = partial(read_source_statuses, self.library)
+        self.run_in_thread(read_statuses, show_statuses, self._reload_worker)
 
     def _show_rows(self) -> None:
         if self.states is None:
@@ -275,12 +270,8 @@ class SourcesScreen(ListDetailScreen):
             self.refuse_key(f"Source {name} is not approved: {review}")
         elif name not in self.runs:
             run = self.runs[name] = ActiveSourceRun()
-            threading.Thread(
-                target=self._run_source_in_thread,
-                args=(name, run),
-                name=f"source-{name}",
-                daemon=True,
-            ).start()
+            start_run = partial(self._run_source_in_thread, name, run)
+            threading.Thread(target=start_run, name=f"source-{name}", daemon=True).start()
             self.show_message(f"running {name} …", "dim")
             self._show_rows()
 
@@ -444,7 +435,8 @@ class SourcesScreen(ListDetailScreen):
             documents = format_count(count, "document")
             keep, delete = f"remove it, keep its {documents}", f"remove it with its {documents}"
             answers = {"k": keep, "d": delete}
-        self.ask_question(f"Remove the source {name}?", answers, remove_if_confirmed)
+        dialog = ConfirmDialog(f"Remove the source {name}?", answers)
+        self.app.push_screen(dialog, remove_if_confirmed)
 
     # leaving
 
@@ -467,5 +459,5 @@ class SourcesScreen(ListDetailScreen):
 
         pattern = "Source {} is running." if len(self.runs) == 1 else "Sources {} are running."
         question = pattern.format(", ".join(self.runs))
-        self.ask_question(question, {"y": "stop and leave"}, leave_if_confirmed)
+        self.app.push_screen(ConfirmDialog(question, {"y": "stop and leave"}), leave_if_confirmed)
         return False

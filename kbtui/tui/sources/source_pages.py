@@ -246,15 +246,12 @@ def describe_available_actions(state: SourceStatus) -> list[str]:
             links = "link" if source.depth == 1 else "links"
             inside = CrawlPrefixes(source.url or "", source.prefixes).description
             lines.append(f"fetch linked pages up to {source.depth} {links} away, below {inside}")
-        lines += [
-            f"fetch from {one_line(host)} even if it is in a private network"
-            for host in source.allow_hosts
-        ]
+        hosts = map(one_line, source.allow_hosts)
+        lines += [f"fetch from {host} even if it is in a private network" for host in hosts]
     elif source.kind == "mcp":
+        power = "it can do anything that you can do"
         lines.append(f"run the program: {one_line(shlex.join(source.server))}")
-        lines += [
-            "start this program in the workspace's directory; it can do anything that you can do"
-        ]
+        lines.append(f"start this program in the workspace's directory; {power}")
         lines += [f"pass it your environment variable ${one_line(name)}" for name in source.env]
         matching = f" that match {one_line(source.pattern)}" if source.pattern else ""
         lines.append(f"read its resources{matching}")
