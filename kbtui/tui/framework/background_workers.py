@@ -10,17 +10,9 @@ T = TypeVar("T")
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from contextlib import AbstractContextManager
 
     from textual.message_pump import MessagePump
 
-    Job = tuple[
-        int,
-        AbstractContextManager[object],
-        Callable[[], Any],
-        Callable[[Any], None],
-        Callable[[Exception], None],
-    ]
     ReportProgress = Callable[[Any], None]
 
 
@@ -58,7 +50,7 @@ class LatestOnlyWorker:
         self._newest = cancellation() if cancellation else None
         self._lock = threading.Lock()
         self._running_count = 0
-        self._waiting_job: Job | None = None
+        self._waiting_call: Callable[[], None] | None = None
         self._generation = 0
         self.has_pending_result = False
         """Whether the result of the newest call has not been delivered yet."""
@@ -71,64 +63,67 @@ class LatestOnlyWorker:
     def submit(
         self,
         work: Callable[[], T],
-        on_done: Callable[[T], None],
-        on_error: Callable[[Exception], None],
+        on_done: Callable[[T], object],
+        on_error: Callable[[Exception], object],
     ) -> None:
         """Run `work` in a thread, then call `on_done` with its result or `on_error` with its exception."""
-        with self._lock:
-            self._make_earlier_calls_obsolete()
-            self.has_pending_result = True
-            job: Job = (self._generation, self._newest or nullcontext(), work, on_done, on_error)
-            if self._running_count >= self._limit:
-                self._waiting_job = job
-                return
-            self._running_count += 1
-        threading.Thread(
-            target=self._run_jobs, args=(job,), name="kbtui-worker", daemon=True
-        ).start()
 
-    def submit_with_progress(
-        self,
-        work: Callable[[ReportProgress], T],
-        on_progress: Callable[[Any], None],
-        on_done: Callable[[T], None],
-        on_error: Callable[[Exception], None],
-    ) -> None:
-        """Like `submit`, but `work` gets a function that delivers intermediate values to `on_progress`."""
-        generation = self._generation + 1
-
-        def report_progress(value: Any) -> None:
-            self._owner.call_later(self._deliver_progress, generation, on_progress, value)
-
-        self.submit(lambda: work(report_progress), on_done, on_error)
-
-    def _run_jobs(self, job: Job | None) -> None:
-        while job is not None:
-            generation, call, work, on_done, on_error = job
+        def run() -> None:
             try:
-                with call:
+                with context:
                     answer = work()
             except Exception as error:
                 self._owner.call_later(self._deliver_result, generation, on_error, error)
             else:
                 self._owner.call_later(self._deliver_result, generation, on_done, answer)
+
+        with self._lock:
+            self._make_earlier_calls_obsolete()
+            self.has_pending_result = True
+            generation, context = self._generation, self._newest or nullcontext()
+            if self._running_count >= self._limit:
+                self._waiting_call = run
+                return
+            self._running_count += 1
+        threading.Thread(
+            target=self._run_calls, args=(run,), name="kbtui-worker", daemon=True
+        ).start()
+
+    def submit_with_progress(
+        self,
+        work: Callable[[ReportProgress], T],
+        on_progress: Callable[[Any], object],
+        on_done: Callable[[T], object],
+        on_error: Callable[[Exception], object],
+    ) -> None:
+        """Like `submit`, but `work` gets a function that delivers intermediate values to `on_progress`."""
+        generation = self._generation + 1
+
+        def deliver_progress(value: Any) -> None:
+            if generation == self._generation:
+                on_progress(value)
+
+        def report_progress(value: Any) -> None:
+            self._owner.call_later(deliver_progress, value)
+
+        self.submit(lambda: work(report_progress), on_done, on_error)
+
+    def _run_calls(self, call: Callable[[], None] | None) -> None:
+        while call is not None:
+            call()
             with self._lock:
-                job, self._waiting_job = self._waiting_job, None
-                if job is None:
+                call, self._waiting_call = self._waiting_call, None
+                if call is None:
                     self._running_count -= 1
 
-    def _deliver_result(self, generation: int, deliver: Callable[[Any], None], value: Any) -> None:
+    def _deliver_result(
+        self, generation: int, deliver: Callable[[Any], object], value: Any
+    ) -> None:
         if generation == self._generation:
             self.has_pending_result = False
             deliver(value)
         else:
             self._drop(value)
-
-    def _deliver_progress(
-        self, generation: int, deliver: Callable[[Any], None], value: Any
-    ) -> None:
-        if generation == self._generation:
-            deliver(value)
 
     def discard_results(self) -> None:
         """Discard the results of all calls so far that have not been delivered."""
@@ -139,7 +134,7 @@ class LatestOnlyWorker:
         """Cancel the newest call, drop the waiting call, and ignore results of earlier calls."""
         self._generation += 1
         self.has_pending_result = False
-        self._waiting_job = None
+        self._waiting_call = None
         if self._newest is not None and self._cancellation is not None:
             self._newest.cancel()
             self._newest = self._cancellation()

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import string
-import unicodedata
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from textual.binding import Binding
-from textual.keys import KEY_NAME_REPLACEMENTS
+from textual.keys import _character_to_key
 
 from kbtui.tui.framework.styled_text import measure_cell_width
 
@@ -35,13 +34,7 @@ KEY_LABELS = {
 """Textual's name of a key -> the label shown to the user."""
 
 
-def _get_key_name(character: str) -> str:
-    """Return Textual's name of the key that types a character."""
-    name = unicodedata.name(character).lower().replace("-", "_").replace(" ", "_")
-    return KEY_NAME_REPLACEMENTS.get(name, name)
-
-
-PUNCTUATION_KEYS = {_get_key_name(character): character for character in string.punctuation}
+PUNCTUATION_KEYS = {_character_to_key(character): character for character in string.punctuation}
 """Textual's name of a punctuation key -> the character that it types."""
 
 
@@ -94,24 +87,15 @@ def apply_keymap(
     commands: Iterable[TuiCommand], keymap: Mapping[str, str] | None
 ) -> list[TuiCommand]:
     """Return the commands, with the keys that a keymap defines for them."""
-    return [
-        command._replace(keys=keymap[command.id]) if keymap and command.id in keymap else command
-        for command in commands
-    ]
+    keymap = keymap or {}
+    return [command._replace(keys=keymap.get(command.id, command.keys)) for command in commands]
 
 
 def make_bindings(commands: Iterable[TuiCommand]) -> list[Binding]:
     """Return Textual's bindings for commands."""
     return [
-        Binding(
-            command.keys,
-            command.action,
-            command.label,
-            id=command.id,
-            show=False,
-            priority=command.is_immediate,
-        )
-        for command in commands
+        Binding(c.keys, c.action, c.label, id=c.id, show=False, priority=c.is_immediate)
+        for c in commands
     ]
 
 

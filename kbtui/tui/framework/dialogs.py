@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.binding import BindingType
     from textual.strip import Strip
-    from textual.widget import Widget
 
 
 class TextInputDialog(StyledScreen):
@@ -43,20 +42,16 @@ class TextInputDialog(StyledScreen):
         select: bool = False,
     ) -> None:
         super().__init__()
-        self._title, self._text, self._placeholder, self._hint = title, text, placeholder, hint
-        self._select_on_focus = select
+        self._title, self._hint = title, hint
+        self._input = SafeInput(
+            text, placeholder=placeholder, compact=True, select_on_focus=select, id="dialog-input"
+        )
 
     def compose(self) -> ComposeResult:
         """Yield the input and the key hints."""
         with Vertical(id="dialog", classes="pane low") as pane:
             pane.border_title = make_plain_content(self._title)
-            yield SafeInput(
-                self._text,
-                id="dialog-input",
-                placeholder=self._placeholder,
-                compact=True,
-                select_on_focus=self._select_on_focus,
-            )
+            yield self._input
             hint = TextLine()
             hint.left = format_key_hints([("Enter", "OK"), ("Esc", "cancel")])
             hint.right = [(self._hint, "dim")]
@@ -64,7 +59,7 @@ class TextInputDialog(StyledScreen):
 
     def on_mount(self) -> None:
         """Focus the input."""
-        self.query_one("#dialog-input").focus()
+        self._input.focus()
 
     @on(Input.Submitted)
     def _accept_text(self, event: Input.Submitted) -> None:
@@ -117,17 +112,12 @@ class OptionsDialog(StyledScreen):
         width = self.list.scrollable_content_region.width or self.app.size.width * 9 // 10 - 4
         names = max((measure_cell_width([(one.name, "")]) for one in self._options), default=0)
         room = max(width - names - 8, width // 2 - 8)
-        self.list.set_rows(
-            [
-                ListRow(
-                    one.key,
-                    [(f"{one.key}  ", "key"), (one.name, "")],
-                    truncate_spans([(one.preview, "dim")], room) if room > 8 else [],
-                    data=one,
-                )
-                for one in self._options
-            ]
-        )
+        rows = []
+        for one in self._options:
+            name = [(f"{one.key}  ", "key"), (one.name, "")]
+            preview = truncate_spans([(one.preview, "dim")], room) if room > 8 else []
+            rows.append(ListRow(one.key, name, preview, data=one.result))
+        self.list.set_rows(rows)
 
     def on_key(self, event: events.Key) -> None:
         """Choose the option with this key."""
@@ -144,7 +134,7 @@ class OptionsDialog(StyledScreen):
     def action_choose(self) -> None:
         """Choose the selected option."""
         if row := self.list.selected_row:
-            self.dismiss(row.data.result)
+            self.dismiss(row.data)
 
 
 class ConfirmDialog(StyledScreen, ModalScreen[str | None]):
@@ -155,35 +145,31 @@ class ConfirmDialog(StyledScreen, ModalScreen[str | None]):
     """
 
     DEFAULT_CSS = """
-    ConfirmDialog { align: left bottom; background: transparent; }
+    ConfirmDialog { align: left bottom; }
     #question { height: auto; border: round $warning; background: $background; padding: 0; }
     #answers { height: 1; padding: 0 1; }
     """
 
     def __init__(self, question: str, answers: Mapping[str, str]) -> None:
         super().__init__()
-        self.question, self.answers = one_line(question), dict(answers)
-        self._question_line = MessageLine("asked")
+        self._question, self._answers = question, answers
+        self.styles.background = "transparent"
 
     def compose(self) -> ComposeResult:
         """Yield the question and its answers."""
         with Vertical(id="question"):
-            yield self._question_line
-            yield TextLine(id="answers")
-
-    def on_mount(self) -> None:
-        """Show the question and its answers."""
-        self.styles.background = "transparent"
-        self._question_line.set_message(self.question, "strong")
-        bar = self.query_one("#answers", TextLine)
-        bar.left = format_key_hints([*self.answers.items(), ("Esc", "no")])
+            asked, answers = MessageLine("asked"), TextLine(id="answers")
+            asked.set_message(self._question, "strong")
+            answers.left = format_key_hints([*self._answers.items(), ("Esc", "no")])
+            yield asked
+            yield answers
 
     def on_key(self, event: events.Key) -> None:
         """Close the dialog if the key is an answer; ignore all other keys."""
         event.stop()
         if event.key == "escape":
             self.dismiss(None)
-        elif event.character in self.answers:
+        elif event.character in self._answers:
             self.dismiss(event.character)
 
 
@@ -258,23 +244,13 @@ class ChoiceField(StyledWidget, can_focus=True):
         self.focus()
         self.action_step(1)
 
-    def on_focus(self) -> None:
-        """Show the arrows."""
-        self.refresh()
-
-    def on_blur(self) -> None:
-        """Hide the arrows."""
-        self.refresh()
-
     def render_line(self, y: int) -> Strip:
         """Render the choice between arrows."""
-        arrows = ("‹ ", " ›") if self.has_focus else ("", "")
-        many = f"  {self._index + 1} of {len(self._choices)}" if self.has_focus else ""
-        word = one_line(self.value) or "no choices"
-        return self.render_spans(
-            [(arrows[0], "key"), (word, ""), (arrows[1], "key"), (many, "dim")],
-            self.content_size.width,
-        )
+        spans = [(one_line(self.value) or "no choices", "")]
+        if self.has_focus:
+            position = f"  {self._index + 1} of {len(self._choices)}"
+            spans = [("‹ ", "key"), *spans, (" ›", "key"), (position, "dim")]
+        return self.render_spans(spans, self.content_size.width)
 
 
 class FormDialog(StyledScreen):
@@ -284,7 +260,7 @@ class FormDialog(StyledScreen):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "cancel", show=False),
+        Binding("escape", "dismiss", show=False),
         Binding("down", "app.focus_next_pane", show=False),
         Binding("up", "app.focus_previous", show=False),
         # These have priority, because keys that follow must already go to the next field.
@@ -311,15 +287,11 @@ class FormDialog(StyledScreen):
         save_label: str = "save",
     ) -> None:
         super().__init__()
-        self._title, self._save, self._format_error, self._save_label = (
-            title,
-            save,
-            format_error,
-            save_label,
-        )
+        self._title, self._save_label = title, save_label
+        self._save, self._format_error = save, format_error
         self._fields = {field.name: field for field in fields}
         self._save_worker = LatestOnlyWorker(self)
-        self.message = MessageLine("form-said")
+        self._message = MessageLine("form-said")
         self._is_saving = False
 
     def compose(self) -> ComposeResult:
@@ -327,21 +299,19 @@ class FormDialog(StyledScreen):
         with Vertical(id="form", classes="pane") as pane:
             pane.border_title = make_plain_content(self._title)
             with VerticalScroll(id="fields", can_focus=False):
-                for field in self._fields.values():
-                    with Horizontal(id=f"line-{field.name}", classes="field"):
+                for name, field in self._fields.items():
+                    with Horizontal(id=f"line-{name}", classes="field"):
                         label = TextLine(classes="field-label")
                         label.left = [(field.label, "dim")]
                         yield label
-                        yield (
-                            ChoiceField(field)
-                            if field.choices
-                            else SafeInput(field.value, id=f"field-{field.name}", compact=True)
-                        )
-            yield self.message
+                        if field.choices:
+                            yield ChoiceField(field)
+                        else:
+                            yield SafeInput(field.value, id=f"field-{name}", compact=True)
+            yield self._message
             keys = TextLine(id="form-keys")
-            keys.left = format_key_hints(
-                [("Enter", "next"), ("^S", self._save_label), ("Esc", "cancel")]
-            )
+            hints = [("Enter", "next"), ("^S", self._save_label), ("Esc", "cancel")]
+            keys.left = format_key_hints(hints)
             yield keys
 
     def on_mount(self) -> None:
@@ -349,24 +319,16 @@ class FormDialog(StyledScreen):
         self.update_shown_fields()
         shown = self._list_shown_fields()
         texts = [name for name in shown if not self._fields[name].choices]
-        self.set_focus(self._find_field((texts or shown)[0]))
+        self._focus_field((texts or shown)[0])
 
     # values
 
-    def _find_field(self, name: str) -> Widget:
-        return self.query_one(f"#field-{name}")
-
-    def get_value(self, name: str) -> str:
-        """Return the value of a field, without surrounding spaces."""
-        widget = self._find_field(name)
+    def _get_value(self, name: str) -> str:
+        widget = self.query_one(f"#field-{name}")
         return widget.value.strip() if isinstance(widget, ChoiceField | Input) else ""
 
-    def get_values(self) -> FormValues:
-        """Return the values of the shown fields."""
-        return {name: self.get_value(name) for name in self._list_shown_fields()}
-
     def _list_shown_fields(self) -> list[str]:
-        everything = {name: self.get_value(name) for name in self._fields}
+        everything = {name: self._get_value(name) for name in self._fields}
         return [name for name, field in self._fields.items() if field.is_shown(everything)]
 
     def update_shown_fields(self) -> None:
@@ -375,23 +337,29 @@ class FormDialog(StyledScreen):
         for name in self._fields:
             self.query_one(f"#line-{name}").display = name in shown
 
+    def _focus_field(self, name: str) -> None:
+        self.set_focus(self.query_one(f"#field-{name}"))
+
+    @property
+    def _focused_field(self) -> str:
+        return (self.focused.id or "").removeprefix("field-") if self.focused else ""
+
     def on_descendant_focus(self) -> None:
         """Show the help of the focused field."""
-        name = (self.focused.id or "").removeprefix("field-") if self.focused else ""
-        if name in self._fields and not self._is_saving:
-            self.message.set_message(self._fields[name].help, "dim")
+        if not self._is_saving and (field := self._fields.get(self._focused_field)):
+            self._message.set_message(field.help, "dim")
 
     # saving and closing
 
     def action_next_field(self) -> None:
         """Go to the next field; on the last field, save the form."""
         shown = self._list_shown_fields()
-        name = (self.focused.id or "").removeprefix("field-") if self.focused else ""
-        at = shown.index(name) if name in shown else -1
-        if at == len(shown) - 1:
-            self.action_save()
+        focused = self._focused_field
+        following = shown[shown.index(focused) + 1 :] if focused in shown else shown
+        if following:
+            self._focus_field(following[0])
         else:
-            self.set_focus(self._find_field(shown[at + 1]))
+            self.action_save()
 
     def action_save(self) -> None:
         """Save the values, and close the form if that succeeds."""
@@ -402,19 +370,10 @@ class FormDialog(StyledScreen):
         (self.focused or self).call_later(self._submit_values)
 
     def _submit_values(self) -> None:
-        self.message.set_message("…", "dim")
-        values = self.get_values()
-        self._save_worker.submit(
-            lambda: self._save(values), self._close_with_result, self._show_save_error
-        )
-
-    def _close_with_result(self, made: Any) -> None:
-        self.dismiss(made)
+        self._message.set_message("…", "dim")
+        values = {name: self._get_value(name) for name in self._list_shown_fields()}
+        self._save_worker.submit(lambda: self._save(values), self.dismiss, self._show_save_error)
 
     def _show_save_error(self, error: Exception) -> None:
         self._is_saving = False
-        self.message.set_message(self._format_error(error), "error")
-
-    def action_cancel(self) -> None:
-        """Close without saving."""
-        self.dismiss(None)
+        self._message.set_message(self._format_error(error), "error")

@@ -98,9 +98,7 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         if empty is not None:
             self.empty_text, self._empty_width = empty, 0
         wanted = select or (before.key if before else None)
-        found = next(
-            (n for n, row in enumerate(self.rows) if row.key == wanted and row.selectable), None
-        )
+        found = self._find_row(wanted)
         if found is None:
             found = self._find_nearest_selectable(0 if before is None or was_top else self.index)
         self.index = found
@@ -131,11 +129,15 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
 
     def select_row(self, key: str) -> bool:
         """Select the row with this key; return whether the row exists."""
-        for number, row in enumerate(self.rows):
-            if row.key == key and row.selectable:
-                self._select_index(number)
-                return True
-        return False
+        index = self._find_row(key)
+        if index is not None:
+            self._select_index(index)
+        return index is not None
+
+    def _find_row(self, key: str | None) -> int | None:
+        return next(
+            (n for n, row in enumerate(self.rows) if row.key == key and row.selectable), None
+        )
 
     def _find_nearest_selectable(self, index: int) -> int:
         index = min(max(index, 0), len(self.rows) - 1)
@@ -144,12 +146,8 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
 
     def _find_next_selectable(self, index: int, step: int) -> int:
         """Return the index of the next selectable row after `index` in direction `step`, or -1."""
-        index += step
-        while 0 <= index < len(self.rows):
-            if self.rows[index].selectable:
-                return index
-            index += step
-        return -1
+        indices = range(max(0, index + 1), len(self.rows)) if step > 0 else range(index - 1, -1, -1)
+        return next((index for index in indices if self.rows[index].selectable), -1)
 
     def _select_index(self, index: int) -> None:
         if index < 0:
@@ -177,36 +175,33 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         elif top < self.scroll_y:
             self._scroll_to_line(top)
 
+    def _find_row_at_line(self, line: int) -> tuple[int, int]:
+        """Return the index of the row at a line of the list, and the line within the row."""
+        index = bisect_right(self._tops, line) - 1
+        return index, line - self._tops[index]
+
     def _list_visible_lines(self) -> list[tuple[ListRow, int, bool] | None]:
         """Return each visible line's row, its index in the row, and whether the row is selected."""
         lines: list[tuple[ListRow, int, bool] | None] = []
         first = round(self.scroll_y)
         for line in range(first, first + self.scrollable_content_region.height):
-            number = bisect_right(self._tops, line) - 1
-            if number < len(self.rows):
-                depth, chosen = line - self._tops[number], number == self.index
-                lines.append((self.rows[number], depth, chosen))
-            else:
-                lines.append(None)
+            index, depth = self._find_row_at_line(line)
+            is_row = index < len(self.rows)
+            lines.append((self.rows[index], depth, index == self.index) if is_row else None)
         return lines
 
     def _repaint_changes(self, painted: list[tuple[ListRow, int, bool] | None] | None) -> None:
         """Repaint the lines that differ from `painted`; None repaints all of them."""
-        now = self._list_visible_lines()
-        if not now or not self.rows or painted is None or len(painted) != len(now):
-            self.repaint_lines(None)
-        else:
-            self.repaint_lines([y for y, line in enumerate(now) if line != painted[y]])
+        now, changed = self._list_visible_lines(), None
+        if now and self.rows and painted is not None and len(painted) == len(now):
+            changed = [y for y, line in enumerate(now) if line != painted[y]]
+        self.repaint_lines(changed)
 
     def iterate_visible_rows(self) -> Iterator[tuple[int, ListRow]]:
         """Yield each selectable row whose first line is visible, with the position of that line."""
-        first = round(self.scroll_y)
-        for line in range(self.scrollable_content_region.height):
-            number = bisect_right(self._tops, first + line) - 1
-            if number >= len(self.rows) or self._tops[number] != first + line:
-                continue
-            if self.rows[number].selectable:
-                yield line, self.rows[number]
+        for y, line in enumerate(self._list_visible_lines()):
+            if line and line[0].selectable and line[1] == 0:
+                yield y, line[0]
 
     # drawing
 
@@ -222,18 +217,13 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
             if y >= len(self._empty_lines) or not self.empty_text:
                 return Strip.blank(width, self.base_style)
             return self.render_spans(self._empty_lines[y].spans, width)
-        absolute = y + round(self.scroll_y)
-        if absolute >= self._tops[-1]:
+        index, depth = self._find_row_at_line(y + round(self.scroll_y))
+        if index >= len(self.rows):
             return Strip.blank(width, self.base_style)
-        number = bisect_right(self._tops, absolute) - 1
-        row = self.rows[number]
-        depth = absolute - self._tops[number]
-        chosen = number == self.index
+        row, chosen = self.rows[index], index == self.index
         base = ("cursor" if self.has_focus else "cursor-off") if chosen else row.role
         lead = ("▎", "accent") if chosen else (" ", "")
-        spans = (
-            align_to_edges(row.left, row.right, width - 2) if depth == 0 else row.below[depth - 1]
-        )
+        spans = row.below[depth - 1] if depth else align_to_edges(row.left, row.right, width - 2)
         return self.render_spans([lead, *spans], width, base)
 
     def on_resize(self) -> None:
@@ -270,11 +260,11 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         lines = math.trunc(pages * height) if abs(pages) < 1 else int(pages) * (height - 1)
         if self.rows:
             line = min(max(0, self._tops[max(0, self.index)] + lines), self._tops[-1] - 1)
-            self._select_index(self._find_nearest_selectable(bisect_right(self._tops, line) - 1))
+            self._select_index(self._find_nearest_selectable(self._find_row_at_line(line)[0]))
 
     def on_click(self, event: events.Click) -> None:
         """Select the clicked row and post `RowClicked`."""
-        number = bisect_right(self._tops, event.y + round(self.scroll_y)) - 1
-        if 0 <= number < len(self.rows) and self.rows[number].selectable:
-            self._select_index(number)
-            self.post_message(self.RowClicked(self, self.rows[number]))
+        index, _ = self._find_row_at_line(event.y + round(self.scroll_y))
+        if index < len(self.rows) and self.rows[index].selectable:
+            self._select_index(index)
+            self.post_message(self.RowClicked(self, self.rows[index]))
