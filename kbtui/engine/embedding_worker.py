@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from kbtui.index.embedding_model import EmbeddingModel, Matrix, OnnxEmbedder, TorchEmbedder
-    from kbtui.index.embedding_queue import EmbeddingQueue, TextEncoder
+    from kbtui.index.embedding_queue import EmbeddingQueue
     from kbtui.index.indexer import IndexProgress
     from kbtui.index.vectors import VectorStore
     from kbtui.workspace import Settings
@@ -204,7 +204,7 @@ class EngineEmbeddingModel:
             self._embedder = OnnxEmbedder(self._model)
             self._log("the model's export is finished; the engine uses it from now on")
 
-    def get_encoder(self, missing: int) -> TextEncoder:
+    def get_encoder(self, missing: int) -> OnnxEmbedder | TorchEmbedder:
         """Return the encoder for `missing` chunks; if these are many, one that uses all cores.
 
         Call this in the thread with low priority.

@@ -131,15 +131,12 @@ def _make_placeholders(values: Collection[object]) -> str:
     return ", ".join("?" * len(values))
 
 
-def _find_changed_chunk_positions(old: list[str], new: list[str], same: set[str]) -> list[int]:
-    """Return the positions of new chunks that changed or whose neighbours changed.
-
-    `old` and `new` are chunk ids in order; `same` has the ids whose text and document did not change.
-    """
+def _find_changed_chunk_positions(old: list[str], new: list[str], unchanged: set[str]) -> list[int]:
+    """Return the positions in `new` of chunks that changed or have other neighbours than before."""
     positions = {id_: at for at, id_ in enumerate(old)}
     margin, width = [""] * CONTEXT_CHUNKS, 2 * CONTEXT_CHUNKS + 1
     padded_old, padded_new = [*margin, *old, *margin], [*margin, *new, *margin]
-    unchanged = {*same, ""}
+    unchanged = {*unchanged, ""}
     return [
         at
         for at, id_ in enumerate(new)
@@ -160,9 +157,11 @@ class Catalog:
     def __init__(self, path: Path, *, write: bool = False) -> None:
         """Open the file; with `write` create it if it is missing. Raises `IndexUnavailable`."""
         self.path = path
-        uri = f"{path.absolute().as_uri()}?mode={'rwc' if write else 'ro'}"
+        target = path if write else f"{path.absolute().as_uri()}?mode=ro"
         try:
-            self._db = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+            self._db = sqlite3.connect(
+                target, uri=True, isolation_level=None, check_same_thread=False
+            )
             if write:
                 self._db.execute("PRAGMA journal_mode=WAL")
                 # A crash of the machine may lose the last transactions, but leaves none half done. The
@@ -192,21 +191,22 @@ class Catalog:
 
     # transactions
 
-    def begin_transaction(self) -> int:
-        """Begin a transaction and return its sequence number."""
+    @contextmanager
+    def open_transaction(self) -> Iterator[int]:
+        """Write in one transaction, and yield its sequence number; an error rolls it back."""
         self._db.execute("BEGIN IMMEDIATE")
-        seq = self.last_transaction_number() + 1
-        self.set_meta_value("seq", str(seq))
-        return seq
+        try:
+            seq = self.last_transaction_number() + 1
+            self.set_meta_value("seq", str(seq))
+            yield seq
+            self.commit_transaction()
+        finally:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
 
     def commit_transaction(self) -> None:
-        """Commit the transaction."""
+        """Commit the open transaction."""
         self._db.execute("COMMIT")
-
-    def roll_back_transaction(self) -> None:
-        """Roll back the transaction, if one is open."""
-        if self._db.in_transaction:
-            self._db.execute("ROLLBACK")
 
     def last_transaction_number(self) -> int:
         """Return the sequence number of the last transaction; 0 if there was none."""
@@ -307,10 +307,7 @@ class Catalog:
     def replace_citations(
         self, entry: CatalogEntry, rows: Sequence[tuple[object, ...]], *, after: int = 0
     ) -> None:
-        """Replace the citations of a conversation's turns after turn `after`.
-
-        The columns are those of the table `citations`.
-        """
+        """Replace the citations of a conversation's turns after turn `after`."""
         where, values = "citations WHERE conversation = ? AND turn > ?", (entry.conversation, after)
         old = self._db.execute(f"SELECT * FROM {where}", values).fetchall()
         self._db.execute(f"DELETE FROM {where}", values)
@@ -373,7 +370,7 @@ class Catalog:
         try:
             yield
         finally:
-            self.roll_back_transaction()
+            self._db.execute("ROLLBACK")
 
     def list_entry_ids(self) -> list[str]:
         """Return the ids of all entries."""
@@ -402,12 +399,9 @@ class Catalog:
         return mark
 
     def list_entries_changed_since(self, seq: int) -> list[str]:
-        """Return the ids of the entries that were written after transaction `seq`."""
-        return self._list_first_column("SELECT id FROM entries WHERE seq > ?", seq)
-
-    def list_entries_removed_since(self, seq: int) -> list[str]:
-        """Return the ids of the entries that were removed after transaction `seq`."""
-        return self._list_first_column("SELECT entry_id FROM gone WHERE seq > ?", seq)
+        """Return the ids of the entries that were written or removed after transaction `seq`."""
+        query = "SELECT id FROM entries WHERE seq > ? UNION SELECT entry_id FROM gone WHERE seq > ?"
+        return self._list_first_column(query, seq, seq)
 
     def get_entry(self, entry_id: str) -> CatalogEntry | None:
         """Return an entry by id, None if it does not exist."""
@@ -472,10 +466,7 @@ class Catalog:
     def find_citations(
         self, targets: Sequence[str], chunk: str | None = None
     ) -> list[tuple[Any, ...]]:
-        """Return the citations of any of `targets` or of the chunk `chunk`, newest first.
-
-        The columns are those of the table `citations`.
-        """
+        """Return the rows of the citations of any of `targets` or of the chunk `chunk`, newest first."""
         wanted, values = f"target IN ({_make_placeholders(targets)})", list(targets)
         if chunk is not None:
             wanted, values = f"{wanted} OR chunk = ?", [*values, chunk]

@@ -85,10 +85,7 @@ def find_embedding_model(setting: str) -> EmbeddingModel:
 
 
 def verify_packaged_model(model: EmbeddingModel) -> None:
-    """Compare the packaged model's files with their SHA-256 checksums.
-
-    Raises `EmbeddingModelUnavailable` if a file is missing or differs.
-    """
+    """Compare the packaged model's files with their checksums; raises `EmbeddingModelUnavailable`."""
     for name, wanted in CHECKSUMS.items() if model.packaged else ():
         path = Path(model.source) / name
         try:
@@ -123,10 +120,7 @@ class TorchEmbedder:
     """An embedding model that torch runs. Several threads may use it at the same time."""
 
     def __init__(self, model: EmbeddingModel) -> None:
-        """Verify and load the model, which takes seconds and hundreds of megabytes.
-
-        Raises `EmbeddingModelUnavailable`.
-        """
+        """Verify and load the model, which takes seconds; raises `EmbeddingModelUnavailable`."""
         verify_packaged_model(model)
         # Set these before the import: they keep the libraries from contacting a model hub.
         os.environ["HF_HUB_OFFLINE"] = "1"

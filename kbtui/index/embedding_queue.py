@@ -5,21 +5,21 @@ from __future__ import annotations
 import threading
 import time
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import KbtuiError
 from kbtui.index.embedding_model import EMBEDDING_BATCH
 from kbtui.index.embedding_status import EmbeddingStatusWriter
 from kbtui.index.indexer import IndexProgress
 from kbtui.index.ingest import find_embedding_neighbours
-from kbtui.index.models import hash_embedded_text, make_chunk_id_sort_number
+from kbtui.index.models import hash_embedded_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from kbtui.index.catalog import Catalog
     from kbtui.index.embedding_cache import EmbeddingCache
-    from kbtui.index.embedding_model import Matrix
+    from kbtui.index.embedding_model import Matrix, OnnxEmbedder, TorchEmbedder
     from kbtui.index.models import CatalogEntry, Chunk
     from kbtui.index.vectors import VectorStore
 
@@ -38,13 +38,6 @@ FAILURES_MAX = 3
 """After this number of failed entries in a row, the model counts as broken."""
 PAUSE_SECONDS = 2.0
 """The interval in seconds at which a paused queue asks whether it may continue."""
-
-
-class TextEncoder(Protocol):
-    """A loaded embedding model, whichever library runs it."""
-
-    def encode(self, texts: Sequence[str]) -> Matrix:
-        """Return unit vectors, one row for each text."""
 
 
 class ChunksWithoutVector:
@@ -123,10 +116,7 @@ def compare_vectors_with_catalog(
 
 
 class EmbeddingQueue:
-    """Embeds the chunks that have no vector.
-
-    Only one thread may use it, except for the methods whose docstring says otherwise.
-    """
+    """Embeds the chunks that have no vector. Only one thread may use it, except where noted."""
 
     def __init__(
         self,
@@ -168,7 +158,7 @@ class EmbeddingQueue:
 
     def embed_missing_chunks(
         self,
-        get_encoder: Callable[[int], TextEncoder],
+        get_encoder: Callable[[int], OnnxEmbedder | TorchEmbedder],
         should_restart: Callable[[], bool] = lambda: False,
     ) -> int:
         """Embed the missing chunks; return how many are left.
@@ -335,5 +325,5 @@ def make_vector_row(entry: CatalogEntry, chunk: Chunk) -> dict[str, Any]:
         "role": chunk.role,
         "entry": entry.id,
         "time": chunk.timestamp if chunk.timestamp else entry.changed,
-        "tie": make_chunk_id_sort_number(chunk.id),
+        "tie": int(chunk.id, 16),
     }

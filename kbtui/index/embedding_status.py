@@ -61,10 +61,7 @@ def read_embedding_status(folder: Path) -> EmbeddingStatus:
 
 
 def is_fully_embedded(folder: Path, model: str) -> bool:
-    """Whether every chunk of the generation at `folder` has a vector of this model.
-
-    Does not open LanceDB.
-    """
+    """Whether every chunk of the generation has a vector of this model. Does not open LanceDB."""
     from kbtui.index.catalog import Catalog
 
     status = read_embedding_status(folder)

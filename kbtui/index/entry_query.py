@@ -234,17 +234,18 @@ def list_entries(
     vectors: bool = True,
     now: float | None = None,
     is_given_up: Callable[[], bool] | None = None,
+    only: str | None = None,
 ) -> EntryPage:
     """Return a page of entries, starting at `cursor`; its size is `limit`, but at most `most`.
 
-    If `vectors` is false (the model is switched off), no entry counts as pending. Raises
-    `UsageError` if the cursor is invalid or belongs to another filter, and `IndexUnavailable` once
-    `is_given_up` returns true.
+    If `vectors` is false (the model is switched off), no entry counts as pending. `only` is the id
+    of the only entry to return. Raises `UsageError` if the cursor is invalid or belongs to another
+    filter, and `IndexUnavailable` once `is_given_up` returns true.
     """
     limit = max(1, min(most, limit))
     now = time.time() if now is None else now
     with open_catalog_snapshot(reader, is_given_up) as db:
-        _create_filtered_entries_table(db, reader, wanted, vectors)
+        _create_filtered_entries_table(db, reader, wanted, vectors, only)
         page = EntryPage(by_status=dict.fromkeys(ENTRY_STATUSES, 0))
         for status, type_, count in db.execute(
             "SELECT status, type, count(*) FROM listed GROUP BY status, type ORDER BY type"
@@ -271,18 +272,9 @@ def get_entry_row(
     workspace: Workspace, reader: IndexReader, entry_id: str, *, vectors: bool = True
 ) -> EntryRow | None:
     """Return one entry, even if it is hidden or archived; None if it does not exist."""
-    with open_catalog_snapshot(reader) as db:
-        _create_filtered_entries_table(
-            db, reader, EntryFilter(hidden=True, archived=True), vectors, only=entry_id
-        )
-        row = db.execute(
-            "SELECT *, (SELECT count(*) FROM chunks WHERE entry_id = listed.id) FROM listed"
-        ).fetchone()
-        if row is None:
-            return None
-        found = _parse_entry_row(row)
-        _fill_citation_counts(db, workspace, [found], time.time())
-    return found
+    every_entry = EntryFilter(hidden=True, archived=True)
+    page = list_entries(workspace, reader, every_entry, vectors=vectors, only=entry_id)
+    return page.entries[0] if page.entries else None
 
 
 _LISTED_COLUMNS = (
@@ -296,7 +288,7 @@ def _create_filtered_entries_table(
     reader: IndexReader,
     wanted: EntryFilter,
     vectors: bool,
-    only: str | None = None,
+    only: str | None,
 ) -> None:
     """Create a temporary table `listed` of the entries that match the filter, with their status."""
     status = read_embedding_status(reader.folder) if vectors else EmbeddingStatus(seq=2**62)

@@ -17,6 +17,7 @@ import sqlite3
 import struct
 import time
 import zlib
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from kbtui.errors import IndexUnavailable, KbtuiError
@@ -98,22 +99,16 @@ _READ_BYTES = 1 << 20
 
 
 def find_damage(folder: Path, stop: threading.Event | None = None) -> str | None:
-    """Check a generation; return a phrase that describes the damage, None if there is none.
-
-    Returns None as soon as `stop` is set.
-    """
+    """Return a phrase for the damage of a generation; None if there is none or once `stop` is set."""
     from kbtui.index.catalog import Catalog
 
     try:
-        catalog = Catalog(folder / "catalog.sqlite")
+        with closing(Catalog(folder / "catalog.sqlite")) as catalog:
+            found = catalog.find_damage(stop)
     except IndexUnavailable as error:
         return error.message
-    try:
-        found = catalog.find_damage(stop)
     except sqlite3.Error as error:
-        found = f"the catalog cannot be read: {error}"
-    finally:
-        catalog.close()
+        return f"the catalog cannot be read: {error}"
     return (
         found
         or find_damaged_tantivy_file(folder / "lexical")

@@ -44,9 +44,6 @@ MAX_STALE_SHARE = 2e-5
 """The maximum share of replaced documents in BM25's statistics. Each commit replaces at least one
 document, the one with the sequence number."""
 
-CitationRows = list[tuple[object, ...]]
-"""A conversation's citations, as rows of the catalog's table `citations`."""
-
 
 class IndexStorage:
     """The catalog and keyword indexes of the generation at `folder`, opened for writing.
@@ -125,8 +122,6 @@ class IndexStorage:
                 mark = 0
                 for entry_id in self.catalog.list_entry_ids():
                     writer.remove_entry(entry_id)
-            for entry_id in self.catalog.list_entries_removed_since(mark):
-                writer.remove_entry(entry_id)
             for entry_id in self.catalog.list_entries_changed_since(mark):
                 entry = self.catalog.get_entry(entry_id)
                 if entry and entry.hidden == hidden:
@@ -142,70 +137,53 @@ class IndexStorage:
             return []
         self._uncommitted += len(gone)
         found = [entry for id_ in gone if (entry := self.catalog.get_entry(id_)) is not None]
-        seq = self.catalog.begin_transaction()
-        for entry_id in gone:
-            self.catalog.remove_entry(entry_id, seq)
-        self.catalog.commit_transaction()
+        with self.catalog.open_transaction() as seq:
+            for entry_id in gone:
+                self.catalog.remove_entry(entry_id, seq)
         for writer in self.writers.values():
             for entry_id in gone:
                 writer.remove_entry(entry_id)
         return found
 
-    def write_entry_parts(self, entry_parts: list[tuple[EntryPartToWrite, CitationRows]]) -> None:
-        """Replace entries or parts of them, each with its citations, in one transaction."""
-        if not entry_parts:
+    def write_entry_parts(self, parts: list[EntryPartToWrite]) -> None:
+        """Replace entries or parts of them in one transaction."""
+        if not parts:
             return
-        self._uncommitted += len(entry_parts)
-        seq = self.catalog.begin_transaction()
+        self._uncommitted += len(parts)
         results: list[tuple[bool, EntryWriteResult]] = []
-        try:
-            for entry_part, rows in entry_parts:
+        with self.catalog.open_transaction() as seq:
+            for part in parts:
                 # Read the entry here, because an earlier part may belong to the same entry.
-                old = self.catalog.get_entry(entry_part.entry.id)
+                old = self.catalog.get_entry(part.entry.id)
                 written = self.catalog.write_entry_and_chunks(
-                    entry_part.entry,
-                    entry_part.chunks,
-                    seq,
-                    start=entry_part.first_ordinal,
-                    mark=entry_part.mark,
+                    part.entry, part.chunks, seq, start=part.first_ordinal, mark=part.mark
                 )
-                results.append((_has_same_document_fields(old, entry_part.entry), written))
-                if entry_part.entry.conversation is not None:
+                results.append((_has_same_document_fields(old, part.entry), written))
+                if part.entry.conversation is not None:
                     self.catalog.replace_citations(
-                        entry_part.entry, rows, after=entry_part.after_turn
+                        part.entry, part.citations, after=part.after_turn
                     )
-            self.catalog.commit_transaction()
-        except BaseException:
-            self.catalog.roll_back_transaction()
-            raise
-        for (entry_part, _), (same, written) in zip(entry_parts, results, strict=True):
-            writer = self.writers[entry_part.entry.hidden]
-            if entry_part.first_ordinal or (same and entry_part.entry.conversation is not None):
-                writer.update_chunk_documents(entry_part.entry, entry_part.chunks_before, written)
+        for part, (same, written) in zip(parts, results, strict=True):
+            entry, writer = part.entry, self.writers[part.entry.hidden]
+            if part.first_ordinal or (same and entry.conversation is not None):
+                writer.update_chunk_documents(entry, part.chunks_before, written)
             else:
-                writer.replace_entry_documents(entry_part.entry, written.chunks)
-            self.writers[not entry_part.entry.hidden].remove_entry(entry_part.entry.id)
+                writer.replace_entry_documents(entry, written.chunks)
+            self.writers[not entry.hidden].remove_entry(entry.id)
 
     def set_meta_value(self, key: str, value: str) -> None:
         """Set a value in the catalog's table `meta`, in its own transaction."""
-        self.catalog.begin_transaction()
-        self.catalog.set_meta_value(key, value)
-        self.catalog.commit_transaction()
+        with self.catalog.open_transaction():
+            self.catalog.set_meta_value(key, value)
         self.commit_keyword_indexes()
 
     def count_stale_documents(self) -> int:
         """Count the documents of the keyword indexes that `compact` would rewrite."""
-        return sum(
-            writer.count_documents()
-            for writer in self.writers.values()
-            if _has_stale_documents(writer)
-        )
+        stale = filter(_has_stale_documents, self.writers.values())
+        return sum(writer.count_documents() for writer in stale)
 
     def compact(self, give_up: Callable[[], bool]) -> None:
-        """Rewrite each keyword index in which replaced documents still affect scores.
-
-        Stops once `give_up` returns true; an index that is not finished then stays unchanged.
-        """
+        """Rewrite the keyword indexes in which replaced documents affect scores; stop if `give_up()`."""
         seq = self.catalog.last_transaction_number()
         for hidden, writer in self.writers.items():
             if not _has_stale_documents(writer):
@@ -309,12 +287,10 @@ class WorkspaceIndex:
         `rebuild` creates a new generation; the old one stays in use until the new one is complete.
         `should_yield` returns whether another refresh was requested.
         """
-        self.workspace = workspace
-        self.settings = settings
+        self.workspace, self.settings = workspace, settings
         self.cache_dir = cache_dir or workspace.cache_dir
         self._on_progress = on_progress or (lambda progress: None)
-        self._stop = stop or threading.Event()
-        self._should_yield = should_yield
+        self._stop, self._should_yield = stop or threading.Event(), should_yield
         self.topic_folders: list[Path] = []
         self.configuration_problem: str | None = None
         """Why a configuration file could not be read in the last refresh."""
@@ -337,11 +313,7 @@ class WorkspaceIndex:
         self.storage.close()
 
     def refresh(self, *, retry: bool = False) -> IndexRefreshChanges:
-        """Compare all files with the catalog, and index those that differ.
-
-        With `retry`, files that could not be read before are read again even if they did not
-        change.
-        """
+        """Index the files that differ from the catalog; with `retry`, also those that had an error."""
         from kbtui.knowledge import load_knowledge
 
         knowledge = load_knowledge(self.workspace)
@@ -358,7 +330,11 @@ class WorkspaceIndex:
         except _RefreshStopped:
             return IndexRefreshChanges(is_unfinished=True)
         changes = IndexRefreshChanges()
-        self._save_configuration_file_states(knowledge, changes)
+        # With this, clients notice that configuration files have changed since the refresh.
+        state = json.dumps([_get_file_state(path) for path in knowledge.files])
+        if self.catalog.get_meta_value("configuration") != state:
+            self.storage.set_meta_value("configuration", state)
+            changes.knowledge = True
         if gone or subjects or conversations:
             self._index_changed_entries(gone, subjects, conversations, knowledge, changes)
         if not self._stop.is_set() and not changes.is_unfinished:
@@ -386,30 +362,22 @@ class WorkspaceIndex:
         from kbtui.conversations.repository import list_conversation_signatures
 
         again = self.catalog.list_unreadable_entry_ids() if retry else frozenset()
-        states = {
-            (place, slug): (entry_id, state)
-            for place, slug, entry_id, state in self._iterate_until_stopped(
-                self.catalog.list_signatures()
-            )
-        }
+        signatures = self._iterate_until_stopped(self.catalog.list_signatures())
+        states = {(place, slug): (id_, state) for place, slug, id_, state in signatures}
 
         def has_file_changed(known: tuple[str, str] | None, state: str) -> bool:
             return known is None or known[1] != state or known[0] in again
 
-        subjects = [
-            subject
-            for subject in self._iterate_until_stopped(_iterate_indexed_subjects(knowledge))
-            if has_file_changed(
-                states.pop((subject.topic, subject.slug), None),
-                make_subject_change_signature(subject),
-            )
-        ]
+        subjects = []
+        for subject in self._iterate_until_stopped(_iterate_indexed_subjects(knowledge)):
+            known = states.pop((subject.topic, subject.slug), None)
+            if has_file_changed(known, make_subject_change_signature(subject)):
+                subjects.append(subject)
+        found = list_conversation_signatures(self.workspace).items()
         conversations = {
-            identity
-            for identity, state in self._iterate_until_stopped(
-                list_conversation_signatures(self.workspace).items()
-            )
-            if has_file_changed(states.pop((identity, None), None), state)
+            conversation
+            for conversation, state in self._iterate_until_stopped(found)
+            if has_file_changed(states.pop((conversation, None), None), state)
         }
         return subjects, conversations, [entry_id for entry_id, _ in states.values()]
 
@@ -419,15 +387,6 @@ class WorkspaceIndex:
             if self._stop.is_set():
                 raise _RefreshStopped
             yield item
-
-    def _save_configuration_file_states(
-        self, knowledge: Knowledge, changes: IndexRefreshChanges
-    ) -> None:
-        """Save the state of the configuration files, so that clients notice later changes."""
-        state = json.dumps([_get_file_state(path) for path in knowledge.files])
-        if self.catalog.get_meta_value("configuration") != state:
-            self.storage.set_meta_value("configuration", state)
-            changes.knowledge = True
 
     def _index_changed_entries(
         self,
@@ -443,14 +402,12 @@ class WorkspaceIndex:
 
         # Metadata of conversations is read only if one of them changed.
         infos = list_conversations(self.workspace, counts=False) if conversations else []
-        work: list[Subject | ConversationInfo] = [
-            *subjects,
-            *(info for info in infos if info.id in conversations),
-        ]
-        targets = CitationTargetLookup(
-            knowledge, {info.id: info.name for info in infos}, make_subject_id
-        )
-        work.sort(key=_get_indexing_order_key)
+        subjects.sort(key=lambda subject: -subject.mtime_ns)
+        changed = [info for info in infos if info.id in conversations]
+        changed.sort(key=lambda info: info.updated_at or info.created_at, reverse=True)
+        work: list[Subject | ConversationInfo] = [*subjects, *changed]
+        names = {info.id: info.name for info in infos}
+        targets = CitationTargetLookup(knowledge, names, make_subject_id)
         for entry in self.storage.remove_entries(gone):
             changes.removed += 1
             if entry.conversation is not None:
@@ -461,22 +418,19 @@ class WorkspaceIndex:
         done, began = 0, time.monotonic()
         committed = written = began
         pause = COMMIT_SECONDS
-        entry_parts: list[tuple[EntryPartToWrite, CitationRows]] = []
+        parts: list[EntryPartToWrite] = []
         self._on_progress(IndexProgress("keywords", 0, len(work)))
-        for entry_part in self._read_entry_parts(work, changes):
-            conversation = entry_part.conversation
-            rows = _make_citation_rows(conversation, targets) if conversation else []
-            entry_parts.append((entry_part, rows))
-            done += entry_part.is_last
+        for part in self._read_entry_parts(work, changes):
+            if part.conversation:
+                part.citations = _make_citation_rows(part.conversation, targets)
+            parts.append(part)
+            done += part.is_last
             now = time.monotonic()
             # Write each part of a conversation before reading the next, which builds on it.
-            if (
-                not entry_part.is_last
-                or len(entry_parts) >= BATCH_ENTRIES
-                or now - written > BATCH_SECONDS
-            ):
-                self.storage.write_entry_parts(entry_parts)
-                entry_parts, written = [], now
+            is_full = len(parts) >= BATCH_ENTRIES or now - written > BATCH_SECONDS
+            if is_full or not part.is_last:
+                self.storage.write_entry_parts(parts)
+                parts, written = [], now
                 self._on_progress(IndexProgress("keywords", done, len(work)))
                 if now - committed > pause:
                     self.storage.commit_keyword_indexes()
@@ -484,7 +438,7 @@ class WorkspaceIndex:
                 if now - began > PATIENCE_SECONDS and done < len(work) and self._should_yield():
                     changes.is_unfinished = True
                     break
-        self.storage.write_entry_parts(entry_parts)
+        self.storage.write_entry_parts(parts)
         self.storage.commit_keyword_indexes()
         self._on_progress(IndexProgress("keywords", done, len(work)))
 
@@ -516,15 +470,6 @@ def _iterate_indexed_subjects(knowledge: Knowledge) -> Iterator[Subject]:
             yield from (one for one in knowledge.iterate_subjects(topic.id) if not one.disabled)
 
 
-def _get_indexing_order_key(item: Subject | ConversationInfo) -> tuple[bool, float]:
-    """Return a sort key: subjects before conversations, each kind newest first."""
-    from kbtui.conversations.models import ConversationInfo
-
-    if isinstance(item, ConversationInfo):
-        return (True, -(item.updated_at or item.created_at).timestamp())
-    return (False, -float(item.mtime_ns))
-
-
 def _get_file_state(path: Path) -> list[object]:
     """Return path, size and modification time (ns) of a file; a missing file has None for both."""
     try:
@@ -534,7 +479,9 @@ def _get_file_state(path: Path) -> list[object]:
     return [str(path), status.st_size, status.st_mtime_ns]
 
 
-def _make_citation_rows(conversation: Conversation, targets: CitationTargetLookup) -> CitationRows:
+def _make_citation_rows(
+    conversation: Conversation, targets: CitationTargetLookup
+) -> list[tuple[object, ...]]:
     from kbtui.citations import extract_citations
 
     return [

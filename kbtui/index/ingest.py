@@ -45,7 +45,7 @@ class EntryPartToWrite:
     `chunks` begin with ordinal `first_ordinal`, and `chunks_before` are a few chunks before them.
     `conversation` has the turns that `chunks` were made from, and `after_turn` is the number of the
     turn before these. `mark` says where to resume reading, and `is_last` whether this is the entry's
-    last part.
+    last part. `citations` are rows of the catalog's table.
     """
 
     entry: CatalogEntry
@@ -56,6 +56,7 @@ class EntryPartToWrite:
     after_turn: int = 0
     mark: str | None = None
     is_last: bool = True
+    citations: list[tuple[object, ...]] = field(default_factory=list)
 
 
 def make_subject_change_signature(subject: Subject) -> str:

@@ -16,7 +16,6 @@ import tantivy
 
 from kbtui.errors import IndexUnavailable
 from kbtui.index.catalog import CONTEXT_CHUNKS
-from kbtui.index.models import make_chunk_id_sort_number
 from kbtui.index.tokenizer import (
     MAX_COMPOUND_LENGTH,
     MAX_PATH_ENDS,
@@ -107,10 +106,7 @@ def make_text_analyzer(language: str) -> Any:
 
 
 def open_tantivy_index(folder: Path, language: str, *, create: bool = False) -> Any:
-    """Open a tantivy index and register its analyzers, which are not stored in it.
-
-    With `create`, a missing index is created. Raises `IndexUnavailable`.
-    """
+    """Open or `create` a tantivy index; raises `IndexUnavailable`."""
     if create:
         make_private_directory(folder)
     try:
@@ -127,6 +123,7 @@ def open_tantivy_index(folder: Path, language: str, *, create: bool = False) -> 
             where=str(folder),
             hint="run `kbtui index --rebuild`",
         ) from error
+    # tantivy does not store analyzers in the index.
     first = parse_language_setting(language)[:1]
     index.register_tokenizer(_STEMMED, make_text_analyzer(first[0] if first else ""))
     for field, name in list_further_language_fields(language).items():
@@ -306,7 +303,7 @@ def _make_keyword_documents(
         body = normalize_text(chunk.text)
         document.add_unsigned("chunk", chunk.number)
         document.add_unsigned("owner", owner)
-        document.add_unsigned("tie", make_chunk_id_sort_number(chunk.id))
+        document.add_unsigned("tie", int(chunk.id, 16))
         for field, text in same:
             document.add_text(field, text)
         document.add_text("body", body)

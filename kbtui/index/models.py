@@ -102,17 +102,15 @@ order that depends on the positions of their rows, so that the last digits of a 
 
 
 class RankedChunk(NamedTuple):
-    """A chunk found by keywords or by meaning. `owner` identifies its entry, `tie` orders equal scores."""
+    """A chunk found by keywords or by meaning.
+
+    `owner` identifies its entry. `tie` orders equal scores: it is the chunk's id as a number.
+    """
 
     number: int
     score: float
     owner: object
     tie: int
-
-
-def make_chunk_id_sort_number(chunk_id: str) -> int:
-    """Return a chunk's id as a 64-bit number, which sorts like the id."""
-    return int(chunk_id, 16)
 
 
 def sort_ranked_chunks(

@@ -78,9 +78,9 @@ class VectorStore:
     def __init__(
         self, folder: Path, model: str, dimension: int, *, keep_versions: timedelta = KEEP_VERSIONS
     ) -> None:
-        """Open or create the table of `model` with vectors of `dimension` floats.
+        """Open or create the table of `model`, whose vectors have `dimension` floats.
 
-        `keep_versions` says how long old versions are kept. Raises `IndexUnavailable`.
+        Raises `IndexUnavailable`.
         """
         self._dimension, self._keep_versions, self._writes = dimension, keep_versions, 0
         self._schema = pa.schema(

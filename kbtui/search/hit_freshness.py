@@ -117,10 +117,7 @@ def _stat_file(path: str) -> os.stat_result | None:
 
 
 def _read_subject(root: str, path: str) -> str | None:
-    """Return the text of a subject file.
-
-    Returns None if the file is missing, unreadable, too large or outside of the workspace.
-    """
+    """Return the text of a subject file; None if it is unreadable, too large or not in the workspace."""
     from kbtui.files import read_regular_file
     from kbtui.knowledge.subject_files import explain_too_large_subject
     from kbtui.knowledge.topic_scan import is_inside_folder

@@ -24,7 +24,7 @@ from kbtui.search.query_words import (
     LanguageAnalyzer,
     QueryWord,
     analyze_and_correct_query_words,
-    list_index_terms,
+    list_terms_with_prefix,
 )
 
 if TYPE_CHECKING:
@@ -124,12 +124,10 @@ class QueryTermBuilder:
         for part in word.forms.parts:
             yield self._build_term(part, PART_WEIGHT, ("code", part), *self._list_body_terms(part))
         for pair in word.forms.pairs:
-            pairs = [pair] if len(pair) > 1 else list_index_terms(self._searcher, "code", pair)
-            yield self._build_term(pair, CODE_WEIGHT, *[("code", term) for term in pairs or [pair]])
-        completions = [("body", stem) for stem in word.completions]
-        completions += [("code", term) for term in word.code_completions]
-        if completions:
-            yield self._build_term(f"{word.text}…", GUESS_WEIGHT, *completions)
+            found = list_terms_with_prefix(self._searcher, "code", pair) if len(pair) == 1 else []
+            yield self._build_term(pair, CODE_WEIGHT, *(found or [("code", pair)]))
+        if word.completions:
+            yield self._build_term(f"{word.text}…", GUESS_WEIGHT, *word.completions)
 
     def _list_body_terms(self, text: str) -> list[tuple[str, str]]:
         return [("body", stem) for stem in self._language.stem_text(text)[:1]]
@@ -210,10 +208,7 @@ Ranked = list[tuple[int, float]]
 
 
 class KeywordSearch:
-    """The keyword search for one request.
-
-    It searches the keyword index and, if the request includes hidden subjects, their index.
-    """
+    """A keyword search, in the index of hidden subjects, too, if the request includes them."""
 
     def __init__(
         self,
@@ -237,10 +232,7 @@ class KeywordSearch:
         return [word for side in self.sides for word in side.words]
 
     def make_phrase_matcher(self, text: str) -> Callable[[str], bool]:
-        """Return a function that checks whether `text` contains a phrase or word.
-
-        It compares the stems of words, as the index does.
-        """
+        """Return a function that checks whether `text` contains a phrase, by stems."""
         stems, code = self.language.stem_text(text), set(extract_code_words(normalize_text(text)))
 
         def text_contains(wanted: str) -> bool:

@@ -167,10 +167,7 @@ class ArgumentAndExclusionFilters(NamedTuple):
     without: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def allows_chunk(self, entry: CatalogEntry, chunk: Chunk) -> bool:
-        """Return whether a chunk passes these filters.
-
-        The semantic leg needs this check because the table of vectors does not have these fields.
-        """
+        """Return whether a chunk passes these filters, for which the table of vectors has no columns."""
         return all(set(terms) & _list_argument_terms(chunk) for terms in self.args) and not any(
             set(values) & _get_field_values(name, entry, chunk) for name, values in self.without
         )
@@ -202,10 +199,7 @@ def _list_argument_terms(chunk: Chunk) -> set[str]:
 
 
 def apply_query_filters(
-    workspace: Workspace,
-    reader: IndexReader,
-    query: ParsedQuery,
-    request: SearchRequest,
+    workspace: Workspace, reader: IndexReader, query: ParsedQuery, request: SearchRequest
 ) -> tuple[SearchRequest, ArgumentAndExclusionFilters, list[QueryMistake]]:
     """Apply a query's filters to a request.
 
@@ -220,12 +214,7 @@ def apply_query_filters(
 class _QueryFilterApplier:
     """Applies the filters of one query to its request."""
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        reader: IndexReader,
-        request: SearchRequest,
-    ) -> None:
+    def __init__(self, workspace: Workspace, reader: IndexReader, request: SearchRequest) -> None:
         self._workspace, self._reader = workspace, reader
         self._zone = parse_time_zone(request.zone) if request.zone is not None else None
         self._request = request
@@ -297,13 +286,7 @@ class _QueryFilterApplier:
                     self._request = self._request._replace(until=until)
             return
         if row.kind == "title":
-            entries = {
-                entry_id
-                for value in values
-                for entry_id in _find_entries_by_title(
-                    self._reader, value, hidden=self._request.hidden
-                )
-            }
+            entries = set().union(*map(self._find_entries_by_title, values))
             terms = sorted(entries)
         elif row.kind == "argument":
             terms = [_parse_argument_filter(value) for value in values]
@@ -338,11 +321,15 @@ class _QueryFilterApplier:
         """Return the indexed terms that a value stands for; raises `FilterValueError`."""
         if row.kind == "choice":
             return row.parse_choice_value(value)
-        if self._is_value_indexed(row.term, value):
+        searchers = [index.searcher() for index in self._open_indexes()]
+        if value and any(searcher.doc_freq(row.term, value) for searcher in searchers):
             return [value]
         if row.kind == "topic":
             return [self._resolve_topic(row, value)]
-        known = self._list_indexed_terms(row.term)
+        counts: Counter[str] = Counter()
+        for searcher in searchers:
+            counts.update(dict(searcher.terms_with_prefix(row.term, "", limit=200)))
+        known = sorted(counts, key=lambda term: (-counts[term], term))
         if term := next((term for term in known if term.lower() == value.lower()), None):
             return [term]
         raise row.make_unknown_value_error(value, known)
@@ -358,61 +345,44 @@ class _QueryFilterApplier:
             topics = [topic.id for topic in knowledge.topics.values() if topic.enable]
             raise row.make_unknown_value_error(value, topics) from None
 
-    def _is_value_indexed(self, field: str, value: str) -> bool:
-        return any(searcher.doc_freq(field, value) for searcher in self._open_searchers() if value)
+    def _open_indexes(self) -> list[Any]:
+        sides = (False, True) if self._request.hidden else (False,)
+        return [self._reader.open_keyword_index(hidden=hidden) for hidden in sides]
 
-    def _list_indexed_terms(self, field: str) -> list[str]:
-        found: Counter[str] = Counter()
-        for searcher in self._open_searchers():
-            found.update(dict(searcher.terms_with_prefix(field, "", limit=200)))
-        return sorted(found, key=lambda term: (-found[term], term))
+    def _find_entries_by_title(self, text: str) -> set[str]:
+        """Return the ids of the entries whose title has all words of `text`."""
+        from tantivy import Occur, Query
 
-    def _open_searchers(self) -> Iterable[Any]:
-        for hidden in (False, True) if self._request.hidden else (False,):
-            yield self._reader.open_keyword_index(hidden=hidden).searcher()
+        from kbtui.index.tokenizer import extract_cjk_pairs, has_unspaced_script, normalize_text
+        from kbtui.search.query_words import LanguageAnalyzer
 
-
-def _find_entries_by_title(reader: IndexReader, text: str, *, hidden: bool) -> set[str]:
-    """Return the ids of the entries whose title has all words of `text`."""
-    import tantivy
-
-    from kbtui.index.tokenizer import extract_cjk_pairs, has_unspaced_script, normalize_text
-    from kbtui.search.query_words import LanguageAnalyzer
-
-    text = normalize_text(text)
-    language = LanguageAnalyzer(reader.language)
-    unspaced = has_unspaced_script(text)
-    terms = [("title", stem) for stem in language.stem_text(text) if not has_unspaced_script(stem)]
-    terms += [("code", pair) for pair in extract_cjk_pairs(text)]
-    found: dict[object, int] = {}
-    for side in (False, True) if hidden else (False,):
-        index = reader.open_keyword_index(hidden=side)
-        searcher = index.searcher()
-        if not terms or not searcher.num_docs:
-            continue
-        query = tantivy.Query.boolean_query(
-            [
-                (tantivy.Occur.Must, tantivy.Query.term_query(index.schema, field, term, "basic"))
-                for field, term in terms
-            ]
-        )
-        hits = searcher.search(query, limit=searcher.num_docs, count=False).hits
-        addresses = [address for _, address in hits]
-        numbers = searcher.fast_field_values("chunk", addresses)
-        owners = searcher.fast_field_values("owner", addresses)
-        for number, owner in zip(numbers, owners, strict=True):
-            if number is not None and len(found) < MAX_TITLED_ENTRIES:
-                found.setdefault(owner, int(number))
-    owned = {entry_id for _, entry_id in reader.get_chunks(list(found.values())).values()}
-    if not unspaced:
-        return owned
-    # The pairs of characters may come from the text, too, so compare the titles themselves.
-    wanted = "".join(text.lower().split())
-    return {
-        entry.id
-        for entry in reader.get_entries(owned).values()
-        if wanted in "".join(normalize_text(entry.title).lower().split())
-    }
+        text = normalize_text(text)
+        stems = LanguageAnalyzer(self._reader.language).stem_text(text)
+        pairs = list(extract_cjk_pairs(text))
+        terms = [("title", stem) for stem in stems if not has_unspaced_script(stem)]
+        terms += [("code", pair) for pair in pairs]
+        found: dict[object, int] = {}
+        for index in self._open_indexes() if terms else ():
+            searcher, schema = index.searcher(), index.schema
+            queries = [Query.term_query(schema, field, term, "basic") for field, term in terms]
+            query = Query.boolean_query([(Occur.Must, part) for part in queries])
+            hits = searcher.search(query, limit=max(1, searcher.num_docs), count=False).hits
+            addresses = [address for _, address in hits]
+            numbers = searcher.fast_field_values("chunk", addresses)
+            owners = searcher.fast_field_values("owner", addresses)
+            for number, owner in zip(numbers, owners, strict=True):
+                if len(found) < MAX_TITLED_ENTRIES:
+                    found.setdefault(owner, number)
+        ids = {entry_id for _, entry_id in self._reader.get_chunks(found.values()).values()}
+        if not pairs:
+            return ids
+        # The pairs of characters may come from the text, too, so compare the titles themselves.
+        wanted = "".join(text.lower().split())
+        return {
+            entry.id
+            for entry in self._reader.get_entries(ids).values()
+            if wanted in "".join(normalize_text(entry.title).lower().split())
+        }
 
 
 def _parse_argument_filter(value: str) -> str:

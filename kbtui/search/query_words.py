@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-import unicodedata
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbtui.index.keyword_index import (
@@ -70,23 +70,6 @@ _FUNCTION_WORDS = {
 }
 
 
-def list_function_words(languages: list[str]) -> frozenset[str]:
-    """Return the function words of `languages` without accents, as in the index.
-
-    Languages for which kbtui has no list are ignored.
-    """
-    found: set[str] = set()
-    for name in languages:
-        text = _FUNCTION_WORDS.get(name, "")
-        found.update((text if text.isascii() else _fold_accents(text)).split())
-    return frozenset(found)
-
-
-def _fold_accents(text: str) -> str:
-    marked = unicodedata.normalize("NFD", text.replace("ß", "ss"))
-    return "".join(char for char in marked if not unicodedata.combining(char))
-
-
 FUNCTION_WORD_WEIGHT = 0.3
 MIN_CORRECTED_LETTERS = 6
 """The minimum length of a word whose spelling is corrected if the index does not have it."""
@@ -120,14 +103,13 @@ class QueryToken(NamedTuple):
 class QueryWord(NamedTuple):
     """A word of a query, with its tokens and its forms as code.
 
-    If the user is still typing the word, it also has completions.
+    If the user is still typing the word, it also has completions: pairs of field and indexed term.
     """
 
     text: str
     tokens: tuple[QueryToken, ...]
     forms: CodeWordForms
-    completions: tuple[str, ...] = ()
-    code_completions: tuple[str, ...] = ()
+    completions: tuple[tuple[str, str], ...] = ()
 
 
 class LanguageAnalyzer:
@@ -141,7 +123,9 @@ class LanguageAnalyzer:
             field: make_text_analyzer(name)
             for field, name in list_further_language_fields(setting).items()
         }
-        self._function_words = list_function_words(names or ["english"])
+        # kbtui has no function words for some languages. The analyzer folds accents, as in the index.
+        known = [_FUNCTION_WORDS.get(name, "") for name in names or ["english"]]
+        self._function_words = frozenset(self._plain.analyze(" ".join(known)))
 
     def stem_text(self, text: str) -> list[str]:
         """Return the stems of a text, in order."""
@@ -182,51 +166,41 @@ def analyze_and_correct_query_words(
     for position, text in enumerate(words, 1):
         word = normalize_text(text)
         tokens = language.analyze_query_word(word)
-        completions: list[str] = []
-        code_completions: list[str] = []
+        completions: list[tuple[str, str]] = []
         if completes_last and position == len(words) and len(word) > 1:
-            completions, code_completions = _complete_word_prefix(word, tokens, searcher)
-        if not completions and not code_completions:
+            completions = _complete_word_prefix(word, tokens, searcher)
+        if not completions:
             tokens = [_correct_spelling(token, searcher, language) for token in tokens]
-        found.append(
-            QueryWord(
-                text,
-                tuple(tokens),
-                get_code_word_forms(word),
-                tuple(completions),
-                tuple(code_completions),
-            )
-        )
+        forms = get_code_word_forms(word)
+        found.append(QueryWord(text, tuple(tokens), forms, tuple(completions)))
     return found
 
 
 def _complete_word_prefix(
     word: str, tokens: Sequence[QueryToken], searcher: Any
-) -> tuple[list[str], list[str]]:
-    """Return the indexed terms with which a word can be completed.
+) -> list[tuple[str, str]]:
+    """Return the field and term of each completion.
 
-    The first list has terms that begin with the word's last run of letters, the second list has
-    code words that begin with the whole word.
+    A completion begins with the word's last run of letters or, if it is a code word, with the word.
     """
-    completions: list[str] = []
+    found: list[tuple[str, str]] = []
     if tokens and tokens[-1].weight == 1.0:
         run = tokens[-1].plain
-        completions = list_index_terms(searcher, "body", run)
+        found = list_terms_with_prefix(searcher, "body", run)
         # An unfinished word can be longer than its stem: `configurati` has the stem `configur`.
-        for cut in range(1, MAX_ENDING_LETTERS + 1):
-            if len(run) - cut >= 4 and searcher.doc_freq("body", run[:-cut]):
-                completions.append(run[:-cut])
-                break
+        lengths = range(len(run) - 1, max(3, len(run) - 1 - MAX_ENDING_LETTERS), -1)
+        stems = (run[:length] for length in lengths if searcher.doc_freq("body", run[:length]))
+        found += [("body", stem) for stem in islice(stems, 1)]
     code = word.lower()
-    code_completions = (
-        list_index_terms(searcher, "code", code) if len(code) > 2 and not code.isalpha() else []
-    )
-    return completions, code_completions
+    if len(code) > 2 and not code.isalpha():
+        found += list_terms_with_prefix(searcher, "code", code)
+    return found
 
 
-def list_index_terms(searcher: Any, field: str, prefix: str) -> list[str]:
-    """Return up to `MAX_PREFIX_TERMS` terms of a field that begin with `prefix`."""
-    return [term for term, _ in searcher.terms_with_prefix(field, prefix, limit=MAX_PREFIX_TERMS)]
+def list_terms_with_prefix(searcher: Any, field: str, prefix: str) -> list[tuple[str, str]]:
+    """Return the field and each of up to `MAX_PREFIX_TERMS` indexed terms that begin with `prefix`."""
+    found = searcher.terms_with_prefix(field, prefix, limit=MAX_PREFIX_TERMS)
+    return [(field, term) for term, _ in found]
 
 
 def _correct_spelling(token: QueryToken, searcher: Any, language: LanguageAnalyzer) -> QueryToken:
@@ -242,10 +216,7 @@ def _correct_spelling(token: QueryToken, searcher: Any, language: LanguageAnalyz
 
 
 def _list_words_at_edit_distance_one(word: str) -> list[str]:
-    """Return every word at edit distance 1.
-
-    One letter is dropped, swapped with the next one, changed or added.
-    """
+    """Return every word with one letter dropped, changed, added, or swapped with the next one."""
     cuts = [(word[:at], word[at:]) for at in range(len(word) + 1)]
     dropped = [head + tail[1:] for head, tail in cuts if tail]
     swapped = [head + tail[1] + tail[0] + tail[2:] for head, tail in cuts if len(tail) > 1]
@@ -267,7 +238,9 @@ class MatchFinder:
         telling = [token for token in tokens if token.weight == 1.0]
         self._stems = {token.stem for token in telling or tokens}
         self._stems.update(stem for token in telling for stem in token.corrected)
-        self._stems.update(stem for word in words for stem in word.completions)
+        self._stems.update(
+            term for word in words for field, term in word.completions if field == "body"
+        )
         parts = {part for word in words for part in word.forms.parts}
         self._stems.update(stem for part in parts for stem in language.stem_text(part))
         self._phrases = [stems for phrase in phrases if (stems := language.stem_text(phrase))]
