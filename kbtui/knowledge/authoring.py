@@ -76,11 +76,8 @@ def choose_topic(knowledge: Knowledge, name: str | None) -> Topic:
     if len(topics) == 1:
         return topics[0]
     known = ", ".join(topic.id for topic in topics)
-    raise UsageError(
-        "choose a topic",
-        where="--topic",
-        hint=f"topics: {known}" if known else "declare one in .jp/kb.toml as [kb.topic.ID]",
-    )
+    hint = f"topics: {known}" if known else "declare one in .jp/kb.toml as [kb.topic.ID]"
+    raise UsageError("choose a topic", where="--topic", hint=hint)
 
 
 def add_subject(knowledge: Knowledge, topic: Topic, draft: SubjectDraft) -> Subject:
@@ -88,17 +85,15 @@ def add_subject(knowledge: Knowledge, topic: Topic, draft: SubjectDraft) -> Subj
 
     Raises `MissingTitle`, and `UsageError` if the name is taken or invalid.
     """
-    check_draft(knowledge, topic, draft)
-    return _write_subject(
-        knowledge, topic, draft.slug or make_file_name(draft.title), draft.document
-    )
+    slug = check_draft(knowledge, topic, draft)
+    return _write_subject(knowledge, topic, slug, draft.document)
 
 
-def check_draft(knowledge: Knowledge, topic: Topic, draft: SubjectDraft) -> None:
-    """Raise the errors that `add_subject` would raise, before the user types the text."""
+def check_draft(knowledge: Knowledge, topic: Topic, draft: SubjectDraft) -> str:
+    """Return the slug of a draft; raise what `add_subject` raises, before the user types the text."""
     if not draft.title.strip():
         raise MissingTitle("an entry needs a title", hint="add --title")
-    check_new_slug(knowledge, topic, draft.slug or make_file_name(draft.title))
+    return check_new_slug(knowledge, topic, draft.slug or make_file_name(draft.title))
 
 
 def edit_draft(knowledge: Knowledge, topic: Topic, draft: SubjectDraft) -> Subject | None:
@@ -107,7 +102,7 @@ def edit_draft(knowledge: Knowledge, topic: Topic, draft: SubjectDraft) -> Subje
     The typed text is never lost: if it cannot be written, the error names the temporary file.
     Raises `UsageError` if there is no editor, or no terminal for it.
     """
-    find_editor_command()
+    editor = find_editor_command()
     with tempfile.NamedTemporaryFile(
         "w", suffix=".md", prefix="kbtui-", encoding="utf-8", delete=False
     ) as file:
@@ -115,7 +110,7 @@ def edit_draft(knowledge: Knowledge, topic: Topic, draft: SubjectDraft) -> Subje
     path = Path(file.name)
     is_settled = False
     try:
-        run_editor([*find_editor_command(), str(path)])
+        run_editor([*editor, str(path)])
         text = path.read_text("utf-8")
         if text == draft.document or not text.strip():
             is_settled = True

@@ -136,18 +136,13 @@ class SourceDefinitions:
         if name in self.sources:
             return self.sources[name]
         for problem in self.problems:
-            key = f"source.{name}"
-            if problem.key is None or problem.key == key or problem.key.startswith(f"{key}."):
-                raise ConfigError(
-                    problem.message,
-                    where=": ".join(filter(None, [problem.where, problem.key])),
-                    hint=problem.hint,
-                )
+            key = problem.key
+            if key is None or f"{key}.".startswith(f"source.{name}."):
+                where = ": ".join(filter(None, [problem.where, key]))
+                raise ConfigError(problem.message, where=where, hint=problem.hint)
         known = ", ".join(self.sources)
-        raise NothingFound(
-            f"unknown source {name!r}",
-            hint=f"sources: {known}" if known else "add one with `kbtui source add`",
-        )
+        hint = f"sources: {known}" if known else "add one with `kbtui source add`"
+        raise NothingFound(f"unknown source {name!r}", hint=hint)
 
 
 def get_sources_path(workspace: Workspace) -> Path:
@@ -209,9 +204,8 @@ def _parse_source_table(name: str, block: Any) -> SourceDefinition:
     known = _COMMON_KEYS | _KEYS_BY_KIND[kind]
     for key, value in block.items():
         if key not in known:
-            raise ConfigError(
-                f"unknown key {key!r}", where=key, hint=suggest_similar_key(key, list(known))
-            )
+            hint = suggest_similar_key(key, list(known))
+            raise ConfigError(f"unknown key {key!r}", where=key, hint=hint)
         if not _has_value_type(known[key], value):
             raise ConfigError(f"must be {known[key]}", where=key)
     for key in ("topic", MAIN_KEY[kind]):
@@ -221,7 +215,14 @@ def _parse_source_table(name: str, block: Any) -> SourceDefinition:
         key: tuple(value) if isinstance(value, list) else value for key, value in block.items()
     }
     if kind == "mcp":
-        values["server"] = _parse_command_line(block["server"])
+        import shlex
+
+        try:
+            values["server"] = tuple(shlex.split(block["server"]))
+        except ValueError as error:
+            raise ConfigError(f"not a valid command line: {error}", where="server") from error
+        if not values["server"]:
+            raise ConfigError("the key is missing", where="server")
     source = SourceDefinition(name=name, block=dict(block), **values)
     _check_source(source)
     return source
@@ -233,18 +234,6 @@ def _has_value_type(kind: str, value: Any) -> bool:
     if kind == _NUMBER:
         return isinstance(value, int) and not isinstance(value, bool)
     return isinstance(value, str) and "\0" not in value
-
-
-def _parse_command_line(text: str) -> tuple[str, ...]:
-    import shlex
-
-    try:
-        words = tuple(shlex.split(text))
-    except ValueError as error:
-        raise ConfigError(f"not a valid command line: {error}", where="server") from error
-    if not words:
-        raise ConfigError("the key is missing", where="server")
-    return words
 
 
 def _check_source(source: SourceDefinition) -> None:
@@ -285,9 +274,8 @@ def hash_source(workspace: Workspace, source: SourceDefinition) -> str:
 
 def _hash_program_file(workspace: Workspace, word: str) -> str | None:
     """If a word of a command names a program in the workspace, return its hash, else None."""
-    path = Path(workspace.root, word)
     try:
-        real = Path(os.path.realpath(path))
+        real = Path(os.path.realpath(Path(workspace.root, word)))
         if not real.is_relative_to(workspace.root) or not real.is_file():
             return None
         status = real.stat()

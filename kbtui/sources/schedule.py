@@ -30,10 +30,8 @@ def find_due_time(
     This is the first cron time after the last run, the approval and `since`, whichever is latest.
     It can be in the past. Several missed times count as one.
     """
-    if source.cron is None:
-        return None
-    approved = find_approval_time(workspace, userdata, source)
-    if approved is None:
+    approved = find_approval_time(workspace, userdata, source) if source.cron else None
+    if source.cron is None or approved is None:
         return None
     last = userdata.load_last_source_runs().get(source.name)
     return find_next_cron_time(source.cron, max(approved, since, last.began if last else 0.0))
@@ -48,12 +46,12 @@ def list_due_sources(
     """
     now = time.time() if now is None else now
     userdata = UserData(workspace)
-    waiting = []
+    due = []
     for source in load_sources(workspace).sources.values():
         at = find_due_time(workspace, userdata, source, (started or {}).get(source.name, 0.0))
         if at is not None and at <= now:
-            waiting.append((at, source.name))
-    return [name for _, name in sorted(waiting)]
+            due.append((at, source.name))
+    return [name for _, name in sorted(due)]
 
 
 class SourceScheduler:
@@ -78,51 +76,38 @@ class SourceScheduler:
     def check_and_start_due_sources(self, now: float | None = None) -> None:
         """Check the current run, and start the next source that is due."""
         self._check_running_process()
-        if self._process is None:
-            for name in list_due_sources(self._workspace, now, self._started)[:1]:
-                self._started[name] = time.time() if now is None else now
-                self._start_source_process(name)
+        now = time.time() if now is None else now
+        due = [] if self._process else list_due_sources(self._workspace, now, self._started)
+        if due:
+            self._name, self._began = due[0], time.monotonic()
+            self._started[self._name] = now
+            self._log(f"source {self._name}: due, started")
+            module, root = "kbtui.sources.source_runner", os.fspath(self._workspace.root)
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", module, root, self._name],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                cwd="/",
+                umask=self._umask,
+            )
 
     def stop(self) -> None:
         """Stop the current run; the next engine starts it again."""
         process, self._process = self._process, None
-        if process is None:
-            return
-        process.terminate()
-        try:
-            process.wait(5.0)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-    def _start_source_process(self, name: str) -> None:
-        self._log(f"source {name}: due, started")
-        self._name, self._began = name, time.monotonic()
-        self._process = subprocess.Popen(
-            [
-                sys.executable,
-                "-P",
-                "-m",
-                "kbtui.sources.source_runner",
-                os.fspath(self._workspace.root),
-                name,
-            ],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            cwd="/",
-            umask=self._umask,
-        )
+        if process is not None:
+            process.terminate()
+            try:
+                process.wait(5.0)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
 
     def _check_running_process(self) -> None:
-        if self._process is None:
-            return
-        code = self._process.poll()
-        if code is None:
-            if time.monotonic() - self._began > MAX_RUN_SECONDS:
-                self._log(
-                    f"source {self._name}: stopped, because it was not done after {MAX_RUN_SECONDS:g} s"
-                )
-                self.stop()
-            return
-        self._log(f"source {self._name}: ended with {code}")
-        self._process = None
+        code = self._process.poll() if self._process else None
+        if code is not None:
+            self._log(f"source {self._name}: ended with {code}")
+            self._process = None
+        elif self._process and time.monotonic() - self._began > MAX_RUN_SECONDS:
+            limit = f"it was not done after {MAX_RUN_SECONDS:g} s"
+            self._log(f"source {self._name}: stopped, because {limit}")
+            self.stop()
