@@ -1,8 +1,7 @@
 """Finds secrets in text, to mask them or to warn of them.
 
-Secrets are keys in known formats and values with names such as `password`. The patterns are few and
-strict. They keep most keys in transcripts from being passed on; they do not prove that a text has
-no secrets.
+Secrets are keys in known formats and values with names such as `password`. This keeps most keys in
+transcripts from being passed on; it does not prove that a text has no secrets.
 """
 
 from __future__ import annotations
@@ -222,10 +221,7 @@ def mask_secrets(text: str) -> str:
 
 
 def mask_text_part(text: str, start: int, end: int, found: Sequence[DetectedSecret]) -> str:
-    """Return a part of a text; mask the secrets that were `found` in the whole text.
-
-    A line from the middle of a private key cannot be recognized without the lines around it.
-    """
+    """Return a part of a text; mask the secrets `found` in the whole, which the part may not reveal."""
     parts, at = [], start
     for secret in found:
         if secret.end > start and secret.start < end:
@@ -237,8 +233,7 @@ def mask_text_part(text: str, start: int, end: int, found: Sequence[DetectedSecr
 def mask_excerpt(excerpt: str, source: str) -> str:
     """Mask the secrets in a passage, including those recognizable only in its `source`.
 
-    Passage and source may differ in white space. If the source does not contain the passage, only
-    the passage itself is checked.
+    Passage and source may differ in white space. If the source does not contain it, it is checked alone.
     """
     dense = "".join(excerpt.split())
     begin = "".join(source.split()).find(dense)
@@ -261,8 +256,7 @@ def mask_excerpt(excerpt: str, source: str) -> str:
 def mask_json_values(value: Any, name: str = "") -> Any:
     """Mask the secrets in all strings of a JSON value, before JSON escapes the strings.
 
-    A string is also masked if its key is the name of a secret, as in `{"password": "…"}`. `name`
-    is the key of the value itself.
+    `name` is the key of the value; a string is masked if its key is the name of a secret.
     """
     if isinstance(value, str):
         return _mask_named_string(value, name)
@@ -367,10 +361,7 @@ def _find_formatted_keys(text: str) -> Iterator[DetectedSecret]:
 
 
 def _find_word_offsets(text: str, words: Iterable[str]) -> list[int]:
-    """Return the sorted offsets of all occurrences of the words.
-
-    `str.find` is many times as fast as one regular expression.
-    """
+    """Return the offsets of the words in order; `str.find` is much faster than a regular expression."""
     found: set[int] = set()
     for word in words:
         at = text.find(word)
@@ -425,10 +416,7 @@ def _load_wallet_seed_words() -> frozenset[str]:
 
 
 def _is_secret_assignment(match: re.Match[str]) -> bool:
-    """Return whether an assigned value is a secret.
-
-    After a space (`the password is …`), a value counts only if it cannot be an ordinary word.
-    """
+    """Return whether a value is a secret; after a space, it must be no ordinary word."""
     value = match["value"]
     if match["blank"] and not (
         len(value) >= 12 and all(re.search(kind, value) for kind in ("[a-z]", "[A-Z]", "[0-9]"))

@@ -81,10 +81,7 @@ def choose_topic(knowledge: Knowledge, name: str | None) -> Topic:
 
 
 def add_subject(knowledge: Knowledge, topic: Topic, draft: SubjectDraft) -> Subject:
-    """Write a draft into a topic and return the new subject.
-
-    Raises `MissingTitle`, and `UsageError` if the name is taken or invalid.
-    """
+    """Write a draft into a topic and return the new subject; raises `MissingTitle` or `UsageError`."""
     slug = check_draft(knowledge, topic, draft)
     return _write_subject(knowledge, topic, slug, draft.document)
 
@@ -99,8 +96,7 @@ def check_draft(knowledge: Knowledge, topic: Topic, draft: SubjectDraft) -> str:
 def edit_draft(knowledge: Knowledge, topic: Topic, draft: SubjectDraft) -> Subject | None:
     """Open a draft in the user's editor and write it; return None if it was not changed.
 
-    The typed text is never lost: if it cannot be written, the error names the temporary file.
-    Raises `UsageError` if there is no editor, or no terminal for it.
+    The typed text is never lost: if it cannot be written, the `KbtuiError` names the temporary file.
     """
     editor = find_editor_command()
     with tempfile.NamedTemporaryFile(
@@ -221,10 +217,7 @@ def run_editor(command: list[str], environment: Mapping[str, str] | None = None)
 
 @contextlib.contextmanager
 def _ignore_interrupts() -> Iterator[None]:
-    """Leave Ctrl-C to the program in the terminal; works only in the main thread.
-
-    It installs a handler that does nothing, because the program would inherit SIG_IGN.
-    """
+    """Leave Ctrl-C to the program in the terminal. It would inherit SIG_IGN, so install a handler."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

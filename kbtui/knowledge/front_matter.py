@@ -46,10 +46,7 @@ class SubjectText:
 
 
 def split_front_matter(text: str) -> SubjectText:
-    """Split a subject's text into front matter and body.
-
-    Front matter starts in the first line with `---` and ends with a line `---` or `...`.
-    """
+    """Split a subject's text. Front matter is between `---` in the first line and `---` or `...`."""
     if not text.startswith(("---\n", "---\r\n")):
         return SubjectText(text)
     head = text.split("\n", MAX_LINES)[:MAX_LINES]
@@ -68,10 +65,7 @@ def split_front_matter(text: str) -> SubjectText:
 
 
 def _parse_yaml(source: str) -> Any:
-    """Parse YAML without aliases; raises `ValueError`.
-
-    Aliases are rejected because a few lines of them can expand to gigabytes.
-    """
+    """Parse YAML without aliases, which can expand to gigabytes; raises `ValueError`."""
     import yaml
 
     class AliasFreeLoader(yaml.SafeLoader):
@@ -89,10 +83,7 @@ def _parse_yaml(source: str) -> Any:
 
 
 def join_front_matter(facts: dict[str, Any], body: str) -> str:
-    """Return the text of a subject file: front matter in the order of `facts`, then the body.
-
-    Values are strings, dates and lists of strings. Empty values are left out.
-    """
+    """Return the text of a subject file. Facts are strings, dates and lists; empty ones are left out."""
     import yaml
 
     lines = []

@@ -25,8 +25,7 @@ def edit_toml_tables(
 ) -> str:
     """Return the text of a file with keys of tables below the tables `parents` set or removed.
 
-    `edits` maps tables to keys to values; None removes a key or a table. Raises `ConfigError`, which
-    names `path`, if the text is not TOML or if it cannot be edited without losing something.
+    `edits` maps tables to keys to values; None removes a key or a table. Raises `ConfigError`.
     """
     import tomlkit
 
@@ -73,11 +72,7 @@ def _find_lost_comments(
 def _edit_toml_document(
     old: str, parents: list[str], edits: dict[str, dict[str, Any] | None], *, careful: bool
 ) -> str:
-    """Return the text with values set and everything around them unchanged.
-
-    If `careful` is false, arrays are rewritten and their comments are moved above the items. This is
-    the fallback for layouts that tomlkit cannot edit.
-    """
+    """Return the edited text. Unless `careful`, rewrite arrays and move their comments above the items."""
     import tomlkit
 
     document = tomlkit.parse(old)
@@ -134,10 +129,7 @@ def _insert_toml_key(table: Any, key: str, value: Any) -> None:
 
 
 def _edit_toml_array(array: Any, wanted: list[str]) -> None:
-    """Make an array contain the wanted strings, changing as few items as possible.
-
-    The comment of a removed item is kept on a line of its own.
-    """
+    """Make an array contain the wanted strings; keep the comment of a removed item on its own line."""
     before = _count_toml_comments(array.as_string())
     for position in range(len(array) - 1, -1, -1):
         if array[position] not in wanted:
@@ -212,10 +204,9 @@ class TomlChange:
 def propose_preload_or_disable_marks(
     knowledge: Knowledge, marks: Iterable[PreloadOrDisableMark]
 ) -> TomlChange:
-    """Return the change of `.jp/kb.toml` that applies marks, without writing it.
+    """Return the change of `.jp/kb.toml` that applies marks to the files, without `-k` and `--cfg`.
 
-    It is based on the current files and ignores `-k` and `--cfg`. Raises `NothingFound` or
-    `UsageError` for a mark that cannot be applied, and `ConfigError` if the file is not valid TOML.
+    Raises `NothingFound`, `UsageError` or `ConfigError` if a mark cannot be applied.
     """
     base = load_knowledge(knowledge.workspace)
     wanted = base.copy_with_marks(marks).topics
@@ -223,10 +214,7 @@ def propose_preload_or_disable_marks(
 
 
 def propose_new_topic(knowledge: Knowledge, topic: Topic) -> TomlChange:
-    """Return the change of `.jp/kb.toml` that declares a new topic, without writing it.
-
-    Raises `UsageError` if the id is taken, and `ConfigError` if the file is not valid TOML.
-    """
+    """Return the change of `.jp/kb.toml` that declares a topic; raises `UsageError` or `ConfigError`."""
     if topic.id in load_knowledge(knowledge.workspace).topics:
         raise UsageError("the topic already exists", where=topic.id)
     return _make_topic_change(knowledge, {topic.id: (type(topic)(topic.id, ""), topic)})
@@ -250,11 +238,7 @@ def _make_topic_change(knowledge: Knowledge, topics: dict[str, tuple[Topic, Topi
 
 
 def apply_toml_change(change: TomlChange) -> None:
-    """Write a change in one step.
-
-    Raises `KbtuiError` and leaves the file unchanged if it cannot be written, or if another program
-    changed it after the change was proposed.
-    """
+    """Write a change in one step; raises `KbtuiError` if another program has changed the file since."""
     if read_toml_text(change.path) != change.old:
         raise KbtuiError(
             "the file was changed by another program; nothing was written",

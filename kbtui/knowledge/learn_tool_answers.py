@@ -38,11 +38,9 @@ _USE = "Use the `learn` tool with the `subjects` argument to learn specific subj
 
 
 class LearnCaller(NamedTuple):
-    """The caller of `learn`.
+    """The caller of `learn`. With `has_prompt`, it has the pre-loaded subjects in its prompt.
 
-    With `has_prompt`, the caller has the `<knowledge>` section, so subjects pre-loaded there are
-    not repeated. `max_chars` limits the length of an answer; None means no limit. With `masked`,
-    secrets are replaced.
+    `max_chars` limits the length of an answer; None means no limit. With `masked`, secrets are masked.
     """
 
     has_prompt: bool = False
@@ -78,11 +76,7 @@ class SubjectLineRange(NamedTuple):
 
 
 def find_enabled_topic(topics: Iterable[Topic], name: str) -> Topic:
-    """Return the enabled topic with this id or, if there is none, with this title in any case.
-
-    If two topics have the same title, the one declared first wins. Raises `NothingFound` with a
-    message that lists all topics.
-    """
+    """Return the enabled topic with this id, else the first with this title; raises `NothingFound`."""
     valid = [topic for topic in topics if topic.enable]
     for topic in valid:
         if topic.id == name:
@@ -140,11 +134,7 @@ def answer_learn_patterns(
     subject: Callable[[str], Subject],
     caller: LearnCaller,
 ) -> LearnResult:
-    """Return the answer of `learn` to a call with patterns.
-
-    A pattern can also be a slug with lines, `slug:first-last`, as in the results of
-    `knowledge_search`.
-    """
+    """Return the answer of `learn` to patterns; a pattern can also be a slug with lines, `slug:3-12`."""
     given = caller.list_subjects_already_given(resolved)
     try:
         exact = {pattern: _parse_exact_pattern(resolved, pattern) for pattern in patterns}
@@ -220,10 +210,7 @@ def _format_subject_blocks(
 def _parse_exact_pattern(
     resolved: SubjectSlugsByVisibility, pattern: str
 ) -> SubjectLineRange | None:
-    """Return the subject or lines that a pattern names exactly; None if it names neither.
-
-    Raises `UsageError` for an invalid range of lines.
-    """
+    """Return the subject or lines that a pattern names exactly, or None; raises `UsageError`."""
     if resolved.is_enabled_slug(pattern):
         return SubjectLineRange(pattern)
     if not resolved.is_enabled_slug(pattern.rpartition(":")[0]):
@@ -235,10 +222,7 @@ def _parse_exact_pattern(
 def _format_subject_range(
     subject: Subject, part: SubjectLineRange, caller: LearnCaller, room: int | None
 ) -> str:
-    """Return a subject or some of its lines as `learn` shows them, in at most `room` characters.
-
-    A note says which lines are missing. Raises `KbtuiError` if the subject cannot be read.
-    """
+    """Return a subject or some of its lines in `room` characters, with a note about the missing lines."""
     text = read_subject_text(subject)
     starts = [0, *(newline.end() for newline in re.finditer(r"\n(?!\Z)", text)), len(text)]
     count = len(starts) - 1

@@ -39,8 +39,7 @@ _WORD = re.compile(r"\w+")
 def _find_near_duplicates(texts: list[tuple[Subject, str]]) -> Iterator[Problem]:
     """Yield a problem for each subject that repeats an earlier one, naming the most similar one.
 
-    The algorithm is bottom-k sketching (Broder, "On the resemblance and containment of documents",
-    1997).
+    This is bottom-k sketching (Broder, "On the resemblance and containment of documents", 1997).
     """
     hint = "keep one and refer to it from the other"
     first_by_hash: dict[bytes, Subject] = {}
@@ -105,10 +104,9 @@ _QUOTED_STRING = re.compile(r"[\"']([^\"']+)[\"']")
 def _find_dead_mentions(
     knowledge: Knowledge, texts: list[tuple[Subject, str]]
 ) -> Iterator[Problem]:
-    """Yield a problem for each mention of a subject that does not exist.
+    """Yield a problem for each mention of a subject that does not exist, outside of code blocks.
 
-    Mentions are `` `topic/slug` ``, `` `folder/slug` `` if the topic has that folder, and calls
-    of `learn`. Code blocks and paths of existing files are ignored.
+    Mentions are `` `topic/slug` ``, `` `folder/slug` `` if the topic has that folder, and calls of `learn`.
     """
     folders_by_topic = {
         topic: {slug.partition("/")[0] for slug in knowledge.get_topic_slugs(topic).scan.slugs}
@@ -161,12 +159,7 @@ MAX_PRELOAD_TOKENS = 10_000
 
 
 def lint_knowledge(knowledge: Knowledge) -> list[Problem]:
-    """Return all problems of the topics and their subjects; reads every enabled subject.
-
-    These are collisions, patterns that match nothing, empty topics, subjects that cannot be
-    read or are too large to pre-load, near-duplicates, mentions of unknown subjects, and titles
-    that two topics share. Mistakes in the configuration itself are in `Knowledge.problems`.
-    """
+    """Return the problems of topics and subjects; `Knowledge.problems` has those of the files."""
     problems = list(_find_title_clashes(knowledge))
     texts: list[tuple[Subject, str]] = []
     for topic in knowledge.topics.values():
@@ -201,10 +194,7 @@ def _make_subject_problem(subject: Subject, message: str, hint: str | None = Non
 
 
 def _find_title_clashes(knowledge: Knowledge) -> Iterator[Problem]:
-    """Yield a problem for each title that is also the title or id of another topic.
-
-    An id takes precedence over a title, and the topic that is declared first over later ones.
-    """
+    """Yield the titles that also mean another topic: ids and earlier topics take precedence."""
     enabled = {topic.id: topic for topic in knowledge.topics.values() if topic.enable}
     first: dict[str, Topic] = {}
     for topic in enabled.values():

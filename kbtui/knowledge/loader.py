@@ -51,9 +51,8 @@ TOPIC_FIELDS = {
 class TopicDeclarations:
     """The topics, merged from the configuration layers that were read so far.
 
-    `values` has each topic's fields, and `origins` the file that declared it first. `broken` has
-    the topics with a mistake. They are left out, because a mistyped `disabled` must not show
-    subjects that it was meant to hide.
+    `broken` has the topics with a mistake. They are left out, because a mistyped `disabled` must not
+    show subjects that it was meant to hide.
     """
 
     root: Path
@@ -98,13 +97,11 @@ def merge_config_layer(declared: TopicDeclarations, layer: ConfigLayer) -> None:
             hint = "topics are declared as [kb.topic.ID]"
             declared.add_problem(f"unknown key {key!r}", layer.path, f"kb.{key}", hint=hint)
     topics = kb.get("topic")
-    if topics is None:
-        return
-    if not isinstance(topics, dict):
+    if isinstance(topics, dict):
+        for name, table in topics.items():
+            _merge_topic_table(declared, layer.path, str(name), table)
+    elif topics is not None:
         declared.add_problem("must be a table of topics", layer.path, "kb.topic")
-        return
-    for name, table in topics.items():
-        _merge_topic_table(declared, layer.path, str(name), table)
 
 
 def _merge_topic_table(declared: TopicDeclarations, where: Path, name: str, table: Any) -> None:
@@ -137,10 +134,9 @@ def _has_value_type(kind: str, value: Any) -> bool:
 
 
 def apply_config_assignment(declared: TopicDeclarations, text: str) -> str | None:
-    """Apply a `--cfg` assignment: `kb.topic.<id>.<key>` with `=`, `+=`, `:=` or `+:=`.
+    """Apply a `--cfg` assignment `kb.topic.ID.KEY=VALUE`: `+=` appends, `:=` takes JSON.
 
-    The colon means that the value is JSON, the plus that it is appended. Returns the topic's
-    id, or None for a key of JP's own configuration. Raises `UsageError`.
+    Returns the topic's id, or None for a key of JP's own configuration. Raises `UsageError`.
     """
     found = re.fullmatch(r"([^=]*?)(\+?)(:?)=(.*)", text, re.DOTALL)
     key, adds, as_json, value = found.groups() if found else (text, "", "", "")
@@ -243,7 +239,6 @@ def make_unknown_topic_error(topics: dict[str, Topic], name: str, where: str) ->
 def load_knowledge(
     workspace: Workspace,
     cfg: Iterable[str] = (),
-    assignments: Iterable[str] = (),
     knowledge: Iterable[str] = (),
     *,
     cwd: Path | None = None,
@@ -251,10 +246,8 @@ def load_knowledge(
     """Load the topics of a workspace.
 
     `cfg` are `--cfg` values in their order: names, or assignments `kb.topic.<id>.<key>+=value`.
-    `assignments` are further assignments, which are applied after them. `knowledge` are
-    `-k TOPIC/GLOB` values. `cwd`, by default the current directory, determines which directories'
-    `.jp.toml` files are read. Mistakes in files become `Knowledge.problems`; those in arguments
-    raise `UsageError` or `ConfigError`.
+    `knowledge` are `-k TOPIC/GLOB` values. `.jp.toml` files are read from the root down to `cwd`. Mistakes in files become
+    `Knowledge.problems`; those in arguments raise `UsageError` or `ConfigError`.
     """
     from kbtui.workspace import jp_config
 
@@ -267,7 +260,7 @@ def load_knowledge(
         place = format_path_from_root(workspace.root, Path(error.where)) if error.where else None
         problems.append(Problem(error.message, where=place, hint=error.hint))
     assigned: dict[str, str] = {}
-    for value in (*cfg, *assignments):
+    for value in cfg:
         if "=" in value:
             name = apply_config_assignment(declared, value)
             if name is not None:
@@ -289,10 +282,7 @@ def load_knowledge(
 
 
 def resolve_ref(workspace: Workspace, text: str) -> Ref:
-    """Parse a reference; the existing subjects decide where a slug ends.
-
-    Raises `UsageError`, and `NothingFound` for a conversation of another workspace.
-    """
+    """Parse a reference, with the existing subjects at hand; raises `UsageError` or `NothingFound`."""
     from kbtui.refs import parse_ref, remove_own_workspace_id
 
     knowledge: Knowledge | None = None
@@ -306,12 +296,10 @@ def resolve_ref(workspace: Workspace, text: str) -> Ref:
 
 
 class Knowledge:
-    """The topics of one workspace, and everything derived from them.
+    """The topics of one workspace, enabled or not, and everything derived from them.
 
-    `topics` has enabled and disabled topics in the order of declaration, `problems` the
-    mistakes found, `files` every configuration file that was read or would be read if it
-    existed. A directory is walked once, on first use; contents are read each time. Call
-    `load_knowledge` again to see changes.
+    `problems` has the mistakes found, `files` every configuration file that was read or would be read
+    if it existed. A directory is walked once; call `load_knowledge` again to see changes.
     """
 
     def __init__(
@@ -334,11 +322,7 @@ class Knowledge:
                 self._add_problems([problem])
 
     def list_subjects(self, topic: str) -> list[Subject]:
-        """Return all subjects of a topic, sorted by slug, including hidden and disabled ones.
-
-        The list is empty if the directory cannot be read, which is recorded as a problem.
-        Raises `NothingFound`.
-        """
+        """Return all subjects of a topic, even hidden and disabled ones, by slug; raises `NothingFound`."""
         return list(self.iterate_subjects(topic))
 
     def iterate_subjects(self, topic: str) -> Iterator[Subject]:
@@ -356,10 +340,7 @@ class Knowledge:
         return list(self._iterate_subject_records(topic, self.list_slugs(topic, patterns)))
 
     def list_slugs(self, topic: str, patterns: Iterable[str] | None = None) -> list[str]:
-        """Return the slugs that patterns match; without patterns, the slugs of a listing.
-
-        Does not access the files. Raises `NothingFound`.
-        """
+        """Return the slugs that patterns match, or those of a listing; raises `NothingFound`."""
         resolved = self.get_topic_slugs(topic)
         return list(resolved.available) if patterns is None else resolved.match(patterns)
 
@@ -376,12 +357,10 @@ class Knowledge:
         max_chars: int | None = None,
         masked: bool = False,
     ) -> LearnResult:
-        """Return the result of the `learn` tool; never raises.
+        """Return the result of the `learn` tool, cut at `max_chars` characters; never raises.
 
-        With `has_prompt`, the caller has the `<knowledge>` section: subjects pre-loaded there are
-        named but not repeated. An answer is cut at `max_chars` characters and says how to continue.
-        With `masked`, secrets are replaced. `topic` can also be the reference of a search result,
-        `topic/slug:lines`.
+        With `has_prompt`, pre-loaded subjects are named but not repeated. With `masked`, secrets are
+        masked. `topic` can also be the reference of a search result, `topic/slug:lines`.
         """
         caller = learn_tool_answers.LearnCaller(has_prompt, max_chars, masked)
         patterns = [subjects] if isinstance(subjects, str) else list(subjects or ())
@@ -418,10 +397,7 @@ class Knowledge:
         )
 
     def format_preloaded(self, topic: str) -> str | None:
-        """Return a topic's part of the `<knowledge>` section; None if it pre-loads nothing.
-
-        Raises `NothingFound`.
-        """
+        """Return a topic's part of the section, None if it pre-loads nothing; raises `NothingFound`."""
         resolved = self.get_topic_slugs(topic)
         if not resolved.topic.enable or not resolved.learned:
             return None
@@ -436,10 +412,7 @@ class Knowledge:
         return prompt.read_prompt_fragments(self.workspace)
 
     def copy_with_marks(self, marks: Iterable[PreloadOrDisableMark]) -> Knowledge:
-        """Return a copy with marks applied, without walking the directories again.
-
-        Raises `NothingFound` or `UsageError` for a mark that cannot be applied.
-        """
+        """Return a copy with marks applied; raises `NothingFound` or `UsageError`."""
         topics = dict(self.topics)
         for mark in marks:
             resolved = self.get_topic_slugs(mark.topic)
@@ -447,10 +420,7 @@ class Knowledge:
         return self._copy_with_topics(topics)
 
     def copy_with_preload_options(self, values: Iterable[str]) -> Knowledge:
-        """Return a copy with `-k` values applied, without walking the directories again.
-
-        Raises `UsageError`.
-        """
+        """Return a copy with `-k` values applied; raises `UsageError`."""
         topics = dict(self.topics)
         for value in values:
             apply_preload_option(topics, value)

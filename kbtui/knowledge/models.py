@@ -32,12 +32,10 @@ class Topic:
 
 @dataclass(frozen=True)
 class Subject:
-    """One text file of a topic.
+    """One text file of a topic; `relative` is its path in the topic's directory.
 
-    `slug` is its name in `learn` and in references. If two files would have the same slug, one of
-    them gets its path as slug instead, and `shadowed` is true for it. `file` is the path of the
-    file and `relative` its path in the topic's directory. `root` is the workspace: content outside
-    of it is not read.
+    If two files would have the same slug, one of them gets its path as slug instead, and `shadowed` is
+    true for it. `root` is the workspace: content outside of it is not read.
     """
 
     topic: str
@@ -61,10 +59,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Problem:
-    """A mistake in a configuration file or a subject. Everything else keeps working.
-
-    `where` is a file, `key` a dotted key, `topic` the id of the topic concerned.
-    """
+    """A mistake in the file `where` at the dotted `key`, or in a subject. The rest keeps working."""
 
     message: str
     where: str | None = None
@@ -90,8 +85,7 @@ class LearnResult:
 class PromptFragment:
     """One prompt section in JP's own `.jp/config/knowledge/*.toml`.
 
-    `loaded_by` has the configuration files that extend it, directly or through others, relative
-    to the root.
+    `loaded_by` has the configuration files that extend it, directly or not, relative to the root.
     """
 
     path: Path
@@ -109,11 +103,7 @@ class PromptFragment:
 
 @dataclass(frozen=True)
 class PreloadOrDisableMark:
-    """A change that the user requests: the new state of a subject, or of a whole topic.
-
-    `slug` is None for the topic itself. The state `plain` means neither pre-loaded nor
-    disabled.
-    """
+    """A new state for a subject, or for a topic if `slug` is None; `plain` removes the others."""
 
     topic: str
     slug: str | None

@@ -19,11 +19,7 @@ if TYPE_CHECKING:
 
 
 def estimate_tokens(text: str) -> int:
-    """Return an estimate of a text's tokens: its UTF-8 bytes divided by four, rounded up.
-
-    Bytes are a better measure than characters for scripts with three bytes per letter. Models
-    differ from the estimate by up to a third.
-    """
+    """Estimate a text's tokens as a quarter of its UTF-8 bytes; models differ by up to a third."""
     return (len(text.encode("utf-8", "surrogatepass")) + 3) // 4
 
 
@@ -40,10 +36,7 @@ exposing too much irrelevant knowledge upfront)"""
 def format_knowledge_section(
     topics: list[SubjectSlugsByVisibility], subject: Callable[[str, str], Subject]
 ) -> str | None:
-    """Return the `<knowledge>` section of enabled topics, None if it would be empty.
-
-    `subject(topic, slug)` returns the record of a pre-loaded subject.
-    """
+    """Return the `<knowledge>` section, or None. `subject(topic, slug)` returns a record."""
     blocks = []
     preloaded = [resolved for resolved in topics if resolved.learned]
     if preloaded:
@@ -84,8 +77,7 @@ def format_topic_block(
 def define_learn_tool(topics: list[SubjectSlugsByVisibility]) -> dict[str, Any] | None:
     """Return name, description and parameters of `learn`; None if there is nothing to learn.
 
-    The description contains the introductions of the topics. Pre-loaded subjects count as something
-    to learn, because the hosts of this tool do not build the `<knowledge>` section.
+    Pre-loaded subjects count: the hosts of this tool do not build the `<knowledge>` section.
     """
     listed = [resolved for resolved in topics if resolved.available or resolved.learned]
     if not listed:

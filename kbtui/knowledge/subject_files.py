@@ -35,11 +35,7 @@ class UnreadableSubject(KbtuiError):
 
 
 def read_subject_text(subject: Subject) -> str:
-    """Return the text of a subject as it is in the file, with its line endings.
-
-    Raises `UnreadableSubject` for a file that is binary, not UTF-8, not readable, gone, too
-    large or outside the workspace.
-    """
+    """Return the text of a subject's file with its line endings; raises `UnreadableSubject`."""
     try:
         data, problem = _read_subject_bytes(subject)
         if b"\0" in data[:BINARY_BYTES]:
@@ -54,10 +50,7 @@ def read_subject_text(subject: Subject) -> str:
 
 
 def read_subject(subject: Subject) -> str:
-    """Return a subject as `learn` shows it: prose as it is, other text in a fence.
-
-    Raises `UnreadableSubject`.
-    """
+    """Return a subject as `learn` shows it, in a fence unless it is prose; raises `UnreadableSubject`."""
     return format_file_text_for_assistant(read_subject_text(subject), subject.relative)
 
 
@@ -83,10 +76,7 @@ def add_final_newline(text: str) -> str:
 
 
 def explain_too_large_subject(size: int) -> str | None:
-    """Return why a subject of this size in bytes is not read, or None.
-
-    Reads the settings, but only for files over a megabyte.
-    """
+    """Return why a subject of this size in bytes is not read, or None; rarely needs the settings."""
     if size <= _MEGABYTE:
         return None
     from kbtui.workspace import load_settings
@@ -138,10 +128,7 @@ _RESERVED_NAME = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?", re.IGNO
 
 
 def make_file_name(text: str) -> str:
-    """Return a file name without extension for any text: lower-case letters, digits, `-`, `_` and `.`.
-
-    It is never empty, hidden, or reserved by an operating system.
-    """
+    """Return a file name without extension for any text, never empty, hidden or reserved by a system."""
     plain = unicodedata.normalize("NFC", text).casefold()
     name = re.sub(r"[^\w.]+|_{2,}", "-", plain)
     name = re.sub(r"-{2,}", "-", re.sub(r"\.{2,}", ".", name)).strip("-._")
@@ -151,10 +138,7 @@ def make_file_name(text: str) -> str:
 
 
 def make_topic_folder(workspace: Workspace, topic: Topic) -> Path:
-    """Return the real directory of a topic; create it if it is missing.
-
-    Raises `KbtuiError` if it is outside the workspace or cannot be created.
-    """
+    """Return the real directory of a topic, created if missing; raises `KbtuiError`."""
     root = Path(os.path.realpath(workspace.root))
     return make_folder_inside(root, root / topic.subjects)
 
@@ -162,8 +146,7 @@ def make_topic_folder(workspace: Workspace, topic: Topic) -> Path:
 def make_folder_inside(root: Path, folder: Path) -> Path:
     """Return the real path of a directory inside the real path `root`; create it if it is missing.
 
-    Raises `KbtuiError` if a link leads outside, if something else has this name, or if the system
-    refuses.
+    Raises `KbtuiError` if a link leads outside, or if it cannot be created.
     """
     try:
         # The part of the path that exists determines where the rest would be created.

@@ -61,10 +61,9 @@ def is_inside_folder(path: str, folder: str) -> bool:
 
 
 def scan_topic(root: str, base: str) -> TopicScan:
-    """Walk `base`, a real directory inside the real workspace `root`.
+    """Walk `base`, a real directory inside the real workspace `root`; raises `OSError`.
 
-    Links are followed if their target is inside the workspace and is not a directory above the
-    link. Raises `OSError` if `base` itself cannot be listed.
+    Links are followed if their target is inside the workspace and is not a directory above the link.
     """
     files_by_slug: dict[str, list[str]] = {}
     mistakes: list[tuple[str, str]] = []
@@ -115,11 +114,7 @@ def _strip_leading_dots(name: str) -> str:
 
 
 def find_file_name_problem(name: str) -> str | None:
-    """Return why a file's name cannot be a slug, or None.
-
-    Bytes that are not UTF-8 cannot be sent as JSON, and a line break would forge lines in a
-    listing.
-    """
+    """Return why a file's name cannot be sent as JSON or listed on one line, or None."""
     categories = () if name.isprintable() else set(map(unicodedata.category, name))
     if "Cs" in categories:
         return "the name is not UTF-8"

@@ -40,11 +40,10 @@ def has_unclosed_bracket(pattern: str) -> bool:
 
 @lru_cache(256)
 def compile_slug_pattern(pattern: str) -> Callable[[str], object]:
-    """Return a function that checks a slug against the pattern; its result is true for a match.
+    """Return a function whose result is true for the slugs that a pattern matches.
 
-    Matching is case-sensitive. `**` as a whole component matches any number of components (at
-    the end, at least one); inside a component it means `*`. A `[` without `]` is literal. The
-    time is proportional to pattern length times slug length, for every pattern.
+    `**` as a whole component matches any number of components (at the end, at least one); inside one
+    it means `*`. A `[` without `]` is literal. The time is at most pattern length times slug length.
     """
     if pattern == "**":
         return bool
@@ -115,9 +114,8 @@ def _bracket_to_regex(inner: str) -> str:
 class SubjectSlugsByVisibility:
     """A topic's slugs, and which of them are visible.
 
-    `visible` is sorted and has no hidden, disabled or shadowed subjects; a hidden or shadowed one
-    is matched only by its exact slug. `learned` has the pre-loaded subjects in the order of their
-    patterns, `available` the subjects of a listing. `folder` is the directory as configured, with
+    `visible` is sorted and has no hidden, disabled or shadowed subjects. `learned` has the pre-loaded
+    ones in the order of their patterns, `available` those of a listing. `folder` is the directory with
     links unresolved.
     """
 
@@ -133,11 +131,10 @@ class SubjectSlugsByVisibility:
         self.available = [slug for slug in self.visible if slug not in self.learned_set]
 
     def match(self, patterns: Iterable[str]) -> list[str]:
-        """Return the slugs that patterns match, without repeats.
+        """Return the slugs that patterns match, in the order of the patterns, then of the slugs.
 
-        They are in the order of the patterns, and for one pattern in the order of slugs. A pattern
-        that equals a slug means that subject, even a hidden one. Any other pattern is a glob over
-        the visible subjects.
+        A pattern that equals a slug means that subject, even a hidden one. Any other pattern is a glob
+        over the visible subjects.
         """
         found: dict[str, None] = {}
         for pattern in patterns:
@@ -215,8 +212,7 @@ def apply_mark_to_topic(
 ) -> Topic:
     """Return a topic with a mark applied.
 
-    Raises `NothingFound` for an unknown subject, and `UsageError` if a glob contradicts the
-    mark: only the user knows whether the glob can be changed.
+    Raises `NothingFound`, or `UsageError` if a glob contradicts the mark: only the user can change it.
     """
     if mark.state in ("on", "off"):
         return replace(topic, enable=mark.state == "on")

@@ -33,11 +33,9 @@ class ReferenceReader(IndexAccess):
         """
         from kbtui.knowledge import load_knowledge
 
-        values = list(cfg)
-        names = [value for value in values if "=" not in value]
-        assignments = [value for value in values if "=" in value]
+        # Names first: an assignment overrides them.
         return load_knowledge(
-            self.workspace, cfg=names, assignments=assignments, knowledge=list(knowledge)
+            self.workspace, sorted(cfg, key=lambda value: "=" in value), knowledge
         )
 
     def parse_typed_reference(self, text: str) -> Ref:

@@ -30,14 +30,11 @@ SourceKind = Literal["url_crawl", "file_upload", "mcp"]
 
 @dataclass(frozen=True)
 class SourceDefinition:
-    """One `[source.NAME]` table of `.jp/kb-sources.toml`.
+    """One `[source.NAME]` table of `.jp/kb-sources.toml`; `name` is also the directory in the topic.
 
-    Its documents are in the directory `name` inside the topic's directory. For `url_crawl`:
-    `url`, `depth` (the number of links to follow from it), `prefixes` (of the URLs to fetch)
-    and `allow_hosts` (hosts that may be in a private network). For `file_upload`: `file`, a
-    file or directory, relative to the workspace or absolute. For `mcp`: `server` (a command
-    line), `pattern` (a glob over resource URIs) and `env` (names of environment variables
-    passed to the server).
+    `depth` is the number of links to follow from `url`; `allow_hosts` may be in a private network.
+    `file` is a file or directory, `server` a command, `pattern` a glob over resource URIs, and `env` the
+    names of environment variables passed to the server.
     """
 
     name: str
@@ -263,8 +260,7 @@ _PROGRAM_EXTENSIONS = """
 def hash_source(workspace: Workspace, source: SourceDefinition) -> str:
     """Return the hash that an approval of this source records.
 
-    It covers the table and, for `mcp`, the programs in the workspace that the command names.
-    Otherwise, a changed script would run without a new approval.
+    It covers programs of the workspace in the command: a changed script needs a new approval.
     """
     parts = {"form": _APPROVAL_FORMAT, "name": source.name, "block": source.block}
     if source.kind == "mcp":
@@ -292,10 +288,7 @@ def _hash_program_file(workspace: Workspace, word: str) -> str | None:
 
 
 def approve_source(workspace: Workspace, userdata: UserData, source: SourceDefinition) -> None:
-    """Record that the user approved this version of the source.
-
-    Approvals are stored outside the workspace, so that someone else's clone cannot contain one.
-    """
+    """Record an approval outside the workspace, so that someone else's clone cannot contain one."""
     userdata.save_source_approval(source.name, hash_source(workspace, source))
 
 

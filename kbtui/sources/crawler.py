@@ -213,10 +213,7 @@ class Crawler:
         return {name: value for name, value in headers.items() if value}
 
     async def _load_robots_txt(self, url: str) -> Protego:
-        """Return the rules in the host's robots.txt.
-
-        If the server fails, the rules forbid everything (RFC 9309, section 2.3.1.4).
-        """
+        """Return the host's rules; if the server fails, they forbid everything (RFC 9309, section 2.3.1.4)."""
         parts = urlsplit(url)
         origin = f"{parts.scheme}://{parts.netloc}"
         if origin not in self._robots:

@@ -62,10 +62,7 @@ class ExtractionError(Exception):
 
 
 def convert_html_page(text: str, url: str) -> dict[str, Any]:
-    """Return a page as `title`, `text`, `tags`, `links`, `noindex` and `nofollow`.
-
-    Without `url`, the links stay relative. Raises `ExtractionError`.
-    """
+    """Return a page's title, text, links and so on; without `url`, links stay relative."""
     import lxml.html
     import trafilatura
 
@@ -130,10 +127,7 @@ def html_to_markdown(html: str) -> str:
 
 
 def _drop_menus_and_buttons(tree: Any) -> None:
-    """Remove menus, buttons and line numbers.
-
-    The check boxes of task lists and the titles of admonitions are replaced with text.
-    """
+    """Remove menus, buttons and line numbers; turn check boxes and titles of admonitions into text."""
     furniture_tags = frozenset(_FURNITURE_TAGS.split())
     furniture_classes = frozenset(_FURNITURE_CLASSES.split())
     for one in list(tree.iter()):
@@ -224,10 +218,7 @@ def _element_to_markdown(element: Any) -> str:
 
 
 def _cut_code_blocks(tree: Any) -> list[str]:
-    """Replace each block of code with a mark; return the blocks as fenced text.
-
-    Converters change the white space of code and lose its language.
-    """
+    """Replace blocks of code with marks and return them: converters change their white space."""
     for table in list(tree.iter("table")):
         _unwrap_code_table(table)
     codes: list[str] = []
@@ -493,8 +484,7 @@ MAX_ANSWER_BYTES = 64_000_000
 class ExtractorProcess:
     """Converts documents one after another in a child process; an asynchronous context manager.
 
-    `seconds` limits the time for one document. The child starts on first use, and again after it
-    was killed because a document took too long.
+    The child starts on first use, and again after a document took more than `seconds`.
     """
 
     def __init__(self, seconds: float = EXTRACTION_SECONDS) -> None:
@@ -510,11 +500,7 @@ class ExtractorProcess:
     async def extract(
         self, content: bytes, kind: str, url: str, charset: str | None = None
     ) -> dict[str, Any]:
-        """Return the result of `extract_document`.
-
-        Raises `ExtractionError`, and `PackageUnavailable` if the library for this kind of
-        document is not installed.
-        """
+        """Return the result of `extract_document`; raises `ExtractionError` or `PackageUnavailable`."""
         import asyncio  # not at the top: the child process does not need it
 
         request = {"kind": kind, "url": url, "charset": charset, "size": len(content)}

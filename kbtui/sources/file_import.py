@@ -45,10 +45,7 @@ class _SkippedFile(Exception):
 async def import_files(
     run: SourceRunContext, root: Path, extractor: ExtractorProcess, limits: SourceLimits
 ) -> None:
-    """Read the source's `file`, a file or directory relative to the workspace's `root`.
-
-    Raises `KbtuiError`.
-    """
+    """Read the source's `file`, relative to the workspace's `root`; raises `KbtuiError`."""
     base = root / Path(run.source.file or "").expanduser()
     if not base.exists():
         raise KbtuiError("the file does not exist", where=str(base))

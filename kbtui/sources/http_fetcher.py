@@ -1,8 +1,7 @@
 """Fetches one URL over HTTP within limits, and only from public addresses.
 
-The host is resolved once, its addresses are checked, and the connection goes to a checked address:
-a DNS answer that changes in between has no effect. Proxies, cookies and credentials of the
-environment are not used.
+The connection goes to an address that was checked: a DNS answer that changes in between has no
+effect. Proxies, cookies and credentials of the environment are not used.
 """
 
 from __future__ import annotations
@@ -40,9 +39,8 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 class SourceLimits:
     """The limits of a run: times in seconds, sizes in bytes.
 
-    `pages` is for crawls, `files` for files and resources. `seconds` is for one document with
-    its redirects, `run_seconds` for the whole run. `delay` is the time between two requests to
-    one host; robots.txt can increase it up to `delay_most`.
+    `seconds` is for one document with its redirects, `delay` between two requests to one host;
+    robots.txt can increase it up to `delay_most`.
     """
 
     pages: int = 1000
@@ -84,7 +82,7 @@ class FetchError(Exception):
     """A URL could not be fetched; `reason` says why.
 
     `is_permanent` means that another try would not help, `is_gone` that the document no longer
-    exists. `retry_after` is the number of seconds that the server asks to wait.
+    exists. The server asks to wait for `retry_after` seconds.
     """
 
     def __init__(
@@ -102,10 +100,7 @@ class FetchError(Exception):
 
 @dataclass
 class FetchedResponse:
-    """A response; `url` is the last one after redirects. With status 304 there is no body.
-
-    `charset` is the character set that the server declared.
-    """
+    """A response to `url`, the last one after redirects. With status 304 there is no body."""
 
     url: str
     status: int
@@ -153,9 +148,8 @@ class HttpFetcher:
     ) -> FetchedResponse:
         """Fetch a URL and follow its redirects; raises `FetchError`.
 
-        `accept` has the content types to accept, empty for all. `conditions` returns the
-        headers that make the request for a URL conditional. `inside` says whether a
-        redirect may lead to a URL. `most` is the maximum size of the body in bytes.
+        `accept` has the content types to accept, empty for all. `conditions` returns the conditional
+        headers for a URL. `inside` says whether a redirect may lead to a URL.
         """
         limit = self.limits.redirects
         try:
@@ -294,10 +288,7 @@ def _check_response_headers(found: FetchedResponse, accept: Collection[str], mos
 
 
 async def _read_response_body(response: httpx.Response, most: int) -> bytes:
-    """Return the unpacked body, at most `most` bytes.
-
-    httpx would unpack without a limit, and a few bytes can unpack to gigabytes.
-    """
+    """Return the unpacked body. httpx has no limit, and a few bytes can unpack to gigabytes."""
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", "gzip", "x-gzip", ""):
         raise FetchError(

@@ -44,10 +44,7 @@ class UnsupportedMcpResource(ExtractionError):
 async def fetch_resources(
     run: SourceRunContext, root: Path, extractor: ExtractorProcess, limits: SourceLimits
 ) -> None:
-    """Start the server in the workspace's `root`, read the matching resources, and stop the server.
-
-    Raises `KbtuiError` if the server does not start or does not answer in time.
-    """
+    """Read the matching resources of a server that runs in `root`; raises `KbtuiError` if it fails."""
     source = run.source
     server = StdioServerParameters(
         command=source.server[0],

@@ -25,10 +25,9 @@ MAX_RUN_SECONDS = 7200.0
 def find_due_time(
     workspace: Workspace, userdata: UserData, source: SourceDefinition, since: float = 0.0
 ) -> float | None:
-    """Return when a source is due next, in Unix seconds; None if never.
+    """Return when a source is due next, in Unix seconds, which can be in the past; None if never.
 
     This is the first cron time after the last run, the approval and `since`, whichever is latest.
-    It can be in the past. Several missed times count as one.
     """
     approved = find_approval_time(workspace, userdata, source) if source.cron else None
     if source.cron is None or approved is None:
@@ -40,10 +39,7 @@ def find_due_time(
 def list_due_sources(
     workspace: Workspace, now: float | None = None, started: Mapping[str, float] | None = None
 ) -> list[str]:
-    """Return the names of the sources that are due, the most overdue first.
-
-    `started` maps names to the times of recent starts, including those of failed runs.
-    """
+    """Return the names of the sources that are due; `started` maps names to recent starts."""
     now = time.time() if now is None else now
     userdata = UserData(workspace)
     due = []
@@ -57,8 +53,7 @@ def list_due_sources(
 class SourceScheduler:
     """Runs the sources that are due, one at a time, each in a process with low priority.
 
-    Call `check_and_start_due_sources` from one thread; it never waits for a run. The runs have the
-    umask `umask`; -1 means the umask of this process.
+    Call it from one thread; it never waits for a run. A `umask` of -1 means that of this process.
     """
 
     def __init__(self, workspace: Workspace, log: Callable[[str], None], umask: int = -1) -> None:

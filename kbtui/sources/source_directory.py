@@ -1,8 +1,7 @@
 """The directory of a source's documents, and the context of a run that changes it.
 
-The front matter of each file has its source, its URL, the time of fetching, and a digest of
-everything else. The digest reveals which files the user edited, even in a clone; kbtui never
-overwrites these.
+The front matter of each file has a digest of everything else. It reveals which files the user
+edited, even in a clone; kbtui never overwrites these.
 """
 
 from __future__ import annotations
@@ -70,8 +69,7 @@ class StoredDocument:
 class SourceDirectory:
     """The documents of one source, read once. Changes through this object keep it up to date.
 
-    `root` and `folder` are the real paths of the workspace and the topic. Raises `KbtuiError`
-    if the source's directory is a link.
+    `root` and `folder` are the real paths of the workspace and the topic.
     """
 
     def __init__(self, root: Path, folder: Path, source: SourceDefinition) -> None:
@@ -116,10 +114,7 @@ class SourceDirectory:
             self.counts["unchanged"] += 1
 
     def write_document(self, document: FetchedDocument) -> None:
-        """Write a document unless it did not change or the user edited its file.
-
-        Raises `KbtuiError` if it cannot be written.
-        """
+        """Write a document unless it did not change or the user edited its file; raises `KbtuiError`."""
         from kbtui.text import one_line, sanitize
 
         if document.url in self._seen:
@@ -237,10 +232,7 @@ def _read_document_file(path: Path) -> tuple[dict[str, Any], str] | None:
 
 
 def compute_document_digest(facts: dict[str, Any], text: str) -> str:
-    """Return the digest of a document: 16 hex digits over its text and its front matter.
-
-    The front matter is passed without the stamps (time of fetching and digest).
-    """
+    """Return 16 hex digits of a document's text and front matter, without its time and digest."""
     shape = json.dumps(facts, sort_keys=True, default=str)
     return hashlib.sha256(f"{shape}\0{text}".encode("utf-8", "replace")).hexdigest()[:16]
 
@@ -253,9 +245,8 @@ MAX_NAMED_PROBLEMS = 500
 class SourceRunContext:
     """The context of one run, to which a fetcher reports documents and failures.
 
-    `memory` maps URLs to facts that the previous run stored, such as ETags; `new_memory` collects
-    them for the next run. If `is_complete` is true, documents that the run did not find no longer
-    exist at the source.
+    `memory` maps URLs to facts such as ETags from the previous run, `new_memory` to those for the next
+    one. If `is_complete` is true, documents that the run did not find no longer exist.
     """
 
     source: SourceDefinition
@@ -308,10 +299,7 @@ class SourceRunContext:
 
 
 def make_document_name(url: str, base: str) -> str:
-    """Return the path of a URL's file, relative to the source's directory, without extension.
-
-    The part that the URL shares with `base`, the source's own URL, is left out.
-    """
+    """Return the path of a URL's file without extension, and without what it shares with `base`."""
     parts, start = urlsplit(url), urlsplit(base)
     path = unquote(parts.path, errors="replace")
     common = unquote(start.path, errors="replace").rpartition("/")[0] + "/"

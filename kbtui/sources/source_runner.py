@@ -54,13 +54,11 @@ def run_source(
     limits: SourceLimits | None = None,
     resolve: Resolve = resolve_host_name,
 ) -> SourceRunRecord:
-    """Run a source now and record the result in the user's data.
+    """Run a source now, record the result in the user's data, and return it with the failures.
 
     `should_stop` is called several times a second from this thread. Once it returns true, the run
     ends, keeps the fetched documents and deletes nothing. The same happens on `KeyboardInterrupt`,
-    which is raised again afterwards. The result contains the failures of the run. Raises
-    `NothingFound`, `ConfigError` for an invalid source, `SourceNotApproved` or
-    `SourceAlreadyRunning`.
+    which is raised again. Raises `KbtuiError` if the run cannot start.
     """
     source = load_sources(workspace).find_source(name)
     userdata = UserData(workspace)
@@ -190,9 +188,7 @@ def _open_all_directories(workspace: Workspace, source: SourceDefinition) -> lis
 def remove_source_and_documents(workspace: Workspace, name: str, *, keep: bool) -> list[str]:
     """Remove a source. With `keep`, its documents become ordinary subjects, else they are deleted.
 
-    Returns a message for each document or directory that could not be changed. Raises
-    `SourceAlreadyRunning`, `NothingFound` or `ConfigError`, and `UsageError` if the documents
-    should be deleted but cannot be found.
+    Returns a message for each document or directory that could not be changed; raises `KbtuiError`.
     """
     source = load_sources(workspace).find_source(name)
     with lock_source(workspace, name):

@@ -39,10 +39,7 @@ _LOCAL_NAMES = ("localhost", "local", "internal", "intranet", "lan", "home", "co
 
 
 def is_public_address(address: Address) -> bool:
-    """Return whether an address is in the public internet.
-
-    An IPv6 address that contains an IPv4 address counts as that address.
-    """
+    """Return whether an address, or the IPv4 address that it contains, is in the public internet."""
     for network, at in _IPV4_CARRIERS:
         if address in network:
             return is_public_address(ipaddress.IPv4Address(address.packed[at : at + 4]))
@@ -50,10 +47,7 @@ def is_public_address(address: Address) -> bool:
 
 
 def parse_ip_literal(host: str) -> Address | None:
-    """Parse a host that is an IP address, in any form that resolvers accept, such as `127.1`.
-
-    Returns None if the host is a name.
-    """
+    """Parse an IP address in any form that resolvers accept, such as `127.1`; None for a name."""
     host = host.strip("[]").partition("%")[0]
     with suppress(ValueError):
         return ipaddress.ip_address(host)
@@ -73,10 +67,7 @@ def is_allowed_private_host(host: str, hosts: Collection[str]) -> bool:
 
 
 def check_url_is_allowed(url: str, allow_hosts: Collection[str]) -> None:
-    """Raise `ConfigError` for a URL that is not HTTP(S) or names a private host.
-
-    This checks only the text of the URL; resolved addresses are checked by the fetcher.
-    """
+    """Raise `ConfigError` for a URL that is not HTTP(S) or names a private host; resolves nothing."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
@@ -113,10 +104,7 @@ def make_private_host_error(host: str, address: str | None = None) -> ConfigErro
 
 
 def normalize_url(url: str) -> str | None:
-    """Return a URL in a form that can be compared, or None if it is not HTTP(S).
-
-    The host is in lower case; the fragment and the default port are removed.
-    """
+    """Return a URL without fragment and default port, for comparison; None if it is not HTTP(S)."""
     try:
         parts = urlsplit(url.strip())
         host, port = parts.hostname, parts.port

@@ -225,13 +225,12 @@ def test_a_wrong_k_is_a_usage_error(build: Build, value: str) -> None:
     ],
 )
 def test_assignments(two_topics: Build, assignment: str, field: str, value: object) -> None:
-    for flags in ({"assignments": [assignment]}, {"cfg": [assignment]}):
-        knowledge = two_topics('learned = ["code-quality"]', **flags)
-        assert getattr(knowledge.topics["project"], field) == value
+    knowledge = two_topics('learned = ["code-quality"]', cfg=[assignment])
+    assert getattr(knowledge.topics["project"], field) == value
 
 
 def test_an_assignment_may_declare_a_topic(build: Build) -> None:
-    knowledge = build("", FILES, assignments=["kb.topic.a.subjects=a", "kb.topic.a.title=A"])
+    knowledge = build("", FILES, cfg=["kb.topic.a.subjects=a", "kb.topic.a.title=A"])
     assert knowledge.topics["a"] == Topic("a", "a", title="A")
 
 
@@ -252,12 +251,12 @@ def test_an_assignment_may_declare_a_topic(build: Build) -> None:
 )
 def test_a_wrong_assignment_is_a_usage_error(two_topics: Build, assignment: str) -> None:
     with pytest.raises(UsageError) as caught:
-        two_topics(assignments=[assignment])
+        two_topics(cfg=[assignment])
     assert caught.value.where == f"--cfg {assignment}"
 
 
 def test_assignments_to_jps_own_keys_are_jps_business(two_topics: Build) -> None:
-    assert two_topics(assignments=["assistant.model.id=x", "style.code=y"]).problems == []
+    assert two_topics(cfg=["assistant.model.id=x", "style.code=y"]).problems == []
 
 
 def test_the_rfds_config_load_paths_example(two_topics: Build, workspace: Workspace) -> None:

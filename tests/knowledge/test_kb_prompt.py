@@ -166,7 +166,7 @@ def test_k_adds_to_learned_for_the_call(two_topics: Build) -> None:
         == two_topics('learned = ["code-quality", "maintainers/*"]').format_prompt_section()
     )
     assignment = two_topics(
-        'learned = ["code-quality"]', assignments=["kb.topic.project.learned+=maintainers/*"]
+        'learned = ["code-quality"]', cfg=["kb.topic.project.learned+=maintainers/*"]
     )
     assert assignment.format_prompt_section() == knowledge.format_prompt_section()
 
