@@ -57,9 +57,6 @@ class SearchInput(PaneInput):
         Binding("tab", "complete", show=False),
     ]
 
-    class PreviousQueryRequested(Message):
-        """The user asks for an earlier query."""
-
     recalled = ""
     """The earlier query that was put into the input, or ""."""
 
@@ -69,11 +66,11 @@ class SearchInput(PaneInput):
         self.value = text
         self.action_end()
 
-    def action_results(self, move: str, *pages: float) -> None:
+    async def action_results(self, move: str, *pages: float) -> None:
         """Move in the results; on the first one, "up" recalls an earlier query unless the user typed one."""
         results = self.screen.query_one("#results", ResultsPane).list
         if move == "up" and self.value == self.recalled and results.index <= 0:
-            self.post_message(self.PreviousQueryRequested())
+            await self.screen.run_action("recall_earlier_query")
             return
         getattr(results, f"action_{move}")(*pages)
 

@@ -125,6 +125,7 @@ class MainScreen(StyledScreen):
         self.action_edit = self.items.edit_subject
         self.action_export = self.items.export_conversation
         self.action_search = self.search.focus_input
+        self.action_recall_earlier_query = self.search.recall_earlier_query
         self.action_similar = self.search.find_similar
         self.action_explain_hit = self.search.explain_selected_hit
         self.action_explain_missing = self.search.explain_missing
@@ -375,10 +376,6 @@ class MainScreen(StyledScreen):
     @on(SearchInput.EscapePressed)
     def _leave_search_input(self) -> None:
         self.search.leave_search_input()
-
-    @on(SearchInput.PreviousQueryRequested)
-    def _recall_earlier_query(self) -> None:
-        self.search.recall_earlier_query()
 
     @on(ResultsPane.HitOpened)
     def _open_hit(self, event: ResultsPane.HitOpened) -> None:

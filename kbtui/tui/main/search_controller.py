@@ -180,7 +180,7 @@ class SearchController:
     def set_search_mode(self, mode: Mode) -> None:
         """Set the search mode; the status line shows it unless it is the default mode."""
         self.mode = mode
-        self._main.status.set_search_mode("" if mode == "hybrid" else MODES[mode])
+        self._main.status.search_mode = "" if mode == "hybrid" else MODES[mode]
 
     def switch_to_next_search_mode(self) -> None:
         """Switch to the next search mode, and search again."""

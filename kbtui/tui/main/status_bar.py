@@ -11,7 +11,6 @@ from kbtui.tui.commands import Scope, find_key_label, list_commands
 from kbtui.tui.framework.command import format_command_hints, format_key_hints
 from kbtui.tui.framework.styled_text import align_to_edges, capitalize_message, measure_cell_width
 from kbtui.tui.framework.styled_widget import StyledWidget
-from kbtui.tui.framework.text_widgets import TextLine
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,10 +26,17 @@ PHASES = {"keywords": "indexing", "vectors": "embedding"}
 """The engine's name of a phase -> its name on the screen."""
 
 
-class StatusBar(TextLine):
+class StatusBar(StyledWidget):
     """A line with current activities at the left, and the state of index and search at the right."""
 
-    def __init__(self, workspace: str = "") -> None:
+    ALLOW_SELECT: ClassVar[bool] = False
+
+    problem = reactive("")
+    """A problem that is shown until this is empty again."""
+    search_mode = reactive("")
+    """The search mode, "" for the default mode, which is not shown."""
+
+    def __init__(self, workspace: str) -> None:
         super().__init__(id="status")
         self._workspace = one_line(workspace)
         self._activities: dict[str, str] = {}
@@ -38,19 +44,13 @@ class StatusBar(TextLine):
         self._is_refusal = False
         """Whether the shown message says why the last key did nothing."""
         self._flash_timer: Timer | None = None
-        self._problem = ""
         self._sign: Spans = []
         self._index_text, self._short_text = "index: asking the engine …", "asking the engine …"
         self._index_role = "dim"
-        self._search_mode = ""
         self._first_index_by = ""
         """Who builds the first index: "engine" or "alone" (this process); "" if nobody or unknown."""
         self._was_ready = False
         self._last_ready_event: EngineEvent = {}
-
-    def on_mount(self) -> None:
-        """Show the first status."""
-        self._redraw_status_line()
 
     def set_activity(self, name: str, text: str | None) -> None:
         """Show the text of the activity `name`; None ends the activity."""
@@ -58,7 +58,7 @@ class StatusBar(TextLine):
             self._activities.pop(name, None)
         else:
             self._activities[name] = one_line(text)
-        self._redraw_status_line()
+        self.refresh()
 
     def flash_message(self, text: str, role: str = "strong") -> None:
         """Show a message for a few seconds."""
@@ -66,7 +66,7 @@ class StatusBar(TextLine):
         if self._flash_timer:
             self._flash_timer.stop()
         self._flash_timer = self.set_timer(FLASH_SECONDS, self._clear_flashed_message)
-        self._redraw_status_line()
+        self.refresh()
 
     def refuse_key(self, text: str, role: str = "warning") -> None:
         """Show why a key does nothing here, for a few seconds or until the next key."""
@@ -80,17 +80,7 @@ class StatusBar(TextLine):
 
     def _clear_flashed_message(self) -> None:
         self._flash, self._is_refusal = [], False
-        self._redraw_status_line()
-
-    def set_problem_text(self, text: str) -> None:
-        """Show a problem; "" removes it."""
-        self._problem = one_line(text)
-        self._redraw_status_line()
-
-    def set_search_mode(self, name: str) -> None:
-        """Show the search mode; "" means the default mode, which is not shown."""
-        self._search_mode = name
-        self._redraw_status_line()
+        self.refresh()
 
     def describe_index_wait(self, has_answer: bool) -> str:
         """Return what searches are waiting for, or "" if they need not wait.
@@ -121,7 +111,7 @@ class StatusBar(TextLine):
             self._last_ready_event = {}
             reason = one_line(str(event.get("reason", "")))
             self._set_index_state("◌", "warning", f"keywords only: {reason}", "keywords only")
-        self._redraw_status_line()
+        self.refresh()
 
     def _set_index_state(
         self, sign: str, sign_role: str, text: str, short: str, role: str = "dim"
@@ -166,27 +156,25 @@ class StatusBar(TextLine):
 
     # the line
 
-    def _redraw_status_line(self) -> None:
-        left: Spans = [(self._workspace, "dim")]
+    def _make_left_spans(self) -> Spans:
         if self._flash:
-            left = self._flash
-        elif self._problem:
-            left = [(f"! {self._problem}", "error")]
-        elif self._activities:
-            left = [(" · ".join(self._activities.values()), "dim")]
-        self.set_text(left, self._make_right_spans(self._index_text))
+            return self._flash
+        if self.problem:
+            return [(f"! {one_line(self.problem)}", "error")]
+        return [(" · ".join(self._activities.values()) or self._workspace, "dim")]
 
     def _make_right_spans(self, text: str) -> Spans:
-        mode: Spans = [(f" · mode: {self._search_mode}", "key")] if self._search_mode else []
+        mode: Spans = [(f" · mode: {self.search_mode}", "key")] if self.search_mode else []
         return [*self._sign, (text, self._index_role), *mode]
 
     def render_line(self, y: int) -> Strip:
         """Draw the left part, and the longest form of the right part that fits."""
-        width = self.content_size.width
-        room = width - measure_cell_width(self.left) - 2
-        forms = (self.right, self._make_right_spans(self._short_text), self._sign)
+        width, left = self.content_size.width, self._make_left_spans()
+        room = width - measure_cell_width(left) - 2
+        texts = (self._index_text, self._short_text)
+        forms = (*map(self._make_right_spans, texts), self._sign)
         right = next((form for form in forms if measure_cell_width(form) <= room), [])
-        return self.render_spans(align_to_edges(self.left, right, width) if y == 0 else [], width)
+        return self.render_spans(align_to_edges(left, right, width) if y == 0 else [], width)
 
 
 def _format_duration(seconds: float) -> str:

@@ -78,7 +78,7 @@ class WorkspaceSync:
         self._is_workspace_gone = not is_found
         root = self._main.library.workspace.root
         gone = f"The workspace was moved or deleted. Showing what was loaded from {root}"
-        self._main.status.set_problem_text("" if is_found else gone)
+        self._main.status.problem = "" if is_found else gone
         if is_found:
             self.read_library_lists()
 
