@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from rich.segment import Segment
 from textual.strip import Strip
 
-from kbtui.tui.framework.styled_widget import StyledScreen, StyledWidget
+from kbtui.tui.framework.styled_widget import StyledScreen
 from kbtui.tui.main.pane_layout import FOCUS_TARGETS, PaneLayout
 from kbtui.tui.reader.document_blocks import FoldHeadingBlock
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from textual import events
-    from textual.app import ComposeResult
 
     from kbtui.tui.citations_pane import CitationsPane
     from kbtui.tui.library_pane import LibraryPane
@@ -89,30 +88,8 @@ def _find_visible_links(panes: PaneLayout, open_link: Callable[[], object]) -> I
             yield reader.region.x, reader.region.y + y, go_to_link
 
 
-class _ScreenPictureWithLabels(StyledWidget):
-    """A copy of the screen below, with labels on it."""
-
-    def __init__(self, strips: list[Strip], labels: list[JumpLabel]) -> None:
-        super().__init__(id="labelled")
-        self._strips, self._labels = strips, labels
-        self.typed = ""
-
-    def render_line(self, y: int) -> Strip:
-        """Draw a line of the copied screen with its labels."""
-        strip = self._strips[y] if y < len(self._strips) else Strip.blank(self.size.width)
-        screen = self.screen
-        assert isinstance(screen, StyledScreen)
-        style = self.base_style + screen.get_role_style("found-here")
-        for target in self._labels:
-            if target.y == y and target.label.startswith(self.typed):
-                label = target.label[len(self.typed) :]
-                after = strip.crop(target.x + len(label))
-                strip = Strip.join([strip.crop(0, target.x), Strip([Segment(label, style)]), after])
-        return strip
-
-
 class JumpLabelScreen(StyledScreen):
-    """A screen that shows the labels; its result is the function of the label that the user types.
+    """A copy of the screen below with labels; its result is the function of the label that the user types.
 
     Any other key or a click cancels.
     """
@@ -122,26 +99,31 @@ class JumpLabelScreen(StyledScreen):
     ) -> None:
         super().__init__()
         self.targets = find_jump_targets(panes, open_link)
-        strips = list(below._compositor.render_strips())
-        self._picture = _ScreenPictureWithLabels(strips, self.targets)
+        self._strips = list(below._compositor.render_strips())
+        self._typed = ""
 
-    def compose(self) -> ComposeResult:
-        """Yield a copy of the screen below, with the labels drawn over it."""
-        yield self._picture
+    def render_line(self, y: int) -> Strip:
+        """Draw a line of the copied screen with its labels."""
+        strip = self._strips[y] if y < len(self._strips) else Strip.blank(self.size.width)
+        style = self.visual_style.rich_style + self.get_role_style("found-here")
+        for target in self.targets:
+            if target.y == y and target.label.startswith(self._typed):
+                label = target.label[len(self._typed) :]
+                after = strip.crop(target.x + len(label))
+                strip = Strip.join([strip.crop(0, target.x), Strip([Segment(label, style)]), after])
+        return strip
 
     def on_key(self, event: events.Key) -> None:
         """Add the typed letter, and go to the target of a complete label."""
         event.stop()
         event.prevent_default()
-        typed = self._picture.typed + (event.character or " ")
-        fitting = [target for target in self.targets if target.label.startswith(typed)]
+        self._typed += event.character or " "
+        fitting = [target for target in self.targets if target.label.startswith(self._typed)]
         if not fitting:
             self.dismiss(None)
-        elif fitting[0].label == typed:
+        elif fitting[0].label == self._typed:
             self.dismiss(fitting[0].go)
-        else:
-            self._picture.typed = typed
-            self._picture.refresh()
+        self.refresh()
 
     def on_click(self) -> None:
         """Cancel."""
@@ -149,5 +131,5 @@ class JumpLabelScreen(StyledScreen):
 
     def on_resize(self, event: events.Resize) -> None:
         """Cancel, because the copied lines have the old size."""
-        if self.is_current and len(self._picture._strips) not in (0, event.size.height):
+        if self.is_current and len(self._strips) not in (0, event.size.height):
             self.dismiss(None)
