@@ -71,6 +71,7 @@ _HIT_LENGTH_LEAST = 100
 _PROBLEMS_NAMED = 3
 _IDS_NAMED = 40
 _LABELS_SHOWN = 20
+_TIMES = ("created_at", "last_event_at", "archived_at", "expires_at", "updated_at", "pinned_at")
 _FEWER_KINDS = "name only the kinds of event that you need"
 
 
@@ -128,17 +129,13 @@ def answer_conversation_list(
         page.conversations.append(entry)
     page.omitted = max(0, len(infos) - offset - page.count)
     if page.omitted:
-        following = offset + page.count
-        page.notices.append(
-            ConversationNotice(
-                f"{page.omitted} more", f"use offset={following}", f"--offset {following}"
-            )
-        )
+        fact, following = f"{page.omitted} more", offset + page.count
+        notice = ConversationNotice(fact, f"use offset={following}", f"--offset {following}")
+        page.notices.append(notice)
     elif infos and not page.count:
         fact = f"there are only {len(infos)} conversations"
-        page.notices.append(
-            ConversationNotice(fact, "use a smaller offset", "use a smaller --offset")
-        )
+        notice = ConversationNotice(fact, "use a smaller offset", "use a smaller --offset")
+        page.notices.append(notice)
     return page
 
 
@@ -160,12 +157,7 @@ def _make_conversation_entry(
         "id": info.ref,
         "title": info.title,
         "events_count": info.events_count,
-        "created_at": format_timestamp(info.created_at),
-        "last_event_at": format_timestamp(info.last_event_at),
-        "archived_at": format_timestamp(info.archived_at),
-        "expires_at": format_timestamp(info.expires_at),
-        "updated_at": format_timestamp(info.updated_at),
-        "pinned_at": format_timestamp(info.pinned_at),
+        **{name: format_timestamp(getattr(info, name)) for name in _TIMES},
         "parent_id": info.parent,
         "labels": info.labels,
         "problem": info.problem,
@@ -249,11 +241,8 @@ def answer_conversation_grep(
         is_cut = room is not None and (room < 0 or query.limit < limit)
         answer.notices.append(_make_omitted_matches_notice(answer, unfinished if is_cut else None))
     if ids and excluded and excluded in (parse_conversation_id(name, workspace.id) for name in ids):
-        answer.notices.append(
-            ConversationNotice(
-                f"{excluded} is the current conversation", "use include_current=true"
-            )
-        )
+        fact = f"{excluded} is the current conversation"
+        answer.notices.append(ConversationNotice(fact, "use include_current=true"))
     if broken := [(result.info.ref, result.problem) for result in results if result.problem]:
         named = "; ".join(
             f"{ref}: {_mask_secrets_if(masked, problem)}"
@@ -441,14 +430,11 @@ def select_requested_turns(
             _check_argument_minimum(name, value, 1)
     if turn is None:
         return conversation.turns if last is None else conversation.turns[-last:]
-    found = conversation.turn(turn)
-    if found is None:
-        total = len(conversation.turns)
-        raise NothingFound(
-            f"{conversation.info.ref} has no turn {turn}",
-            hint=f"it has the turns 1 to {total}" if total else "it has no turns",
-        )
-    return [found]
+    if found := conversation.turn(turn):
+        return [found]
+    total = len(conversation.turns)
+    hint = f"it has the turns 1 to {total}" if total else "it has no turns"
+    raise NothingFound(f"{conversation.info.ref} has no turn {turn}", hint=hint)
 
 
 def _make_read_answer(
@@ -461,7 +447,10 @@ def _make_read_answer(
     masked: bool,
 ) -> ConversationReadAnswer:
     total = len(conversation.turns)
-    title, turns = conversation.info.title, [_make_turn_json(turn, kinds) for turn in selected]
+    title, turns = conversation.info.title, []
+    for turn in selected:
+        events = [_make_event_json(event) for event in turn.events if event.kind in kinds]
+        turns.append({"turn": turn.number, "events": events})
     if masked:
         title, turns = mask_json_values(title), mask_json_values(turns)
     title = cut_line_around_match(title) if title and limit is not None else title
@@ -504,12 +493,10 @@ def _make_answer_too_long_error(
     turns = "1 turn" if total == 1 else f"{total} turns"
     fitting = _count_fitting_turns(answer.turns, room)
     if fitting:
-        hint = (
-            f"last={fitting} fits; or ask for a single turn: `turn` is a number from 1 to {total}"
-        )
-        command_hint = (
-            f"--last {fitting} fits; or print a single turn with --turn N, from 1 to {total}"
-        )
+        one = f"ask for a single turn: `turn` is a number from 1 to {total}"
+        hint = f"last={fitting} fits; or {one}"
+        one = f"print a single turn with --turn N, from 1 to {total}"
+        command_hint = f"--last {fitting} fits; or {one}"
     else:
         hint = f"the last turn alone is too long; turn={total} gives it shortened"
         command_hint = f"the last turn alone is too long; --turn {total} shows it shortened"
@@ -542,12 +529,6 @@ def _count_fitting_turns(turns: list[dict[str, Any]], room: int) -> int:
         if room < 0:
             return fitting
     return len(turns)
-
-
-def _make_turn_json(turn: Turn, kinds: frozenset[str]) -> dict[str, Any]:
-    """Return a turn as JSON with its events of the given kinds."""
-    events = [_make_event_json(event) for event in turn.events if event.kind in kinds]
-    return {"turn": turn.number, "events": events}
 
 
 def _make_event_json(event: ConversationEvent) -> dict[str, Any]:

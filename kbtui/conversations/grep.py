@@ -42,14 +42,13 @@ class LiteralGrepPattern:
         self.pattern = pattern
         self.ignore_case = ignore_case
         flags, expression = 0, re.escape(pattern)
+        self._required: tuple[str, ...] = ()
         if ignore_case and pattern.isascii():
             flags = re.IGNORECASE | re.ASCII
         elif ignore_case:
             flags, expression = re.IGNORECASE, "".join(map(_letter_to_regex, pattern))
+            self._required = _find_required_letters(pattern)
         self._regex = re.compile(expression, flags)
-        self._required = (
-            _find_required_letters(pattern) if ignore_case and not pattern.isascii() else ()
-        )
 
     def _make_match_finder(self, text: str) -> Callable[[int], int]:
         """Return a function that finds the first match at or after an offset, -1 if none."""
@@ -109,9 +108,8 @@ def cut_line_around_match(line: str, match: int | None = None, length: int = LIN
     """
     if len(line) <= length:
         return line
-    centre = match or 0
     # Show a third of the line before the match, because the text after it says more.
-    start = max(0, min(centre - length // 3, len(line) - length))
+    start = max(0, min((match or 0) - length // 3, len(line) - length))
     end = start + length
     if start > 0:
         start = _find_character_boundary(line, start + 1, 1)
@@ -177,18 +175,12 @@ class ConversationMatches:
 
 def resolve_grep_scopes(names: Sequence[str] | None) -> frozenset[str]:
     """Return the scopes for a list of names: `all`, groups or single scopes. Raises `UsageError`."""
-    found: set[str] = set()
-    for name in names or ("all",):
-        if name == "all":
-            found.update(SCOPES)
-        elif name in GROUPS:
-            found.update(GROUPS[name])
-        elif name in SCOPES:
-            found.add(name)
-        else:
-            known = ", ".join(("all", *GROUPS, *SCOPES))
-            raise UsageError(f"unknown scope {name!r}", where="scopes", hint=f"scopes are {known}")
-    return frozenset(found)
+    known = {"all": SCOPES, **GROUPS, **{scope: (scope,) for scope in SCOPES}}
+    for name in names or ():
+        if name not in known:
+            hint = f"scopes are {', '.join(known)}"
+            raise UsageError(f"unknown scope {name!r}", where="scopes", hint=hint)
+    return frozenset(scope for name in names or ("all",) for scope in known[name])
 
 
 def get_searchable_text(event: ConversationEvent) -> str:
@@ -256,33 +248,17 @@ def _add_context_lines(
     text: str, spans: Sequence[tuple[int, int, int]], context: int
 ) -> Iterator[tuple[str | None, int | None]]:
     """Yield each line with the offset of its match (None for context), and two Nones between blocks."""
-    if not context:
-        for number, (start, end, match) in enumerate(spans):
-            if number:
-                yield None, None
-            yield text[start:end].removesuffix("\r"), match - start
-        return
-    lines = text.split("\n")
-    if lines[-1] == "":
-        lines.pop()
+    lines = text.removesuffix("\n").split("\n")
     matches = {}
     number = place = 0
     for start, _, match in spans:
         number += text.count("\n", place, start)
         place = start
         matches[number] = match - start
-    previous = -1
-    for number in _iterate_shown_line_numbers(matches, context, len(lines)):
-        if previous >= 0 and number > previous + 1:
-            yield None, None
-        previous = number
-        yield lines[number].removesuffix("\r"), matches.get(number)
-
-
-def _iterate_shown_line_numbers(matches: Iterable[int], context: int, count: int) -> Iterator[int]:
-    """Yield the numbers of the lines to show, once each."""
     last = -1
     for number in matches:
-        for near in range(max(last + 1, number - context), min(count, number + context + 1)):
-            yield near
-            last = near
+        first = max(last + 1, number - context)
+        if 0 <= last < first - 1:
+            yield None, None
+        for last in range(first, min(len(lines), number + context + 1)):
+            yield lines[last].removesuffix("\r"), matches.get(last)

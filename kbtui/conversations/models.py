@@ -164,10 +164,9 @@ class Conversation:
             named = ", ".join(f"{kind} {count}" for kind, count in kinds.most_common(KINDS_NAMED))
             more = f", {len(kinds) - KINDS_NAMED} more kinds" if len(kinds) > KINDS_NAMED else ""
             place = f", {len(self.leading)} of them before the first turn" if self.leading else ""
-            count = len(unknown)
-            events = (
-                "1 event of an unknown kind" if count == 1 else f"{count} events of unknown kinds"
-            )
+            events = f"{len(unknown)} events of unknown kinds"
+            if len(unknown) == 1:
+                events = "1 event of an unknown kind"
             extras.append(f"{events} ({named}{more}){place}")
         if self.resources:
             extras.append("1 resource" if self.resources == 1 else f"{self.resources} resources")

@@ -49,13 +49,8 @@ class DecodedTurns(NamedTuple):
 class ConversationLocation(Protocol):
     """The files of one conversation, found but not read."""
 
-    @property
-    def id(self) -> str:
-        """The id with the format's prefix."""
-
-    @property
-    def is_archived(self) -> bool:
-        """Whether the conversation is archived."""
+    id: str
+    is_archived: bool
 
     @property
     def signature(self) -> str:

@@ -457,36 +457,28 @@ def _parse_tool_policy(value: Any) -> str | None:
 _TWICE_ENCODED = re.compile(r"[A-Za-z0-9_-]{38,}={0,2}")
 
 
-def decode_base64_bytes(text: str) -> bytes | None:
-    """Decode base64 as strictly as JP does; return None if a string is not base64.
+def decode_base64_text(text: str) -> str:
+    """Return the text that a string encodes in base64, or the string itself if it encodes none.
 
-    The standard and the URL-safe alphabet are accepted; the padding must be canonical.
+    This is as strict as JP: both alphabets are accepted, and the padding must be canonical.
     """
     if not text or len(text) % 4:
-        return None
+        return text
+    encoded = text
     if "-" in text or "_" in text:
         if "+" in text or "/" in text:
-            return None
+            return text
         # Before March 2026 JP wrote results in the URL-safe alphabet.
-        text = text.replace("-", "+").replace("_", "/")
+        encoded = text.replace("-", "+").replace("_", "/")
+    if text[-1] == "=":
+        # Python ignores the unused bits of the last character; JP's decoder requires zeros.
+        last, allowed = (text[-3], "AQgw") if text[-2] == "=" else (text[-2], "AEIMQUYcgkosw048")
+        if last not in allowed:
+            return text
     try:
         # `pybase64` is far faster for long strings, `binascii` twice as fast for short ones.
-        data = b64decode(text, None, True) if len(text) > 60 else a2b_base64(text, strict_mode=True)
-    except ValueError:
-        return None
-    if text[-1] != "=":
-        return data
-    # Python ignores the unused bits of the last character; JP's decoder requires zeros.
-    last, allowed = (text[-3], "AQgw") if text[-2] == "=" else (text[-2], "AEIMQUYcgkosw048")
-    return data if last in allowed else None
-
-
-def decode_base64_text(text: str) -> str:
-    """Return the text that a string encodes in base64, or the string itself if it encodes none."""
-    data = decode_base64_bytes(text)
-    if data is None:
-        return text
-    try:
+        is_long = len(text) > 60
+        data = b64decode(encoded, None, True) if is_long else a2b_base64(encoded, strict_mode=True)
         return data.decode()
     except ValueError:
         return text
@@ -540,17 +532,15 @@ def _format_typed_block(block: dict[str, Any]) -> str:
     kind = block.get("type")
     if "$blob" in block:
         size = block.get("size")
-        return _format_attachment_label(
-            "stored elsewhere", block["$blob"], f"{size:,} bytes" if size else None
-        )
+        bytes_text = f"{size:,} bytes" if size else None
+        return _format_attachment_label("stored elsewhere", block["$blob"], bytes_text)
     if kind == "text" and type(text := block.get("text")) is str:
         return decode_tool_result_text(text)
     if kind in ("resource", "resource_link"):
         return _format_resource(block.get("resource", block))
     if kind in ("image", "audio") and type(data := block.get("data")) is str:
-        return _format_attachment_label(
-            kind, _find_block_text(block, _MEDIA_KEYS), _format_base64_size(data)
-        )
+        media_type = _find_block_text(block, _MEDIA_KEYS)
+        return _format_attachment_label(kind, media_type, _format_base64_size(data))
     return f"[{kind}]\n{format_json(decode_base64_strings(block))}"
 
 
@@ -563,9 +553,8 @@ def _format_resource(resource: Any) -> str:
         return f"[resource]\n{format_json(decode_base64_strings(resource))}"
     data = resource.get("blob")
     size = _format_base64_size(data) if type(data) is str else None
-    shown = _format_attachment_label(
-        "resource", name, _find_block_text(resource, _MEDIA_KEYS), size
-    )
+    media_type = _find_block_text(resource, _MEDIA_KEYS)
+    shown = _format_attachment_label("resource", name, media_type, size)
     known = {"type", *_NAME_KEYS, *_MEDIA_KEYS, *(["blob"] if size else [])}
     rest = {key: value for key, value in resource.items() if key not in known}
     if rest.keys() == {"text"} and type(rest["text"]) is str:

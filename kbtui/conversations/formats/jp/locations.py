@@ -51,6 +51,11 @@ class ConversationCopy:
     files: dict[str, os.stat_result] = field(default_factory=dict)
     failure: str | None = None
 
+    @property
+    def name(self) -> str:
+        """The name of the directory."""
+        return os.path.basename(self.path)  # noqa: PTH119
+
     def get_file_time(self, name: str) -> int:
         """Return when a file was last modified, in nanoseconds; 0 if it does not exist."""
         return self.files[name].st_mtime_ns if name in self.files else 0
@@ -112,12 +117,12 @@ class JpConversationLocation:
 
     def describe_duplicates(self) -> str | None:
         """Return a message if several directories of one root have the same id, otherwise None."""
-        names = [os.path.basename(copy.path) for copy in self.copies]  # noqa: PTH119
         is_doubled = len({copy.is_local for copy in self.copies}) < len(self.copies)
         if not is_doubled and not self.archived_copies:
             return None
-        names += [f"{_ARCHIVE}/{os.path.basename(copy.path)}" for copy in self.archived_copies]  # noqa: PTH119
-        chosen = os.path.basename(self.get_copy_to_read_events_from().path)  # noqa: PTH119
+        names = [copy.name for copy in self.copies]
+        names += [f"{_ARCHIVE}/{copy.name}" for copy in self.archived_copies]
+        chosen = self.get_copy_to_read_events_from().name
         return f"{len(names)} directories have this id ({', '.join(names)}); kbtui reads {chosen}"
 
     def read_conversation_info(self) -> ConversationInfo:
