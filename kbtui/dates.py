@@ -30,38 +30,29 @@ def parse_moment(
     text names no time zone, `zone` applies (None: local time). An age is subtracted from `now`,
     an aware time. A weekday means the last such day before today.
     """
-    moment = _parse_local_moment(text, now, zone)
-    if moment is None or not to_end_of_day or not _DAY.fullmatch(text.strip().lower()):
-        return moment
-    try:
-        return _to_utc(moment.astimezone(zone).replace(tzinfo=None) + timedelta(days=1), zone)
-    except OverflowError:
-        return None
-
-
-def _parse_local_moment(text: str, now: datetime | None, zone: tzinfo | None) -> datetime | None:
     now = now or datetime.now(UTC)
     text = text.strip().lower()
     try:
         if match := _AGE.fullmatch(text):
             return now.astimezone(UTC) - timedelta(hours=int(match[1]) * _HOURS[match[2]])
-        today = now.astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=None)
+        moment = now.astimezone(zone).replace(
+            hour=0, minute=0, second=0, microsecond=0, tzinfo=None
+        )
         if text in {"today", "yesterday"}:
-            return _to_utc(today - timedelta(days=text == "yesterday"), zone)
-        if text in _DAYS:
-            back = (today.weekday() - _DAYS.index(text) - 1) % 7 + 1
-            return _to_utc(today - timedelta(days=back), zone)
-        if match := _MONTH.fullmatch(text):
-            return _to_utc(datetime(int(match[1]), int(match[2] or 1), 1), zone)
-        return _to_utc(datetime.fromisoformat(text.upper()), zone)
+            moment -= timedelta(days=text == "yesterday")
+        elif text in _DAYS:
+            moment -= timedelta(days=(moment.weekday() - _DAYS.index(text) - 1) % 7 + 1)
+        elif match := _MONTH.fullmatch(text):
+            moment = datetime(int(match[1]), int(match[2] or 1), 1)
+        else:
+            moment = datetime.fromisoformat(text.upper())
+        if to_end_of_day and _DAY.fullmatch(text):
+            moment += timedelta(days=1)
+        if moment.tzinfo is None and zone is not None:
+            moment = moment.replace(tzinfo=zone)
+        return moment.astimezone(UTC)
     except (ValueError, OverflowError):
         return None
-
-
-def _to_utc(moment: datetime, zone: tzinfo | None) -> datetime:
-    if moment.tzinfo is None and zone is not None:
-        moment = moment.replace(tzinfo=zone)
-    return moment.astimezone(UTC)
 
 
 def parse_timestamp(text: object) -> datetime | None:
@@ -79,20 +70,14 @@ def parse_timestamp(text: object) -> datetime | None:
             return time
     except ValueError:
         pass
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        # RFC 3339 allows what `fromisoformat` does not: small letters, a leap second.
+    # RFC 3339 allows what `fromisoformat` does not: small letters, a leap second.
+    for form in (text, text.upper().replace(":60", ":59", 1)):
         try:
-            time = datetime.fromisoformat(text.upper().replace(":60", ":59", 1))
-        except ValueError:
-            return None
-    if time.tzinfo is None:
-        return time.replace(tzinfo=UTC)
-    try:
-        return time.astimezone(UTC)
-    except OverflowError:
-        return None
+            time = datetime.fromisoformat(form)
+            return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+        except (ValueError, OverflowError):
+            continue
+    return None
 
 
 def format_timestamp(time: datetime | None) -> str | None:
@@ -129,7 +114,6 @@ Clock = Callable[[], datetime]
 """A function that returns the present time, with its zone."""
 
 _MONTH_NAMES = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
-_DAY_NAMES = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 
 
 def get_local_time() -> datetime:
@@ -145,7 +129,7 @@ def format_relative_day(day: date, today: date) -> str:
     if days == 1:
         return "Yesterday"
     if 1 < days < 7:
-        return _DAY_NAMES[day.weekday()]
+        return _DAYS[day.weekday()].capitalize()
     return format_date(day, today)
 
 
@@ -174,20 +158,16 @@ def format_date(day: date, today: date) -> str:
 def format_time_or_date(when: datetime, present: datetime) -> str:
     """Format a time of today as `14:05`, any other time as its date alone."""
     local = when.astimezone(present.tzinfo)
-    if local.date() == present.date():
-        return f"{local:%H:%M}"
-    return format_date(local.date(), present.date())
+    is_today = local.date() == present.date()
+    return f"{local:%H:%M}" if is_today else format_date(local.date(), present.date())
 
 
 def format_time(when: datetime, present: datetime) -> str:
     """Format a time of today as `14:05`, any other time with its date."""
     local = when.astimezone(present.tzinfo)
-    time = f"{local:%H:%M}"
-    return (
-        time
-        if local.date() == present.date()
-        else f"{format_date(local.date(), present.date())} {time}"
-    )
+    is_today = local.date() == present.date()
+    day = "" if is_today else f"{format_date(local.date(), present.date())} "
+    return f"{day}{local:%H:%M}"
 
 
 def format_iso_day(seconds: float) -> str:

@@ -85,9 +85,10 @@ def publish_staged_file(staged: Path, path: Path) -> None:
 
 
 class FileReplacement(NamedTuple):
-    """One file to write or remove, with its present content `old` and its future content `new`.
+    """One file to write or remove.
 
-    `old` is None for a file that does not exist yet, `new` is None for a file to remove.
+    The present content `old` is None for a file that does not exist yet, the future content `new`
+    for a file to remove.
     """
 
     path: Path
@@ -99,8 +100,7 @@ def replace_files(changes: Sequence[FileReplacement]) -> None:
     """Write and remove several files: either all of them or, after an error, none.
 
     All new contents are staged first, so that a full disk or a missing permission raises an error
-    before any file is changed. Raises `WorkspaceError` if a change fails, or if a file's content is not
-    its `old`.
+    before any file is changed. Raises `WorkspaceError`, also if a file's content is not its `old`.
     """
     path = Path()
     with ExitStack() as undo:

@@ -7,6 +7,7 @@ Forms: `topic/slug`, `topic/slug:12-18` (lines), `jp-c17457886043` (conversation
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Literal, NamedTuple
 
@@ -58,12 +59,10 @@ class Ref(NamedTuple):
                 return text
             first, last = self.lines
             return f"{text}:{first}" if first == last else f"{text}:{first}-{last}"
-        text = str(self.conversation)
-        if self.turn is not None:
-            text += f":{self.turn}"
-            if self.call is not None:
-                text += f".{self.call}"
-        return text
+        if self.turn is None:
+            return str(self.conversation)
+        text = f"{self.conversation}:{self.turn}"
+        return text if self.call is None else f"{text}.{self.call}"
 
     @property
     def link(self) -> str | None:
@@ -111,9 +110,7 @@ def parse_conversation_id(text: str, workspace: str | None = None) -> str:
     A turn, a selector or the id of this workspace may follow. Raises the errors of
     `parse_conversation_ref`.
     """
-    conversation = parse_conversation_ref(text, workspace).conversation
-    assert conversation is not None
-    return conversation
+    return str(parse_conversation_ref(text, workspace).conversation)
 
 
 def parse_conversation_ref(text: str, workspace: str | None = None) -> Ref:
@@ -122,16 +119,12 @@ def parse_conversation_ref(text: str, workspace: str | None = None) -> Ref:
     `workspace` is the id of this workspace, None if it has none. Raises `UsageError` if the text
     is not such a reference, and `NothingFound` if it names another workspace.
     """
-    try:
+    with suppress(UsageError):
         ref = parse_ref(text)
-    except UsageError:
-        ref = None
-    if ref is None or ref.conversation is None:
-        raise UsageError(
-            f"{text!r} is not a conversation's id",
-            hint="write jp-c17457886043, 17457886043 or jp://jp-c17457886043",
-        )
-    return remove_own_workspace_id(ref, workspace)
+        if ref.kind == "conversation":
+            return remove_own_workspace_id(ref, workspace)
+    hint = "write jp-c17457886043, 17457886043 or jp://jp-c17457886043"
+    raise UsageError(f"{text!r} is not a conversation's id", hint=hint)
 
 
 def parse_ref(text: str, exists: Callable[[str, str], bool] | None = None) -> Ref:
@@ -145,21 +138,23 @@ def parse_ref(text: str, exists: Callable[[str, str], bool] | None = None) -> Re
         return Ref("chunk", chunk=match[1])
     if match := re.fullmatch(_LINK, text):
         selected = re.search(_SELECTED, match[3] or "")
-        ref = make_conversation_ref(
-            make_jp_conversation_id(match[1]), int(selected[1]) if selected else None
-        )
+        turn = int(selected[1]) if selected else None
+        ref = make_conversation_ref(make_jp_conversation_id(match[1]), turn)
         return ref._replace(workspace=match[2])
     if match := re.fullmatch(_CONVERSATION, text) or re.fullmatch(_SHORTHAND, text):
-        conversation, workspace, *rest = match.groups()
+        digits, workspace, *rest = match.groups()
         numbers = (int(part) if part else None for part in rest)
-        return make_conversation_ref(make_jp_conversation_id(conversation), *numbers)._replace(
-            workspace=workspace
-        )
-    if "/" in text:
-        topic, _, slug = text.partition("/")
-        if topic and slug:
-            return _parse_subject_ref(topic, slug, exists)
-    elif text and not re.search(r"\s", text):
+        ref = make_conversation_ref(make_jp_conversation_id(digits), *numbers)
+        return ref._replace(workspace=workspace)
+    topic, slash, slug = text.partition("/")
+    if topic and slug:
+        if exists is not None and exists(topic, slug):
+            return make_subject_ref(topic, slug)
+        try:
+            return make_subject_ref(topic, *split_line_range(slug))
+        except UsageError as error:
+            raise UsageError(error.message, where=text, hint=error.hint) from error
+    if topic and not slash and not re.search(r"\s", text):
         return Ref("topic", topic=text)
     raise UsageError(
         f"{text!r} is not a reference",
@@ -170,8 +165,7 @@ def parse_ref(text: str, exists: Callable[[str, str], bool] | None = None) -> Re
 def remove_own_workspace_id(ref: Ref, workspace: str | None) -> Ref:
     """Return the reference without its workspace id, which must be the id of this workspace.
 
-    If `workspace` is None (this workspace has no id), any id is accepted. Raises `NothingFound`
-    for another workspace's id.
+    If this workspace has no id (None), any id is accepted. Raises `NothingFound` for another id.
     """
     if ref.workspace is not None and workspace is not None and ref.workspace != workspace:
         raise NothingFound(
@@ -198,12 +192,3 @@ def split_line_range(slug: str) -> tuple[str, tuple[int, int] | None]:
             hint="lines count from 1, as in 12-18",
         )
     return match[1], (first, last)
-
-
-def _parse_subject_ref(topic: str, slug: str, exists: Callable[[str, str], bool] | None) -> Ref:
-    if exists is not None and exists(topic, slug):
-        return make_subject_ref(topic, slug)
-    try:
-        return make_subject_ref(topic, *split_line_range(slug))
-    except UsageError as error:
-        raise UsageError(error.message, where=f"{topic}/{slug}", hint=error.hint) from error

@@ -50,18 +50,15 @@ _MARK_RUN = (
 MARKS_PER_CHARACTER = 4
 """How many marks without width one character may have; more would cover other lines."""
 
-_POLICIES: tuple[Policy, ...] = ("strip", "visualize", "off")
 _current_policy: Policy = "strip"
 
 
 def set_sanitize_policy(policy: str) -> None:
     """Set the policy of `sanitize` and `one_line` for this process; raises `ValueError`."""
     global _current_policy
-    for known in _POLICIES:
-        if known == policy:
-            _current_policy = known
-            return
-    raise ValueError(f"unknown policy {policy!r}")
+    if policy not in {"strip", "visualize", "off"}:
+        raise ValueError(f"unknown policy {policy!r}")
+    _current_policy = policy  # type: ignore[assignment]
 
 
 def sanitize(text: str, policy: Policy | None = None) -> str:
@@ -104,8 +101,7 @@ def strip_escape_sequences(text: str) -> str:
 def strip_before_cutting(text: str) -> str:
     """Remove escape sequences from a text that is cut into pieces before it is sanitized.
 
-    `sanitize` does not recognize a sequence that was cut in two. If the user's policy is not
-    `strip`, return the text unchanged.
+    `sanitize` does not recognize a sequence that was cut in two. Only the policy `strip` needs this.
     """
     return strip_escape_sequences(text) if _current_policy == "strip" else text
 
@@ -125,21 +121,18 @@ def sanitize_and_move_ranges(
 
 
 def _limit_combining_marks(text: str) -> str:
-    return (
-        re.sub(_MARK_RUN, _drop_excess_combining_marks, text)
-        if re.search(_MAY_HAVE_MARKS, text)
-        else text
-    )
+    if not re.search(_MAY_HAVE_MARKS, text):
+        return text
+    return re.sub(_MARK_RUN, _drop_excess_combining_marks, text)
 
 
 def _drop_excess_combining_marks(match: re.Match[str]) -> str:
-    """Return a run of marks and symbols without the marks that exceed the limit per character."""
     from unicodedata import category
 
     kept, marks = [], 0
     for character in match[0]:
         mark = (
-            category(character) in _MARK_CATEGORIES
+            category(character) in {"Mn", "Me", "Mc"}
             or character in "\u200c\u200d"
             or "\u1161" <= character <= "\u11ff"
             or "\ud7b0" <= character <= "\ud7ff"
@@ -148,9 +141,6 @@ def _drop_excess_combining_marks(match: re.Match[str]) -> str:
         if marks <= MARKS_PER_CHARACTER:
             kept.append(character)
     return "".join(kept)
-
-
-_MARK_CATEGORIES = frozenset({"Mn", "Me", "Mc"})
 
 
 def _visualize_control_character(match: re.Match[str]) -> str:
@@ -199,11 +189,8 @@ def format_json(value: object) -> str:
     try:
         return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
     except (TypeError, RecursionError):
-        # orjson refuses integers over 64 bits and nesting over 254, which JSON allows.
-        return _format_json_slowly(value)
-
-
-def _format_json_slowly(value: object) -> str:
+        pass
+    # orjson refuses integers over 64 bits and nesting over 254, which JSON allows.
     from json import dumps
 
     try:

@@ -41,24 +41,22 @@ class AllowedHostHeaders:
     """The values of the Host header that the server accepts."""
 
     def __init__(self, host: str, port: int) -> None:
-        names = {"127.0.0.1", "localhost", "[::1]", _bracket_ipv6(host)}
+        names = {"127.0.0.1", "localhost", "[::1]", f"[{host}]" if ":" in host else host}
         self._names = {f"{name}:{port}" for name in names}
         if port == 80:
             self._names |= names
         # A server on all interfaces accepts every IP address, but no further names.
-        self._port = port if host in {"0.0.0.0", "::"} else None
+        self._port = str(port) if host in {"0.0.0.0", "::"} else None
 
     def __contains__(self, host: str) -> bool:
         if host in self._names:
             return True
-        if self._port is None:
-            return False
         name, _, port = host.rpartition(":")
         try:
             ipaddress.ip_address(name.strip("[]"))
         except ValueError:
             return False
-        return port == str(self._port)
+        return port == self._port
 
 
 def find_refusal_reason(
@@ -96,27 +94,20 @@ def choose_listen_address(host: str, allow_network: bool) -> str:
     `allow_network` is false.
     """
     try:
-        found = {
-            str(info[4][0]) for info in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-        }
+        infos = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except UnicodeError as error:
         raise UsageError("not a valid address", where=host) from error
     except OSError as error:
-        raise UsageError(
-            f"not an address of this computer: {error.strerror}", where=host
-        ) from error
+        message = f"not an address of this computer: {error.strerror}"
+        raise UsageError(message, where=host) from error
+    found = sorted({str(info[4][0]) for info in infos})
     if host == "localhost":
         return "127.0.0.1" if "127.0.0.1" in found else "::1"
-    if all(ipaddress.ip_address(one.partition("%")[0]).is_loopback for one in found):
-        return sorted(found)[0]
-    if not allow_network:
+    is_local = all(ipaddress.ip_address(one.partition("%")[0]).is_loopback for one in found)
+    if not is_local and not allow_network:
         raise UsageError(
             "at this address other computers could reach the workspace, without encryption",
             where=f"--host {host}",
             hint="use an SSH tunnel, or add --allow-network to allow it",
         )
-    return host if host in {"0.0.0.0", "::"} else sorted(found)[0]
-
-
-def _bracket_ipv6(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
+    return host if host in {"0.0.0.0", "::"} else found[0]

@@ -7,7 +7,10 @@ import json
 import os
 import signal
 import sys
+import threading
+import time
 from asyncio.subprocess import PIPE
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from textual_serve.app_service import AppService
@@ -20,8 +23,6 @@ if TYPE_CHECKING:
 
 QUIT_SECONDS = 5.0
 """How many seconds the TUI may take to quit before its process is terminated."""
-SMALLEST, LARGEST = (20, 5), (500, 300)
-"""The smallest and the largest size, in columns and rows, that a browser can request."""
 FIRST_PAINT_BYTES = 400
 """The minimum size in bytes of output that paints the screen.
 
@@ -74,8 +75,8 @@ class BrowserSession(AppService):
         forever.
         """
         self._requested_size = (width, height)
-        if self._is_painted and self._requested_size != self._size:
-            self._size = self._requested_size
+        if self._is_painted and (width, height) != self._size:
+            self._size = (width, height)
             await super().set_terminal_size(width, height)
 
     async def on_data(self, payload: bytes) -> None:
@@ -95,9 +96,8 @@ class BrowserSession(AppService):
         if kind == "stdin" and isinstance(data, str):
             await self.send_bytes(data.encode("utf-8", "replace"))
         elif kind == "resize" and isinstance(data, dict):
-            await self.set_terminal_size(
-                *limit_terminal_size(data.get("width"), data.get("height"))
-            )
+            size = limit_terminal_size(data.get("width"), data.get("height"))
+            await self.set_terminal_size(*size)
         elif kind == "ping":
             await self.remote_write_str(json.dumps(["pong", str(data)[:32]]))
         elif kind in {"focus", "blur"}:
@@ -124,11 +124,9 @@ class BrowserSession(AppService):
         for ending in (None, signal.SIGTERM, signal.SIGKILL):
             if ending is not None and process.returncode is None:
                 process.send_signal(ending)
-            try:
+            with suppress(TimeoutError):
                 await asyncio.wait_for(process.wait(), QUIT_SECONDS)
                 break
-            except TimeoutError:
-                continue
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
@@ -138,14 +136,14 @@ def limit_terminal_size(width: Any, height: Any) -> tuple[int, int]:
 
     Values that are not numbers are replaced with 80 and 24.
     """
-    found = []
-    for value, usual, least, most in zip((width, height), (80, 24), SMALLEST, LARGEST, strict=True):
-        try:
-            number = int(value)
-        except (TypeError, ValueError, OverflowError):
-            number = usual
-        found.append(min(max(number, least), most))
-    return found[0], found[1]
+    return _limit_number(width, 80, 20, 500), _limit_number(height, 24, 5, 300)
+
+
+def _limit_number(value: Any, default: int, least: int, most: int) -> int:
+    try:
+        return min(max(int(value), least), most)
+    except (TypeError, ValueError, OverflowError):
+        return default
 
 
 def main(root: str) -> int:
@@ -156,7 +154,8 @@ def main(root: str) -> int:
     from kbtui.tui.app import run_tui
     from kbtui.workspace import load_settings, open_workspace_root
 
-    _quit_when_server_ends(os.getppid())
+    watch = threading.Thread(target=_quit_when_server_ends, args=(os.getppid(),), daemon=True)
+    watch.start()
     library = Library(open_workspace_root(Path(root)), load_settings())
     try:
         return run_tui(library, None)
@@ -166,17 +165,11 @@ def main(root: str) -> int:
 
 def _quit_when_server_ends(parent: int) -> None:
     """Quit when the server process has ended, which Textual's web driver does not notice."""
-    import threading
-    import time
-
-    def wait_for_server_end() -> None:
-        while os.getppid() == parent:
-            time.sleep(1.0)
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(QUIT_SECONDS)
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    threading.Thread(target=wait_for_server_end, name="watch-parent", daemon=True).start()
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(QUIT_SECONDS)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 if __name__ == "__main__":

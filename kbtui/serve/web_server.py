@@ -52,14 +52,10 @@ class BrowserServer:
     def make_application(self) -> web.Application:
         """Return the aiohttp application, which checks every request before it handles it."""
         app = web.Application(middlewares=[self._refuse_or_pass_request], client_max_size=1024)
-        app.add_routes(
-            [
-                web.get("/", self._send_terminal_page, name="page"),
-                web.get("/ws", self._serve_websocket, name="socket"),
-                web.static("/own", STATIC_DIRECTORY, name="own"),
-                web.static("/static", str(files("textual_serve") / "static"), name="static"),
-            ]
-        )
+        app.router.add_get("/", self._send_terminal_page)
+        app.router.add_get("/ws", self._serve_websocket)
+        app.router.add_static("/own", STATIC_DIRECTORY)
+        app.router.add_static("/static", str(files("textual_serve") / "static"))
         app.on_response_prepare.append(self._add_security_headers)
         app.on_shutdown.append(self._stop_browser_sessions)
         return app
@@ -113,9 +109,8 @@ class BrowserServer:
         session = BrowserSession(self._command, websocket)
         self._sessions.add(session)
         try:
-            await session.start(
-                *limit_terminal_size(request.query.get("width"), request.query.get("height"))
-            )
+            size = limit_terminal_size(request.query.get("width"), request.query.get("height"))
+            await session.start(*size)
             async for message in websocket:
                 if message.type == WSMsgType.TEXT:
                     await session.forward_page_message(message.data)
@@ -127,9 +122,8 @@ class BrowserServer:
         return websocket
 
     async def _stop_browser_sessions(self, app: web.Application) -> None:
-        await asyncio.gather(
-            *(session.stop() for session in self._sessions), return_exceptions=True
-        )
+        stops = [session.stop() for session in self._sessions]
+        await asyncio.gather(*stops, return_exceptions=True)
 
 
 async def run_browser_server(
