@@ -81,10 +81,7 @@ def parse_timestamp(text: object) -> datetime | None:
 
 
 def format_timestamp(time: datetime | None) -> str | None:
-    """Format a time as RFC 3339 in UTC with three fraction digits; return None for None.
-
-    All results have the same width, so sorting them as text sorts them by time.
-    """
+    """Format a time as RFC 3339 in UTC with milliseconds, so that texts sort like times."""
     if time is None:
         return None
     return time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

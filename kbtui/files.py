@@ -16,10 +16,7 @@ FILE_SIZE_LIMIT = 500_000
 
 
 def read_regular_file(path: str | os.PathLike[str], most: int = FILE_SIZE_LIMIT) -> bytes:
-    """Return the content of a regular file; symbolic links are followed.
-
-    Raises `OSError` if the file cannot be read, is larger than `most` bytes, or is not a regular file.
-    """
+    """Return the content of a regular file of at most `most` bytes; else raise `OSError`."""
     # O_NONBLOCK: opening a pipe would wait for a writer.
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
     with os.fdopen(os.open(path, flags), "rb") as file:
@@ -48,11 +45,7 @@ def write_file(path: Path, data: bytes, *, is_new: bool = False) -> None:
 
 
 def write_staged_file(path: Path, data: bytes) -> Path:
-    """Write `data` to a hidden file next to `path`, with the permissions of `path` if it exists.
-
-    Return the hidden file's path; the caller renames the file to `path`. Raises `OSError`, for
-    example if the disk is full.
-    """
+    """Write `data` to a hidden file next to `path`, which the caller renames. Raises `OSError`."""
     staged = path.with_name(f".{path.name[:50]}.{os.urandom(4).hex()}.tmp")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
@@ -85,11 +78,7 @@ def publish_staged_file(staged: Path, path: Path) -> None:
 
 
 class FileReplacement(NamedTuple):
-    """One file to write or remove.
-
-    The present content `old` is None for a file that does not exist yet, the future content `new`
-    for a file to remove.
-    """
+    """A file to write or remove: its content now and then, None where it does not exist."""
 
     path: Path
     old: bytes | None

@@ -66,10 +66,7 @@ class Ref(NamedTuple):
 
     @property
     def link(self) -> str | None:
-        """JP's `jp://` link to a conversation or turn, None for other references.
-
-        JP has no links to tool calls: a call gets the link of its turn.
-        """
+        """JP's `jp://` link to the conversation or turn; None for topics, subjects and passages."""
         if self.kind != "conversation":
             return None
         turn = f"?select=*:{self.turn}" if self.turn is not None else ""
@@ -176,10 +173,7 @@ def remove_own_workspace_id(ref: Ref, workspace: str | None) -> Ref:
 
 
 def split_line_range(slug: str) -> tuple[str, tuple[int, int] | None]:
-    """Split `slug:first-last` into the slug and its lines, which are None if the text has none.
-
-    Raises `UsageError` for an invalid range.
-    """
+    """Split `slug:first-last` into slug and lines (None without any); raises `UsageError`."""
     match = re.fullmatch(_LINES, slug)
     if match is None:
         return slug, None

@@ -89,10 +89,7 @@ def sanitize(text: str, policy: Policy | None = None) -> str:
 
 
 def strip_escape_sequences(text: str) -> str:
-    """Remove escape sequences, and nothing else, from a text that is indexed or searched.
-
-    Otherwise a search could find the `31m` of a colour in a tool's output.
-    """
+    """Remove escape sequences from a text to index: `31m` of a colour is not to be found."""
     if "\x1b" not in text and (text.isascii() or not re.search(_INTRODUCERS, text)):
         return text
     return re.sub(_SEQUENCES, "", text)

@@ -296,10 +296,7 @@ class ConversationFormatter:
         return one_line(text) if self.terminal else " ".join(text.splitlines())
 
     def format_conversation_list(self, answer: ConversationListPage) -> Iterator[str]:
-        """Yield a line for each conversation: id, number of events, last activity, title, marks.
-
-        On a terminal, a line with JP's column names comes first.
-        """
+        """Yield a line for each conversation, below JP's column names on a terminal."""
         entries = answer.conversations
         counts = ["?" if e["events_count"] is None else str(e["events_count"]) for e in entries]
         times = [self._format_time(e["last_event_at"] or e["created_at"]) for e in entries]

@@ -24,10 +24,7 @@ def is_plain_output(stream: Any = None) -> bool:
 
 
 def get_terminal_width() -> int:
-    """Return the number of columns of the terminal.
-
-    `shutil.get_terminal_size` does the same, but importing `shutil` takes too long.
-    """
+    """Return the columns of the terminal, without importing `shutil`, which takes too long."""
     columns = os.environ.get("COLUMNS", "")
     if columns.isdecimal() and int(columns) > 0:
         return int(columns)
@@ -205,10 +202,7 @@ class WaitingLine:
 
 
 def print_through_pager(text: str) -> None:
-    """Print already sanitized text; on a terminal, with the pager `$PAGER` or `less`.
-
-    If `PAGER` is empty or the pager cannot be started, write the text directly to the terminal.
-    """
+    """Print already sanitized text; on a terminal, with the pager `$PAGER` or `less`."""
     command = _find_pager() if sys.stdout.isatty() and sys.stdin.isatty() else None
     if command is None or not _run_pager(command, text):
         sys.stdout.write(text)

@@ -80,11 +80,7 @@ def run_demo_command(args: Namespace) -> int:
 
 
 def copy_demo_workspace() -> Path:
-    """Copy the bundled demo workspace into the cache directory, and return its path.
-
-    The path is always the same, so that the index of the demo can be reused. Unchanged files stay,
-    all others are replaced or removed.
-    """
+    """Copy the bundled demo to a fixed path in the cache, where its index can be reused."""
     import filecmp
     import shutil
     from pathlib import Path

@@ -193,10 +193,7 @@ class IndexAccess:
             raise
 
     def open_index_reader(self, wait: float = FIRST_INDEX_SECONDS) -> IndexReader:
-        """Return a reader of the index; wait up to `wait` seconds until the first one is built.
-
-        Raises `IndexUnavailable`.
-        """
+        """Return a reader; wait up to `wait` seconds for one. Raises `IndexUnavailable`."""
         from kbtui.index import IndexReader
 
         with self._lock:
@@ -248,10 +245,7 @@ class IndexAccess:
 
 
 class PrivateIndex:
-    """An index without vectors for this client alone, which a thread builds and updates.
-
-    It is in a temporary directory, which `close` removes.
-    """
+    """A temporary index without vectors for this client, which a thread builds and updates."""
 
     def __init__(self, workspace: Workspace, settings: Settings, error: EngineUnavailable) -> None:
         """Start to build the index; `error` says why there is no shared index."""

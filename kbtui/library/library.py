@@ -115,10 +115,7 @@ class Library(ReferenceReader):
         return find_conversation(self.workspace, conversation)
 
     def load_conversation_beginning(self, info: ConversationInfo) -> Conversation | None:
-        """Load the first turns of a large conversation.
-
-        Returns None if this is not possible without reading the whole conversation.
-        """
+        """Load the first turns of a large conversation, or None if that needs all of it."""
         from kbtui.conversations.repository import get_conversation_format
 
         return get_conversation_format(info).load_conversation_beginning(info)
@@ -139,10 +136,7 @@ class Library(ReferenceReader):
             self.behind = search_service.make_index_behind_notice(state)
 
     def retry_embedding(self, wait: float = 30.0) -> None:
-        """Have the engine retry the files that it could not read and the embedding that failed.
-
-        Embedding continues in the background. Raises `EngineUnavailable`.
-        """
+        """Have the engine retry unreadable files and failed embedding."""
         self.request_refresh(wait, retry=True)
 
     def search_keywords(self, request: SearchRequest) -> SearchAnswer:
@@ -331,11 +325,7 @@ class Library(ReferenceReader):
         milliseconds: float | None = None,
         replaces: str = "",
     ) -> Notice | None:
-        """Add a search to the query log if the settings allow it; never raises.
-
-        `replaces` is a logged query that was only the beginning of this one. Returns a notice if
-        the log is damaged.
-        """
+        """Log a search; `replaces` is a logged query that was only the beginning of this one."""
         from kbtui.userdata.query_log import log_search_answer
 
         return log_search_answer(

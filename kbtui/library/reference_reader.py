@@ -39,10 +39,7 @@ class ReferenceReader(IndexAccess):
         )
 
     def parse_typed_reference(self, text: str) -> Ref:
-        """Parse a reference that a user typed; its topic can be an id or a title.
-
-        Raises `UsageError`, and `NothingFound` for a conversation of another workspace.
-        """
+        """Parse a reference that a user typed; its topic can be an id or a title."""
         from kbtui.knowledge import resolve_ref
 
         return resolve_ref(self.workspace, text)
@@ -165,10 +162,7 @@ class ReferenceReader(IndexAccess):
         return "\n\n".join(parts)
 
     def extract_citations(self, conversation: Conversation) -> list[Citation]:
-        """Return the citations in the turns of a conversation.
-
-        The targets have their current titles; `gone` marks targets that no longer exist.
-        """
+        """Return the citations of a conversation's turns, with the targets' current titles."""
         from kbtui.citations import extract_citations
         from kbtui.citations.extract import CitationTargetLookup
         from kbtui.conversations.repository import list_conversations
@@ -257,10 +251,7 @@ class ReferenceReader(IndexAccess):
             return Citations(str(target), [], used_by, gone=error.message)
 
     def _list_used_targets(self, target: Ref | str) -> list[Citation]:
-        """Return the citations in a conversation or turn; subjects and files have none.
-
-        Raises `NothingFound` if the target does not exist.
-        """
+        """Return what a conversation or turn used; raises `NothingFound` for a missing target."""
         if isinstance(target, str):
             if _is_workspace_file_missing(self.workspace.root, target):
                 raise NothingFound("there is no such file", where=target)
@@ -280,11 +271,7 @@ class ReferenceReader(IndexAccess):
         return [cite for cite in used if cite.turn == turn.number]
 
     def _find_citation_target(self, text: str) -> Ref | str:
-        """Parse a reference or a path.
-
-        A text that is not a reference, or names a topic or subject that does not exist, is tried as
-        a path.
-        """
+        """Parse a reference; if it has no target or is none, try it as a path."""
         ref = None
         try:
             ref = self.parse_typed_reference(text)
@@ -299,10 +286,7 @@ class ReferenceReader(IndexAccess):
             return ref
 
     def _find_cited_file(self, text: str) -> Ref | str | None:
-        """Return the reference of the subject at a path, or the path of another file.
-
-        Returns None if the file does not exist and no turn has read it.
-        """
+        """Return the subject at a path, or the path if the file exists or a turn has read it."""
         from pathlib import Path
 
         from kbtui.citations.extract import CitationTargetLookup

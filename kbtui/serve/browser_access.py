@@ -62,10 +62,7 @@ class AllowedHostHeaders:
 def find_refusal_reason(
     headers: CIMultiDictProxy[str], hosts: AllowedHostHeaders, kind: str
 ) -> str | None:
-    """Return the reason to refuse a request, or None to accept it.
-
-    `kind` is "page", "file" or "socket".
-    """
+    """Return why to refuse a request for a "page", "file" or "socket"; None to accept it."""
     named = headers.getall("Host", [])
     if len(named) != 1 or named[0].lower() not in hosts:
         return "unknown host name"

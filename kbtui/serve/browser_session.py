@@ -132,10 +132,7 @@ class BrowserSession(AppService):
 
 
 def limit_terminal_size(width: Any, height: Any) -> tuple[int, int]:
-    """Convert the size that a browser requests to columns and rows within the limits.
-
-    Values that are not numbers are replaced with 80 and 24.
-    """
+    """Convert the size that a browser requests to columns and rows within the limits."""
     return _limit_number(width, 80, 20, 500), _limit_number(height, 24, 5, 300)
 
 

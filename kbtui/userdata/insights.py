@@ -39,11 +39,7 @@ class EntryCitationCount(NamedTuple):
 
 @dataclass
 class InsightsReport:
-    """Statistics of the searches and citations of the last `days` days.
-
-    `never_cited` lists subjects that were never cited, beginning with the one unchanged for longest.
-    `stale` are cited subjects that have not changed for `stale_days` days.
-    """
+    """Statistics of the searches and citations of the last `days` days."""
 
     days: int
     stale_days: int
@@ -140,10 +136,7 @@ def collect_insights(
 
 
 def draw_bar_of_blocks(value: int, most: int, width: int = BAR_CELLS) -> str:
-    """Draw a bar for `value` in eighths of a cell; `most` is the value of a bar of `width` cells.
-
-    A value above 0 is always visible.
-    """
+    """Draw a bar in eighths of a cell; `most` is the value of a bar of `width` cells."""
     if value <= 0 or most <= 0:
         return ""
     eighths = max(1, round(value * width * 8 / most))
@@ -151,10 +144,7 @@ def draw_bar_of_blocks(value: int, most: int, width: int = BAR_CELLS) -> str:
 
 
 def draw_day_chart(insights: InsightsReport, width: int = BAR_CELLS) -> list[str]:
-    """Draw a header and a line for each day: the date, then searches and citations with bars.
-
-    All bars of a column share one scale, in which the longest bar has `width` cells.
-    """
+    """Draw a header and a line for each day, with bars whose longest has `width` cells."""
     searches, citations = insights.searches.by_day, insights.citations_by_day
     scales = [max(column.values(), default=0) for column in (searches, citations)]
     digits = [len(str(scale)) for scale in scales]

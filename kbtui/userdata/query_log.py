@@ -84,11 +84,7 @@ class LoggedQuery(NamedTuple):
 
 
 class SearchStatistics(NamedTuple):
-    """A summary of the searches of some days.
-
-    `top` has the most frequent queries, `gaps` the queries that found nothing. `by_day` counts the
-    searches of every local day, oldest first.
-    """
+    """A summary of the searches of some days; `gaps` are the queries that found nothing."""
 
     total: int
     top: list[LoggedQuery]
@@ -106,11 +102,7 @@ def log_search_answer(
     milliseconds: float | None = None,
     replaces: str = "",
 ) -> Notice | None:
-    """Log a search unless the setting `query_log` is off; never raises.
-
-    A query with a mistake was not searched for, so it is not logged. Returns a notice if the log
-    is damaged.
-    """
+    """Log a search if the settings allow it; never raises. Returns a notice of a damaged log."""
     if settings.query_log and answer.query.strip() and not answer.mistakes:
         damage = QueryLog(workspace.data_dir / "queries.sqlite").log_search(
             answer.query, answer.mode, answer.total, origin, caller, milliseconds,
@@ -207,10 +199,7 @@ class QueryLog:
         return 0
 
     def erase_all_searches(self) -> int:
-        """Remove every search, so that no byte of a query is left; return how many there were.
-
-        A damaged file is deleted. Raises `WorkspaceError`.
-        """
+        """Remove every search without a trace, or a damaged file; return how many there were."""
         if not self.path.exists():
             return 0
         with self._store.wrap_sqlite_errors("delete the file"):
@@ -233,10 +222,7 @@ class QueryLog:
             return count
 
     def list_recent_queries(self, origin: str = "dashboard", limit: int = 50) -> list[str]:
-        """Return the last queries from an origin, newest first, each only once.
-
-        Raises `WorkspaceError`.
-        """
+        """Return the last queries from an origin, newest first, each only once."""
         statement = (
             "SELECT query, max(at) AS last FROM searches WHERE origin = ? GROUP BY key "
             "ORDER BY last DESC, query LIMIT ?"

@@ -37,10 +37,7 @@ class SqliteStore:
 
     @contextmanager
     def write_transaction(self, wait: float = BUSY_SECONDS) -> Iterator[sqlite3.Connection]:
-        """Open a transaction that is committed unless the `with` block raises.
-
-        Creates the file if it is missing. Waits up to `wait` seconds for other writers.
-        """
+        """Open a transaction, committed unless the `with` block raises; wait for other writers."""
         with self.wrap_sqlite_errors():
             make_private_directory(self.path.parent)
             with closing(self.connect(wait)) as db:

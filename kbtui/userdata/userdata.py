@@ -157,10 +157,7 @@ class UserData:
         return [Bookmark(*row) for row in rows]
 
     def save_front_end_state(self, name: str, state: dict[str, Any]) -> None:
-        """Save the state of a front end under a name, replacing the previous state.
-
-        Raises `ValueError` if the state has more than `SESSION_CHARACTERS` characters as JSON.
-        """
+        """Save the state of a front end under a name; raises `ValueError` if it is too large."""
         text = json.dumps(state)
         if len(text) > SESSION_CHARACTERS:
             raise ValueError("the state is too large to save")
@@ -205,10 +202,7 @@ class UserData:
         return runs
 
     def save_fetched_addresses(self, source: str, facts: dict[str, dict[str, Any]]) -> None:
-        """Replace the facts that a source's next run needs about each fetched address.
-
-        The facts are the response's `ETag`, the links of the page and the like, by address.
-        """
+        """Replace what a source's next run needs about each address: `ETag`, links and the like."""
         rows = [(source, replace_surrogates(url), json.dumps(fact)) for url, fact in facts.items()]
         with self._store.write_transaction() as db:
             db.execute("DELETE FROM fetched WHERE source = ?", (source,))

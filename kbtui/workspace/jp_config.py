@@ -194,10 +194,7 @@ def _list_layer_stems(workspace: Workspace, cwd: Path | None) -> Iterator[Path]:
 
 
 def _find_layer_file(stem: Path, files: list[Path]) -> Path | None:
-    """Return the first existing file of this name, as it is or with a known extension, or None.
-
-    Every path that is tried is added to `files`.
-    """
+    """Return the first existing file of this name; add every path that is tried to `files`."""
     names = [stem] if stem.suffix[1:] in EXTENSIONS else []
     names += [stem.with_name(f"{stem.name}.{extension}") for extension in EXTENSIONS]
     for path in names:

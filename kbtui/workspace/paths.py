@@ -133,10 +133,7 @@ def _hash_paths(first: str, *paths: str) -> str:
 
 
 def path_to_utf8(path: str | os.PathLike[str]) -> str:
-    """Return a path as UTF-8, for other processes and for libraries written in Rust.
-
-    Python decodes paths in the encoding of the locale, which may differ in the other process.
-    """
+    """Return a path as UTF-8 for Rust and for other processes, whose locale may differ."""
     return os.fsencode(path).decode("utf-8", "surrogateescape")
 
 
@@ -184,10 +181,7 @@ def describe_answer_environment() -> str:
 
 
 def make_private_directory(folder: Path) -> None:
-    """Make a directory and its missing parents with mode 0700; raises `OSError`.
-
-    `Path.mkdir` would give the parents the mode that the umask allows.
-    """
+    """Make a directory and its parents with mode 0700, which `Path.mkdir` does not."""
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
     except FileNotFoundError:
@@ -203,10 +197,7 @@ def format_path_from_root(root: Path, path: Path) -> str:
 
 
 def make_runtime_folder() -> Path:
-    """Return the directory of the engines' sockets; create it if it is missing.
-
-    Takes away the access of other users. Raises `WorkspaceError` unless this user owns it.
-    """
+    """Make the directory of the sockets private; raises `WorkspaceError` if it cannot."""
     from pathlib import Path
 
     from kbtui.errors import WorkspaceError

@@ -89,10 +89,7 @@ class Settings(NamedTuple):
 
 
 class SettingDefinition(NamedTuple):
-    """One setting as declared.
-
-    `kind` is the type of its values, `variable` the environment variable that overrides the file.
-    """
+    """One setting: the type and default of its values, and the variable that overrides the file."""
 
     name: str
     kind: type
@@ -103,10 +100,7 @@ class SettingDefinition(NamedTuple):
 
 
 class SettingValue(NamedTuple):
-    """The current value of one setting.
-
-    `origin` is "default", the file with the line, or the environment variable.
-    """
+    """The current value of a setting; `origin` is "default", `file:line` or a variable."""
 
     key: SettingDefinition
     value: Any
@@ -132,11 +126,7 @@ def get_settings_path() -> Path:
 
 
 def load_settings(path: Path | None = None) -> Settings:
-    """Read the settings; without a file, every setting has its default.
-
-    The environment variables `KBTUI_MODEL` and `KBTUI_ENGINE_IDLE` override the file. Raises
-    `ConfigError` with file, line and key.
-    """
+    """Read the settings: the file, overridden by environment variables. Raises `ConfigError`."""
     return Settings(**{found.key.name: found.value for found in explain_settings(path)})
 
 

@@ -13,11 +13,7 @@ _WORKSPACE_ID = re.compile(r"[0-9a-z]{5}")
 
 
 class Workspace:
-    """One JP workspace and its directories.
-
-    `root` is the real path of the directory that contains `.jp`. Opening a workspace writes
-    nothing in it.
-    """
+    """One JP workspace; `root` is the real path of the directory that contains `.jp`."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -73,10 +69,7 @@ def open_workspace_root(root: Path) -> Workspace:
 
 
 def find_workspace(start: Path | None = None) -> Workspace:
-    """Return the workspace at or above `start`, by default the current directory.
-
-    Only a directory named `.jp` counts, not a file. Raises `WorkspaceError` if there is none.
-    """
+    """Return the workspace at or above `start`, else raise `WorkspaceError`."""
     try:
         here = (start or Path.cwd()).resolve()
     except (OSError, RuntimeError) as error:
