@@ -1,9 +1,8 @@
 """Keep garbage collection, and the freeing of large documents, from delaying keys.
 
 A full collection stops all threads and visits every object: with 20,000 subjects it takes a fifth of a
-second, which is noticeable while typing. Therefore long-lived objects are frozen, which excludes them from
-collections. Full collections of all other objects run once a second if they are short, and otherwise only
-while the user is idle.
+second. Therefore long-lived objects are frozen, which excludes them from collections. Full collections of all
+other objects run once a second if they are short, and otherwise only while the user is idle.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import gc
 import threading
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,16 +22,15 @@ if TYPE_CHECKING:
 MIN_NEW_OBJECTS = 5_000
 """How many new objects make it worthwhile to freeze again."""
 YOUNG_THRESHOLD = 2_000
-"""How many allocations trigger a collection of young objects.
-
-Python's default is 700; painting the screen once makes 20,000 allocations.
-"""
+"""How many allocations trigger a collection of young objects (Python: 700); one repaint makes 20,000."""
 FULL_THRESHOLD = 500
-"""How many collections of the middle generation trigger a full collection; Python's default is 10."""
+"""How many collections of the middle generation trigger a full collection (Python: 10)."""
 IDLE_SECONDS = 1.0
 """The time in seconds without a key or mouse event after which the user counts as idle."""
 SHORT_COLLECTION_SECONDS = 0.008
 """The longest duration in seconds of a full collection that may run between two keys."""
+FREE_STEP = 100
+"""How many blocks or turns to free per step."""
 
 _frozen_count = 0
 
@@ -68,9 +66,8 @@ class IdleGarbageCollector:
 
     def __init__(self, app: App[None]) -> None:
         self._app = app
-        self._last_activity = 0.0
+        self._last_activity = self._last_duration = 0.0
         self._timer: Timer | None = None
-        self._last_duration = 0.0
 
     def record_user_activity(self) -> None:
         """Record a key or mouse event and schedule a collection."""
@@ -114,24 +111,14 @@ def pause_garbage_collection() -> Iterator[None]:
             gc.enable()
 
 
-class FreeableDocument(Protocol):
-    """A document that consists of a record and the blocks built from it."""
-
-    record: Any
-    blocks: list[Any]
-
-
-def free_document_in_background(document: FreeableDocument) -> None:
-    """Free a large document in a thread, in small steps.
-
-    Freeing it in one step would block the event loop.
-    """
+def free_document_in_background(document: Any) -> None:
+    """Free the record and the blocks of a large document in a thread; in one step, it would delay keys."""
     threading.Thread(
         target=_free_document_in_steps, args=(document,), name="kbtui-free", daemon=True
     ).start()
 
 
-def _free_document_in_steps(document: FreeableDocument) -> None:
+def _free_document_in_steps(document: Any) -> None:
     record, document.record = document.record, None
     for pieces in (document.blocks, getattr(record, "turns", [])):
         while pieces:
@@ -141,7 +128,3 @@ def _free_document_in_steps(document: FreeableDocument) -> None:
                     event.request = event.result = None
             del pieces[-FREE_STEP:]
             time.sleep(0.001)
-
-
-FREE_STEP = 100
-"""How many blocks or turns to free per step."""

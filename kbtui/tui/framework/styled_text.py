@@ -51,7 +51,12 @@ def join_text(spans: Iterable[Span]) -> str:
 
 def measure_cell_width(spans: Iterable[Span]) -> int:
     """Return the width of `spans` in cells."""
-    return sum(len(text) if text.isascii() else cell_len(text) for text, _ in spans)
+    return sum(_measure_text(text) for text, _ in spans)
+
+
+def _measure_text(text: str) -> int:
+    # Rich counts no cells for a tab or a line break, which `render_spans` draws as a space.
+    return len(text) if text.isascii() else cell_len(text)
 
 
 def add_style_role(spans: Iterable[Span], role: str) -> Spans:
@@ -88,21 +93,18 @@ def truncate_spans(spans: Sequence[Span], width: int) -> Spans:
         return []
     if measure_cell_width(spans) <= width:
         return list(spans)
-    text = join_text(spans)
-    return [
-        *slice_spans(spans, 0, _find_fitting_end(text, 0, width - 1)),
-        ("…", spans[-1][1] if spans else ""),
-    ]
+    end = _find_fitting_end(join_text(spans), 0, width - 1)
+    return [*slice_spans(spans, 0, end), ("…", spans[-1][1])]
 
 
 def truncate_text_start(text: str, width: int) -> str:
     """Cut the beginning of `text` so that the rest has at most `width` cells; `…` marks the cut."""
-    if measure_cell_width([(text, "")]) <= width:
+    if _measure_text(text) <= width:
         return text
-    start = max(0, len(text) - width + 1)
-    while measure_cell_width([(text[start:], "")]) > width - 1:
-        start += 1
-    return "…" + text[start:]
+    text = text[max(0, len(text) - width + 1) :]
+    while _measure_text(text) > width - 1:
+        text = text[1:]
+    return "…" + text
 
 
 _PLAIN_WORD = re.compile(r"(?!(?:kbtui|jp)\b)[a-z]+(?=[ ,;]|\.?$)")
@@ -135,7 +137,7 @@ def _find_fitting_end(text: str, start: int, width: int) -> int:
     """Return the end of the longest part of `text` from `start` on that fits into `width` cells."""
     if text.isascii():
         return min(len(text), start + width)
-    used, position = 0, start
+    used = 0
     for position in range(start, len(text)):
         used += cell_len(text[position])
         if used > width:
@@ -143,7 +145,7 @@ def _find_fitting_end(text: str, start: int, width: int) -> int:
     return len(text)
 
 
-_WORD = re.compile(r"\s*\S+")
+_WORD = re.compile(r"\s*(?P<word>\S+)")
 
 
 def _find_line_bounds(text: str, width: int, first: int, hang: int) -> list[tuple[int, int]]:
@@ -156,18 +158,16 @@ def _find_line_bounds(text: str, width: int, first: int, hang: int) -> list[tupl
     start = end = 0
     room = width - first
     used = 0
-    ascii_only = text.isascii()
     for match in _WORD.finditer(text):
-        size = match.end() - match.start() if ascii_only else cell_len(match[0])
+        size = _measure_text(match[0])
         if used + size <= room:
             used += size
             end = match.end()
             continue
-        word = match.start() + len(match[0]) - len(match[0].lstrip())
         if end > start:
             lines.append((start, end))
             room = width - hang
-        start = word
+        start = match.start("word")
         # Break a word that is longer than a line.
         while (reach := _find_fitting_end(text, start, max(1, room))) < match.end():
             reach = max(reach, start + 1)
@@ -175,7 +175,7 @@ def _find_line_bounds(text: str, width: int, first: int, hang: int) -> list[tupl
             room = width - hang
             start = reach
         end = match.end()
-        used = end - start if ascii_only else cell_len(text[start:end])
+        used = _measure_text(text[start:end])
     lines.append((start, end))
     return lines
 
@@ -208,17 +208,16 @@ def wrap_code(
     width = max(width, 4)
     if code_offset is not None:
         return [_scroll_code_line(spans, text, width, code_offset, source)]
-    if (len(text) if text.isascii() else cell_len(text)) <= width:
+    if _measure_text(text) <= width:
         return [StyledLine(list(spans), source)]
     bounds: list[tuple[int, int]] = []
     start = 0
     while start < len(text):
         room = width - (2 if bounds else 0)
         end = max(_find_fitting_end(text, start, room), start + 1)
-        if end < len(text):
-            space = text.rfind(" ", start + room // 2, end)
-            if space > start:
-                end = space + 1
+        space = text.rfind(" ", start + room // 2, end)
+        if end < len(text) and space > start:
+            end = space + 1
         bounds.append((start, end))
         start = end
     return [

@@ -22,7 +22,7 @@ from textual.widget import Widget
 
 from kbtui.text import one_line, sanitize
 from kbtui.tui.framework.command import PUNCTUATION_KEYS
-from kbtui.tui.framework.styled_text import measure_cell_width, truncate_spans
+from kbtui.tui.framework.styled_text import truncate_spans
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -228,16 +228,10 @@ class StyledWidget(Widget, inherit_bindings=False):
         ground = self.base_style + screen.get_role_style(base) if base else self.base_style
         segments: list[Segment] = [Segment(" " * indent, ground)] if indent else []
         room = width - indent
-        for text, roles in (
-            spans if measure_cell_width(spans) <= room else truncate_spans(spans, room)
-        ):
-            clean = sanitize(text)
-            if "\n" in clean or "\t" in clean:
-                clean = clean.replace("\n", " ").replace("\t", " ")
-            if clean:
-                segments.append(
-                    Segment(clean, ground + screen.get_role_style(roles) if roles else ground)
-                )
+        for text, roles in truncate_spans(spans, room):
+            clean = sanitize(text).replace("\n", " ").replace("\t", " ")
+            style = ground + screen.get_role_style(roles) if roles else ground
+            segments += [Segment(clean, style)] if clean else []
         return Strip(segments).adjust_cell_length(width, ground)
 
 

@@ -17,6 +17,7 @@ from kbtui.tui.framework.styled_text import (
     StyledLine,
     align_to_edges,
     capitalize_message,
+    join_text,
     wrap_spans,
 )
 from kbtui.tui.framework.styled_widget import StyledWidget
@@ -44,22 +45,20 @@ class TextLine(StyledWidget):
 
     def set_text(self, left: Spans, right: Spans | None = None) -> None:
         """Set the text of both edges."""
-        right = right or []
-        if (left, right) != (self.left, self.right):
-            self.left, self.right = left, right
+        if (left, right or []) != (self.left, self.right):
+            self.left, self.right = left, right or []
             self.refresh()
 
     def render_line(self, y: int) -> Strip:
         """Render the line."""
         width = self.content_size.width
-        return self.render_spans(
-            align_to_edges(self.left, self.right, width) if y == 0 else [], width
-        )
+        spans = align_to_edges(self.left, self.right, width) if y == 0 else []
+        return self.render_spans(spans, width)
 
     @property
     def text(self) -> str:
         """The text without styles."""
-        return "".join(part for part, _ in [*self.left, *self.right])
+        return join_text([*self.left, *self.right])
 
 
 class WrappedParagraphs(StyledWidget):
@@ -126,10 +125,8 @@ class MessageLine(StyledWidget):
 
     def _wrap_message(self) -> None:
         width = self.content_size.width
-        if width and self.text:
-            self._lines = wrap_spans([(self.text, self._role)], width)[:MAX_MESSAGE_LINES]
-        else:
-            self._lines = []
+        lines = wrap_spans([(self.text, self._role)], width) if width and self.text else []
+        self._lines = lines[:MAX_MESSAGE_LINES]
         self.styles.height = max(1, len(self._lines))
         self.refresh()
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+from itertools import starmap
 from shlex import quote
 from typing import TYPE_CHECKING
 
@@ -11,7 +13,7 @@ from kbtui.text import cut_to_width, one_line
 from kbtui.tui.reader.document_blocks import TextBlock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from kbtui.tui.reader.document import Document
     from kbtui.tui.reader.document_blocks import DocumentBlock
@@ -32,37 +34,26 @@ class CopyOption:
 
 def list_copy_options(viewport: DocumentViewport, reference: str | None) -> list[CopyOption]:
     """Return the copy options at the current line, smallest text first."""
-    found: list[CopyOption] = []
-    document, line = viewport.document, viewport.current_line
+    document, line, turn = viewport.document, viewport.current_line, viewport.current_turn
+    found: list[tuple[str, str, str, Callable[[], str]]] = []
     if line is not None and document.blocks:
         words = (line.full_text or line.plain).strip()
-        found.append(CopyOption("l", "the line", cut_to_width(words, PREVIEW_WIDTH), lambda: words))
         text = _find_source_block(document.blocks[viewport.cursor.block], line.source_line)
-        found.append(
-            CopyOption(
-                "b", "the block", cut_to_width(one_line(text[:200]), PREVIEW_WIDTH), lambda: text
-            )
-        )
-        if viewport.current_turn is not None:
-            turn = viewport.current_turn
-            found.append(
-                CopyOption(
-                    "t", f"turn {turn}", "", lambda: "\n\n".join(_list_turn_texts(document, turn))
-                )
-            )
+        preview = cut_to_width(one_line(text[:200]), PREVIEW_WIDTH)
+        found.append(("l", "the line", cut_to_width(words, PREVIEW_WIDTH), lambda: words))
+        found.append(("b", "the block", preview, lambda: text))
+        if turn is not None:
+            found.append(("t", f"turn {turn}", "", lambda: _join_turn_text(document, turn)))
         if document.ref is not None or document.view in ("prompt", "learn"):
-            found.append(
-                CopyOption(
-                    "a", "whole document", document.size, lambda: _join_document_text(document)
-                )
-            )
+            get_text = partial(_join_document_text, document)
+            found.append(("a", "whole document", document.size, get_text))
     if reference is not None:
-        found.append(CopyOption("r", "the reference", reference, lambda: reference))
+        found.append(("r", "the reference", reference, lambda: reference))
         if link := parse_ref(reference).link:
-            found.append(CopyOption("j", "JP link", link, lambda: link))
+            found.append(("j", "JP link", link, lambda: link))
     if command := build_show_command(document, reference):
-        found.append(CopyOption("c", "kbtui command", command, lambda: command))
-    return found
+        found.append(("c", "kbtui command", command, lambda: command))
+    return list(starmap(CopyOption, found))
 
 
 def _find_source_block(block: DocumentBlock, source: int) -> str:
@@ -79,16 +70,11 @@ def _find_source_block(block: DocumentBlock, source: int) -> str:
     return whole
 
 
-def _list_turn_texts(document: Document, turn: int) -> Iterator[str]:
-    for block in document.blocks:
-        if block.key == f"turn:{turn}":
-            continue  # the heading of the turn
-        if (
-            block.turn == turn
-            and block.view != "model"
-            and (text := block.get_searchable_text().strip())
-        ):
-            yield text
+def _join_turn_text(document: Document, turn: int) -> str:
+    """Return what the user sees of a turn, without its heading."""
+    in_turn = (b for b in document.blocks if b.turn == turn and b.key != f"turn:{turn}")
+    texts = [block.get_searchable_text().strip() for block in in_turn if block.view != "model"]
+    return "\n\n".join(filter(None, texts))
 
 
 def _join_document_text(document: Document) -> str:

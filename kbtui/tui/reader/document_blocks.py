@@ -135,20 +135,19 @@ class SourceTextBlock(TextBlock):
         from kbtui.tui.reader.markdown import highlight_source, layout_code_panel
 
         text = self.get_searchable_text().removesuffix("\n")
+        offset = self.code_offset
         if self.panel:
-            return layout_code_panel(
-                text, self.language, width, self.first_line, found, self.code_offset
-            )
+            return layout_code_panel(text, self.language, width, self.first_line, found, offset)
         lines: list[StyledLine] = []
         room = width - (self.numbers + 2 if self.numbers else 0)
         for number, spans in enumerate(highlight_source(text, self.language), self.first_line):
             source = number if self.first_line else 0
-            for place, line in enumerate(
-                wrap_code(highlight_matches(spans, found), room, source, self.code_offset)
+            for index, line in enumerate(
+                wrap_code(highlight_matches(spans, found), room, source, offset)
             ):
                 if self.numbers:
-                    label = f"{number:>{self.numbers}}" if place == 0 else " " * self.numbers
-                    line.spans.insert(0, (f"{label}  ", "dim"))
+                    label = "" if index else number
+                    line.spans.insert(0, (f"{label:>{self.numbers}}  ", "dim"))
                 lines.append(line)
         return lines
 

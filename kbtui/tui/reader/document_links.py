@@ -52,20 +52,19 @@ def find_links(
     text = strip_escape_sequences(text)
     found: list[DocumentLink] = []
     for token in parse_markdown(text, references):
-        href, words = None, ""
+        href = words = ""
         for child in token.children or ():
             if child.type == "link_open":
                 href, words = str(child.attrGet("href") or ""), ""
             elif child.type == "link_close" and href:
                 found.append(DocumentLink(one_line(words) or href, href))
-                href = None
+                href = ""
             elif child.type == "image":
-                found.append(
-                    DocumentLink(f"image: {one_line(child.content)}", str(child.attrGet("src")))
-                )
-            elif href is not None:
+                text = f"image: {one_line(child.content)}"
+                found.append(DocumentLink(text, str(child.attrGet("src"))))
+            elif href:
                 words += child.content
-            elif child.content:
+            else:
                 found += _find_bare_addresses(child.content)
         if token.type in ("fence", "code_block", "html_block"):
             found += _find_bare_addresses(token.content)
@@ -115,9 +114,10 @@ def resolve_file_link(href: str, folder: Path, root: Path) -> Path | None:
         return None
     try:
         path = (folder / written).resolve()
-        inside = path.is_relative_to(root.resolve())
-        return (
-            path if inside and path.suffix.lower() in OPENABLE_SUFFIXES and path.is_file() else None
+        inside, openable = (
+            path.is_relative_to(root.resolve()),
+            path.suffix.lower() in OPENABLE_SUFFIXES,
         )
+        return path if inside and openable and path.is_file() else None
     except (OSError, ValueError, RuntimeError):
         return None

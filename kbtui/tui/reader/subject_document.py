@@ -23,40 +23,36 @@ if TYPE_CHECKING:
 VIEWS = ("read", "source", "learn")
 _MARKDOWN = {".md", ".markdown", ".mdown"}
 _PLAIN = {"", ".txt", ".text"}
-_LANGUAGES = {
-    ".rs": "rust",
-    ".py": "python",
-    ".js": "javascript",
-    ".ts": "typescript",
-    ".yml": "yaml",
-    ".sh": "bash",
-}
+_LANGUAGES = dict.fromkeys(_PLAIN, "") | dict.fromkeys(_MARKDOWN, "markdown")
+_LANGUAGES |= {".rs": "rust", ".py": "python", ".js": "javascript", ".ts": "typescript"}
+_LANGUAGES |= {".yml": "yaml", ".sh": "bash"}
+"""Suffix -> Pygments' name of a language, if the suffix itself is no such name."""
 
 
 def make_subject_badges(subject: Subject) -> Spans:
     """Return the state of a subject as badges: hidden, pre-loaded, disabled, shadowed."""
-    words: Spans = []
-    if subject.hidden:
-        words.append(("hidden", "dim"))
-    if subject.learned:
-        words.append(("pre-loaded", "accent"))
-    if subject.disabled:
-        words.append(("disabled", "warning"))
-    if subject.shadowed:
-        words.append(("shadowed by another file", "warning"))
-    return words
+    badges = (
+        (subject.hidden, "hidden", "dim"),
+        (subject.learned, "pre-loaded", "accent"),
+        (subject.disabled, "disabled", "warning"),
+        (subject.shadowed, "shadowed by another file", "warning"),
+    )
+    return [(text, role) for applies, text, role in badges if applies]
 
 
 def build_subject_document(subject: Subject, text: str, view: str = "read") -> Document:
     """Build the document of a subject for the view `read` or `source`."""
-    blocks = (
-        _make_numbered_source(text, _find_language(subject))
-        if view == "source"
-        else _make_rendered_blocks(subject, text)
-    )
     if not text.strip():
-        blocks = [ParagraphBlock("empty", [("This file is empty.", "dim")])]
+        blocks: list[DocumentBlock] = [ParagraphBlock("empty", [("This file is empty.", "dim")])]
+    elif view == "read" and subject.path.suffix.lower() in _MARKDOWN:
+        blocks = _make_rendered_blocks(text)
+    else:
+        language, digits = _find_language(subject), len(str(text.count("\n") + 1))
+        blocks = make_source_blocks(
+            "text", text, has_line_numbers=True, language=language, numbers=digits
+        )
     ref = f"{subject.topic}/{subject.slug}"
+    secret = describe_secrets(text)
     return Document(
         key=ref,
         title=one_line(ref),
@@ -64,17 +60,11 @@ def build_subject_document(subject: Subject, text: str, view: str = "read") -> D
         ref=ref,
         view=view,
         views=VIEWS,
-        badges=[*make_subject_badges(subject), *_make_secret_badge(text)],
+        badges=[*make_subject_badges(subject), *([(secret, "warning")] if secret else [])],
         size=format_token_cost(len(text)),
         record=subject,
         lines_total=count_lines(text),
     )
-
-
-def _make_secret_badge(text: str) -> Spans:
-    """Return a warning as a badge if a text seems to contain a key or a password."""
-    said = describe_secrets(text)
-    return [(said, "warning")] if said else []
 
 
 def build_text_document(
@@ -95,32 +85,18 @@ def build_text_document(
 
 def _find_language(subject: Subject) -> str:
     suffix = subject.path.suffix.lower()
-    if suffix in _MARKDOWN:
-        return "markdown"
-    return "" if suffix in _PLAIN else _LANGUAGES.get(suffix, suffix.lstrip("."))
+    return _LANGUAGES.get(suffix, suffix.lstrip("."))
 
 
-def _make_numbered_source(text: str, language: str) -> list[DocumentBlock]:
-    digits = len(str(text.count("\n") + 1))
-    return make_source_blocks(
-        "text", text, has_line_numbers=True, language=language, numbers=digits
-    )
-
-
-def _make_rendered_blocks(subject: Subject, text: str) -> list[DocumentBlock]:
-    suffix = subject.path.suffix.lower()
-    if suffix not in _MARKDOWN:
-        return _make_numbered_source(text, _find_language(subject))
+def _make_rendered_blocks(text: str) -> list[DocumentBlock]:
     split = split_front_matter(text)
-    facts: list[tuple[str, Spans]] = [
+    facts = [
         (one_line(name), [(_format_front_matter_value(value), "")])
         for name, value in split.facts.items()
     ]
     front: list[DocumentBlock] = [FactTableBlock("front", facts)] if facts else []
-    start = len(text) - len(split.body)
-    body = make_markdown_blocks(
-        "text", text, start=start, lines_before=split.lines, above=int(bool(front))
-    )
+    start, above = len(text) - len(split.body), int(bool(front))
+    body = make_markdown_blocks("text", text, start=start, lines_before=split.lines, above=above)
     return [*front, *body]
 
 
