@@ -49,12 +49,11 @@ class TuiCommand(NamedTuple):
     `id` names the command in keymaps. `keys` are Textual's names of keys, separated by commas.
     `action` is the name of a method `action_…` of the widget that owns the scope. `label` is a
     short name for key hints and the palette, and `help` is a sentence. `hint` is the priority of
-    the key hint: 0 means no hint, and if the line is too narrow, the lowest priorities are left
-    out. `needs` is a feature that the document must have, such as "turns", "folds" or "views".
+    the key hint: 0 means no hint, and the lowest priorities are left out if the line is too narrow.
+    `needs` is a feature that the document must have, such as "turns", "folds" or "views".
     `is_immediate` commands take precedence over all other bindings of their key, and run before
-    queued keys are delivered, because those keys are meant for the widget that the command opens.
-    `about="item"` means that the command acts on the selected or open item, so its key waits while
-    the item is loading.
+    queued keys, which are meant for the widget that the command opens. `about="item"` means that
+    the command acts on the selected or open item, so its key waits while the item is loading.
     """
 
     id: str

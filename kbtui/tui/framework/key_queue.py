@@ -1,9 +1,8 @@
 """Queue keys typed ahead, and deliver each one after the previous key has been handled.
 
 Textual delivers a key to the widget that has the focus at that moment. The effect of a key, such as opening
-a dialog, takes a few more messages, so a second key typed immediately would still go to the old widget. For
-example, after `:` and a word, the palette would open without the word. A key may also have to wait for a
-thread, for example while a document is loading.
+a dialog, takes a few more messages, so the next key would still go to the old widget: after `:` and a word, the
+palette would open without the word. A key may also have to wait for a thread that loads a document.
 """
 
 from __future__ import annotations

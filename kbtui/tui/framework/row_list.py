@@ -13,7 +13,7 @@ from textual.message import Message
 from textual.strip import Strip
 
 from kbtui.tui.framework.command import MOVE_BINDINGS
-from kbtui.tui.framework.styled_text import Spans, StyledLine, align_to_edges, wrap_spans
+from kbtui.tui.framework.styled_text import Spans, align_to_edges, wrap_spans
 from kbtui.tui.framework.styled_widget import ScrollViewWithoutRelayout, StyledWidget
 
 if TYPE_CHECKING:
@@ -76,8 +76,6 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         self.index = -1
         self.empty_text: Spans = []
         """The text shown while there are no rows."""
-        self._empty_lines: list[StyledLine] = []
-        self._empty_width = 0
         self._tops: list[int] = [0]
 
     # rows and selection
@@ -96,7 +94,7 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         self.rows = list(rows)
         self._tops = [0, *accumulate(row.height for row in self.rows)]
         if empty is not None:
-            self.empty_text, self._empty_width = empty, 0
+            self.empty_text = empty
         wanted = select or (before.key if before else None)
         found = self._find_row(wanted)
         if found is None:
@@ -209,14 +207,9 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         """Render visible line `y`."""
         width = self.scrollable_content_region.width
         if not self.rows:
-            if y == 0 or width != self._empty_width:
-                self._empty_lines = wrap_spans(
-                    self.empty_text, max(8, width - 2), [(" ", "")], [(" ", "")]
-                )
-                self._empty_width = width
-            if y >= len(self._empty_lines) or not self.empty_text:
-                return Strip.blank(width, self.base_style)
-            return self.render_spans(self._empty_lines[y].spans, width)
+            indent = [(" ", "")]
+            lines = wrap_spans(self.empty_text, max(8, width - 2), indent, indent)
+            return self.render_spans(lines[y].spans if y < len(lines) else [], width)
         index, depth = self._find_row_at_line(y + round(self.scroll_y))
         if index >= len(self.rows):
             return Strip.blank(width, self.base_style)

@@ -195,40 +195,27 @@ class StyledScreen(Screen[Any]):
     def get_role_style(self, roles: str) -> Style:
         """Return the style of one or more roles; later roles win."""
         key = (self.app.theme, roles)
-        style = self._role_styles.get(key)
-        if style is None:
-            style = self._role_styles[key] = resolve_style(roles, self.app.get_css_variables())
-        return style
+        if key not in self._role_styles:
+            self._role_styles[key] = resolve_style(roles, self.app.get_css_variables())
+        return self._role_styles[key]
 
 
 class StyledWidget(Widget, inherit_bindings=False):
     """A widget that draws styled text."""
 
-    _base_style: Style | None = None
-
-    def notify_style_update(self) -> None:
-        """Drop the cached base style."""
-        super().notify_style_update()
-        self._base_style = None
-
     @property
     def base_style(self) -> Style:
         """The widget's own style, which roles are combined with."""
-        if self._base_style is None:
-            self._base_style = self.rich_style
-        return self._base_style
+        return self.visual_style.rich_style
 
-    def render_spans(
-        self, spans: Sequence[Span], width: int, base: str = "", indent: int = 0
-    ) -> Strip:
+    def render_spans(self, spans: Sequence[Span], width: int, base: str = "") -> Strip:
         """Return a strip of exactly `width` cells; the role `base` applies to the whole strip."""
         screen = self.screen
         if not isinstance(screen, StyledScreen):
             return Strip.blank(width)
         ground = self.base_style + screen.get_role_style(base) if base else self.base_style
-        segments: list[Segment] = [Segment(" " * indent, ground)] if indent else []
-        room = width - indent
-        for text, roles in truncate_spans(spans, room):
+        segments: list[Segment] = []
+        for text, roles in truncate_spans(spans, width):
             clean = sanitize(text).replace("\n", " ").replace("\t", " ")
             style = ground + screen.get_role_style(roles) if roles else ground
             segments += [Segment(clean, style)] if clean else []
@@ -239,19 +226,14 @@ class ScrollViewWithoutRelayout(ScrollView, inherit_bindings=False):
     """A scroll view that usually changes its content size without a new layout of the screen."""
 
     def set_content_size(self, size: Size) -> None:
-        """Set the size of the content and update the scroll bar.
-
-        The screen gets a new layout only if the scroll bar can appear or disappear, or if the size of the view
-        depends on its content.
-        """
-        if size == self.virtual_size:
-            return
+        """Set the size of the content and update the scroll bar."""
         if self.styles.overflow_y == "auto" or self.styles.auto_dimensions:
+            # The scroll bar may appear or disappear, or the size of the view depends on its content.
             self.virtual_size = size
-            return
-        self.set_reactive(Widget.virtual_size, size)
-        if self.show_vertical_scrollbar:
-            self.vertical_scrollbar.window_virtual_size = size.height
+        elif size != self.virtual_size:
+            self.set_reactive(Widget.virtual_size, size)
+            if self.show_vertical_scrollbar:
+                self.vertical_scrollbar.window_virtual_size = size.height
 
     def repaint_lines(self, changed: Collection[int] | None) -> None:
         """Repaint the given visible lines; None repaints all of them."""
@@ -261,43 +243,26 @@ class ScrollViewWithoutRelayout(ScrollView, inherit_bindings=False):
             self.refresh(*(Region(0, y, self.size.width, 1) for y in changed))
 
     def refresh(self, *regions: Region, **options: bool) -> Self:
-        """Repaint the given regions, or everything if the view is hidden.
-
-        For a hidden view, which has no size, Textual would ignore the regions and later show the old lines.
-        """
-        if not self.region:
-            regions = ()
-        return super().refresh(*regions, **options)
+        """Repaint the given regions, or everything if the view is hidden."""
+        # A hidden view has no size, so Textual would ignore the regions and later show the old lines.
+        return super().refresh(*(regions if self.region else ()), **options)
 
 
 class BorderOnlyPane(Widget, inherit_bindings=False):
     """A pane whose children cover everything except its border, so that only the border is painted."""
 
     _repaint_region: Region | None = None
+    _subtitle: Content | str | None = None
 
     def set_border_subtitle(self, words: Content | str) -> None:
         """Set the text in the bottom border, and repaint only the bottom line."""
-        if getattr(self, "_below", None) == words:
+        if self._subtitle == words:
             return
-        self._below = words
-        size = self.outer_size
+        self._subtitle, size = words, self.outer_size
         last = Region(0, size.height - 1, size.width, 1)
         self._repaint_region = last.translate(-self.content_offset) if size else None
-        try:
-            self.border_subtitle = words
-        finally:
-            self._repaint_region = None
-
-    def render_lines(self, crop: Region) -> list[Strip]:
-        """Render the top border, the bottom border, and a single strip for all lines between them.
-
-        Because the lines share one strip, Textual crops it only once.
-        """
-        last = self.outer_size.height - 1
-        lines: dict[int, Strip] = {}
-        for y in {0 if y == 0 else last if y == last else 1 for y in crop.line_range}:
-            lines[y] = super().render_lines(Region(crop.x, y, crop.width, 1))[0]
-        return [lines[y if y in (0, last) else 1] for y in crop.line_range]
+        self.border_subtitle = words
+        self._repaint_region = None
 
     def render_line(self, y: int) -> Strip:
         """Return a blank line, because children cover the pane."""
@@ -305,8 +270,6 @@ class BorderOnlyPane(Widget, inherit_bindings=False):
 
     def refresh(self, *regions: Region, **options: bool) -> Self:
         """Repaint the pane, or only its bottom line during `set_border_subtitle`."""
-        if self._repaint_region is not None and not (
-            regions or options.get("layout") or options.get("recompose")
-        ):
+        if self._repaint_region is not None:
             regions = (self._repaint_region,)
         return super().refresh(*regions, **options)

@@ -382,10 +382,9 @@ class DocumentViewport:
         self.go_to_block_line(block, row, lead=0)
 
     def keep_cursor_visible(self, margin: int = 0) -> None:
-        """Make the cursor visible.
+        """Scroll until `margin` lines above and below the cursor are visible.
 
-        With a margin, scroll until `margin` lines above and below the cursor are visible. Without a margin,
-        move the cursor into the visible part.
+        Without a margin, move the cursor into the visible part.
         """
         if not self.rows:
             return
@@ -532,10 +531,10 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
 
     def _resize_viewport(self) -> None:
         region = self.scrollable_content_region
-        if not region:
-            return  # a hidden view has no size; it is laid out when it appears
-        # The first column is for the sign of the current line.
-        self.viewport.resize(max(8, region.width - 1), region.height)
+        # A hidden view has no size; it is laid out when it appears.
+        if region:
+            # The first column is for the sign of the current line.
+            self.viewport.resize(max(8, region.width - 1), region.height)
 
     def update_view(self) -> None:
         """After a change of the viewport, update the scroll bar, repaint, and post `CursorMoved`."""
@@ -602,14 +601,11 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         absolute = self.viewport.count_lines_before(position)
         selection = self.text_selection
         if selection is not None and (span := selection.get_span(absolute)) is not None:
-            strip = self._highlight_selection(strip, *span)
+            start, end = span[0], strip.cell_length if span[1] == -1 else span[1]
+            style = self.screen.get_component_rich_style("screen--selection")
+            marked = strip.crop(start, end).apply_style(style)
+            strip = Strip.join([strip.crop(0, start), marked, strip.crop(end)])
         return strip if self._is_painting else strip.apply_offsets(0, absolute)
-
-    def _highlight_selection(self, strip: Strip, start: int, end: int) -> Strip:
-        style = self.screen.get_component_rich_style("screen--selection")
-        end = strip.cell_length if end == -1 else end
-        middle = strip.crop(start, end).apply_style(style)
-        return Strip.join([strip.crop(0, start), middle, strip.crop(end)])
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         """Return the selected text, without the first column, which shows the cursor."""
