@@ -226,9 +226,8 @@ def _read_installed_file(
     except (FileNotFoundError, NotADirectoryError):
         return "absent", b""
     except OSError as error:
-        raise WorkspaceError(
-            f"the file cannot be read: {error.strerror or error}", where=path
-        ) from error
+        message = f"the file cannot be read: {error.strerror or error}"
+        raise WorkspaceError(message, where=path) from error
     # Git may have changed the line endings.
     plain = data.replace(b"\r\n", b"\n")
     match = _MARK_LINE.match(plain)
@@ -288,13 +287,10 @@ def _find_conflicting_tool_files(workspace: Workspace, names: set[str]) -> dict[
 
     JP would merge their definitions with those of kbtui.
     """
-    root = workspace.root
     found: dict[str, str] = {}
-    files: list[Path] = [workspace.jp / "config.toml"]
-    for folder, _, entries in os.walk(workspace.jp / "mcp" / "tools"):
-        files += [Path(folder, entry) for entry in sorted(entries) if entry.endswith(".toml")]
-    for file in files:
-        relative = file.relative_to(root).as_posix()
+    tool_files = sorted((workspace.jp / "mcp/tools").rglob("*.toml"))
+    for file in (workspace.jp / "config.toml", *tool_files):
+        relative = file.relative_to(workspace.root).as_posix()
         if relative.startswith(TOOLS_DIRECTORY + "/"):
             continue
         try:

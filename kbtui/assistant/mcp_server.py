@@ -24,7 +24,6 @@ from mcp.shared.message import SessionMessage
 from kbtui.assistant.tools import (
     DATA_WARNING,
     SURROGATES,
-    ToolReply,
     UnknownTool,
     answer_tool_call,
     list_offered_tools,
@@ -247,16 +246,8 @@ class _McpRequestHandler:
         self, context: ServerRequestContext[Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult:
         """Answer a call; only an unknown tool is a protocol error."""
-
-        def answer_call() -> ToolReply:
-            return answer_tool_call(
-                params.name,
-                params.arguments or {},
-                self._library,
-                self._current,
-                masked=self._masked,
-            )
-
+        call = params.name, params.arguments or {}, self._library, self._current
+        answer_call = partial(answer_tool_call, *call, masked=self._masked)
         try:
             reply = await self._run_in_thread(answer_call, self._call_slots)
         except UnknownTool as error:
@@ -264,9 +255,8 @@ class _McpRequestHandler:
         task = asyncio.ensure_future(self._announce_tool_changes(context))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        return types.CallToolResult(
-            content=[types.TextContent(text=reply.text)], is_error=reply.is_error
-        )
+        text = types.TextContent(text=reply.text)
+        return types.CallToolResult(content=[text], is_error=reply.is_error)
 
     async def _announce_tool_changes(self, context: ServerRequestContext[Any]) -> None:
         """Notify the client if the tools have changed since it listed them.
@@ -287,14 +277,15 @@ class _McpRequestHandler:
             await context.session.send_tool_list_changed()
 
     def _list_mcp_tools(self) -> list[types.Tool]:
+        hints = types.ToolAnnotations(
+            read_only_hint=True, idempotent_hint=True, open_world_hint=False
+        )
         return [
             types.Tool(
                 name=tool.name,
                 description=mask_secrets(tool.description) if self._masked else tool.description,
                 input_schema=tool.schema(),
-                annotations=types.ToolAnnotations(
-                    read_only_hint=True, idempotent_hint=True, open_world_hint=False
-                ),
+                annotations=hints,
             )
             for tool in list_offered_tools(self._library.load_knowledge())
         ]
