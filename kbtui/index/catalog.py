@@ -234,8 +234,8 @@ class Catalog:
     ) -> EntryWriteResult:
         """Replace an entry, and its chunks from ordinal `start` on.
 
-        Sets each chunk's `number`; unchanged chunks keep theirs. `mark` says where to resume
-        reading when the entry has grown.
+        Unchanged chunks keep their numbers. `mark` says where to resume reading when the entry has
+        grown.
         """
         old = self._get_entry_rows(entry.id)
         result = self._write_changed_chunks(entry.id, chunks, seq, start if old else None)

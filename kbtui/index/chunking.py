@@ -223,9 +223,9 @@ def split_conversation_into_chunks(
                 call = event.call or (request.call if request else None)
                 args = format_short_tool_arguments(request)
             text = strip_escape_sequences(format_event_text(event))
-            place = (turn.number, kind.role, tool, when, embed)
+            facts = (turn.number, kind.role, tool, when, embed)
             for piece in split_text_into_chunks(text, most):
-                yield Chunk("", piece.text, 0, None, *place, call=call, args=args)
+                yield Chunk("", piece.text, 0, None, *facts, call=call, args=args)
 
 
 def format_short_tool_arguments(request: ConversationEvent | None) -> dict[str, str] | None:

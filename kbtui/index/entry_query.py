@@ -253,12 +253,12 @@ def list_entries(
             page.total += count
             page.by_status[status] += count
             page.by_type[type_] += count
-        place = _decode_page_cursor(cursor, wanted) if cursor is not None else ()
-        after = "WHERE (created, id) < (?, ?)" if place else ""
+        position = _decode_page_cursor(cursor, wanted) if cursor is not None else ()
+        after = "WHERE (created, id) < (?, ?)" if position else ""
         rows = db.execute(
             "SELECT *, (SELECT count(*) FROM chunks WHERE entry_id = listed.id) "
             f"FROM listed {after} ORDER BY created DESC, id DESC LIMIT ?",
-            [*place, limit + 1],
+            [*position, limit + 1],
         ).fetchall()
         page.entries = [_parse_entry_row(row) for row in rows[:limit]]
         if len(rows) > limit:
@@ -353,13 +353,12 @@ def _make_catalog_filter_conditions(wanted: EntryFilter) -> tuple[list[str], lis
     for column, chosen in (("e.type", wanted.types), ("e.topic", wanted.topics)):
         conditions.append(_make_in_clause(column, chosen))
         values += chosen
-    for condition, time_limit in (
-        ("e.created >= ?", wanted.since),
-        ("e.created < ?", wanted.until),
-    ):
-        if time_limit is not None:
-            conditions.append(condition)
-            values.append(time_limit)
+    if wanted.since is not None:
+        conditions.append("e.created >= ?")
+        values.append(wanted.since)
+    if wanted.until is not None:
+        conditions.append("e.created < ?")
+        values.append(wanted.until)
     terms = [("", word) for word in (*wanted.q.split(), *wanted.phrases)]
     terms += [("NOT ", word) for word in wanted.without]
     for negation, word in terms:
@@ -401,8 +400,8 @@ def _fill_citation_counts(
 
 
 def _encode_page_cursor(created: float, entry_id: str, wanted: EntryFilter) -> str:
-    place = json.dumps([wanted.key, created, entry_id]).encode()
-    return base64.urlsafe_b64encode(place).decode().rstrip("=")
+    position = json.dumps([wanted.key, created, entry_id]).encode()
+    return base64.urlsafe_b64encode(position).decode().rstrip("=")
 
 
 def _decode_page_cursor(cursor: str, wanted: EntryFilter) -> tuple[float, str]:

@@ -37,9 +37,8 @@ def compute_index_schema_hash() -> str:
     """Return six hex digits that identify the index format of this version of kbtui."""
     from kbtui.index import catalog, chunking, keyword_index, tokenizer
 
-    content_versions = (catalog.CATALOG_VERSION, chunking.CHUNKING_VERSION)
-    keyword_versions = (tokenizer.TOKENIZER_VERSION, keyword_index.KEYWORD_INDEX_VERSION)
-    return _hash_values((*content_versions, *keyword_versions))
+    versions = (catalog.CATALOG_VERSION, chunking.CHUNKING_VERSION, tokenizer.TOKENIZER_VERSION)
+    return _hash_values((*versions, keyword_index.KEYWORD_INDEX_VERSION))
 
 
 def compute_index_fingerprint(settings: Settings) -> str:
@@ -68,9 +67,9 @@ def find_current_index_generation(cache_dir: Path) -> Path | None:
     return folder if (folder / "catalog.sqlite").exists() else None
 
 
-def create_index_generation(cache_dir: Path, mark: str) -> Path:
-    """Create an empty generation with the fingerprint `mark`, and return its directory."""
-    folder = cache_dir / f"gen-{mark}-{time.time_ns():x}"
+def create_index_generation(cache_dir: Path, fingerprint: str) -> Path:
+    """Create an empty generation with a fingerprint, and return its directory."""
+    folder = cache_dir / f"gen-{fingerprint}-{time.time_ns():x}"
     make_private_directory(folder)
     return folder
 

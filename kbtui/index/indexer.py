@@ -171,12 +171,6 @@ class IndexStorage:
                 writer.replace_entry_documents(entry, written.chunks)
             self.writers[not entry.hidden].remove_entry(entry.id)
 
-    def set_meta_value(self, key: str, value: str) -> None:
-        """Set a value in the catalog's table `meta`, in its own transaction."""
-        with self.catalog.open_transaction():
-            self.catalog.set_meta_value(key, value)
-        self.commit_keyword_indexes()
-
     def count_stale_documents(self) -> int:
         """Count the documents of the keyword indexes that `compact` would rewrite."""
         stale = filter(_has_stale_documents, self.writers.values())
@@ -333,7 +327,9 @@ class WorkspaceIndex:
         # With this, clients notice that configuration files have changed since the refresh.
         state = json.dumps([_get_file_state(path) for path in knowledge.files])
         if self.catalog.get_meta_value("configuration") != state:
-            self.storage.set_meta_value("configuration", state)
+            with self.catalog.open_transaction():
+                self.catalog.set_meta_value("configuration", state)
+            self.storage.commit_keyword_indexes()
             changes.knowledge = True
         if gone or subjects or conversations:
             self._index_changed_entries(gone, subjects, conversations, knowledge, changes)
@@ -363,7 +359,7 @@ class WorkspaceIndex:
 
         again = self.catalog.list_unreadable_entry_ids() if retry else frozenset()
         signatures = self._iterate_until_stopped(self.catalog.list_signatures())
-        states = {(place, slug): (id_, state) for place, slug, id_, state in signatures}
+        states = {(group, slug): (id_, state) for group, slug, id_, state in signatures}
 
         def has_file_changed(known: tuple[str, str] | None, state: str) -> bool:
             return known is None or known[1] != state or known[0] in again

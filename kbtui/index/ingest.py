@@ -209,7 +209,10 @@ UNFINISHED_SUFFIX = " …"
 
 @dataclass(frozen=True)
 class _IndexedConversationPart:
-    """The indexed part of a conversation, up to `mark`: its number of chunks, and their latest time."""
+    """The indexed part of a conversation: its number of chunks, and their latest time.
+
+    `mark` is its end, None if reading cannot resume there.
+    """
 
     mark: TurnResumePoint | None = None
     chunks: int = 0
@@ -296,7 +299,15 @@ def _make_conversation_entry_part(
         # No file has this state, so the next refresh continues here, and until then hits of the entry
         # count as outdated.
         entry = entry._replace(signature=f"{entry.signature}{UNFINISHED_SUFFIX}", stat="")
-    now = _make_indexed_conversation_part(part, known, new_chunks)
+    now = _IndexedConversationPart()
+    if part.mark is not None:
+        settled = [chunk for chunk in new_chunks if (chunk.turn or 0) <= part.mark.turns]
+        times = [chunk.timestamp or 0.0 for chunk in settled]
+        # Reading cannot resume if a chunk has no time: the index then uses the entry's time, which
+        # changes when the entry grows.
+        if all(times):
+            latest = max([known.latest, *times])
+            now = _IndexedConversationPart(part.mark, known.chunks + len(times), latest)
     entry_part = EntryPartToWrite(
         entry,
         chunks[cut:],
@@ -308,21 +319,3 @@ def _make_conversation_entry_part(
         part.is_last,
     )
     return entry_part, now
-
-
-def _make_indexed_conversation_part(
-    part: TurnRangeOfConversation, known: _IndexedConversationPart, new_chunks: list[Chunk]
-) -> _IndexedConversationPart:
-    """Return the indexed part up to the mark of `part`; it has no mark if reading cannot resume there.
-
-    Reading cannot resume if a chunk has no time: the index then uses the entry's time, which
-    changes when the entry grows.
-    """
-    if part.mark is None:
-        return _IndexedConversationPart()
-    times = [chunk.timestamp for chunk in new_chunks if (chunk.turn or 0) <= part.mark.turns]
-    known_times = [time for time in times if time]
-    if len(known_times) < len(times):
-        return _IndexedConversationPart()
-    latest = max([known.latest, *known_times])
-    return _IndexedConversationPart(part.mark, known.chunks + len(times), latest)

@@ -25,7 +25,7 @@ from kbtui.index.tokenizer import (
 from kbtui.workspace.paths import make_private_directory, path_to_utf8
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from kbtui.index.catalog import EntryWriteResult
@@ -178,8 +178,6 @@ class KeywordIndexWriter:
         self.remove_entry(entry.id)
         if chunks:
             self._add_documents(entry, chunks, range(len(chunks)))
-            self._added.add(entry.id)
-            self.has_changes = True
 
     def update_chunk_documents(
         self,
@@ -204,8 +202,6 @@ class KeywordIndexWriter:
         )
         positions = [len(before) + at for at in sorted(changed)]
         self._add_documents(entry, [*before, *chunks], positions)
-        self._added.add(entry.id)
-        self.has_changes = True
 
     def remove_entry(self, entry_id: str) -> None:
         """Delete an entry's documents, if there are any."""
@@ -255,7 +251,6 @@ class KeywordIndexWriter:
         only at the commit; if `give_up` returns true, it stays unchanged.
         """
         self._writer.delete_documents_by_query(tantivy.Query.all_query())
-        self.has_changes = True
         for entry, chunks in entries:
             if give_up():
                 self._writer.rollback()
@@ -269,7 +264,43 @@ class KeywordIndexWriter:
     def _add_documents(
         self, entry: CatalogEntry, chunks: list[Chunk], positions: Iterable[int]
     ) -> None:
-        for document in _make_keyword_documents(entry, chunks, positions, self._others):
+        self._added.add(entry.id)
+        self.has_changes = True
+        owner = crc32(entry.id.encode("utf-8", "surrogatepass"))
+        title = normalize_text(entry.title)
+        title_code = list(extract_code_words(title))
+        same = [
+            ("entry", entry.id),
+            ("title", title),
+            *((field, title) for field in self._others),
+            ("kind", entry.kind),
+            ("type", normalize_text(entry.type) or entry.kind),
+            ("archived", "yes" if entry.archived else "no"),
+            ("topic", normalize_text(entry.topic or "")),
+        ]
+        for position in positions:
+            chunk = chunks[position]
+            body = normalize_text(chunk.text)
+            texts = [
+                *same,
+                ("body", body),
+                *((field, body) for field in self._others),
+                ("context", normalize_text(_join_text_with_neighbours(chunks, position))),
+                ("code", " ".join((*extract_code_words(body), *title_code))),
+                ("role", chunk.role),
+                ("tool", normalize_text(chunk.tool or "")),
+            ]
+            for key, value in (chunk.args or {}).items():
+                terms = make_tool_argument_terms(normalize_text(key), normalize_text(value))
+                texts += [("arg", term) for term in terms]
+            document = tantivy.Document()
+            for field, text in texts:
+                if text:
+                    document.add_text(field, text)
+            document.add_unsigned("chunk", chunk.number)
+            document.add_unsigned("owner", owner)
+            document.add_unsigned("tie", int(chunk.id, 16))
+            document.add_integer("time", int(chunk.timestamp or entry.changed))
             self._writer.add_document(document)
 
     def close(self) -> None:
@@ -278,49 +309,6 @@ class KeywordIndexWriter:
             # Without a rollback, the writer's threads would first index all queued documents.
             self._writer.rollback()
         del self._writer
-
-
-def _make_keyword_documents(
-    entry: CatalogEntry, chunks: list[Chunk], positions: Iterable[int], others: list[str]
-) -> Iterator[Any]:
-    """Yield the documents of an entry's chunks at the given positions."""
-    owner = crc32(entry.id.encode("utf-8", "surrogatepass"))
-    title = normalize_text(entry.title)
-    title_code = list(extract_code_words(title))
-    same = [
-        ("entry", entry.id),
-        ("title", title),
-        *((field, title) for field in others),
-        ("kind", entry.kind),
-        ("type", normalize_text(entry.type) or entry.kind),
-        ("archived", "yes" if entry.archived else "no"),
-    ]
-    if entry.topic:
-        same.append(("topic", normalize_text(entry.topic)))
-    for position in positions:
-        chunk = chunks[position]
-        document = tantivy.Document()
-        body = normalize_text(chunk.text)
-        document.add_unsigned("chunk", chunk.number)
-        document.add_unsigned("owner", owner)
-        document.add_unsigned("tie", int(chunk.id, 16))
-        for field, text in same:
-            document.add_text(field, text)
-        document.add_text("body", body)
-        document.add_text("context", normalize_text(_join_text_with_neighbours(chunks, position)))
-        if code := " ".join((*extract_code_words(body), *title_code)):
-            document.add_text("code", code)
-        for field in others:
-            document.add_text(field, body)
-        if chunk.role:
-            document.add_text("role", chunk.role)
-        if chunk.tool:
-            document.add_text("tool", normalize_text(chunk.tool))
-        for key, value in (chunk.args or {}).items():
-            for term in make_tool_argument_terms(normalize_text(key), normalize_text(value)):
-                document.add_text("arg", term)
-        document.add_integer("time", int(chunk.timestamp if chunk.timestamp else entry.changed))
-        yield document
 
 
 def make_tool_argument_terms(key: str, value: str) -> list[str]:

@@ -1,7 +1,6 @@
 """Search. `kbtui.search.pipeline.search_index` answers a `SearchRequest` with a `SearchAnswer`."""
 
-# The command line imports `search.filters` for its options. It does not need the dataclasses, whose
-# import would take half the time of `kbtui search --help`.
+# The command line imports `search.filters` for its options, and does not need the types of a search.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from kbtui.search.models import Hit, SearchAnswer, SearchRequest

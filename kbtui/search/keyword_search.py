@@ -114,13 +114,15 @@ class QueryTermBuilder:
             if token.weight == 1.0:
                 yield self._build_term(token.plain, PART_WEIGHT, ("code", token.plain))
             if token.corrected:
-                places = [(field, stem) for stem in token.corrected for field in ("body", "title")]
-                yield self._build_term(token.plain, GUESS_WEIGHT, *places)
+                field_terms = [
+                    (field, stem) for stem in token.corrected for field in ("body", "title")
+                ]
+                yield self._build_term(token.plain, GUESS_WEIGHT, *field_terms)
         if wholes := word.forms.wholes:
             # A text may contain `utf8` if the query has `utf-8`.
             joined = self._list_body_terms(wholes[-1]) if wholes[-1].isalnum() else []
-            places = [("code", whole) for whole in wholes]
-            yield self._build_term(word.text, CODE_WEIGHT, *places, *joined)
+            field_terms = [("code", whole) for whole in wholes]
+            yield self._build_term(word.text, CODE_WEIGHT, *field_terms, *joined)
         for part in word.forms.parts:
             yield self._build_term(part, PART_WEIGHT, ("code", part), *self._list_body_terms(part))
         for pair in word.forms.pairs:
@@ -169,14 +171,14 @@ class QueryTermBuilder:
     def _make_term_query(self, field: str, term: str) -> Any:
         return Query.term_query(self._schema, field, term, "freq")
 
-    def _build_term(self, word: str, weight: float, *places: tuple[str, str]) -> QueryTerm:
-        """Build a term that matches any of `places`, which are pairs of field and indexed term."""
-        terms = [self._make_term_query(field, term) for field, term in dict.fromkeys(places)]
+    def _build_term(self, word: str, weight: float, *field_terms: tuple[str, str]) -> QueryTerm:
+        """Build a term that matches any of `field_terms`, which are pairs of field and indexed term."""
+        terms = [self._make_term_query(field, term) for field, term in dict.fromkeys(field_terms)]
         query = terms[0] if len(terms) == 1 else Query.disjunction_max_query(terms)
         if weight != 1.0:
             query = Query.boost_query(query, weight)
-        shown = " | ".join(dict.fromkeys(term for _, term in places))
-        return QueryTerm(word, places[0][0], shown, weight, query)
+        shown = " | ".join(dict.fromkeys(term for _, term in field_terms))
+        return QueryTerm(word, field_terms[0][0], shown, weight, query)
 
     def _build_title_or_body_query(self, stems: list[str]) -> Any:
         found = []
@@ -277,16 +279,18 @@ class _KeywordIndexQuery:
         self.words = analyze_and_correct_query_words(
             query.words, self.searcher, language, completes_last=request.partial and query.open
         )
-        made = QueryTermBuilder(self._schema, self.searcher, language)
-        words = [part for word in self.words for part in made.build_word_terms(word)]
-        self.parts = select_query_terms([*words, *made.build_pair_terms(self.words)], self.searcher)
-        self._nearby = [part for part in self.parts if part.is_word_pair]
-        self.asks = bool(self.parts or query.phrases)
-        self.tolerance = SCORE_TOLERANCE if self.asks else 0.0
+        builder = QueryTermBuilder(self._schema, self.searcher, language)
+        words = [part for word in self.words for part in builder.build_word_terms(word)]
+        self.parts = select_query_terms(
+            [*words, *builder.build_pair_terms(self.words)], self.searcher
+        )
+        self._word_pairs = [part for part in self.parts if part.is_word_pair]
+        self.ranks_by_score = bool(self.parts or query.phrases)
+        self.tolerance = SCORE_TOLERANCE if self.ranks_by_score else 0.0
         """The relative difference up to which scores count as equal; 0 if the order is by time."""
         wanted = [(Occur.Should, part.query) for part in self.parts if not part.is_word_pair]
-        wanted += [(Occur.Must, made.build_phrase_query(text)) for text in query.phrases]
-        excluded = [(Occur.MustNot, made.build_phrase_query(text)) for text in query.excluded]
+        wanted += [(Occur.Must, builder.build_phrase_query(text)) for text in query.phrases]
+        excluded = [(Occur.MustNot, builder.build_phrase_query(text)) for text in query.excluded]
         filters = self._build_filter_queries(request, narrowing)
         self.query = self._build_query(wanted, excluded, filters, archived=request.archived)
 
@@ -323,7 +327,7 @@ class _KeywordIndexQuery:
         query = self.query
         if left_out := [(Occur.MustNot, self._make_owner_query(owner)) for owner in without]:
             query = Query.boolean_query([(Occur.Must, query), *left_out])
-        order = {} if self.asks else {"order_by_field": "time"}
+        order = {} if self.ranks_by_score else {"order_by_field": "time"}
         hits = self.searcher.search(query, limit=limit, count=False, **order).hits
         addresses = [address for _, address in hits]
         columns = [
@@ -354,10 +358,10 @@ class _KeywordIndexQuery:
         are most chunks of a large index. With pairs in the main query it would skip none
         (docs/performance.md).
         """
-        if not numbers or not self._nearby:
+        if not numbers or not self._word_pairs:
             return {}
         query = self._make_chunk_query(numbers)
-        for pair in self._nearby:
+        for pair in self._word_pairs:
             # Nested, because for one flat query tantivy would score many more chunks than these.
             query = Query.boolean_query([(Occur.Must, query), (Occur.Should, pair.query)])
         hits = self.searcher.search(query, limit=len(numbers), count=False).hits

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 from kbtui.search.filters import FilterDefinition, list_filters, map_filters_by_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from kbtui.index import IndexReader
     from kbtui.knowledge import Knowledge
 
@@ -56,22 +54,17 @@ def suggest_query_completions(
     if match["key"] is None:
         if match["part"].startswith('"') or not (part or not text.strip()):
             return []
-        found: Iterable[tuple[str, str]] = (
-            (f"{row.key}:", row.about) for row in list_filters("search")
-        )
         return [
-            QuerySuggestion(start, cursor, value, note)
-            for value, note in found
-            if value.startswith(part) and value != part
+            QuerySuggestion(start, cursor, f"{row.key}:", row.about)
+            for row in list_filters("search")
+            if f"{row.key}:".startswith(part) and f"{row.key}:" != part
         ]
     values = _list_filter_values(known[match["key"].lower()], part, knowledge, reader)
-    begun = [pair for pair in values if pair[0].lower().startswith(part)]
-    other = [
-        pair for pair in values if pair not in begun and part in f"{pair[0]} {pair[1]}".lower()
-    ]
+    found = [pair for pair in values if part in f"{pair[0]} {pair[1]}".lower()]
+    found.sort(key=lambda pair: not pair[0].lower().startswith(part))
     return [
         QuerySuggestion(start, cursor, _quote_filter_completion(value), note)
-        for value, note in [*begun, *other][:MAX_SUGGESTIONS]
+        for value, note in found[:MAX_SUGGESTIONS]
         if value.lower() != part
     ]
 
