@@ -98,31 +98,28 @@ def edit_draft(knowledge: Knowledge, topic: Topic, draft: SubjectDraft) -> Subje
 
     The typed text is never lost: if it cannot be written, the `KbtuiError` names the temporary file.
     """
-    editor = find_editor_command()
-    with tempfile.NamedTemporaryFile(
-        "w", suffix=".md", prefix="kbtui-", encoding="utf-8", delete=False
-    ) as file:
-        file.write(draft.document)
+    editor, document = find_editor_command(), draft.document
+    with tempfile.NamedTemporaryFile(suffix=".md", prefix="kbtui-", delete=False) as file:
+        file.write(document.encode())
     path = Path(file.name)
     is_settled = False
     try:
         run_editor([*editor, str(path)])
         text = path.read_text("utf-8")
-        if text == draft.document or not text.strip():
-            is_settled = True
-            return None
-        if problem := split_front_matter(text).problem:
-            raise UsageError(f"the front matter is invalid: {problem}")
-        title = _choose_draft_title(text, draft.title)
-        found = _write_subject(knowledge, topic, draft.slug or make_file_name(title), text)
+        found = None
+        if text != document and text.strip():
+            if problem := split_front_matter(text).problem:
+                raise UsageError(f"the front matter is invalid: {problem}")
+            slug = draft.slug or make_file_name(_choose_draft_title(text, draft.title))
+            found = _write_subject(knowledge, topic, slug, text)
         is_settled = True
         return found
     except (KbtuiError, OSError, ValueError) as error:
-        if _is_draft_untouched(path, draft.document.encode()):
+        if _is_draft_untouched(path, document.encode()):
             raise
         raise _add_draft_path_to_error(error, path) from error
     finally:
-        if is_settled or _is_draft_untouched(path, draft.document.encode()):
+        if is_settled or _is_draft_untouched(path, document.encode()):
             path.unlink(missing_ok=True)
 
 
@@ -138,11 +135,9 @@ def _is_draft_untouched(path: Path, before: bytes) -> bool:
 
 def _add_draft_path_to_error(error: Exception, path: Path) -> KbtuiError:
     """Return the error with a hint that names the file with the typed text."""
-    kept = f"your text is in {path}"
-    if not isinstance(error, KbtuiError):
-        return KbtuiError(str(error), hint=kept)
-    hint = f"{error.hint}; {kept}" if error.hint else kept
-    return KbtuiError(error.message, where=error.where, hint=hint)
+    cause = error if isinstance(error, KbtuiError) else KbtuiError(str(error))
+    hint = "; ".join(filter(None, [cause.hint, f"your text is in {path}"]))
+    return KbtuiError(cause.message, where=cause.where, hint=hint)
 
 
 def _choose_draft_title(text: str, otherwise: str) -> str:
@@ -159,11 +154,9 @@ def check_new_slug(knowledge: Knowledge, topic: Topic, slug: str) -> str:
     """Return the slug of a new file; raises `UsageError` if it is taken or invalid."""
     slug = validate_slug(slug.removesuffix(".md"))
     if knowledge.find(topic.id, slug) is not None:
-        raise UsageError(
-            "the subject already exists",
-            where=f"{topic.id}/{slug}",
-            hint=f"change it with `kbtui entry edit {topic.id}/{slug}`, or choose another --slug",
-        )
+        ref = f"{topic.id}/{slug}"
+        hint = f"change it with `kbtui entry edit {ref}`, or choose another --slug"
+        raise UsageError("the subject already exists", where=ref, hint=hint)
     return slug
 
 
@@ -176,8 +169,7 @@ def _write_subject(knowledge: Knowledge, topic: Topic, slug: str, text: str) -> 
     write_new_file(path, text)
     from kbtui.knowledge.loader import load_knowledge
 
-    known = load_knowledge(knowledge.workspace)
-    for subject in known.list_subjects(topic.id):
+    for subject in load_knowledge(knowledge.workspace).list_subjects(topic.id):
         if os.path.realpath(subject.path) == os.path.realpath(path):
             return subject
     raise NothingFound("the file was written, but the topic does not list it", where=str(path))
@@ -206,11 +198,8 @@ def run_editor(command: list[str], environment: Mapping[str, str] | None = None)
         with _ignore_interrupts():
             code = subprocess.call(command, env=environment)
     except OSError as error:
-        raise KbtuiError(
-            f"the editor cannot be started: {error.strerror}",
-            where=command[0],
-            hint="set $VISUAL or $EDITOR",
-        ) from error
+        message, hint = f"the editor cannot be started: {error.strerror}", "set $VISUAL or $EDITOR"
+        raise KbtuiError(message, where=command[0], hint=hint) from error
     if code:
         raise KbtuiError(f"the editor failed with exit code {code}", where=command[0])
 
@@ -234,6 +223,7 @@ def find_editor_command() -> list[str]:
     There is no default editor: users who did not choose one may not know how to quit it.
     """
     import shlex
+    import shutil
 
     for variable in ("VISUAL", "EDITOR"):
         try:
@@ -241,22 +231,14 @@ def find_editor_command() -> list[str]:
         except ValueError as error:
             raise UsageError(f"not a valid command line: {error}", where=f"${variable}") from error
         if words:
-            _require_terminal(words[0])
+            # `editor` may be a link to `vim.basic`.
+            paths = (words[0], os.path.realpath(shutil.which(words[0]) or words[0]))
+            names = {Path(path).name.partition(".")[0] for path in paths}
+            if names.intersection(_TERMINAL_EDITORS.split()) and not all(map(os.isatty, (0, 1))):
+                hint = "`kbtui entry new --text` works without an editor"
+                raise UsageError(f"the editor {words[0]} needs a terminal", hint=hint)
             return words
     raise UsageError("no editor is set", hint="set $VISUAL or $EDITOR, such as EDITOR=nano")
-
-
-def _require_terminal(program: str) -> None:
-    import shutil
-
-    # `editor` may be a link to `vim.basic`.
-    paths = (program, os.path.realpath(shutil.which(program) or program))
-    names = {Path(path).name.partition(".")[0] for path in paths}
-    if names.intersection(_TERMINAL_EDITORS.split()) and not all(map(os.isatty, (0, 1))):
-        raise UsageError(
-            f"the editor {program} needs a terminal",
-            hint="`kbtui entry new --text` works without an editor",
-        )
 
 
 def trash_subject(subject: Subject) -> None:
@@ -271,9 +253,8 @@ def trash_subject(subject: Subject) -> None:
     except Exception as error:
         # The exceptions differ between platforms.
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise TrashUnavailable(
-            f"the file cannot be moved to the trash: {reason}", where=str(subject.path)
-        ) from error
+        message = f"the file cannot be moved to the trash: {reason}"
+        raise TrashUnavailable(message, where=str(subject.path)) from error
 
 
 def delete_subject(subject: Subject) -> None:
@@ -281,6 +262,5 @@ def delete_subject(subject: Subject) -> None:
     try:
         subject.path.unlink()
     except OSError as error:
-        raise KbtuiError(
-            f"the file cannot be deleted: {error.strerror}", where=str(subject.path)
-        ) from error
+        message = f"the file cannot be deleted: {error.strerror}"
+        raise KbtuiError(message, where=str(subject.path)) from error

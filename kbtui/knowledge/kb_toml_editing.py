@@ -78,12 +78,12 @@ def _edit_toml_document(
     document = tomlkit.parse(old)
     tables: Any = document
     for parent in parents:
-        tables = _get_or_add_table(tables, parent, is_parent=True)
+        tables = tables.setdefault(parent, tomlkit.table(is_super_table=True))
     for name, values in edits.items():
         if values is None:
             del tables[name]
             continue
-        table = _get_or_add_table(tables, name)
+        table = tables.setdefault(name, tomlkit.table())
         for key, value in values.items():
             current = table.get(key)
             if value is None:
@@ -103,15 +103,6 @@ def _edit_toml_document(
     if "\r\n" in old and "\n" not in old.replace("\r\n", ""):
         new = new.replace("\r\n", "\n").replace("\n", "\r\n")
     return new
-
-
-def _get_or_add_table(holder: Any, name: str, *, is_parent: bool = False) -> Any:
-    """Return the table with this name, created if missing; a parent gets no header of its own."""
-    import tomlkit
-
-    if name not in holder:
-        holder[name] = tomlkit.table(is_super_table=is_parent)
-    return holder[name]
 
 
 def _insert_toml_key(table: Any, key: str, value: Any) -> None:

@@ -327,17 +327,17 @@ class Knowledge:
 
     def iterate_subjects(self, topic: str) -> Iterator[Subject]:
         """Yield the subjects of `list_subjects`, for callers that may stop early. Raises `NothingFound`."""
-        return self._iterate_subject_records(topic, self.get_topic_slugs(topic).scan.slugs)
+        slugs = self.get_topic_slugs(topic).scan.slugs
+        records = (self._get_subject_record(topic, slug) for slug in slugs)
+        # A file may have vanished since the walk.
+        return (subject for subject in records if subject.inode)
 
     def find(self, topic: str, slug: str) -> Subject | None:
         """Return the subject with exactly this slug, whatever its flags, or None."""
         if topic not in self.topics or slug not in self.get_topic_slugs(topic).scan:
             return None
-        return next(self._iterate_subject_records(topic, [slug]), None)
-
-    def match(self, topic: str, patterns: Iterable[str]) -> list[Subject]:
-        """Return the subjects that patterns match, in the order of patterns, then of slugs."""
-        return list(self._iterate_subject_records(topic, self.list_slugs(topic, patterns)))
+        subject = self._get_subject_record(topic, slug)
+        return subject if subject.inode else None
 
     def list_slugs(self, topic: str, patterns: Iterable[str] | None = None) -> list[str]:
         """Return the slugs that patterns match, or those of a listing; raises `NothingFound`."""
@@ -392,9 +392,8 @@ class Knowledge:
 
     def format_prompt_section(self) -> str | None:
         """Return the `<knowledge>` section; None if there is nothing to list or pre-load."""
-        return prompt.format_knowledge_section(
-            self._resolve_enabled_topics(), self._get_subject_record
-        )
+        topics = self._resolve_enabled_topics()
+        return prompt.format_knowledge_section(topics, self._get_subject_record)
 
     def format_preloaded(self, topic: str) -> str | None:
         """Return a topic's part of the section, None if it pre-loads nothing; raises `NothingFound`."""
@@ -451,11 +450,6 @@ class Knowledge:
 
     def _add_problems(self, problems: list[Problem]) -> None:
         self.problems += [problem for problem in problems if problem not in self.problems]
-
-    def _iterate_subject_records(self, topic: str, slugs: Iterable[str]) -> Iterator[Subject]:
-        """Yield the records of slugs in their order; skip files that vanished since the walk."""
-        records = (self._get_subject_record(topic, slug) for slug in slugs)
-        return (subject for subject in records if subject.inode)
 
     def _get_subject_record(self, topic: str, slug: str) -> Subject:
         """Return the record of an existing slug; `inode` is 0 if the file has vanished."""

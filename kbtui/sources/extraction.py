@@ -116,16 +116,6 @@ def convert_html_page(text: str, url: str) -> dict[str, Any]:
     }
 
 
-def html_to_markdown(html: str) -> str:
-    """Convert HTML that has no navigation around its text."""
-    import lxml.html
-
-    tree = lxml.html.document_fromstring(f"<body>{html}</body>")
-    _drop_menus_and_buttons(tree)
-    codes = _cut_code_blocks(tree)
-    return _restore_code_blocks(_element_to_markdown(tree), codes)
-
-
 def _drop_menus_and_buttons(tree: Any) -> None:
     """Remove menus, buttons and line numbers; turn check boxes and titles of admonitions into text."""
     furniture_tags = frozenset(_FURNITURE_TAGS.split())
@@ -149,10 +139,7 @@ def _drop_menus_and_buttons(tree: Any) -> None:
             or classes & furniture_classes
             or _is_hidden_element(one)
             or (one.tag == "span" and "lang" in classes)  # the name of a language
-            or (
-                one.tag == "label"
-                and any(name.startswith("tab") for name in _list_css_classes(parent))
-            )
+            or (one.tag == "label" and re.search(r"(?:^|\s)tab", parent.get("class") or ""))
         ):
             one.drop_tree()
         elif any(map(_ADMONITION_TITLE.fullmatch, classes)):
@@ -303,9 +290,8 @@ def _restore_code_blocks(text: str | None, codes: list[str]) -> str:
         if len(pieces) == 1:
             lines.append(line)
             continue
-        indent = " " * (len(line) - len(line.lstrip()))
-        bullet = re.match(r"\s*(?:[-*+]|\d+\.)\s+", line)
-        indent = " " * len(bullet[0]) if bullet else indent
+        start = re.match(r"\s*(?:(?:[-*+]|\d+\.)\s+)?", line)
+        indent = " " * len(start[0]) if start else ""
         for at, piece in enumerate(pieces):
             if at % 2 == 0:
                 lines += [piece.rstrip()] if piece.strip() else []
@@ -412,6 +398,7 @@ def _extract_docx(content: bytes) -> dict[str, Any]:
     from xml.parsers.expat import ExpatError
     from zipfile import BadZipFile
 
+    import lxml.html
     import mammoth
 
     try:
@@ -423,7 +410,12 @@ def _extract_docx(content: bytes) -> dict[str, Any]:
     except (BadZipFile, ExpatError, KeyError, ValueError, AttributeError, IndexError) as error:
         # mammoth raises many exceptions for damaged files.
         raise ExtractionError(f"it is not a readable Word file: {error}") from error
-    text = html_to_markdown(html) if html else ""
+    text = ""
+    if html:
+        tree = lxml.html.document_fromstring(f"<body>{html}</body>")
+        _drop_menus_and_buttons(tree)
+        codes = _cut_code_blocks(tree)
+        text = _restore_code_blocks(_element_to_markdown(tree), codes)
     head = next((line for line in text.split("\n") if line.startswith("# ")), "")
     return {"title": head[2:].strip(), "text": text, "tags": []}
 

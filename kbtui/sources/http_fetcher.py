@@ -264,7 +264,12 @@ async def _read_response(
     status, headers, charset = response.status_code, response.headers, response.charset_encoding
     found = FetchedResponse(url, status, headers, charset=charset)
     if status == 200:
-        _check_response_headers(found, accept, most)
+        kind, length = found.content_type, headers.get("content-length", "")
+        if accept and kind not in accept:
+            message = f"content type {kind or '(unknown)'} is not supported"
+            raise FetchError(message, permanent=True)
+        if length.isdigit() and int(length) > most:
+            raise FetchError(explain_too_large_document(most, int(length)), permanent=True)
         found.body = await _read_response_body(response, most)
     elif status not in (*_REDIRECTS, 304):
         after = headers.get("retry-after", "")
@@ -277,23 +282,12 @@ async def _read_response(
     return found
 
 
-def _check_response_headers(found: FetchedResponse, accept: Collection[str], most: int) -> None:
-    if accept and found.content_type not in accept:
-        raise FetchError(
-            f"content type {found.content_type or '(unknown)'} is not supported", permanent=True
-        )
-    length = found.headers.get("content-length", "")
-    if length.isdigit() and int(length) > most:
-        raise FetchError(explain_too_large_document(most, int(length)), permanent=True)
-
-
 async def _read_response_body(response: httpx.Response, most: int) -> bytes:
     """Return the unpacked body. httpx has no limit, and a few bytes can unpack to gigabytes."""
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", "gzip", "x-gzip", ""):
-        raise FetchError(
-            f"the answer is compressed as {encoding}, which was not requested", permanent=True
-        )
+        message = f"the answer is compressed as {encoding}, which was not requested"
+        raise FetchError(message, permanent=True)
     unpack = zlib.decompressobj(wbits=31) if "gzip" in encoding else None
     parts, size = [], 0
     async for raw in response.aiter_raw():
