@@ -119,7 +119,7 @@ def test_the_editor_sees_the_draft_and_its_words_are_written(
 def test_a_draft_left_as_it_was_writes_nothing(
     builder: Builder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    set_editor(monkeypatch, tmp_path, "true")
+    set_editor(monkeypatch, tmp_path, "sleep 1.1")
     known = knowledge(builder)
     assert (
         authoring.edit_draft(known, authoring.choose_topic(known, None), SubjectDraft(title="T"))
