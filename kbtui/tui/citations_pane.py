@@ -121,16 +121,18 @@ class CitationsPane(BorderOnlyPane, Vertical):
     def load_citing_turns(self) -> None:
         """Look up in the index which turns used the open document."""
         target = self._target
-        if target is not None:
-            self._using_worker.submit(
-                lambda: self._library.find_citing_turns(target),
-                lambda citations: self._receive_citing_turns(
-                    citations, "Not used by any turn yet."
-                ),
-                lambda error: self._receive_citing_turns(
-                    self._using, f"Cannot look up the turns: {error}"
-                ),
-            )
+        if target is None:
+            return
+
+        def show_citing_turns(citations: list[Citation], why_not_used: str) -> None:
+            self._using, self._why_not_used = citations, why_not_used
+            self._update_rows()
+
+        self._using_worker.submit(
+            lambda: self._library.find_citing_turns(target),
+            lambda citations: show_citing_turns(citations, "Not used by any turn yet."),
+            lambda error: show_citing_turns(self._using, f"Cannot look up the turns: {error}"),
+        )
 
     def show_citations_at_cursor(self) -> None:
         """Show the citations of the turn at the cursor, after a short delay."""
@@ -144,10 +146,6 @@ class CitationsPane(BorderOnlyPane, Vertical):
         self._used = {}
         for cite in citations:
             self._used.setdefault(cite.turn, []).append(cite)
-        self._update_rows()
-
-    def _receive_citing_turns(self, citations: list[Citation], why_not_used: str) -> None:
-        self._using, self._why_not_used = citations, why_not_used
         self._update_rows()
 
     # the rows
@@ -202,10 +200,8 @@ class CitationsPane(BorderOnlyPane, Vertical):
 
     def _make_explanation_rows(self, key: str, text: str) -> list[ListRow]:
         width = max(12, self.list.scrollable_content_region.width - 2)
-        lines = wrap_spans([(text, "dim")], width)
-        return [
-            ListRow(f"note:{key}:{n}", line.spans, selectable=False) for n, line in enumerate(lines)
-        ]
+        lines = enumerate(wrap_spans([(text, "dim")], width))
+        return [ListRow(f"note:{key}:{n}", line.spans, selectable=False) for n, line in lines]
 
     def _make_cited_passage_row(self, number: int, cite: Citation) -> ListRow:
         place = _get_citation_target(cite)

@@ -73,7 +73,12 @@ class LibrarySnapshot:
     @property
     def entry_count(self) -> int:
         """The number of subjects and conversations."""
-        return sum(len(one.subjects) for one in self.listings) + len(self.conversations)
+        return len(self.subjects) + len(self.conversations)
+
+    @property
+    def subjects(self) -> list[Subject]:
+        """All subjects of all topics."""
+        return [subject for listing in self.listings for subject in listing.subjects]
 
     def count_turns(self, info: ConversationInfo) -> int:
         """Return the number of turns of a conversation, or -1 while it is unknown."""
@@ -82,8 +87,8 @@ class LibrarySnapshot:
 
     def find_subject(self, topic: str, slug: str) -> Subject | None:
         """Return the subject of a topic with this slug, or None."""
-        subjects = (one for listing in self.listings for one in listing.subjects)
-        return next((one for one in subjects if (one.topic, one.slug) == (topic, slug)), None)
+        found = (one for one in self.subjects if (one.topic, one.slug) == (topic, slug))
+        return next(found, None)
 
     def find_conversation(self, conversation: str) -> ConversationInfo | None:
         """Return the conversation with this id, or None."""
@@ -142,7 +147,7 @@ class LibrarySnapshotReader:
 
     def _check_subjects(self, contents: LibrarySnapshot, end: float) -> None:
         """Until the time `end`, read new and changed subjects to find those that cannot be read."""
-        for subject in (subject for listing in contents.listings for subject in listing.subjects):
+        for subject in contents.subjects:
             stamp = _make_stamp(subject)
             if self._checked.get(subject.file) == stamp:
                 continue
@@ -159,12 +164,11 @@ class LibrarySnapshotReader:
         """Return the snapshot with all details read so far that are still current."""
         unreadable: dict[tuple[str, str], str] = {}
         unchecked = 0
-        for listing in contents.listings:
-            for subject in listing.subjects:
-                if self._checked.get(subject.file) != _make_stamp(subject):
-                    unchecked += 1
-                elif self._reasons and (reason := self._reasons.get(subject.file)):
-                    unreadable[subject.topic, subject.slug] = reason
+        for subject in contents.subjects:
+            if self._checked.get(subject.file) != _make_stamp(subject):
+                unchecked += 1
+            elif self._reasons and (reason := self._reasons.get(subject.file)):
+                unreadable[subject.topic, subject.slug] = reason
         summaries: dict[str, ConversationToolsAndModels] = {}
         infos: list[ConversationInfo] = []
         for info in contents.conversations:

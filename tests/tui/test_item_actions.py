@@ -212,7 +212,7 @@ async def test_many_rows_have_two_letters_each(make_workspace: Builder) -> None:
     async with running(make_workspace.root, size=(120, 60)) as tui:
         await tui.press("semicolon")
         await tui.until(lambda: isinstance(tui.app.screen, JumpLabelScreen))
-        labels = [one.label for one in tui.app.screen.targets if not one.label.isdigit()]  # type: ignore[attr-defined]
+        labels = [one.label for one in tui.app.screen.labels if not one.label.isdigit()]  # type: ignore[attr-defined]
         assert len(labels) == len(set(labels)) > 40
         line = next(line for line in tui.text.split("\n") if " s33" in line)
         await tui.press(*line.split("│")[1][:2])

@@ -36,7 +36,7 @@ class JumpLabel(NamedTuple):
     go: Callable[[], object]
 
 
-def find_jump_targets(panes: PaneLayout, open_link: Callable[[], object]) -> list[JumpLabel]:
+def make_jump_labels(panes: PaneLayout, open_link: Callable[[], object]) -> list[JumpLabel]:
     """Return labels for everything visible: digits for panes, letters for rows and links."""
     found: list[JumpLabel] = []
     shown = (panes.library, panes.reader, panes.citations, panes.results)
@@ -98,7 +98,7 @@ class JumpLabelScreen(StyledScreen):
         self, below: StyledScreen, panes: PaneLayout, open_link: Callable[[], object]
     ) -> None:
         super().__init__()
-        self.targets = find_jump_targets(panes, open_link)
+        self.labels = make_jump_labels(panes, open_link)
         self._strips = list(below._compositor.render_strips())
         self._typed = ""
 
@@ -106,19 +106,19 @@ class JumpLabelScreen(StyledScreen):
         """Draw a line of the copied screen with its labels."""
         strip = self._strips[y] if y < len(self._strips) else Strip.blank(self.size.width)
         style = self.visual_style.rich_style + self.get_role_style("found-here")
-        for target in self.targets:
-            if target.y == y and target.label.startswith(self._typed):
-                label = target.label[len(self._typed) :]
-                after = strip.crop(target.x + len(label))
-                strip = Strip.join([strip.crop(0, target.x), Strip([Segment(label, style)]), after])
+        for x, row, label, _ in self.labels:
+            if row == y and label.startswith(self._typed):
+                left = label.removeprefix(self._typed)
+                before, after = strip.crop(0, x), strip.crop(x + len(left))
+                strip = Strip.join([before, Strip([Segment(left, style)]), after])
         return strip
 
     def on_key(self, event: events.Key) -> None:
-        """Add the typed letter, and go to the target of a complete label."""
+        """Add the typed letter, and go where a complete label leads."""
         event.stop()
         event.prevent_default()
         self._typed += event.character or " "
-        fitting = [target for target in self.targets if target.label.startswith(self._typed)]
+        fitting = [one for one in self.labels if one.label.startswith(self._typed)]
         if not fitting:
             self.dismiss(None)
         elif fitting[0].label == self._typed:

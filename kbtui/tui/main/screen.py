@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events, on
@@ -124,6 +125,7 @@ class MainScreen(StyledScreen):
         self.action_link = self.items.choose_link
         self.action_edit = self.items.edit_subject
         self.action_export = self.items.export_conversation
+        self.action_first = partial(self.items.propose_first_topic, self.action_reload)
         self.action_search = self.search.focus_input
         self.action_recall_earlier_query = self.search.recall_earlier_query
         self.action_similar = self.search.find_similar
@@ -131,6 +133,8 @@ class MainScreen(StyledScreen):
         self.action_explain_missing = self.search.explain_missing
         self.action_change_search_mode = self.search.switch_to_next_search_mode
         self.action_close_results = self.search.close_results
+        self.action_home = partial(self.open_target, HOME)
+        self.action_prompt = partial(self.open_target, PROMPT)
         self.action_history = self.navigator.go_through_history
         self.action_focus_next_pane = self.panes.focus_next_pane
         self.action_widen = self.panes.widen_focused_pane
@@ -336,14 +340,6 @@ class MainScreen(StyledScreen):
         if text:
             self.navigator.open_typed_reference(text)
 
-    def action_home(self) -> None:
-        """Show the home page."""
-        self.open_target(HOME)
-
-    def action_prompt(self) -> None:
-        """Show the whole <knowledge> prompt."""
-        self.open_target(PROMPT)
-
     # commands on the selected or open item
 
     def action_copy_text(self) -> None:
@@ -356,10 +352,6 @@ class MainScreen(StyledScreen):
     @on(CitationsPane.CopyRequested)
     def _copy_citations(self, event: CitationsPane.CopyRequested) -> None:
         self.items.copy_text(event.text, event.name)
-
-    def action_first(self) -> None:
-        """Propose a change of `.jp/kb.toml` that creates a first topic."""
-        self.items.propose_first_topic(self.action_reload)
 
     # searching
 
@@ -410,18 +402,13 @@ class MainScreen(StyledScreen):
 
     def action_palette(self) -> None:
         """Open the palette, which finds a command, topic, subject or conversation by name."""
-        from kbtui.tui.command_palette import (
-            CommandPaletteScreen,
-            list_command_items,
-            list_openable_items,
-            list_theme_items,
-        )
+        from kbtui.tui import command_palette
 
         contents, hidden = self.library_pane.contents, self.library_pane.state.hidden
-        palette = CommandPaletteScreen(
-            list_command_items(self.hints.scopes, self.hints.keymap),
-            list_theme_items(self.app.available_themes),
-            lambda: list_openable_items(contents, hidden),
+        palette = command_palette.CommandPaletteScreen(
+            command_palette.list_command_items(self.hints.scopes, self.hints.keymap),
+            command_palette.list_theme_items(self.app.available_themes),
+            lambda: command_palette.list_openable_items(contents, hidden),
         )
         self.app.push_screen(palette, self.run_command_palette_choice)
 

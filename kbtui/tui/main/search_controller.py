@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     from kbtui.tui.main.selected_item_actions import SelectedItemActions
     from kbtui.tui.main.status_bar import KeyHintLine
 
-FULL_SEARCH_SECONDS = 0.25
+FULL_SEARCH_DELAY_SECONDS = 0.25
 """The time from the last key to the full search, which also searches by meaning."""
-REPEAT_SECONDS = 2.0
+REPEAT_INTERVAL_SECONDS = 2.0
 """The time between repetitions of a query while the index is still being built."""
 FIRST_HITS = 20
 """How many hits are requested at first; scrolling down requests more."""
-LOG_SECONDS = 2.0
+LOG_DELAY_SECONDS = 2.0
 """How long a query stays unchanged before it is logged; opening a hit logs it immediately."""
-PREVIEW_SECONDS = 0.12
+PREVIEW_DELAY_SECONDS = 0.12
 """How long a hit stays selected before the reader shows it."""
 SUGGESTIONS_MOST = 8
 
@@ -58,7 +58,7 @@ class SearchController:
         self._pane = pane = main.panes.results
         self.query = ""
         self.mode: Mode = "hybrid"
-        self.question: SearchRequest | None = None
+        self._answered_request: SearchRequest | None = None
         """The request that the hits on the screen answer; None if they do not answer a query."""
         self._keyword_worker = LatestOnlyWorker(pane, cancellation=CallCancellation)
         self._full_worker = LatestOnlyWorker(pane, limit=3, cancellation=CallCancellation)
@@ -193,7 +193,7 @@ class SearchController:
     def repeat_search(self) -> None:
         """Run the current query again, because the index has changed."""
         if self.query and self._answered_query == self.query:
-            self._search_with_reranking()
+            self._start_full_search()
 
     def load_more_hits(self) -> None:
         """Request twice as many hits, unless a search is running."""
@@ -218,13 +218,13 @@ class SearchController:
         if not self._pane.list.rows:
             self.show_wait_reason()
         if self.mode != "semantic":
-            question = self._make_search_request(mode="lexical", partial=True)
+            request = self._make_search_request(mode="lexical", partial=True)
             self._keyword_worker.submit(
-                lambda: self._library.search_keywords(question),
+                lambda: self._library.search_keywords(request),
                 lambda answer: self._show_answer(answer, refining=self.mode == "hybrid"),
                 self._report_search_failure,
             )
-        self._timer = self._pane.set_timer(FULL_SEARCH_SECONDS, self._search_with_reranking)
+        self._timer = self._pane.set_timer(FULL_SEARCH_DELAY_SECONDS, self._start_full_search)
 
     def show_wait_reason(self) -> None:
         """If there are no hits, show what the search is waiting for."""
@@ -242,14 +242,14 @@ class SearchController:
             self.query, mode=mode, hidden=hidden, limit=self._limit, partial=partial
         )
 
-    def _search_with_reranking(self) -> None:
+    def _start_full_search(self) -> None:
         self._timer = None
-        question = self._make_search_request(mode=self.mode, partial=False)
+        request = self._make_search_request(mode=self.mode, partial=False)
         unfinished = self._make_search_request(mode=self.mode, partial=True)
 
         def search_also_half_typed_word() -> SearchAnswer:
             # `origin=None` keeps the search out of the query log; `log_query` logs it later.
-            answer = self._library.search(question, origin=None)
+            answer = self._library.search(request, origin=None)
             if answer.hits and not answer.has_notice("meaning_only"):
                 return answer
             # The last word may be incomplete: search for words that begin with it. Ignore an incomplete
@@ -270,9 +270,9 @@ class SearchController:
         self._show_answer(answer, refining=False)
         self._unlogged = None if self._is_logged else answer
         query = self.query
-        seconds, follow_up = LOG_SECONDS, self.log_query
+        seconds, follow_up = LOG_DELAY_SECONDS, self.log_query
         if self._library.is_unfinished:
-            seconds, follow_up = REPEAT_SECONDS, self.repeat_search
+            seconds, follow_up = REPEAT_INTERVAL_SECONDS, self.repeat_search
         self._pane.set_timer(seconds, lambda: follow_up() if query == self.query else None)
 
     def _show_answer(self, answer: SearchAnswer, *, refining: bool) -> None:
@@ -280,7 +280,7 @@ class SearchController:
         if not answer.hits:
             self._pane.show_wait_reason(self._main.status.describe_index_wait(has_answer=True))
         self._answered_query = self.query
-        self.question = self._make_search_request(mode=answer.mode, partial=answer.partial)
+        self._answered_request = self._make_search_request(mode=answer.mode, partial=answer.partial)
         if self._must_open_first and answer.hits:
             self._open_selected_hit()
 
@@ -368,7 +368,8 @@ class SearchController:
         has_room = bool(self._main.screen.classes & {"-three", "-wide"})
         if self.is_open and has_room and target != self._main.navigator.shown:
             self._preview_timer = self._main.screen.set_timer(
-                PREVIEW_SECONDS, lambda: self._main.navigator.open_target(target, preview=True)
+                PREVIEW_DELAY_SECONDS,
+                lambda: self._main.navigator.open_target(target, preview=True),
             )
 
     def preview_selected_hit(self) -> None:
@@ -389,17 +390,17 @@ class SearchController:
                 "Select a subject or conversation; a topic has no text of its own to compare."
             )
             return
-        question = SearchRequest("", per_entry=1, limit=MAX_HITS)
+        request = SearchRequest("", per_entry=1, limit=MAX_HITS)
 
         def show_similar(answer: SearchAnswer) -> None:
             self._stop_search()
-            self.query, self._answered_query, self.question = "", "", None
+            self.query, self._answered_query, self._answered_request = "", "", None
             self._pane.show_similar(reference, answer)
             self._show_and_focus_results()
 
         self._items.run_with_activity_shown(
             f"looking for passages similar to {reference} …",
-            lambda: self._library.find_similar(ref, question),
+            lambda: self._library.find_similar(ref, request),
             show_similar,
         )
 
@@ -435,8 +436,8 @@ class SearchController:
         self, options: dict[str, Any], find: Callable[[SearchAnswer], RankExplanation | None]
     ) -> None:
         """Repeat the search with additional `options`, and show the explanation from its answer."""
-        question, status = self.question, self._main.status
-        if question is None:
+        request, status = self._answered_request, self._main.status
+        if request is None:
             status.refuse_key("Search first, then ask why.")
             return
 
@@ -445,12 +446,12 @@ class SearchController:
                 gone = "The results no longer contain this hit, because files or the index changed."
                 status.flash_message(gone, "warning")
                 return
-            page = build_explanation_document(explanation, question.query)
+            page = build_explanation_document(explanation, request.query)
             self._main.screen.app.push_screen(DocumentOverlayScreen("Why", page))
 
         self._items.run_with_activity_shown(
             "explaining …",
-            lambda: find(self._library.search(question._replace(**options), origin=None)),
+            lambda: find(self._library.search(request._replace(**options), origin=None)),
             show_explanation_document,
         )
 
