@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING, ClassVar
 
@@ -204,11 +205,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         return [ListRow(f"note:{key}:{n}", line.spans, selectable=False) for n, line in lines]
 
     def _make_cited_passage_row(self, number: int, cite: Citation) -> ListRow:
-        place = _get_citation_target(cite)
-        if cite.kind == "file" or (place is None and not cite.gone):
-            # It cannot be opened by itself, so open the tool call that read it.
-            call = make_conversation_ref(cite.conversation, cite.turn, cite.call)
-            place = make_navigation_target(call)
+        place = _find_citation_target(cite)
         if place is not None and cite.quote:
             # Find the passage by its text, because its chunk may have been deleted from the index.
             place = place._replace(text=cite.quote, words=_find_quoted_phrase(cite.quote))
@@ -265,15 +262,17 @@ def _find_quoted_phrase(quote: str) -> tuple[str, ...]:
     return ()
 
 
-def _get_citation_target(cite: Citation) -> NavigationTarget | None:
-    """Return the target of a citation; None if it was deleted or cannot be opened by itself."""
-    if cite.gone or cite.kind == "file":
-        return None
-    try:
-        ref = parse_ref(cite.target)
-    except UsageError:
-        return None
-    return None if ref.kind == "chunk" else make_navigation_target(ref)
+def _find_citation_target(cite: Citation) -> NavigationTarget | None:
+    """Return what opening a citation shows; None if it was deleted."""
+    if cite.kind != "file":
+        if cite.gone:
+            return None
+        with suppress(UsageError):
+            ref = parse_ref(cite.target)
+            if ref.kind != "chunk":
+                return make_navigation_target(ref)
+    # It cannot be opened by itself, so open the tool call that read it.
+    return make_navigation_target(make_conversation_ref(cite.conversation, cite.turn, cite.call))
 
 
 def _make_citations_heading(key: str, text: str, right: str = "") -> ListRow:

@@ -117,14 +117,12 @@ class PaneLayout:
         if name not in FOLDABLE or self.focused_pane != name:
             return False
         screen = self._screen
-        if screen.has_class("-one"):
-            self.focus_widget("#document")
-            return True
-        screen.remove_class("zoomed")
-        if name == "citations":
-            screen.remove_class("citing")
-        if not (name == "citations" and screen.has_class("-two")):
-            screen.add_class(f"no-{name}")
+        if not screen.has_class("-one"):
+            screen.remove_class("zoomed")
+            if name == "citations":
+                screen.remove_class("citing")
+            if name != "citations" or not screen.has_class("-two"):
+                screen.add_class(f"no-{name}")
         self.focus_widget("#document")
         self.apply_widths()
         return True

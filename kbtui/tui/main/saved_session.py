@@ -119,7 +119,6 @@ class SessionManager:
         self,
         main: MainScreenContext,
         search: SearchController,
-        *,
         first: NavigationTarget,
         reopen: bool,
     ) -> None:

@@ -110,12 +110,9 @@ class MainScreen(StyledScreen):
         self.search = SearchController(context, self.items, self.hints)
         self.sync = WorkspaceSync(context, self.search)
         wanted = open_ref or first
-        self.session = SessionManager(
-            context,
-            self.search,
-            first=make_navigation_target(wanted) if wanted else HOME,
-            reopen=open_ref is None and not fresh,
-        )
+        first_target = make_navigation_target(wanted) if wanted else HOME
+        must_reopen = open_ref is None and not fresh
+        self.session = SessionManager(context, self.search, first_target, must_reopen)
         self._prompt_changes: list[TomlChange] = []
         """The changes that the prompt workshop wrote in this session and can undo."""
         # To run the command NAME, Textual calls `action_NAME`.
