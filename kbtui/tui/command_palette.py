@@ -79,11 +79,10 @@ def _describe_command(command: TuiCommand) -> str:
 
 def list_theme_items(themes: Iterable[str]) -> list[CommandPaletteItem]:
     """Return the themes: first those of kbtui and of the user, then Textual's."""
-    items = [
-        CommandPaletteItem(f"Theme: {name}", "theme", name, penalty=0.5 * (name in BUILTIN_THEMES))
-        for name in themes
+    return [
+        CommandPaletteItem(f"Theme: {name}", "theme", name, penalty=0.5 * is_builtin)
+        for is_builtin, name in sorted((name in BUILTIN_THEMES, name) for name in themes)
     ]
-    return sorted(items, key=lambda item: (item.penalty, item.name))
 
 
 def list_openable_items(contents: LibrarySnapshot | None, hidden: bool) -> list[CommandPaletteItem]:
@@ -94,14 +93,13 @@ def list_openable_items(contents: LibrarySnapshot | None, hidden: bool) -> list[
     for listing in contents.listings:
         ref = Ref("topic", topic=listing.topic.id)
         items.append(CommandPaletteItem(one_line(listing.topic.name), "topic", ref, str(ref)))
-    for listing in contents.listings:
-        # There may be tens of thousands of subjects, so make a reference only for the chosen one.
-        topic = listing.topic.id
-        items += [
-            CommandPaletteItem(f"{topic}/{subject.slug}", "subject", subject)
-            for subject in listing.subjects
-            if hidden or not subject.hidden
-        ]
+    # There may be tens of thousands of subjects, so make a reference only for the chosen one.
+    items += [
+        CommandPaletteItem(f"{listing.topic.id}/{subject.slug}", "subject", subject)
+        for listing in contents.listings
+        for subject in listing.subjects
+        if hidden or not subject.hidden
+    ]
     for info in contents.conversations:
         ref = make_conversation_ref(info.id)
         items.append(CommandPaletteItem(one_line(info.name), "conversation", ref, info.ref))

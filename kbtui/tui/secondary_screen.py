@@ -123,8 +123,6 @@ class SecondaryScreen(StyledScreen):
         """Reload after files have changed."""
         self.action_reload()
 
-    # keys
-
     @property
     def command_needs(self) -> dict[str, bool]:
         """For each need of commands (`TuiCommand.needs`), whether the screen meets it now."""
@@ -161,8 +159,6 @@ class SecondaryScreen(StyledScreen):
         )
         self.app.push_screen(DocumentOverlayScreen("Help", page))
 
-    # messages
-
     def show_message(self, text: str = "", role: str = "strong") -> None:
         """Show a message until the next message replaces it."""
         self.message_line.set_message(text, role)
@@ -187,8 +183,6 @@ class SecondaryScreen(StyledScreen):
 
     def show_error(self, error: Exception) -> None:
         self.show_message(self.describe_error(error), "error")
-
-    # the page
 
     @property
     def cursor_block(self) -> DocumentBlock | None:

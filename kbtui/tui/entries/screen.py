@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 
 PREVIEW_CHARACTERS = 200
 CITATIONS_MOST = 500
-NONE = "No entries yet. Declare a topic, then press {}."
+NO_ENTRIES = "No entries yet. Declare a topic, then press {}."
 DETAIL_DELAY = 0.08
 """How many seconds to wait after the last change of the selection or the filter before reading."""
 PENDING_SECONDS = 3.0
@@ -290,8 +290,9 @@ class EntriesScreen(ListDetailScreen):
         selected = next((e.id for e in loaded.rows if e.ref == self._ref_to_select), None)
         if selected is not None:
             self._ref_to_select = None
-        is_filtered = self.filter.input.value.strip() or any(self._flags.values())
-        empty = "No entries match." if is_filtered else NONE.format(self.get_key_hint("new"))
+        empty = NO_ENTRIES.format(self.get_key_hint("new"))
+        if self.filter.input.value.strip() or any(self._flags.values()):
+            empty = "No entries match."
         rows = [ListRow(entry.id, [], data=entry) for entry in loaded.rows]
         self.list.set_rows(rows, [(empty, "dim")], selected)
         if self._go_to_end and not loaded.has_more:
@@ -444,8 +445,6 @@ class EntriesScreen(ListDetailScreen):
         self._flags[name] = not self._flags[name]
         self._apply_filter()
 
-    # writing
-
     def action_new(self) -> None:
         entry = self.list.selected_entry
         self.writer.create_entry(topic=entry.topic if entry else None)
@@ -479,8 +478,6 @@ class EntriesScreen(ListDetailScreen):
 
         self.run_in_thread(self.library.retry_embedding, show_retry_result)
 
-    # leaving
-
     def action_back(self) -> None:
         if self.focused is self.filter.input or self.is_detail_focused:
             self.focus_list_pane()
@@ -505,4 +502,4 @@ def get_last_filter_value(text: str, key: str) -> str | None:
     """Return the last value of `key` in a filter text, or None."""
     parts = parse_query(text, surface="entries").filters
     values = [part.values[-1] for part in parts if part.key == key]
-    return (values[-1] if values else None) or None
+    return values[-1] or None if values else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from textual.app import SuspendNotSupported
@@ -54,13 +55,10 @@ class SubjectFileEditor:
 
     def create_entry(self, title: str = "", topic: str | None = None) -> None:
         """Ask for title, topic, type and tags, then open the editor for the text."""
-        self._worker.submit(
-            self._library.load_knowledge,
-            lambda knowledge: self._open_form(knowledge, title, topic),
-            self._show_error,
-        )
+        open_form = partial(self._open_form, title, topic)
+        self._worker.submit(self._library.load_knowledge, open_form, self._show_error)
 
-    def _open_form(self, knowledge: Knowledge, title: str, topic: str | None) -> None:
+    def _open_form(self, title: str, topic: str | None, knowledge: Knowledge) -> None:
         topics = tuple(name for name, found in knowledge.topics.items() if found.enable)
         if not topics:
             hint = "declare one in .jp/kb.toml as [kb.topic.ID]"
@@ -113,9 +111,8 @@ class SubjectFileEditor:
 
     def edit_subject(self, ref: Ref) -> None:
         """Open a subject in the editor; its id and its citations stay the same."""
-        self._worker.submit(
-            lambda: self._find_subject_to_edit(ref), self._edit_subject, self._show_error
-        )
+        find_subject = partial(self._find_subject_to_edit, ref)
+        self._worker.submit(find_subject, self._edit_subject, self._show_error)
 
     def _find_subject_to_edit(self, ref: Ref) -> tuple[Subject, str | None]:
         """Return the subject and the source that fetched it, if any; called in a thread."""
@@ -164,17 +161,16 @@ class SubjectFileEditor:
 
     def remove_subject(self, ref: Ref) -> None:
         """Ask, then move a subject's file to the trash; if there is no trash, offer to delete it."""
-        self._worker.submit(
-            lambda: self._library.find_subject(ref), self._ask_to_trash, self._show_error
-        )
+        find_subject = partial(self._library.find_subject, ref)
+        self._worker.submit(find_subject, self._ask_to_trash, self._show_error)
 
     def _ask_to_trash(self, subject: Subject) -> None:
         def trash(answer: str | None) -> None:
             if answer is not None:
                 self._worker.submit(
-                    lambda: authoring.trash_subject(subject),
+                    partial(authoring.trash_subject, subject),
                     lambda _: self._report_removal("moved to the trash:", subject),
-                    lambda error: self._ask_to_delete(subject, error),
+                    partial(self._ask_to_delete, subject),
                 )
 
         question = f"Move {subject.topic}/{subject.slug} ({subject.path}) to the trash?"
@@ -184,7 +180,7 @@ class SubjectFileEditor:
         def delete(answer: str | None) -> None:
             if answer is not None:
                 self._worker.submit(
-                    lambda: authoring.delete_subject(subject),
+                    partial(authoring.delete_subject, subject),
                     lambda _: self._report_removal("deleted", subject),
                     self._show_error,
                 )

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 RELOAD_SECONDS = 5.0
 """How many seconds pass before the screen looks again for runs started elsewhere."""
-EMPTY = "No sources yet. Press {} to add web pages, files or an MCP server."
+NO_SOURCES = "No sources yet. Press {} to add web pages, files or an MCP server."
 KINDS = ("url_crawl", "file_upload", "mcp")
 LIST_KEYS = {"prefixes", "allow_hosts", "env"}
 """The keys whose values are lists; in the form, spaces separate the items."""
@@ -208,8 +208,6 @@ class SourcesScreen(ListDetailScreen):
     def is_loaded(self) -> bool:
         return self.states is not None
 
-    # reading
-
     def action_reload(self) -> None:
         def show_statuses(states: SourceStatuses) -> None:
             if states != self.states or self._key_to_select:
@@ -226,7 +224,7 @@ class SourcesScreen(ListDetailScreen):
         running = {name: run.progress for name, run in self.runs.items()}
         rows = make_source_rows(self.states, running, self._clock(), self.get_key_hint("approve"))
         select, self._key_to_select = self._key_to_select, None
-        self.list.set_rows(rows, [(EMPTY.format(self.get_key_hint("new")), "dim")], select)
+        self.list.set_rows(rows, [(NO_SOURCES.format(self.get_key_hint("new")), "dim")], select)
         sources, problems = self.states.sources, self.states.problems
         left = [(format_count(len(sources), "source"), "strong")]
         if unapproved := sum(state.approved is None for state in sources):
@@ -257,8 +255,6 @@ class SourcesScreen(ListDetailScreen):
     def action_enter(self) -> None:
         if self.list.selected_row is not None:
             self.focus_detail()
-
-    # running
 
     def action_run(self) -> None:
         state = self.selected_source
@@ -310,8 +306,6 @@ class SourcesScreen(ListDetailScreen):
         self._show_rows()
         self.action_reload()
 
-    # approving
-
     def action_approve(self) -> None:
         """Show exactly what the selected source would do, and offer to approve it."""
         state = self.selected_source
@@ -338,8 +332,6 @@ class SourcesScreen(ListDetailScreen):
         )
         self.focus_list_pane()
         self._show_selected()
-
-    # adding and changing
 
     def action_new(self) -> None:
         def report_new_source(source: SourceDefinition | None) -> None:
@@ -395,8 +387,6 @@ class SourcesScreen(ListDetailScreen):
         self._key_to_select = name
         self.action_reload()
 
-    # removing
-
     def action_remove(self) -> None:
         if (state := self.selected_source) is not None:
             source = state.source
@@ -437,8 +427,6 @@ class SourcesScreen(ListDetailScreen):
             answers = {"k": keep, "d": delete}
         dialog = ConfirmDialog(f"Remove the source {name}?", answers)
         self.app.push_screen(dialog, remove_if_confirmed)
-
-    # leaving
 
     def action_back(self) -> None:
         if self.approving is not None or self.is_detail_focused:
