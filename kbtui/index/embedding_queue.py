@@ -92,11 +92,9 @@ def compare_vectors_with_catalog(
     import numpy as np
 
     numbers, hashes = store.read_vector_hashes()
-    order = np.argsort(numbers, kind="stable")
-    numbers, hashes = numbers[order], hashes[order]
-    duplicates = np.unique(numbers[1:][numbers[1:] == numbers[:-1]])
-    single = ~np.isin(numbers, duplicates)
-    numbers, hashes = numbers[single], hashes[single]
+    numbers, rows_of_numbers, counts = np.unique(numbers, return_index=True, return_counts=True)
+    duplicates, single = numbers[counts > 1], counts == 1
+    numbers, hashes = numbers[single], hashes[rows_of_numbers[single]]
     is_current = np.zeros(len(numbers), dtype=bool)
     missing: dict[str, set[int]] = {}
     rows = catalog.iterate_chunks_to_embed()

@@ -60,27 +60,25 @@ def run_search_and_build_answer(
 ) -> SearchAnswer:
     """Run a search and return its answer; `run` keeps the rankings of the legs."""
     request = run.request
-    if run.mistakes:
-        return SearchAnswer(
-            run.query.text,
-            request.mode,
-            [],
-            notices=run.notices,
-            partial=request.partial,
-            mistakes=tuple(run.mistakes),
-        )
+    mistakes = tuple(run.mistakes)
+    answer = SearchAnswer(
+        run.query.text,
+        request.mode,
+        [],
+        notices=run.notices,
+        partial=request.partial,
+        mistakes=mistakes,
+    )
+    if mistakes:
+        return answer
     run.run_search_legs(semantic)
     hits, total, omitted = _make_hits_of_best_chunks(run)
     if request.mode == "hybrid" and request.like is None and hits and not run.legs["lexical"]:
         run.notices.insert(0, Notice("meaning_only"))
-    return SearchAnswer(
-        run.query.text,
-        request.mode,
-        hits,
+    return answer._replace(
+        hits=hits,
         total=total,
         omitted=omitted,
-        notices=run.notices,
-        partial=request.partial,
         # The answer must not reveal that hidden subjects exist.
         empty=not run.scores and run.reader.is_empty(hidden=request.hidden),
         filters=format_filters_in_effect(request, run.query),
