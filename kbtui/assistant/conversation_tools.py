@@ -360,8 +360,8 @@ def answer_conversation_read(
 
     `max_chars` limits the size of the answer as XML, even if another format is printed; None means
     no limit. A single turn that exceeds the limit is shortened; for several turns, `UsageError` is
-    raised. `masked` replaces secrets. Also raises `UsageError` for an invalid argument, and
-    `NothingFound` for an unknown conversation or turn.
+    raised. `masked` replaces secrets. An invalid argument raises `UsageError`, an unknown
+    conversation or turn `NothingFound`.
     """
     ref = parse_conversation_ref(str(id), workspace.id)
     turn = resolve_requested_turn(ref, turn, last)

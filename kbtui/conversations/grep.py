@@ -67,14 +67,14 @@ class LiteralGrepPattern:
     def find_matching_lines(self, text: str) -> Iterator[tuple[int, int, int]]:
         """Yield start and end of each matching line, and the start of its first match."""
         find = self._make_match_finder(text)
-        place = find(0)
-        while place >= 0:
-            start = text.rfind("\n", 0, place) + 1
-            end = text.find("\n", place)
+        offset = find(0)
+        while offset >= 0:
+            start = text.rfind("\n", 0, offset) + 1
+            end = text.find("\n", offset)
             if end < 0:
                 end = len(text)
-            yield start, end, place
-            place = find(end + 1)
+            yield start, end, offset
+            offset = find(end + 1)
 
     def find_match_spans(self, line: str) -> list[tuple[int, int]]:
         """Return start and end of each match in a line, without overlaps."""
@@ -119,18 +119,18 @@ def cut_line_around_match(line: str, match: int | None = None, length: int = LIN
     return f"{head}{line[start:end]}{tail}"
 
 
-def _find_character_boundary(line: str, place: int, step: int) -> int:
-    """Return `place`, or the next position in the direction of `step` where a character starts."""
+def _find_character_boundary(line: str, offset: int, step: int) -> int:
+    """Return `offset`, or the next position in the direction of `step` where a character starts."""
     from unicodedata import category
 
     for _ in range(32):
-        if not 0 < place < len(line):
+        if not 0 < offset < len(line):
             break
-        joined = line[place] in "\u200d\ufe0f" or line[place - 1] == "\u200d"
-        if not joined and category(line[place]) not in ("Mn", "Me", "Mc", "Sk"):
+        joined = line[offset] in "\u200d\ufe0f" or line[offset - 1] == "\u200d"
+        if not joined and category(line[offset]) not in ("Mn", "Me", "Mc", "Sk"):
             break
-        place += step
-    return place
+        offset += step
+    return offset
 
 
 GROUPS = event_kinds.group_grep_scopes()
@@ -250,10 +250,10 @@ def _add_context_lines(
     """Yield each line with the offset of its match (None for context), and two Nones between blocks."""
     lines = text.removesuffix("\n").split("\n")
     matches = {}
-    number = place = 0
+    number = offset = 0
     for start, _, match in spans:
-        number += text.count("\n", place, start)
-        place = start
+        number += text.count("\n", offset, start)
+        offset = start
         matches[number] = match - start
     last = -1
     for number in matches:

@@ -163,11 +163,11 @@ class Conversation:
             kinds = Counter(event.name for event in unknown)
             named = ", ".join(f"{kind} {count}" for kind, count in kinds.most_common(KINDS_NAMED))
             more = f", {len(kinds) - KINDS_NAMED} more kinds" if len(kinds) > KINDS_NAMED else ""
-            place = f", {len(self.leading)} of them before the first turn" if self.leading else ""
+            where = f", {len(self.leading)} of them before the first turn" if self.leading else ""
             events = f"{len(unknown)} events of unknown kinds"
             if len(unknown) == 1:
                 events = "1 event of an unknown kind"
-            extras.append(f"{events} ({named}{more}){place}")
+            extras.append(f"{events} ({named}{more}){where}")
         if self.resources:
             extras.append("1 resource" if self.resources == 1 else f"{self.resources} resources")
         return extras
@@ -211,7 +211,7 @@ class TurnRangeOfConversation:
     """Some turns of a conversation, numbered as in the whole.
 
     `start` is the mark at which the part begins, None for the beginning of the file. `mark` is the
-    last place from which reading can continue, None if there is none; in the last part it is
+    last point from which reading can continue, None if there is none; in the last part it is
     the beginning of the last turn, which may still grow.
     """
 

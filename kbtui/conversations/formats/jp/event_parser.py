@@ -96,9 +96,9 @@ PROBLEMS_NAMED = 100
 class EventParser:
     """Parses elements in order.
 
-    A parser that starts within a file needs the number of `turns` and of elements (`count`) before
-    that place. `last_time` is the time of the last element. `is_configured` says whether the file's
-    first element is a configuration.
+    A parser that starts in the middle of a file needs the numbers of earlier turns (`turns`) and
+    elements (`count`). `last_time` is the time of the last element. `is_configured` says whether
+    the file's first element is a configuration.
     """
 
     def __init__(

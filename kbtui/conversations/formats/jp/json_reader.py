@@ -47,8 +47,8 @@ _LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
 def open_regular_file(path: str, largest: int | None = None) -> Iterator[tuple[int, int]]:
     """Open a file of at most `largest` bytes; return its descriptor and its size.
 
-    Opening a pipe fails instead of waiting for a writer. Raises `WorkspaceError`, also for a link
-    out of the root of the conversations, and for a read error within the block.
+    Opening a pipe fails instead of waiting for a writer. A link out of the root of the
+    conversations and a read error within the block raise `WorkspaceError`, as other failures do.
     """
     try:
         try:
