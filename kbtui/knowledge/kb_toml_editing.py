@@ -32,9 +32,8 @@ def edit_toml_tables(
     try:
         expected = parse_toml(old or "")
     except (ValueError, RecursionError) as error:
-        raise ConfigError(
-            f"not valid TOML: {error}", where=str(path), hint="fix it first"
-        ) from error
+        message = f"not valid TOML: {error}"
+        raise ConfigError(message, where=str(path), hint="fix it first") from error
     try:
         tables = expected
         for parent in parents:
@@ -256,9 +255,8 @@ def undo_toml_change(change: TomlChange) -> None:
 def read_toml_text(path: Path) -> str | None:
     """Return the text of a TOML file with its line endings, None if there is no file."""
     if path.is_symlink():
-        raise ConfigError(
-            "the file is a symbolic link; kbtui writes only regular files", where=str(path)
-        )
+        message = "the file is a symbolic link; kbtui writes only regular files"
+        raise ConfigError(message, where=str(path))
     try:
         return read_regular_file(path).decode("utf-8-sig")
     except FileNotFoundError:
@@ -266,6 +264,5 @@ def read_toml_text(path: Path) -> str | None:
     except UnicodeDecodeError as error:
         raise ConfigError("not UTF-8", where=str(path)) from error
     except OSError as error:
-        raise ConfigError(
-            f"the file cannot be read: {error.strerror or error}", where=str(path)
-        ) from error
+        message = f"the file cannot be read: {error.strerror or error}"
+        raise ConfigError(message, where=str(path)) from error

@@ -78,22 +78,19 @@ class SubjectLineRange(NamedTuple):
 def find_enabled_topic(topics: Iterable[Topic], name: str) -> Topic:
     """Return the enabled topic with this id, else the first with this title; raises `NothingFound`."""
     valid = [topic for topic in topics if topic.enable]
-    for topic in valid:
-        if topic.id == name:
-            return topic
-    for topic in valid:
-        if topic.title is not None and topic.title.casefold() == name.casefold():
-            return topic
+    by_id = [topic for topic in valid if topic.id == name]
+    by_title = [
+        topic for topic in valid if topic.title and topic.title.casefold() == name.casefold()
+    ]
+    if found := by_id or by_title:
+        return found[0]
     if not valid:
         raise NothingFound(f'Unknown topic "{shorten_argument(name)}". There are no topics.')
-    listed = "\n".join(
-        f"- {topic.id} ({topic.title})" if topic.title else f"- {topic.id}" for topic in valid
-    )
+    titles = [f" ({topic.title})" if topic.title else "" for topic in valid]
+    lines = [f"- {topic.id}{title}" for topic, title in zip(valid, titles, strict=True)]
     unknown = f'Unknown topic "{shorten_argument(name)}"'
-    raise NothingFound(
-        f"{unknown}.\n\nValid topics:\n\n{listed}",
-        brief=f"{unknown} ({suggest_topics(name, [topic.id for topic in valid])})",
-    )
+    brief = f"{unknown} ({suggest_topics(name, [topic.id for topic in valid])})"
+    raise NothingFound("\n".join([f"{unknown}.\n\nValid topics:\n", *lines]), brief=brief)
 
 
 def suggest_topics(name: str, topics: list[str]) -> str:
@@ -106,9 +103,8 @@ def suggest_topics(name: str, topics: list[str]) -> str:
     if near:
         return f"did you mean {' or '.join(near)}?"
     more = len(topics) - TOPICS_MOST
-    return f"topics: {', '.join(topics[:TOPICS_MOST])}" + (
-        f" and {more:,} more" if more > 0 else ""
-    )
+    others = f" and {more:,} more" if more > 0 else ""
+    return f"topics: {', '.join(topics[:TOPICS_MOST])}{others}"
 
 
 def format_subject_listing(resolved: SubjectSlugsByVisibility, caller: LearnCaller) -> str:

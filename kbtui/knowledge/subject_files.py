@@ -166,9 +166,8 @@ def validate_slug(slug: str) -> str:
     """Return the slug unchanged; raises `UsageError` if it cannot be the path of a file."""
     parts = slug.split("/")
     if any(not part.strip(". ") or not part.isprintable() for part in parts) or "\\" in slug:
-        raise UsageError(
-            f"{slug!r} cannot be a subject's name", hint="use words, and `/` for folders"
-        )
+        hint = "use words, and `/` for folders"
+        raise UsageError(f"{slug!r} cannot be a subject's name", hint=hint)
     if len(slug.encode()) > 1000 or any(len(part.encode()) > 200 for part in parts):
         raise UsageError("the subject's name is too long", where=slug[:60] + "…")
     return slug
@@ -190,6 +189,5 @@ def _write_text(path: Path, text: str, *, is_new: bool) -> None:
     except OSError as error:
         exists = is_new and isinstance(error, FileExistsError)
         reason = "cannot be written: " + (error.strerror or str(error))
-        raise KbtuiError(
-            f"the file {'already exists' if exists else reason}", where=str(path)
-        ) from error
+        message = f"the file {'already exists' if exists else reason}"
+        raise KbtuiError(message, where=str(path)) from error

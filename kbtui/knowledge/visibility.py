@@ -8,7 +8,7 @@ import re
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import NothingFound, UsageError
 from kbtui.knowledge.models import Problem
@@ -161,30 +161,26 @@ class SubjectSlugsByVisibility:
 
 def find_topic_directory(root: str, topic: Topic) -> tuple[str | None, Problem | None]:
     """Return the real path of a topic's directory below the real path `root`, or a problem."""
-
-    def make_problem(message: str, hint: str | None = None) -> tuple[None, Problem]:
-        key = f"kb.topic.{topic.id}.subjects"
-        where = format_path_from_root(Path(root), topic.origin) if topic.origin else None
-        return None, Problem(message, where=where, key=key, topic=topic.id, hint=hint)
-
+    hint = None
     try:
         real = os.path.realpath(Path(root, topic.subjects), strict=True)
         if not is_inside_folder(real, root):
-            return make_problem(f"{topic.subjects} is outside the workspace")
-        if not Path(real).is_dir():
-            return make_problem(f"{topic.subjects} is not a directory")
-        if not os.access(real, os.R_OK | os.X_OK):
-            return make_problem(f"{topic.subjects} cannot be read: permission denied")
+            reason = "is outside the workspace"
+        elif not Path(real).is_dir():
+            reason = "is not a directory"
+        elif not os.access(real, os.R_OK | os.X_OK):
+            reason = "cannot be read: permission denied"
+        else:
+            return real, None
     except NotADirectoryError:
-        return make_problem(f"{topic.subjects} is not a directory")
+        reason = "is not a directory"
     except FileNotFoundError:
-        return make_problem(
-            f"{topic.subjects} does not exist", "create the directory or correct the path"
-        )
+        reason, hint = "does not exist", "create the directory or correct the path"
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        return make_problem(f"{topic.subjects} cannot be read: {reason}")
-    return real, None
+        reason = f"cannot be read: {getattr(error, 'strerror', None) or error}"
+    key, message = f"kb.topic.{topic.id}.subjects", f"{topic.subjects} {reason}"
+    where = format_path_from_root(Path(root), topic.origin) if topic.origin else None
+    return None, Problem(message, where=where, key=key, topic=topic.id, hint=hint)
 
 
 def resolve_topic_slugs(root: str, topic: Topic) -> tuple[SubjectSlugsByVisibility, list[Problem]]:
@@ -228,16 +224,19 @@ def apply_mark_to_topic(
     by_disabled = _find_matching_pattern(resolved, bare, "disabled", slug)
     if mark.state == "disabled":
         return bare if by_disabled else replace(bare, disabled=(*disabled, slug))
-    if by_disabled:
-        raise _make_pattern_error(topic, slug, "disabled", by_disabled)
-    if mark.state == "learned":
+    if mark.state == "learned" and not by_disabled:
         # Keep its old place: the order of `learned` is the order in the prompt.
         if slug in topic.learned:
             return replace(bare, learned=topic.learned)
         return bare if by_learned else replace(bare, learned=(*learned, slug))
-    if by_learned:
-        raise _make_pattern_error(topic, slug, "learned", by_learned)
-    return bare
+    field, pattern = ("disabled", by_disabled) if by_disabled else ("learned", by_learned)
+    if pattern is None:
+        return bare
+    raise UsageError(
+        f"{slug} matches the pattern {pattern!r} in `{field}`",
+        where=f"kb.topic.{topic.id}.{field}",
+        hint="change that pattern in .jp/kb.toml",
+    )
 
 
 def _find_matching_pattern(
@@ -245,17 +244,8 @@ def _find_matching_pattern(
 ) -> str | None:
     """Return the pattern of a field that matches a slug, or None."""
     for pattern in getattr(topic, field):
-        alone = replace(topic, learned=(), disabled=(pattern,) if field == "disabled" else ())
-        other = SubjectSlugsByVisibility(alone, resolved.scan, resolved.folder)
-        reached = other.disabled if field == "disabled" else other.match([pattern])
-        if slug in reached:
+        fields: dict[str, Any] = {"learned": (), "disabled": (), field: (pattern,)}
+        alone = replace(topic, **fields)
+        if slug in getattr(SubjectSlugsByVisibility(alone, resolved.scan, resolved.folder), field):
             return str(pattern)
     return None
-
-
-def _make_pattern_error(topic: Topic, slug: str, field: str, pattern: str) -> UsageError:
-    return UsageError(
-        f"{slug} matches the pattern {pattern!r} in `{field}`",
-        where=f"kb.topic.{topic.id}.{field}",
-        hint="change that pattern in .jp/kb.toml",
-    )

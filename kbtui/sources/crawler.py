@@ -155,12 +155,8 @@ class Crawler:
             name = make_document_name(url, self._start)
             title = facts["title"] or name.rpartition("/")[2].replace("-", " ")
             document = FetchedDocument(url, name, title, facts["text"], tuple(facts["tags"]))
-            headers = found.headers
-            kept = {
-                "etag": headers.get("etag"),
-                "modified": headers.get("last-modified"),
-                "links": links,
-            }
+            get = found.headers.get
+            kept = {"etag": get("etag"), "modified": get("last-modified"), "links": links}
             memory = {key: value for key, value in kept.items() if value}
             self._run.store_document(document, memory)
 
@@ -242,10 +238,9 @@ class Crawler:
             if urlsplit(url).netloc != parts.netloc:
                 continue
             try:
+                accept, most = (*_XML, *_GZIP, "text/plain"), MAX_SITEMAP_BYTES
                 async with self._wait_for_host_delay(url, robots):
-                    found = await self._fetcher.fetch_url(
-                        url, accept=(*_XML, *_GZIP, "text/plain"), most=MAX_SITEMAP_BYTES
-                    )
+                    found = await self._fetcher.fetch_url(url, accept=accept, most=most)
             except FetchError as error:
                 # Most hosts have no sitemap. After any other failure, unseen pages may still exist.
                 if not error.is_permanent:

@@ -72,9 +72,8 @@ def run_source(
         began = time.time()
         try:
             directory = read_source_directory(workspace, source)
-            context = SourceRunContext(
-                source, directory, userdata.load_fetched_addresses(name), on_progress
-            )
+            memory = userdata.load_fetched_addresses(name)
+            context = SourceRunContext(source, directory, memory, on_progress)
             limits = limits or make_source_limits(load_settings())
             fetching = _fetch_documents(workspace.root, context, limits, resolve)
             interrupted = _run_source_to_end(context, fetching, should_stop)
