@@ -410,9 +410,8 @@ def _load_wallet_seed_words() -> frozenset[str]:
 def _is_secret_assignment(match: re.Match[str]) -> bool:
     """Return whether a value is a secret; after a space, it must be no ordinary word."""
     value = match["value"]
-    if match["blank"] and not (
-        len(value) >= 12 and all(re.search(kind, value) for kind in ("[a-z]", "[A-Z]", "[0-9]"))
-    ):
+    is_mixed = all(re.search(kind, value) for kind in ("[a-z]", "[A-Z]", "[0-9]"))
+    if match["blank"] and not (len(value) >= 12 and is_mixed):
         return False
     return is_random_looking(value)
 

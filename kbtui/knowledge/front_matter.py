@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 MAX_LINES = 200
-"""The maximum number of lines of front matter. A longer block is ordinary text."""
 MAX_CHARACTERS = 20_000
-"""The maximum length of front matter in characters: the YAML parser takes seconds for deeply nested text."""
+"""The maximum length of front matter: the YAML parser takes seconds for deeply nested text."""
 
 _HEADING = re.compile(r"^#{1,6}[ \t]+(.+?)[ \t]*#*$", re.MULTILINE)
 _SETEXT = re.compile(r"^(\S[^\n]*)\n=+[ \t]*$", re.MULTILINE)

@@ -24,13 +24,11 @@ if TYPE_CHECKING:
     from kbtui.knowledge.visibility import SubjectSlugsByVisibility
 
 MAX_ARGUMENT_CHARACTERS = 300
-"""The maximum number of characters of an argument that an error message repeats."""
 MAX_NAMES_CHARACTERS = 4_000
 """The maximum length, in characters, of the list of subjects that did not fit into an answer."""
 _NOTE_CHARACTERS = 700
 """How many characters are reserved for the note below a subject that is cut."""
-TOPICS_MOST = 3
-"""How many topics a hint names."""
+MAX_SUGGESTED_TOPICS = 3
 _MAX_PATTERNS = 20
 
 _AVAILABLE = "## Available subjects:"
@@ -99,12 +97,12 @@ def suggest_topics(name: str, topics: list[str]) -> str:
 
     if not topics:
         return "no topics are configured"
-    near = get_close_matches(name.casefold(), topics, n=TOPICS_MOST, cutoff=0.5)
+    near = get_close_matches(name.casefold(), topics, n=MAX_SUGGESTED_TOPICS, cutoff=0.5)
     if near:
         return f"did you mean {' or '.join(near)}?"
-    more = len(topics) - TOPICS_MOST
+    more = len(topics) - MAX_SUGGESTED_TOPICS
     others = f" and {more:,} more" if more > 0 else ""
-    return f"topics: {', '.join(topics[:TOPICS_MOST])}{others}"
+    return f"topics: {', '.join(topics[:MAX_SUGGESTED_TOPICS])}{others}"
 
 
 def format_subject_listing(resolved: SubjectSlugsByVisibility, caller: LearnCaller) -> str:

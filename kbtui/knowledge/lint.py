@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 RUN_WORDS, SAMPLE_RUNS, CANDIDATE_RUNS = 4, 128, 16
 """Words per run; runs sampled per text; and how many of the sampled runs are used to find candidates."""
 MIN_SIMILARITY = 0.8
-"""The minimum share of runs that two near-duplicates have in common."""
 MIN_WORDS, MAX_WORDS = 20, 20_000
 """The minimum and maximum number of words that are compared. Shorter texts are similar by chance; of longer
 texts, only the beginning is compared."""
@@ -155,7 +154,6 @@ def _slug_exists(knowledge: Knowledge, topic: str, slug: str) -> bool:
 
 
 MAX_PRELOAD_TOKENS = 10_000
-"""The estimated number of tokens above which a pre-loaded subject is reported as too large."""
 
 
 def lint_knowledge(knowledge: Knowledge) -> list[Problem]:

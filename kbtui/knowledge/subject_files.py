@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 BINARY_BYTES = 8192
-"""How many bytes at the start of a file are searched for a NUL, which marks it as binary."""
+"""How many bytes at the start of a file must have no NUL, which marks it as binary."""
 _MEGABYTE = 1024 * 1024
 
 _LANGUAGES = {"yml": "yaml", "rs": "rust", "py": "python", "js": "javascript", "ts": "typescript"}

@@ -106,7 +106,6 @@ def find_next_cron_time(expression: str, after: float) -> float | None:
 
 
 SOURCE_NAME = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,62}[a-z0-9])?")
-"""The pattern of a source's name, which becomes the name of a directory."""
 MAX_LINK_DEPTH = 20
 
 _TEXT, _LIST, _NUMBER = "a string", "a list of strings", "a whole number"
@@ -153,28 +152,29 @@ def load_sources(workspace: Workspace) -> SourceDefinitions:
 
     found = SourceDefinitions()
     path = get_sources_path(workspace)
-    where = f".jp/{path.name}"
+
+    def add_problem(message: str, key: str | None = None, hint: str | None = None) -> None:
+        found.problems.append(Problem(message, where=f".jp/{path.name}", key=key, hint=hint))
+
     if not path.is_symlink() and not path.exists():
         return found
     try:
         data = parse_config(path)
     except ConfigError as error:
-        found.problems.append(Problem(error.message, where=where, hint=error.hint))
+        add_problem(error.message, hint=error.hint)
         return found
     for key in data:
         if key != "source":
-            hint = "sources are declared as [source.NAME]"
-            found.problems.append(Problem(f"unknown key {key!r}", where=where, key=key, hint=hint))
+            add_problem(f"unknown key {key!r}", key, "sources are declared as [source.NAME]")
     tables = data.get("source", {})
     if not isinstance(tables, dict):
-        found.problems.append(Problem("must be a table of sources", where=where, key="source"))
+        add_problem("must be a table of sources", "source")
         return found
     for name, block in tables.items():
         try:
             found.sources[name] = parse_source(name, block)
         except KbtuiError as error:
-            problem = Problem(error.message, where=where, key=error.where, hint=error.hint)
-            found.problems.append(problem)
+            add_problem(error.message, error.where, error.hint)
     return found
 
 
@@ -251,9 +251,7 @@ def _check_source(source: SourceDefinition) -> None:
 
 _APPROVAL_FORMAT = 1
 MAX_PROGRAM_BYTES = 50_000_000
-_PROGRAM_EXTENSIONS = """
-    py pyz js mjs cjs ts mts sh bash zsh fish rb pl php lua jar
-"""
+_PROGRAM_EXTENSIONS = "py pyz js mjs cjs ts mts sh bash zsh fish rb pl php lua jar"
 """Extensions of programs that an interpreter runs; other files can change without a new approval."""
 
 
@@ -275,10 +273,8 @@ def _hash_program_file(workspace: Workspace, word: str) -> str | None:
         if not real.is_relative_to(workspace.root) or not real.is_file():
             return None
         status = real.stat()
-        if (
-            real.suffix[1:].lower() not in _PROGRAM_EXTENSIONS.split()
-            and not status.st_mode & 0o111
-        ):
+        is_script = real.suffix[1:].lower() in _PROGRAM_EXTENSIONS.split()
+        if not is_script and not status.st_mode & 0o111:
             return None
         if status.st_size > MAX_PROGRAM_BYTES:
             return "too large"

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 MAX_ROBOTS_BYTES = 512_000
 """The number of bytes of robots.txt that are read; RFC 9309 requires at least 500 KiB."""
 MAX_SITEMAPS, MAX_SITEMAP_BYTES = 50, 50_000_000
-MAX_FAILURES = 10
-"""The number of failures in a row that end a crawl, because the network is probably down."""
+MAX_FAILURES_IN_A_ROW = 10
 
 ROBOTS_REFUSAL = "not allowed by robots.txt"
 _XML = ("application/xml", "text/xml")
@@ -72,8 +71,8 @@ class Crawler:
                     f"stopped after {self._done} pages with {left} more to fetch: "
                     f"the limit is {key} in `kbtui config`"
                 )
-            elif self._failures >= MAX_FAILURES:
-                reason = f"stopped after {MAX_FAILURES} failures in a row; {left} pages were left"
+            elif self._failures >= MAX_FAILURES_IN_A_ROW:
+                reason = f"stopped after {MAX_FAILURES_IN_A_ROW} failures in a row; {left} pages were left"
             if reason:
                 self._run.record_failed_document(self._start, reason, permanent=False)
                 return

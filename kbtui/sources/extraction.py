@@ -327,7 +327,6 @@ DOCX = ("application/vnd.openxmlformats-officedocument.wordprocessingml.document
 CODE = ("text/x-source-code",)
 """kbtui's own content type for text that is kept unchanged."""
 READABLE = (*HTML, *PDF, *MARKDOWN, *PLAIN, *DOCX)
-"""The content types that can be read."""
 
 
 _OWN_CHARSET = re.compile(rb"charset\s*=\s*[\"']?([a-zA-Z0-9_.:-]{1,40})")

@@ -33,8 +33,11 @@ _KINDS_BY_EXTENSION = {
     ".docx": DOCX[0],
 }
 """Content types by extension; any other text file is source code."""
-_LANGUAGES_BY_NAME = {"makefile": "makefile", "dockerfile": "dockerfile", "jenkinsfile": "groovy"}
-"""The languages of files without extension."""
+_LANGUAGES_BY_FILE_NAME = {
+    "makefile": "makefile",
+    "dockerfile": "dockerfile",
+    "jenkinsfile": "groovy",
+}
 _INTERPRETERS = ("python", "bash", "sh", "zsh", "fish", "node", "perl", "ruby")
 
 
@@ -144,4 +147,4 @@ def _detect_language(name: str, text: str) -> str:
     if first.startswith("#!"):
         program = first.split("/")[-1].split()[-1].rstrip("0123456789.")
         return program if program in _INTERPRETERS else "sh"
-    return _LANGUAGES_BY_NAME.get(name.lower(), "")
+    return _LANGUAGES_BY_FILE_NAME.get(name.lower(), "")

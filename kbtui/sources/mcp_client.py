@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 # Without a handler, Python prints the SDK's tracebacks to stderr. The run reports these errors itself.
 logging.getLogger("mcp.client").addHandler(logging.NullHandler())
 
-MAX_TIMEOUTS = 3
-"""The number of timeouts in a row after which the server counts as hanging."""
+MAX_TIMEOUTS_IN_A_ROW = 3
 
 
 class UnsupportedMcpResource(ExtractionError):
@@ -122,7 +121,7 @@ async def _fetch_matching_resources(
             reason = f"no complete answer after {seconds:g} s"
             run.record_failed_document(resource.uri, reason, permanent=False)
             late += 1
-            if late >= MAX_TIMEOUTS:
+            if late >= MAX_TIMEOUTS_IN_A_ROW:
                 raise
         except UnsupportedMcpResource as error:
             run.record_skipped_document(resource.uri, str(error))

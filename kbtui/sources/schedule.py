@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 SCHEDULE_SECONDS = 30.0
 MAX_RUN_SECONDS = 7200.0
-"""The maximum duration of a run in seconds; a longer run is stopped."""
 
 
 def find_due_time(

@@ -238,7 +238,6 @@ def compute_document_digest(facts: dict[str, Any], text: str) -> str:
 
 
 MAX_NAMED_PROBLEMS = 500
-"""The maximum number of failures, and of skips, that a run names; the rest are only counted."""
 
 
 @dataclass
