@@ -19,7 +19,7 @@ _EDITORS = {
     "PATH:LINE": "hx helix subl sublime_text zed",
     "--goto PATH:LINE": "code code-insiders codium cursor",
 }
-"""How an editor's command line takes a line -> the editors that take it so."""
+"""The arguments that open a file at a line -> the editors that take them."""
 
 
 def build_editor_command(editor: list[str], path: Path, line: int) -> list[str]:

@@ -206,9 +206,8 @@ def _make_topic_section(contents: LibrarySnapshot, state: LibraryPaneState) -> I
 def _make_problem_row(key: str, text: str, indent: str = "", whole: str = "") -> ListRow:
     """Return a row for a problem; opening it shows `whole`, the message with its location and hint."""
     place = NavigationTarget(f"problem:{key}", text=whole or one_line(text))
-    return ListRow(
-        f"problem:{key}", [(f"{indent}! ", "error"), (one_line(text), "error")], data=place
-    )
+    spans: Spans = [(f"{indent}! ", "error"), (one_line(text), "error")]
+    return ListRow(f"problem:{key}", spans, data=place)
 
 
 def _make_topic_rows(

@@ -47,7 +47,7 @@ FOLDABLE = ("library", "citations")
 class PaneLayout:
     """Creates the panes of a screen, and shows, folds, resizes and focuses them.
 
-    It sets CSS classes on the screen; `kbtui.tcss` lays out each of them.
+    It sets CSS classes on the screen; `kbtui.tcss` defines the layout for each class.
     """
 
     def __init__(self, screen: Screen[Any], library: Library, clock: Clock) -> None:

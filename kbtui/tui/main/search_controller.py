@@ -314,15 +314,15 @@ class SearchController:
         )
 
     def recall_earlier_query(self) -> None:
-        """Put the query before the current one into the input."""
+        """Put the previous query into the input."""
         if self._recent_index >= 0:
-            self._recall_next()
+            self._recall_older_query()
             return
         from kbtui.userdata import UserData
 
         def add_queries(found: list[str]) -> None:
             self._recent_queries = list(dict.fromkeys([*self._recent_queries, *found]))
-            self._recall_next()
+            self._recall_older_query()
 
         self._recent_worker.submit(
             lambda: UserData(self._library.workspace).query_log.list_recent_queries(),
@@ -330,7 +330,7 @@ class SearchController:
             lambda error: add_queries([]),
         )
 
-    def _recall_next(self) -> None:
+    def _recall_older_query(self) -> None:
         if self._recent_queries:
             self._recent_index = min(self._recent_index + 1, len(self._recent_queries) - 1)
             self._search_input.show_recalled_query(self._recent_queries[self._recent_index])

@@ -98,7 +98,7 @@ class SelectedItemActions:
         on_done: Callable[[T], object],
         holds_keys: bool = False,
     ) -> None:
-        """Run `work` in a thread, show `activity` in the status line meanwhile, then its error if it fails.
+        """Run `work` in a thread; the status line shows `activity` meanwhile, and the error if it fails.
 
         `on_done` gets the result. With `holds_keys`, keys wait for the dialog that `on_done` opens.
         """
@@ -376,7 +376,7 @@ class SelectedItemActions:
 def prepare_conversation_export(
     library: Library, conversation: str, values: FormValues
 ) -> tuple[Path, str]:
-    """Return the path and the Markdown text for the values of the export form; raise `KbtuiError`."""
+    """Return the path and the text for the export form; raise `KbtuiError` if the path is invalid."""
     from kbtui.assistant.conversation_tools import resolve_included_kinds
     from kbtui.citations.export import format_conversation_markdown
 
