@@ -448,6 +448,18 @@ def test_turns_are_numbered_as_jp_numbers_them(kinds: list[str], size: int) -> N
     assert builder.count == len(elements)
 
 
+def test_a_message_split_over_many_elements_is_joined_in_linear_time() -> None:
+    text = "x" * 1_000
+    element = {**_element("chat_response", 0), "message": text}
+    builder = EventParser()
+    # In quadratic time this would take minutes and exceed the test's timeout.
+    for _ in range(40):
+        builder.parse_elements([element] * 1_000)
+    assert [event.text for event in _flat(builder.turns)] == [text * 40_000]
+    builder.parse_elements([{**element, "message": " end"}])
+    assert _flat(builder.turns)[0].text.endswith("x end"), "also after the turns were used"
+
+
 @given(st.lists(st.tuples(st.booleans(), st.sampled_from("xyz")), max_size=40))
 def test_each_answer_goes_to_the_oldest_request_of_its_id(moves: list[tuple[bool, str]]) -> None:
     stream = Stream()

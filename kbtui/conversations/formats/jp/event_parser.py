@@ -106,7 +106,9 @@ class EventParser:
     ) -> None:
         self.config = config or ConversationConfigState()
         self.turns_before = turns
-        self.turns: list[Turn] = []
+        self._turns: list[Turn] = []
+        self._split_messages: dict[int, tuple[ConversationEvent, list[str]]] = {}
+        """The messages that are split over elements, by index, each with the texts to join."""
         self.compactions: list[ConversationCompaction] = []
         self.problems: list[str] = []
         self.more_problems = 0
@@ -121,6 +123,14 @@ class EventParser:
         self._open_questions: _OpenRequests = {}
         self._open_message: ConversationEvent | None = None
         """The last event, if it is a message that the next element may continue."""
+
+    @property
+    def turns(self) -> list[Turn]:
+        """All turns so far. The texts of split messages are joined now, each only once."""
+        for message, texts in self._split_messages.values():
+            message.text = "".join(texts)
+        self._split_messages.clear()
+        return self._turns
 
     def parse_elements(self, elements: list[Any]) -> None:
         """Parse the next elements."""
@@ -201,7 +211,8 @@ class EventParser:
         text, message = element[kind], self._open_message
         if message is not None and message.kind == kind and type(text) is str:
             # JP may split one message over several elements.
-            message.text += text
+            split = self._split_messages.setdefault(message.index, (message, [message.text]))
+            split[1].append(text)
             if type(metadata := element.get("metadata")) is dict:
                 more = self._decode_metadata(message, metadata)
                 message.metadata = {**(message.metadata or {}), **more}
@@ -354,8 +365,8 @@ class EventParser:
             self._add_problem(f"element {index} ({kind}): its timestamp cannot be read")
 
     def _start_turn(self) -> Turn:
-        self._turn = turn = Turn(self.turns_before + len(self.turns) + 1, [], self.config.model)
-        self.turns.append(turn)
+        self._turn = turn = Turn(self.turns_before + len(self._turns) + 1, [], self.config.model)
+        self._turns.append(turn)
         self._calls = 0
         return turn
 
@@ -410,7 +421,7 @@ class EventParser:
             del waiting[call_id]
         request.result, event.request = event, request
         event.name = request.name
-        if request.index >= self.turns[-1].events[0].index:
+        if request.index >= self._turns[-1].events[0].index:
             event.call = request.call
 
     def _read_call_id(self, event: ConversationEvent, element: _Element) -> str | None:
