@@ -131,10 +131,7 @@ def format_relative_day(day: date, today: date) -> str:
 
 
 def format_age(when: datetime, present: datetime) -> str:
-    """Format a time of today as its age (`now`, `5 min`, `3 h`), an earlier one as its day.
-
-    A day of another year is shortened to `Dec 2025`.
-    """
+    """Format a time of today as `5 min` or `3 h`, an earlier one as its day or `Dec 2025`."""
     local = when.astimezone(present.tzinfo)
     if local.date() != present.date():
         label = format_relative_day(local.date(), present.date())

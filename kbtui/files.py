@@ -29,10 +29,7 @@ def read_regular_file(path: str | os.PathLike[str], most: int = FILE_SIZE_LIMIT)
 
 
 def write_file(path: Path, data: bytes, *, is_new: bool = False) -> None:
-    """Write a file atomically: a reader sees the old content or the new, never a part.
-
-    With `is_new`, the file must not exist yet. Raises `OSError`; the file is then unchanged.
-    """
+    """Write a file atomically; with `is_new`, it must not exist yet. Raises `OSError`."""
     staged = write_staged_file(path, data)
     try:
         if is_new:
@@ -86,14 +83,11 @@ class FileReplacement(NamedTuple):
 
 
 def replace_files(changes: Sequence[FileReplacement]) -> None:
-    """Write and remove several files: either all of them or, after an error, none.
-
-    All new contents are staged first, so that a full disk or a missing permission raises an error
-    before any file is changed. Raises `WorkspaceError`, also if a file's content is not its `old`.
-    """
+    """Write and remove all of several files, or none; raises `WorkspaceError`."""
     path = Path()
     with ExitStack() as undo:
         try:
+            # Staged first, so that a full disk raises an error before any file is changed.
             staged = {}
             for path, _, new in changes:
                 if new is not None:

@@ -102,11 +102,7 @@ def get_jp_creation_time(conversation: str) -> datetime:
 
 
 def parse_conversation_id(text: str, workspace: str | None = None) -> str:
-    """Return `jp-c17457886043` for `jp-c17457886043`, `17457886043` and `jp://jp-c17457886043`.
-
-    A turn, a selector or the id of this workspace may follow. Raises the errors of
-    `parse_conversation_ref`.
-    """
+    """Return the id in a conversation's reference; raises like `parse_conversation_ref`."""
     return str(parse_conversation_ref(text, workspace).conversation)
 
 
@@ -160,10 +156,7 @@ def parse_ref(text: str, exists: Callable[[str, str], bool] | None = None) -> Re
 
 
 def remove_own_workspace_id(ref: Ref, workspace: str | None) -> Ref:
-    """Return the reference without its workspace id, which must be the id of this workspace.
-
-    If this workspace has no id (None), any id is accepted. Raises `NothingFound` for another id.
-    """
+    """Return the reference without this workspace's id; raises `NothingFound` for another id."""
     if ref.workspace is not None and workspace is not None and ref.workspace != workspace:
         raise NothingFound(
             f"{ref.conversation}-{ref.workspace} is a conversation of another workspace",

@@ -96,20 +96,14 @@ def strip_escape_sequences(text: str) -> str:
 
 
 def strip_before_cutting(text: str) -> str:
-    """Remove escape sequences from a text that is cut into pieces before it is sanitized.
-
-    `sanitize` does not recognize a sequence that was cut in two. Only the policy `strip` needs this.
-    """
+    """Remove the escape sequences that `sanitize` would not recognize after a cut."""
     return strip_escape_sequences(text) if _current_policy == "strip" else text
 
 
 def sanitize_and_move_ranges(
     text: str, marks: list[tuple[int, int]]
 ) -> tuple[str, list[tuple[int, int]]]:
-    """Sanitize a text, and adapt `marks`, ranges of characters in it, to the sanitized text.
-
-    Sanitize a text before cutting it into pieces: half an escape sequence looks like text.
-    """
+    """Sanitize a text before it is cut; adapt `marks`, ranges of characters in it."""
     clean = sanitize(text)
     if clean == text:
         return text, marks

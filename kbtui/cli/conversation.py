@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from kbtui.assistant.conversation_answers import ToolCallRefused, format_notices, format_xml
@@ -69,6 +70,10 @@ def declare_conversation_arguments(parser: ArgumentParser) -> None:
     export = commands.add_parser("export", help=text)
     text = "write to FILE (default: standard output)"
     export.add_argument("-o", "--output", metavar="FILE", help=text)
+    ls.set_defaults(run_action=_list_conversations)
+    grep.set_defaults(run_action=_grep_conversations)
+    read.set_defaults(run_action=_read_conversation)
+    export.set_defaults(run_action=_export_conversation)
     for command in (ls, grep):
         text = "use archived conversations instead of live ones"
         command.add_argument("--archived", action="store_true", help=text)
@@ -102,7 +107,8 @@ def run_conversation_command(args: Namespace) -> int:
 
     library = open_workspace(args.workspace)
     try:
-        return _ACTIONS[args.action](library, args)
+        code: int = args.run_action(library, args)
+        return code
     except KbtuiError as error:
         shown = reword_error_for_command(error)
         raise shown from (None if shown is error else error)
@@ -214,17 +220,6 @@ def _export_conversation(library: Library, args: Namespace) -> int:
     return 0 if turns else 1
 
 
-_ACTIONS: dict[str, Callable[[Library, Namespace], int]] = {
-    "ls": _list_conversations,
-    "list": _list_conversations,
-    "grep": _grep_conversations,
-    "g": _grep_conversations,
-    "read": _read_conversation,
-    "print": _read_conversation,
-    "export": _export_conversation,
-}
-
-
 def _split_at_commas(values: list[str] | None) -> list[str] | None:
     """Split repeated arguments at their commas."""
     if values is None:
@@ -273,14 +268,14 @@ _STYLES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "blue": 34
 """The terminal codes of styles and colours."""
 
 
+@dataclass
 class ConversationFormatter:
     """Formats conversations for a terminal, or as plain text for a pipe."""
 
-    def __init__(self, *, terminal: bool, colours: bool, width: int, now: datetime) -> None:
-        self.terminal = terminal
-        self.colours = colours
-        self.width = width
-        self.now = now
+    terminal: bool
+    colours: bool
+    width: int
+    now: datetime
 
     def style_text(self, text: str, *styles: str) -> str:
         """Return a text with styles of `_STYLES`, or unchanged if colours are off."""

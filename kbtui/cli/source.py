@@ -14,15 +14,28 @@ from kbtui.cli.output import (
 )
 from kbtui.dates import format_unix_time
 from kbtui.errors import KbtuiError, UsageError
+from kbtui.knowledge import load_knowledge
+from kbtui.sources.config import (
+    MAIN_KEY,
+    SourceDefinition,
+    SourceProgress,
+    add_source,
+    approve_source,
+    edit_source,
+    find_approval_time,
+    format_source_toml,
+    load_sources,
+    suggest_source_name,
+)
+from kbtui.sources.schedule import find_due_time
 from kbtui.text import one_line, sanitize
+from kbtui.userdata import UserData
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from typing import Any
 
-    from kbtui.sources.config import SourceDefinition, SourceProgress
-    from kbtui.userdata import UserData
     from kbtui.userdata.userdata import SourceRunRecord
     from kbtui.workspace import Workspace
 
@@ -88,7 +101,6 @@ def run_source_command(args: Namespace) -> int:
     source that somebody else declared or changed. Only approved sources run.
     """
     from kbtui.library import open_workspace
-    from kbtui.userdata import UserData
 
     workspace = open_workspace(args.workspace).workspace
     actions = {
@@ -108,9 +120,6 @@ def _make_source_block(args: Namespace) -> dict[str, Any]:
 
 
 def _add_source(workspace: Workspace, userdata: UserData, args: Namespace) -> int:
-    from kbtui.knowledge import load_knowledge
-    from kbtui.sources.config import MAIN_KEY, add_source, approve_source, suggest_source_name
-
     kind = _KINDS.get(args.kind, args.kind)
     what = args.what or args.server
     if not what:
@@ -129,15 +138,6 @@ def _add_source(workspace: Workspace, userdata: UserData, args: Namespace) -> in
 
 
 def _edit_source(workspace: Workspace, userdata: UserData, args: Namespace) -> int:
-    from kbtui.knowledge import load_knowledge
-    from kbtui.sources.config import (
-        MAIN_KEY,
-        approve_source,
-        edit_source,
-        find_approval_time,
-        load_sources,
-    )
-
     before = load_sources(workspace).find_source(args.name)
     changes = _make_source_block(args)
     if args.topic is not None:
@@ -171,13 +171,6 @@ def _explain_running_by_cron(source: SourceDefinition) -> None:
 
 
 def _approve_source(workspace: Workspace, userdata: UserData, args: Namespace) -> int:
-    from kbtui.sources.config import (
-        approve_source,
-        find_approval_time,
-        format_source_toml,
-        load_sources,
-    )
-
     source = load_sources(workspace).find_source(args.name)
     if find_approval_time(workspace, userdata, source) is not None:
         print_to_stderr("the source is already approved")
@@ -193,7 +186,6 @@ def _approve_source(workspace: Workspace, userdata: UserData, args: Namespace) -
 
 
 def _run_sources(workspace: Workspace, userdata: UserData, args: Namespace) -> int:
-    from kbtui.sources.config import find_approval_time, load_sources
     from kbtui.sources.source_runner import run_source
 
     if bool(args.name) == args.all:
@@ -244,8 +236,6 @@ def _format_document_count(count: int) -> str:
 
 
 def _list_sources(workspace: Workspace, userdata: UserData, args: Namespace) -> int:
-    from kbtui.sources.config import load_sources
-
     found = load_sources(workspace)
     runs = userdata.load_last_source_runs()
     shown = [
@@ -263,9 +253,6 @@ def _list_sources(workspace: Workspace, userdata: UserData, args: Namespace) -> 
 def _serialize_source(
     workspace: Workspace, userdata: UserData, source: SourceDefinition, run: SourceRunRecord | None
 ) -> dict[str, Any]:
-    from kbtui.sources.config import find_approval_time
-    from kbtui.sources.schedule import find_due_time
-
     never = dict.fromkeys(f"last_run_{name}" for name in ("at", "status", "error", "entry_count"))
     return {
         "name": source.name,
@@ -294,7 +281,6 @@ def _format_source(shown: dict[str, Any]) -> str:
 
 
 def _remove_source(workspace: Workspace, userdata: UserData, args: Namespace) -> int:
-    from kbtui.sources.config import load_sources
     from kbtui.sources.source_runner import count_documents, remove_source_and_documents
 
     source = load_sources(workspace).find_source(args.name)

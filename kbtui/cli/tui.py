@@ -35,11 +35,7 @@ def open_tui(
     fresh: bool = False,
     plain: bool = False,
 ) -> int:
-    """Open the TUI, at `reference` if it is given; return the exit code.
-
-    `first` is the reference to open if there is no session to restore. Raises `UsageError` if there
-    is no terminal, and the errors of `open_workspace` and `Library.find_reference`.
-    """
+    """Open the TUI at `reference`, or at `first` if there is no session to restore."""
     hint = "`kbtui search WORDS` prints hits; `kbtui --help` lists the commands"
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         message = "the TUI needs a terminal, but input or output is a pipe or a file"

@@ -12,7 +12,6 @@ from kbtui.search.models import DEFAULT_LIMIT
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
-    from types import TracebackType
 
     from kbtui.citations.models import Citations
     from kbtui.conversations.models import ConversationInfo
@@ -123,12 +122,7 @@ class MemoryClient:
     async def __aenter__(self) -> MemoryClient:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.close()
 
 

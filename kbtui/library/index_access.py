@@ -39,12 +39,7 @@ def make_engine_notice_values(error: EngineUnavailable) -> NoticeValues:
 
 
 class CallCancellation:
-    """Cancels a call of `Library` from another thread.
-
-    Run `with cancellation: library.search(…)` in one thread and `cancellation.cancel()` in another.
-    The call then raises `Cancelled`, even if `cancel` came before the call began. `client` is the
-    connection on which the call waits for the engine, None if it does not wait.
-    """
+    """Cancels a call inside `with cancellation:` from another thread; it raises `Cancelled`."""
 
     _of_thread = threading.local()
 
@@ -147,12 +142,7 @@ class IndexAccess:
         return self.request("refresh", wait=wait, timeout=wait + 5.0, **arguments)
 
     def request(self, op: str, *, timeout: float, **arguments: Any) -> dict[str, Any]:
-        """Send a request to the engine and return its answer.
-
-        If the engine ends before it answers, the request is sent once more, to a new engine.
-        Calls in several threads use separate connections. Raises `EngineUnavailable` and
-        `Cancelled`.
-        """
+        """Send a request to the engine, twice if it ends meanwhile; raises `EngineUnavailable`."""
         cancellation = get_current_cancellation()
         for last in (False, True):
             with self._lock:

@@ -12,11 +12,13 @@ import time
 from typing import TYPE_CHECKING, TypeVar
 
 from kbtui import errors
+from kbtui.conversations import repository
 from kbtui.errors import EngineUnavailable, IndexUnavailable, KbtuiError, UsageError
 from kbtui.library.index_access import FIRST_INDEX_SECONDS, EngineEventListener
 from kbtui.library.reference_reader import ReferenceReader
 from kbtui.notices import Notice, format_notices, make_keywords_only_notice
 from kbtui.search.models import DEFAULT_LIMIT, SearchRequest, make_search_request
+from kbtui.userdata.query_log import log_search_answer
 from kbtui.workspace import Settings, Workspace, find_workspace, load_settings
 
 if TYPE_CHECKING:
@@ -82,48 +84,36 @@ class Library(ReferenceReader):
 
         `archived` selects only archived ones (True), only live ones (False) or all (None).
         """
-        from kbtui.conversations.repository import list_conversations
-
-        return list_conversations(self.workspace, archived)
+        return repository.list_conversations(self.workspace, archived)
 
     def list_conversations_quickly(
         self, known: Mapping[str, ConversationInfo] | None = None
     ) -> list[ConversationInfo]:
-        """Return all conversations, newest first; read only their metadata and last event.
+        """Return all conversations like `list_conversations`, but without `events_count`.
 
-        `events_count` is unknown in the results, and damage before the last event is not noticed.
-        Conversations in `known`, the results of an earlier call by id, are read again only if their
-        files have changed.
+        Reads only their metadata and last event, and only if their files have changed since `known`, the
+        results of an earlier call by id.
         """
-        from kbtui.conversations.repository import add_last_event_time, list_conversations
-
-        infos = list_conversations(self.workspace, counts=False, known=known)
-        return [add_last_event_time(info) for info in infos]
+        infos = repository.list_conversations(self.workspace, counts=False, known=known)
+        return [repository.add_last_event_time(info) for info in infos]
 
     def read_conversation_tools_and_models(
         self, info: ConversationInfo
     ) -> ConversationToolsAndModels:
         """Return the tools, models and turns of a conversation, after parsing its whole file."""
-        from kbtui.conversations.repository import get_conversation_format
-
-        return get_conversation_format(info).read_conversation_tools_and_models(info)
+        return repository.get_conversation_format(info).read_conversation_tools_and_models(info)
 
     def find_conversation(self, conversation: str) -> ConversationInfo:
         """Return a conversation's metadata, without its events; raises `NothingFound`."""
-        from kbtui.conversations.repository import find_conversation
-
-        return find_conversation(self.workspace, conversation)
+        return repository.find_conversation(self.workspace, conversation)
 
     def load_conversation_beginning(self, info: ConversationInfo) -> Conversation | None:
         """Load the first turns of a large conversation, or None if that needs all of it."""
-        from kbtui.conversations.repository import get_conversation_format
-
-        return get_conversation_format(info).load_conversation_beginning(info)
+        return repository.get_conversation_format(info).load_conversation_beginning(info)
 
     def update_index(self, wait: float = 10.0, *, meaning: bool = False) -> None:
-        """Wait up to `wait` seconds until the index is up to date with the files.
+        """Wait until the index is up to date; without an engine, update only a private index.
 
-        Without an engine, updates the private index if there is one, but never the shared index.
         With `meaning`, the engine also loads the model.
         """
         from kbtui.engine import search_service
@@ -140,11 +130,7 @@ class Library(ReferenceReader):
         self.request_refresh(wait, retry=True)
 
     def search_keywords(self, request: SearchRequest) -> SearchAnswer:
-        """Search the current index by keywords, for a query that the user is still typing.
-
-        Searches in this process, because the engine might have to start first or to read changed
-        files.
-        """
+        """Search by keywords in this process at once, for a query that is still being typed."""
         return self._search_in_process(request)
 
     def _query_index_with_repair(self, query: Callable[[IndexReader], T]) -> T:
@@ -223,11 +209,7 @@ class Library(ReferenceReader):
     def find_similar(
         self, ref: Ref, request: SearchRequest | None = None, wait: float = 10.0
     ) -> SearchAnswer:
-        """Find passages that are similar to a subject, a conversation, a turn or a passage.
-
-        `request` provides the filters and the limit. Waits up to `wait` seconds for the model.
-        Raises `NothingFound` if the reference has no indexed text.
-        """
+        """Find passages that are similar to a reference's target; raises `NothingFound`."""
         request = request or SearchRequest(per_entry=1)
         return self.search(request._replace(like=str(ref)), wait, origin=None)
 
@@ -326,8 +308,6 @@ class Library(ReferenceReader):
         replaces: str = "",
     ) -> Notice | None:
         """Log a search; `replaces` is a logged query that was only the beginning of this one."""
-        from kbtui.userdata.query_log import log_search_answer
-
         return log_search_answer(
             self.workspace, self.settings, answered, origin, caller, milliseconds, replaces
         )

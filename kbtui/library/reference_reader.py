@@ -6,7 +6,11 @@ import os
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from kbtui.citations.models import Citation, Citations
+from kbtui.conversations import repository
 from kbtui.errors import KbtuiError, NothingFound, UsageError
+from kbtui.index.models import make_subject_id
+from kbtui.knowledge import load_knowledge, read_subject_text, resolve_ref
 from kbtui.library.index_access import IndexAccess
 from kbtui.refs import Ref, make_conversation_ref, make_subject_ref
 
@@ -15,7 +19,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kbtui.citations.extract import CitationTargetLookup
-    from kbtui.citations.models import Citation, Citations
     from kbtui.conversations.models import Conversation, Turn
     from kbtui.index.models import CatalogEntry
     from kbtui.knowledge import Knowledge
@@ -26,13 +29,7 @@ class ReferenceReader(IndexAccess):
     """Reads the targets of references."""
 
     def load_knowledge(self, cfg: Iterable[str] = (), knowledge: Iterable[str] = ()) -> Knowledge:
-        """Load the topics and subjects. `Knowledge.problems` lists the errors in their files.
-
-        `cfg` are values of `--cfg`: names, or assignments `kb.topic.<id>.<key>=value`. `knowledge`
-        are `TOPIC/GLOB` patterns of further subjects to pre-load.
-        """
-        from kbtui.knowledge import load_knowledge
-
+        """Load the topics and subjects with the values of `--cfg` and of `--knowledge`."""
         # Names first: an assignment overrides them.
         return load_knowledge(
             self.workspace, sorted(cfg, key=lambda value: "=" in value), knowledge
@@ -40,23 +37,15 @@ class ReferenceReader(IndexAccess):
 
     def parse_typed_reference(self, text: str) -> Ref:
         """Parse a reference that a user typed; its topic can be an id or a title."""
-        from kbtui.knowledge import resolve_ref
-
         return resolve_ref(self.workspace, text)
 
     def find_reference(self, text: str) -> Ref:
-        """Parse a reference, check that its target exists, and return it with the topic's id.
-
-        For a passage, return the reference of its lines, turn or call. Raises `UsageError`,
-        `NothingFound`, and `IndexUnavailable` if a passage cannot be looked up.
-        """
+        """Parse a reference and check its target; a passage becomes its lines or turn."""
         ref = self.parse_typed_reference(text)
         if ref.kind in ("topic", "subject"):
             return self._resolve_topic(ref)
         if ref.kind == "conversation":
-            from kbtui.conversations.repository import find_conversation
-
-            find_conversation(self.workspace, ref.conversation or "")
+            repository.find_conversation(self.workspace, ref.conversation or "")
             return ref
         reader = self.open_index_reader()
         found = reader.get_chunk(ref.chunk or "")
@@ -92,15 +81,13 @@ class ReferenceReader(IndexAccess):
 
     def read_subject_text(self, subject: Subject) -> str:
         """Read a subject's text; raises `KbtuiError` with the reason if it cannot be read."""
-        from kbtui.knowledge import read_subject_text
-
         return read_subject_text(subject)
 
     def load_conversation(self, conversation: str) -> Conversation:
         """Load a whole conversation by its id; raises `NothingFound`."""
-        from kbtui.conversations.repository import find_conversation, load_conversation
-
-        return load_conversation(find_conversation(self.workspace, conversation))
+        return repository.load_conversation(
+            repository.find_conversation(self.workspace, conversation)
+        )
 
     def learn(self, topic: str, subjects: str | Iterable[str] = ()) -> str:
         """Return the text that the tool `learn` returns: the listing of a topic, or subjects of it.
@@ -165,10 +152,11 @@ class ReferenceReader(IndexAccess):
         """Return the citations of a conversation's turns, with the targets' current titles."""
         from kbtui.citations import extract_citations
         from kbtui.citations.extract import CitationTargetLookup
-        from kbtui.conversations.repository import list_conversations
-        from kbtui.index.models import make_subject_id
 
-        titles = {info.id: info.name for info in list_conversations(self.workspace, counts=False)}
+        titles = {
+            info.id: info.name
+            for info in repository.list_conversations(self.workspace, counts=False)
+        }
         targets = CitationTargetLookup(self.load_knowledge(), titles, make_subject_id)
         known: dict[str, tuple[str, bool]] = {}
         found = []
@@ -193,8 +181,6 @@ class ReferenceReader(IndexAccess):
 
     def find_citing_turns(self, target: Ref | str) -> list[Citation]:
         """Return the citations of a reference's target or of the file at a path, newest first."""
-        from kbtui.citations.models import Citation
-
         targets, chunk, gone = self._list_names_of_target(target)
         reader = self.open_index_reader()
         rows = reader.find_citations(targets, chunk)
@@ -231,13 +217,7 @@ class ReferenceReader(IndexAccess):
         return names, None, subject is None
 
     def find_citations(self, name: str | Ref) -> Citations:
-        """Find the citations of a target: the turns that used it, and what it used itself.
-
-        Raises `UsageError` for a topic, and `NothingFound` for a target that does not exist and
-        was never used.
-        """
-        from kbtui.citations.models import Citations
-
+        """Find what a target used and which turns used it, without updating the index."""
         target = self._find_citation_target(name) if isinstance(name, str) else name
         if isinstance(target, Ref) and target.kind == "topic":
             hint = "name one of its subjects: topic/slug"
@@ -290,7 +270,6 @@ class ReferenceReader(IndexAccess):
         from pathlib import Path
 
         from kbtui.citations.extract import CitationTargetLookup
-        from kbtui.index.models import make_subject_id
 
         root = self.workspace.root
         targets = CitationTargetLookup(self.load_knowledge(), {}, make_subject_id)
@@ -320,7 +299,6 @@ def _get_turn(conversation: Conversation, ref: Ref) -> Turn:
 
 def _read_subject_title(subject: Subject) -> str:
     """Return the title of a subject, from its text or, if the text has none, from its slug."""
-    from kbtui.knowledge import read_subject_text
     from kbtui.knowledge.front_matter import split_front_matter
 
     try:
@@ -332,8 +310,6 @@ def _read_subject_title(subject: Subject) -> str:
 
 def _get_target_entry_id(target: str) -> str:
     """Return the entry id of a citation's target, which is `topic/slug` or `jp-c…`."""
-    from kbtui.index.models import make_subject_id
-
     topic, slash, slug = target.partition("/")
     return make_subject_id(topic, slug) if slash else target
 

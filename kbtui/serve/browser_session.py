@@ -32,10 +32,7 @@ LINK_SCHEMES = ("http://", "https://", "mailto:")
 
 
 class BrowserSession(AppService):
-    """A process that runs the TUI, and the WebSocket of the tab that shows it.
-
-    The process is started without a shell, so nothing in a path is interpreted as a command.
-    """
+    """A process that runs the TUI (without a shell), and the WebSocket of the tab that shows it."""
 
     def __init__(self, command: list[str], websocket: WebSocketResponse) -> None:
         super().__init__(
@@ -69,11 +66,7 @@ class BrowserSession(AppService):
         return process
 
     async def set_terminal_size(self, width: int, height: int) -> None:
-        """Forward a new terminal size to the TUI, but not before its first paint.
-
-        If a second size arrives during its first layout, Textual alternates between the two
-        forever.
-        """
+        """Forward a new size; before the first paint, Textual would alternate between two."""
         self._requested_size = (width, height)
         if self._is_painted and (width, height) != self._size:
             self._size = (width, height)

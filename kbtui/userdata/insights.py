@@ -72,16 +72,15 @@ class InsightsReport:
         }
 
 
-class _EntryColumnsForInsights:
-    """The columns of an entry that `collect_insights` needs."""
-
-    __slots__ = ("archived", "changed", "hidden", "id", "kind", "path", "ref", "title")
-
-    def __init__(self, row: tuple[object, ...]) -> None:
-        self.id, self.kind, self.title, topic, slug, self.path = map(str, row[:6])
-        self.ref = f"{topic}/{slug}" if self.kind == "subject" else self.id
-        self.changed = float(row[6])  # type: ignore[arg-type]
-        self.hidden, self.archived = bool(row[7]), bool(row[8])
+@dataclass(slots=True)
+class _EntryColumns:
+    id: str
+    ref: str
+    kind: str
+    title: str
+    changed: float
+    path: str
+    hidden: bool
 
     def to_entry_citation_count(self, count: int) -> EntryCitationCount:
         return EntryCitationCount(self.id, self.ref, self.kind, self.title, self.changed, count)
@@ -98,18 +97,15 @@ def collect_insights(
     hidden: bool = False,
     now: float | None = None,
 ) -> InsightsReport:
-    """Collect the insights of the last `days` days; every list has at most `limit` rows.
-
-    Hidden subjects are included only with `hidden`. Raises `IndexUnavailable`, and `WorkspaceError`
-    if the query log is damaged.
-    """
+    """Collect the insights of the last `days` days; every list has at most `limit` rows."""
     now = time.time() if now is None else now
     dates = list_last_dates(now, days)
     with open_catalog_snapshot(reader) as db:
         rows = db.execute(
-            "SELECT id, kind, title, topic, slug, path, changed, hidden, archived FROM entries"
+            "SELECT id, iif(kind = 'subject', topic || '/' || slug, id), kind, title, changed, path, "
+            "hidden FROM entries"
         )
-        entries = [_EntryColumnsForInsights(row) for row in rows]
+        entries = [_EntryColumns(*row) for row in rows]
         recent = count_all_citations(db, workspace, entries, get_local_midnight(dates[0]))
         ever = find_cited_entries(db, workspace, entries)
     entries = [entry for entry in entries if hidden or not entry.hidden]

@@ -50,12 +50,7 @@ UPDATE searches SET is_gap = (result_count = 0 OR coalesce(keyword_count = 0, 0)
 
 
 class LoggedQuery(NamedTuple):
-    """A query in the log, spelled as in its last search, and how often it was searched for.
-
-    `last` is the time of the last search in Unix seconds, and `results` its number of results.
-    `is_meaning_only` means that no text contains the words of the query: the results are only close
-    in meaning.
-    """
+    """A query in the log; `last` is its last search in Unix seconds, `results` what that found."""
 
     query: str
     times: int
@@ -185,11 +180,7 @@ class QueryLog:
                 raise WorkspaceError(message, where=str(self.path), hint=_HINT)
 
     def remove_old_searches(self, days: int, now: float | None = None) -> int:
-        """Remove searches older than `days` days; return how many were removed.
-
-        Searches dated more than `days` days in the future, by a wrong clock, are removed, too.
-        Never raises: the next call tries again.
-        """
+        """Remove searches older than `days` (or as far ahead); return how many. Never raises."""
         now = time.time() if now is None else now
         span = max(0, days) * DAY_SECONDS
         times = (now - span, now + span + DAY_SECONDS)

@@ -22,16 +22,12 @@ BUSY_SECONDS = 5.0
 
 
 class SqliteStore:
-    """One SQLite file with its tables. All methods raise `WorkspaceError` for an unusable file.
-
-    `hint` says what the user can do about such a file. Without `sync`, a write does not wait for
-    the disk. `upgrades` has a script for each earlier version of the tables, from version 1 on, that
-    upgrades them to the next version.
-    """
+    """One SQLite file; without `sync`, a write does not wait for the disk."""
 
     def __init__(
         self, path: Path, tables: str, *, hint: str, sync: bool, upgrades: Sequence[str] = ()
     ) -> None:
+        # `upgrades` has a script for each earlier version of the tables, from version 1 on.
         self.path, self._tables, self._hint = path, tables, hint
         self._sync, self._upgrades = sync, upgrades
 

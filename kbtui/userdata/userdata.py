@@ -116,11 +116,7 @@ class SourceRunRecord(NamedTuple):
 
 
 class UserData:
-    """The query log, bookmarks, sessions, approvals and runs of one workspace.
-
-    Every method may be called from any thread and raises `WorkspaceError` when a file cannot be used.
-    Times are Unix seconds.
-    """
+    """The bookmarks, sessions, approvals, runs and query log of a workspace, for any thread."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.directory = workspace.data_dir

@@ -27,10 +27,7 @@ MAX_SOCKET_BYTES = 103
 
 
 def get_user_home() -> str:
-    """Return the user's home directory; an empty or relative HOME is ignored.
-
-    `os.path.expanduser` takes an empty HOME literally: `~/.cache` would become `/.cache`.
-    """
+    """Return the home directory; unlike `os.path.expanduser`, ignore an empty or relative HOME."""
     value = os.environ.get("HOME", "")
     if value.startswith("/"):
         return value.rstrip("/")
@@ -105,10 +102,7 @@ def make_socket_path(root: str) -> str:
 
 
 def is_peer_same_user(connection: socket | TransportSocket) -> bool:
-    """Return whether the process at the other end of a Unix socket belongs to this user.
-
-    Only Linux reports the user. Elsewhere, the mode of the socket's directory keeps other users out.
-    """
+    """Return whether this user runs the process at the other end; only Linux can tell."""
     if sys.platform != "linux":
         return True
     from _socket import SO_PEERCRED, SOL_SOCKET
@@ -164,11 +158,8 @@ def read_time_zone() -> str:
 
 
 def describe_answer_environment() -> str:
-    """Return a text that identifies everything that affects an answer, except the query.
-
-    It names the directories, settings, time zone and model. Two processes of the same version with
-    equal texts give equal answers.
-    """
+    """Return a text that is equal in processes whose answers to a query are equal."""
+    # Everything that affects an answer, except the query and the version.
     settings = get_config_home() + "/config.toml"
     try:
         status = os.stat(settings)  # noqa: PTH116

@@ -89,12 +89,7 @@ def find_workspace(start: Path | None = None) -> Workspace:
 
 
 def write_export_file(workspace: Workspace, path: Path, text: str) -> None:
-    """Write a file that the user asked for, but never one of JP's own files.
-
-    Symbolic links are followed. A file with several hard links is replaced, so its other names
-    keep the old content. Raises the error of `check_export_path`, and `KbtuiError` if the file cannot
-    be written.
-    """
+    """Write a file that the user asked for, through links, but never one of JP's own files."""
     check_export_path(workspace, path)
     real = Path(os.path.realpath(path))
     data = text.encode("utf-8", "replace")
