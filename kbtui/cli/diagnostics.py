@@ -18,15 +18,7 @@ from kbtui.cli.output import (
 from kbtui.errors import ConfigError, UsageError, WorkspaceError
 from kbtui.text import sanitize
 from kbtui.version import __version__
-from kbtui.workspace import Settings, find_workspace, load_settings, paths
-from kbtui.workspace.settings import (
-    SETTING_KEYS,
-    explain_settings,
-    format_example_settings,
-    format_toml_value,
-    get_settings_path,
-    suggest_setting_key,
-)
+from kbtui.workspace import Settings, find_workspace, load_settings, paths, settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -85,11 +77,11 @@ def declare_paths_arguments(parser: ArgumentParser) -> None:
 def run_paths_command(args: Namespace) -> int:
     """Print the directories and files that kbtui uses for this workspace."""
     workspace = find_workspace(Path(args.workspace) if args.workspace else None)
-    settings = get_settings_path()
+    settings_file = settings.get_settings_path()
     if args.looked:
         from kbtui.workspace.jp_config import read_config_layers
 
-        looked = [settings, *dict.fromkeys(read_config_layers(workspace).files)]
+        looked = [settings_file, *dict.fromkeys(read_config_layers(workspace).files)]
         lines = [_format_path(path) for path in looked]
         facts: object = [{"path": str(path), "exists": path.exists()} for path in looked]
     else:
@@ -98,7 +90,7 @@ def run_paths_command(args: Namespace) -> int:
             "user_local": workspace.user_dir,
             "index": workspace.cache_dir,
             "journal": workspace.data_dir,
-            "settings": settings,
+            "settings": settings_file,
             "engine_log": workspace.log_file,
             "screen_log": workspace.log_file.with_name("tui.log"),
             "engine_socket": Path(paths.make_socket_path(str(workspace.root))),
@@ -203,7 +195,7 @@ def _describe_versions() -> Iterator[str]:
     names = ("TERM", "COLORTERM", "TERM_PROGRAM", "LANG", "NO_COLOR")
     yield ", ".join(f"{name}={os.environ[name]}" for name in names if name in os.environ)
     try:
-        keys = [one.key.name for one in explain_settings() if one.origin != "default"]
+        keys = [one.key.name for one in settings.explain_settings() if one.origin != "default"]
         yield f"settings that are not the defaults: {', '.join(keys) or 'none'}"
     except ConfigError as error:
         yield f"settings: {type(error).__name__}"
@@ -334,12 +326,12 @@ def run_config_command(args: Namespace) -> int:
     kbtui config --example       print a commented file to begin with
     """
     if args.example:
-        print_result(format_example_settings())
+        print_result(settings.format_example_settings())
         return 0
-    if args.key is not None and args.key not in {key.name for key in SETTING_KEYS}:
-        raise UsageError(f"unknown key {args.key!r}", hint=suggest_setting_key(args.key))
-    found = [one for one in explain_settings() if args.key in (None, one.key.name)]
-    path = get_settings_path()
+    if args.key is not None and args.key not in {key.name for key in settings.SETTING_KEYS}:
+        raise UsageError(f"unknown key {args.key!r}", hint=settings.suggest_setting_key(args.key))
+    found = [one for one in settings.explain_settings() if args.key in (None, one.key.name)]
+    path = settings.get_settings_path()
     if args.json:
         keys = [
             {
@@ -353,7 +345,7 @@ def run_config_command(args: Namespace) -> int:
         ]
         print_json_result({"file": str(path), "exists": path.exists(), "keys": keys})
         return 0
-    values = [format_toml_value(one.value) for one in found]
+    values = [settings.format_toml_value(one.value) for one in found]
     if args.key is not None:
         print_result((found[0].value if isinstance(found[0].value, str) else values[0]) + "\n")
         return 0
