@@ -135,15 +135,14 @@ def read_prompt_fragments(workspace: Workspace) -> list[PromptFragment]:
         loaded_by = tuple(loaders.get(os.path.realpath(path), ()))
         for section in _list_prompt_sections(data):
             content: Any = section.get("content")
-            is_table = isinstance(content, dict)  # {value = …, strategy = …}
+            # {value = …, strategy = …}
+            table = content if isinstance(content, dict) else {"value": content}
             position = section.get("position")
             fragment = PromptFragment(
                 path=path,
                 tag=_get_string(section, "tag") or None,
                 title=_get_string(section, "title") or None,
-                content=_get_string(content, "value")
-                if is_table
-                else _get_string(section, "content"),
+                content=_get_string(table, "value"),
                 position=position if isinstance(position, int) else None,
                 loaded_by=loaded_by,
             )
