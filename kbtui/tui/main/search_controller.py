@@ -14,7 +14,7 @@ from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.dialogs import TextInputDialog
 from kbtui.tui.home_and_help_pages import build_explanation_document
 from kbtui.tui.main.pane_layout import FOCUS_TARGETS
-from kbtui.tui.navigation_target import make_hit_target
+from kbtui.tui.navigation_target import NavigationTarget, make_hit_target
 from kbtui.tui.reader.document_view import DocumentOverlayScreen
 from kbtui.tui.search_pane import MODES, SearchInput
 
@@ -365,17 +365,19 @@ class SearchController:
             self._unused = ""
             self._main.open_target(target)
             return
-        has_room = bool(self._main.screen.classes & {"-three", "-wide"})
-        if self.is_open and has_room and target != self._main.navigator.shown:
-            self._preview_timer = self._main.screen.set_timer(
-                PREVIEW_DELAY_SECONDS,
-                lambda: self._main.navigator.open_target(target, preview=True),
-            )
+        self._preview_timer = self._main.screen.set_timer(
+            PREVIEW_DELAY_SECONDS, lambda: self._preview_target(target)
+        )
 
     def preview_selected_hit(self) -> None:
-        """Preview the selected hit, because the terminal may be wide enough for the reader now."""
+        """Preview the selected hit at once, because the terminal may be wide enough for the reader now."""
         if row := self._pane.list.selected_row:
-            self.open_hit(row.data, preview=True)
+            self._preview_target(make_hit_target(row.data))
+
+    def _preview_target(self, target: NavigationTarget) -> None:
+        has_room = bool(self._main.screen.classes & {"-three", "-wide"})
+        if self.is_open and has_room and target != self._main.navigator.shown:
+            self._main.navigator.open_target(target, preview=True)
 
     # similar items and explanations
 
