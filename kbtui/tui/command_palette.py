@@ -106,7 +106,7 @@ def list_openable_items(contents: LibrarySnapshot | None, hidden: bool) -> list[
     return items
 
 
-def _score_match(text: str, words: list[str]) -> float | None:
+def _score_name_match(text: str, words: list[str]) -> float | None:
     """Return the score of a match (lower is better), or None if the name does not match.
 
     The name must contain each word, or at least its letters in the same order. Matches at the
@@ -147,8 +147,8 @@ def find_command_palette_items(
         most = len(items)
     ranked: list[tuple[float, int]] = []
     for number, item in enumerate(items):
-        score = _score_match(item.name, words)
-        if score is None and (score := _score_match(item.right, words)) is not None:
+        score = _score_name_match(item.name, words)
+        if score is None and (score := _score_name_match(item.right, words)) is not None:
             score += 5
         if score is not None:
             ranked.append((score + item.penalty, number))
@@ -167,10 +167,10 @@ class CommandPaletteScreen(StyledScreen):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss", show=False),
-        Binding("down,ctrl+n", "rows('down')", show=False, priority=True),
-        Binding("up", "rows('up')", show=False, priority=True),
-        Binding("pagedown", "rows('scroll_pages', 1)", show=False, priority=True),
-        Binding("pageup", "rows('scroll_pages', -1)", show=False, priority=True),
+        Binding("down,ctrl+n", "move_in_list('down')", show=False, priority=True),
+        Binding("up", "move_in_list('up')", show=False, priority=True),
+        Binding("pagedown", "move_in_list('scroll_pages', 1)", show=False, priority=True),
+        Binding("pageup", "move_in_list('scroll_pages', -1)", show=False, priority=True),
     ]
 
     def __init__(
@@ -197,25 +197,27 @@ class CommandPaletteScreen(StyledScreen):
 
     def on_mount(self) -> None:
         self.input.focus()
-        self._show_items(find_command_palette_items(self._items, ""))
-        self._targets_worker.submit(self._find_targets, self._add_targets, lambda error: None)
+        self._show_palette_items(find_command_palette_items(self._items, ""))
+        self._targets_worker.submit(
+            self._find_targets, self._add_openable_items, lambda error: None
+        )
 
-    def _add_targets(self, targets: list[CommandPaletteItem]) -> None:
+    def _add_openable_items(self, targets: list[CommandPaletteItem]) -> None:
         self._items = [*self._items, *targets]
         if self.input.value:
-            self._search_items()
+            self._search_palette_items()
 
     @on(Input.Changed)
-    def _search_items(self) -> None:
+    def _search_palette_items(self) -> None:
         items, text = self._items, self.input.value
         self._search_worker.submit(
             lambda: find_command_palette_items(items, text, self.configured_keys),
-            self._show_items,
+            self._show_palette_items,
             lambda error: None,
         )
 
-    def _show_items(self, items: list[CommandPaletteItem]) -> None:
-        rows = [_make_item_row(number, item) for number, item in enumerate(items)]
+    def _show_palette_items(self, items: list[CommandPaletteItem]) -> None:
+        rows = [_make_palette_item_row(number, item) for number, item in enumerate(items)]
         self.list.set_rows(rows, [("No match.", "dim")], rows[0].key if rows else None)
 
     def should_key_wait(self, key: str) -> bool:
@@ -224,12 +226,12 @@ class CommandPaletteScreen(StyledScreen):
         is_loading = bool(self.input.value) and self._targets_worker.has_pending_result
         return needs_list and (is_loading or self._search_worker.has_pending_result)
 
-    def action_rows(self, move: str, *pages: float) -> None:
+    def action_move_in_list(self, move: str, *pages: float) -> None:
         getattr(self.list, f"action_{move}")(*pages)
 
     @on(Input.Submitted)
     @on(RowList.RowClicked)
-    def _choose_selected(self) -> None:
+    def _choose_selected_item(self) -> None:
         if row := self.list.selected_row:
             value = row.data.value
             if row.data.kind == "subject":
@@ -237,7 +239,7 @@ class CommandPaletteScreen(StyledScreen):
             self.dismiss(make_navigation_target(value) if isinstance(value, Ref) else value)
 
 
-def _make_item_row(number: int, item: CommandPaletteItem) -> ListRow:
+def _make_palette_item_row(number: int, item: CommandPaletteItem) -> ListRow:
     left: Spans = [(f"{item.kind:<13}", "dim"), (one_line(item.name), "")]
     right: Spans = [(item.right, "key" if item.kind == "command" else "dim")]
     return ListRow(f"{number}:{item.kind}:{item.name}", left, right, data=item)

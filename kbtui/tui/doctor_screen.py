@@ -45,7 +45,9 @@ def build_doctor_document(findings: list[DiagnosticFinding], checking: str | Non
         if not own and area != checking:
             continue
         counts = [
-            format_count(count, noun) for noun, count in _count_problems(own).items() if count
+            format_count(count, noun)
+            for noun, count in _count_errors_and_notes(own).items()
+            if count
         ]
         heading, right = [(area.capitalize(), "h2")], [(", ".join(counts), "dim")]
         blocks.append(HeadingBlock(f"head:{area}", heading, right, above=int(bool(blocks))))
@@ -59,7 +61,7 @@ def build_doctor_document(findings: list[DiagnosticFinding], checking: str | Non
     return Document("doctor", "Doctor", blocks)
 
 
-def _count_problems(findings: list[DiagnosticFinding]) -> dict[str, int]:
+def _count_errors_and_notes(findings: list[DiagnosticFinding]) -> dict[str, int]:
     states = [finding.state for finding in findings]
     return {"error": states.count("wrong"), "note": states.count("note")}
 
@@ -128,7 +130,7 @@ class DoctorScreen(SecondaryScreen):
             return
         self.findings, self.checking = findings, checking
         self.show_document(document)
-        counts = _count_problems(findings)
+        counts = _count_errors_and_notes(findings)
         left: Spans = []
         if counts["error"]:
             left = [STATE_SIGNS["wrong"], (format_count(counts["error"], "error"), "strong")]
@@ -137,7 +139,7 @@ class DoctorScreen(SecondaryScreen):
         if counts["note"]:
             left += [("  · ", "warning"), (format_count(counts["note"], "note"), "strong")]
         right: Spans = [(f"checking {checking} …", "dim")] if checking else []
-        self.show_totals(left, right)
+        self.show_totals_line(left, right)
 
     def show_message(self, text: str = "", role: str = "strong") -> None:
         """Show a message; an empty text hides the message line."""
@@ -145,7 +147,7 @@ class DoctorScreen(SecondaryScreen):
         super().show_message(text, role)
 
     def action_next(self, step: int) -> None:
-        self.go_to_block(
+        self.go_to_next_block(
             step, lambda block: isinstance(block, DoctorFindingBlock) and block.state != "ok"
         )
 

@@ -82,7 +82,7 @@ def build_home_document(
         blocks.append(_make_paragraph("note", one_line(note), "warning", above=1))
     keys: Facts = [
         (key, [(meaning, "")])
-        for command, meaning in (*HOME_KEYS, *_list_creation_keys(contents))
+        for command, meaning in (*HOME_KEYS, *_list_creation_commands(contents))
         if (key := find_key_label(command, keymap))
     ]
     blocks.append(FactTableBlock("keys", keys, above=1, name_role="key"))
@@ -98,7 +98,7 @@ def build_home_document(
     return Document("home", "Home", blocks)
 
 
-def _list_creation_keys(contents: LibrarySnapshot | None) -> list[tuple[str, str]]:
+def _list_creation_commands(contents: LibrarySnapshot | None) -> list[tuple[str, str]]:
     """Return the id and the label of the command that creates a missing first topic or entry."""
     if contents is None or _has_unreadable_topics(contents):
         return []
@@ -210,7 +210,7 @@ def build_problem_document(
 # help
 
 
-def build_help_document(scopes: tuple[Scope, ...], keymap: Mapping[str, str]) -> Document:
+def build_main_help_document(scopes: tuple[Scope, ...], keymap: Mapping[str, str]) -> Document:
     """Return the help of the main screen, with the keys of the given scopes first."""
     first: list[Scope] = [scope for scope in scopes if scope != "everywhere"]
     blocks: list[DocumentBlock] = []
@@ -248,7 +248,7 @@ def _make_key_table(key: str, scope: Scope, keymap: Mapping[str, str]) -> FactTa
 # explanations
 
 
-def build_explanation_document(explanation: RankExplanation, query: str) -> Document:
+def build_rank_explanation_document(explanation: RankExplanation, query: str) -> Document:
     """Return the page that explains the rank of a passage, or why the search did not find it."""
     what: Facts = [("Passage", [(explanation.ref, "")]), ("Query", [(one_line(query), "")])]
     blocks: list[DocumentBlock] = [
@@ -263,13 +263,13 @@ def build_explanation_document(explanation: RankExplanation, query: str) -> Docu
         text = f"✕ {one_line(reason)}"
         blocks.append(_make_paragraph(f"out:{n}", text, "warning", above=int(n == 0)))
     if explanation.chunk_id is not None:
-        blocks += _make_ranking_blocks(explanation)
-    blocks += _make_term_blocks(explanation)
+        blocks += _make_search_leg_blocks(explanation)
+    blocks += _make_matching_term_blocks(explanation)
     blocks += _make_embedded_text_blocks(explanation)
     return Document("explanation", "Why", blocks)
 
 
-def _make_ranking_blocks(explanation: RankExplanation) -> list[DocumentBlock]:
+def _make_search_leg_blocks(explanation: RankExplanation) -> list[DocumentBlock]:
     facts: Facts = []
     for leg, name in LEG_NAMES.items():
         result: SearchLegRank = getattr(explanation, leg)
@@ -284,7 +284,7 @@ def _make_ranking_blocks(explanation: RankExplanation) -> list[DocumentBlock]:
     return [heading, FactTableBlock("legs", facts)]
 
 
-def _make_term_blocks(explanation: RankExplanation) -> list[DocumentBlock]:
+def _make_matching_term_blocks(explanation: RankExplanation) -> list[DocumentBlock]:
     facts: Facts = []
     for match in explanation.matches[:TERMS_MOST]:
         detail = f" in {match.field}, weight {match.weight:g}"

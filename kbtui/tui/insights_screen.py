@@ -65,24 +65,26 @@ def build_insights_document(found: InsightsReport, create_key: str) -> Document:
     create: Span = ("create an entry", "link")
     hint = f"{create_key} creates the entry" if create_key else ""
     stale_heading = f"Cited, unchanged for {format_count(found.stale_days, 'day')}"
-    top = [_make_query_block("top:", query, _describe_results(query)) for query in searches.top]
+    top = [
+        _make_query_block("top:", query, _describe_query_results(query)) for query in searches.top
+    ]
     gaps = [_make_query_block(GAP_PREFIX, query, create) for query in searches.gaps]
-    most = _make_entry_blocks("most", found.most_cited)
-    never = _make_entry_blocks("never", found.never_cited)
-    stale = _make_entry_blocks("stale", found.stale)
+    most = _make_entry_citation_blocks("most", found.most_cited)
+    never = _make_entry_citation_blocks("never", found.never_cited)
+    stale = _make_entry_citation_blocks("stale", found.stale)
     blocks = [
-        *_make_section("top", "Top queries", top),
-        *_make_section("gap", "Gaps: queries without a good match", gaps, hint=hint),
-        *_make_section("most", "Most cited", most),
-        *_make_section("never", "Never cited", never, found.never_cited_total),
-        *_make_section("stale", stale_heading, stale),
+        *_make_insights_section("top", "Top queries", top),
+        *_make_insights_section("gap", "Gaps: queries without a good match", gaps, hint=hint),
+        *_make_insights_section("most", "Most cited", most),
+        *_make_insights_section("never", "Never cited", never, found.never_cited_total),
+        *_make_insights_section("stale", stale_heading, stale),
         HeadingBlock("head:chart", [("By day", "h2")], [(f"last {days}", "dim")], above=1),
         DailyActivityChartBlock("days", found),
     ]
     return Document("insights", f"The last {days}", blocks)
 
 
-def _make_section(
+def _make_insights_section(
     name: str, heading: str, rows: list[DocumentBlock], total: int | None = None, hint: str = ""
 ) -> list[DocumentBlock]:
     """Return a heading with the total or a hint at its right, then the rows of a list."""
@@ -103,12 +105,14 @@ def _make_query_block(prefix: str, query: LoggedQuery, right: Span) -> DocumentB
     return HeadingBlock(prefix + query.query, left, [right])
 
 
-def _describe_results(query: LoggedQuery) -> Span:
+def _describe_query_results(query: LoggedQuery) -> Span:
     is_found = query.results and not query.is_meaning_only
     return query.result_phrase, "dim" if is_found else "warning"
 
 
-def _make_entry_blocks(section: str, uses: list[EntryCitationCount]) -> list[DocumentBlock]:
+def _make_entry_citation_blocks(
+    section: str, uses: list[EntryCitationCount]
+) -> list[DocumentBlock]:
     blocks: list[DocumentBlock] = []
     for use in uses:
         count = (f"{use.cites:>5,}  ", "number") if use.cites else (" " * 7, "")
@@ -141,7 +145,7 @@ class InsightsScreen(SecondaryScreen):
 
     def on_mount(self) -> None:
         self.reader.focus()
-        self.show_totals([("reading …", "dim")])
+        self.show_totals_line([("reading …", "dim")])
 
     @property
     def is_loaded(self) -> bool:
@@ -178,7 +182,7 @@ class InsightsScreen(SecondaryScreen):
         right = (" · ".join(origins), "dim")
         if not self.library.settings.query_log:
             right = ("searches are not logged (query_log = false)", "warning")
-        self.show_totals([(counts, "strong"), (period, "dim")], [right])
+        self.show_totals_line([(counts, "strong"), (period, "dim")], [right])
 
     def action_days(self) -> None:
         self._days = PERIODS[(PERIODS.index(self._days) + 1) % len(PERIODS)]
@@ -195,7 +199,7 @@ class InsightsScreen(SecondaryScreen):
         if block is None:
             return
         if block.key.startswith(GAP_PREFIX):
-            self.writer.create_entry(" ".join(block.key.removeprefix(GAP_PREFIX).split()))
+            self.writer.create_subject_file(" ".join(block.key.removeprefix(GAP_PREFIX).split()))
         elif link := block.link:
             # The link is the reference of an existing entry, so a colon in it cannot start a line number.
             self.dismiss(parse_ref(link, lambda topic, slug: f"{topic}/{slug}" == link))
@@ -204,18 +208,18 @@ class InsightsScreen(SecondaryScreen):
 
     def action_next(self, step: int) -> None:
         """Go to the next section, or to the previous one if `step` is negative."""
-        self.go_to_block(step, lambda block: block.key.startswith("head:"), lead=0)
+        self.go_to_next_block(step, lambda block: block.key.startswith("head:"), lead=0)
 
     def action_erase(self) -> None:
         def erase_if_confirmed(answer: str | None) -> None:
             if answer is not None:
                 erase = UserData(self.library.workspace).query_log.erase_all_searches
-                self.run_in_thread(erase, self._show_erased_count, self._erase_worker)
+                self.run_in_thread(erase, self._show_erased_search_count, self._erase_worker)
 
         question = "Delete all logged searches of this workspace? Citations stay, because they are stored in the conversations."
         self.app.push_screen(ConfirmDialog(question, {"y": "delete"}), erase_if_confirmed)
 
-    def _show_erased_count(self, count: int) -> None:
+    def _show_erased_search_count(self, count: int) -> None:
         self.show_message(f"deleted {_format_search_count(count)}")
         self.action_reload()
 

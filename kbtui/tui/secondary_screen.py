@@ -78,14 +78,14 @@ class SecondaryScreen(StyledScreen):
             pane.border_title = self.HEADING
             yield self.reader
 
-    def compose_below_panes(self) -> Iterable[Widget]:
+    def make_widgets_below_panes(self) -> Iterable[Widget]:
         """Return widgets between the panes and the totals."""
         return ()
 
     def compose(self) -> ComposeResult:
         with Horizontal(id="panes"):
             yield from self.compose_panes()
-        yield from self.compose_below_panes()
+        yield from self.make_widgets_below_panes()
         yield TextLine(id="totals")
         yield self.message_line
         yield TextLine(id="keys")
@@ -124,11 +124,11 @@ class SecondaryScreen(StyledScreen):
         self.action_reload()
 
     @property
-    def command_needs(self) -> dict[str, bool]:
+    def met_command_needs(self) -> dict[str, bool]:
         """For each need of commands (`TuiCommand.needs`), whether the screen meets it now."""
         return {}
 
-    def get_key_hint(self, name: str) -> str:
+    def get_key_label(self, name: str) -> str:
         """Return the label of a command's first key for a message; `name` is without the scope."""
         return find_key_label(f"{self.SCOPE}.{name}", self.configured_keys) or "no key"
 
@@ -143,7 +143,7 @@ class SecondaryScreen(StyledScreen):
             bar.set_text(format_key_hints([("Enter", "accept"), ("Esc", "leave the input")]))
             return
         commands, width = self.list_hinted_commands(), bar.content_size.width
-        met = [need for need, is_met in self.command_needs.items() if is_met]
+        met = [need for need, is_met in self.met_command_needs.items() if is_met]
         bar.set_text(format_command_hints(commands, width, met))
 
     def on_descendant_focus(self) -> None:
@@ -174,7 +174,7 @@ class SecondaryScreen(StyledScreen):
         if self._is_refusal:
             self.show_message()
 
-    def show_totals(self, left: Spans, right: Spans | None = None) -> None:
+    def show_totals_line(self, left: Spans, right: Spans | None = None) -> None:
         self.query_one("#totals", TextLine).set_text(left, right)
 
     def describe_error(self, error: Exception) -> str:
@@ -197,7 +197,7 @@ class SecondaryScreen(StyledScreen):
         else:
             self.reader.show_document(document)
 
-    def go_to_block(
+    def go_to_next_block(
         self, step: int, is_wanted: Callable[[DocumentBlock], bool], lead: int | None = None
     ) -> None:
         """Go to the next block for which `is_wanted` is true; if `step` is negative, to the previous one."""
@@ -263,14 +263,14 @@ class ListDetailScreen(SecondaryScreen):
         self.set_focus(self.list)
 
     @on(PaneInput.EscapePressed)
-    def _on_input_left(self) -> None:
+    def _on_input_escaped(self) -> None:
         self.action_back()
 
     @property
-    def is_detail_focused(self) -> bool:
+    def is_detail_pane_focused(self) -> bool:
         return self.focused is self.reader
 
-    def focus_detail(self) -> None:
+    def focus_detail_pane(self) -> None:
         """Focus the right pane, and show it if the terminal is narrow."""
         self.add_class("detailed")
         self.set_focus(self.reader)

@@ -14,7 +14,11 @@ from tui_support import Tui, matches_snapshot, running
 from kbtui.errors import UsageError
 from kbtui.index.models import make_subject_id
 from kbtui.search.query_parser import parse_entry_filter
-from kbtui.tui.entries.screen import EntriesScreen, get_last_filter_value, replace_filter_value
+from kbtui.tui.entries.entries_screen import (
+    EntriesScreen,
+    get_last_filter_value,
+    replace_filter_value,
+)
 
 
 @pytest.fixture

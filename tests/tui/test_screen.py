@@ -97,10 +97,10 @@ async def test_help_explains_the_keys_of_where_one_is(book: Builder) -> None:
 
 
 async def test_every_command_is_in_the_help(book: Builder) -> None:
-    from kbtui.tui.home_and_help_pages import build_help_document
+    from kbtui.tui.home_and_help_pages import build_main_help_document
 
     text = "\n".join(
-        block.get_searchable_text() for block in build_help_document(("reader",), {}).blocks
+        block.get_searchable_text() for block in build_main_help_document(("reader",), {}).blocks
     )
     assert all(command.help in text for command in MAIN_SCREEN_COMMANDS)
 

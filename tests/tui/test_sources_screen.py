@@ -13,7 +13,7 @@ from tui_support import Tui, matches_snapshot
 
 from kbtui.sources.config import approve_source, find_approval_time, load_sources
 from kbtui.tui.framework.dialogs import ChoiceField, FormDialog
-from kbtui.tui.sources.screen import SourcesScreen
+from kbtui.tui.sources.sources_screen import SourcesScreen
 from kbtui.userdata import UserData
 
 PAPERS = '[source.papers]\nkind = "file_upload"\ntopic = "project"\nfile = "papers"\n'
@@ -230,12 +230,12 @@ async def test_a_topic_that_vanished_fails_the_run_and_loses_nothing(papers: Bui
 
 def test_what_an_approval_agrees_to_is_spelt_out(tmp_path: Path) -> None:
     from kbtui.sources.config import parse_source
-    from kbtui.tui.sources.source_pages import SourceStatus, describe_available_actions
+    from kbtui.tui.sources.source_pages import SourceStatus, describe_source_actions
 
     block = {"kind": "mcp", "topic": "t", "server": "npx -y 'a b'", "env": ["TOKEN"], "pattern": "docs://*",
              "cron": "* * * * *"}  # fmt: skip
     words = "\n".join(
-        describe_available_actions(
+        describe_source_actions(
             SourceStatus(parse_source("x", block), "docs/t/x/", None, None, None)
         )
     )
@@ -250,7 +250,7 @@ def test_what_an_approval_agrees_to_is_spelt_out(tmp_path: Path) -> None:
     block = {"kind": "url_crawl", "topic": "t", "url": "https://a.example/d/i.html", "depth": 2,
              "allow_hosts": ["in.example"]}  # fmt: skip
     words = "\n".join(
-        describe_available_actions(
+        describe_source_actions(
             SourceStatus(parse_source("x", block), "docs/t/x/", None, None, None)
         )
     )

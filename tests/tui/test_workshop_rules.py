@@ -9,24 +9,24 @@ from support import Builder
 
 from kbtui.knowledge import Knowledge, load_knowledge
 from kbtui.knowledge.models import PreloadOrDisableMark
-from kbtui.tui.prompt_workshop.pattern_bar import try_pattern
-from kbtui.tui.prompt_workshop.preview_documents import escape_glob
-from kbtui.tui.prompt_workshop.prompt_state import (
+from kbtui.tui.prompt_workshop.planned_prompt import (
     FolderCostSums,
     PendingPreloadMarks,
     PromptCost,
     SubjectCosts,
-    apply_marks,
+    apply_preload_marks,
     find_subject_or_topic_state,
     format_cost_growth,
-    measure_prompt_cost,
-    read_prompt_state,
+    measure_text_cost,
+    read_planned_prompt,
 )
+from kbtui.tui.prompt_workshop.subject_pattern_bar import find_pattern_matches
 from kbtui.tui.prompt_workshop.subject_tree import (
     SubjectTreeOptions,
-    make_folder_key,
+    make_folder_row_key,
     make_subject_tree_rows,
 )
+from kbtui.tui.prompt_workshop.workshop_previews import escape_glob
 from kbtui.workspace import open_workspace_root
 
 FILES = settings(
@@ -50,7 +50,7 @@ def test_the_sum_below_any_beginning_is_that_of_its_subjects(
     wanted = PromptCost(
         sum(c.characters for c in own), sum(c.tokens for c in own), any(c.is_estimate for c in own)
     )
-    assert sums.sum_costs_below(prefix) == (len(own), wanted)
+    assert sums.sum_costs_in_folder(prefix) == (len(own), wanted)
 
 
 def test_growth_has_one_sign_unless_letters_and_tokens_differ() -> None:
@@ -70,16 +70,18 @@ def test_growth_has_one_sign_unless_letters_and_tokens_differ() -> None:
 def test_counting_is_exact_and_reads_again_only_what_changed(book: Builder) -> None:
     knowledge = load_knowledge(open_workspace_root(book.root))
     costs = SubjectCosts()
-    todo = next(iter(costs.measure_all_subjects(knowledge, lambda: True)))
+    todo = next(iter(costs.measure_subject_costs(knowledge, lambda: True)))
     assert todo == 6
-    assert list(costs.measure_all_subjects(knowledge, lambda: True))[-1] == 0
+    assert list(costs.measure_subject_costs(knowledge, lambda: True))[-1] == 0
     for topic, slug in (("project", "start"), ("snippets", "retry")):
-        assert costs.get_cost(topic, slug) == measure_prompt_cost(knowledge.learn(topic, slug).text)
+        assert costs.get_subject_cost(topic, slug) == measure_text_cost(
+            knowledge.learn(topic, slug).text
+        )
     book.subject("project/start.md", "shorter\n")
     again = load_knowledge(open_workspace_root(book.root))
-    assert next(iter(costs.measure_all_subjects(again, lambda: True))) == 1
-    assert list(costs.measure_all_subjects(again, lambda: True))
-    assert costs.get_cost("project", "start") == PromptCost(8, 2)
+    assert next(iter(costs.measure_subject_costs(again, lambda: True))) == 1
+    assert list(costs.measure_subject_costs(again, lambda: True))
+    assert costs.get_subject_cost("project", "start") == PromptCost(8, 2)
 
 
 @FILES
@@ -101,14 +103,14 @@ def test_every_subject_is_listed_once_when_all_is_open(
         def load_knowledge(self) -> Knowledge:
             return load_knowledge(open_workspace_root(book.root))
 
-    prompt_state = read_prompt_state(Files(), SubjectCosts())  # type: ignore[arg-type]
+    planned_prompt = read_planned_prompt(Files(), SubjectCosts())  # type: ignore[arg-type]
     parts = [slug.split("/") for slug in found]
     opened = {"topic:t"} | {
-        make_folder_key("t", "/".join(part[:depth]) + "/")
+        make_folder_row_key("t", "/".join(part[:depth]) + "/")
         for part in parts
         for depth in range(1, len(part))
     }
-    rows = make_subject_tree_rows(prompt_state, SubjectTreeOptions(opened, hidden=True))
+    rows = make_subject_tree_rows(planned_prompt, SubjectTreeOptions(opened, hidden=True))
     listed = [row.key for row in rows if row.data.kind == "subject"]
     assert sorted(listed) == sorted(f"t/{slug}" for slug in found)
     folders = [row.key for row in rows if row.data.kind == "folder"]
@@ -119,7 +121,7 @@ def test_every_subject_is_listed_once_when_all_is_open(
         # A slug that is written like that glob wins over it.
         pattern = f"{escape_glob(row.data.name)}**"
         if row.data.kind == "folder" and pattern not in found:
-            reached = prompt_state.written.list_slugs("t", [pattern])
+            reached = planned_prompt.written.list_slugs("t", [pattern])
             assert reached == [slug for slug in found if slug.startswith(row.data.name)]
 
 
@@ -144,20 +146,23 @@ def test_any_keys_end_in_what_the_marks_alone_would_give(
         def load_knowledge(self) -> Knowledge:
             return knowledge
 
-    prompt_state = read_prompt_state(Files(), SubjectCosts())  # type: ignore[arg-type]
+    planned_prompt = read_planned_prompt(Files(), SubjectCosts())  # type: ignore[arg-type]
     for slug, state in presses:
-        now = marks.find_state(knowledge, "project", slug)
+        now = marks.find_marked_state(knowledge, "project", slug)
         marks.toggle_mark(PreloadOrDisableMark("project", slug, state), knowledge)  # type: ignore[arg-type]
-        prompt_state = apply_marks(prompt_state, SubjectCosts(), marks.all_marks)
-        assert not prompt_state.refusals
+        planned_prompt = apply_preload_marks(planned_prompt, SubjectCosts(), marks.unwritten_marks)
+        assert not planned_prompt.refusals
         # Pressed once it is so; pressed again it is not.
-        after = find_subject_or_topic_state(prompt_state.knowledge, "project", slug)
+        after = find_subject_or_topic_state(planned_prompt.knowledge, "project", slug)
         assert (after == state) == (now != state)
-    assert prompt_state.prompt == knowledge.copy_with_marks(marks.all_marks).format_prompt_section()
-    assert prompt_state.cost == measure_prompt_cost(prompt_state.prompt)
+    assert (
+        planned_prompt.prompt
+        == knowledge.copy_with_marks(marks.unwritten_marks).format_prompt_section()
+    )
+    assert planned_prompt.cost == measure_text_cost(planned_prompt.prompt)
     for topic in knowledge.topics:
-        assert prompt_state.preloads[topic] == measure_prompt_cost(
-            prompt_state.knowledge.format_preloaded(topic)
+        assert planned_prompt.preloads[topic] == measure_text_cost(
+            planned_prompt.knowledge.format_preloaded(topic)
         )
 
 
@@ -177,7 +182,7 @@ def test_any_keys_end_in_what_the_marks_alone_would_give(
 )  # fmt: skip
 def test_whatever_one_types_is_understood_or_pointed_at(book: Builder, typed: str) -> None:
     knowledge = load_knowledge(open_workspace_root(book.root))
-    trial = try_pattern(typed, knowledge, SubjectCosts(), "project")
+    trial = find_pattern_matches(typed, knowledge, SubjectCosts(), "project")
     if trial.remark is not None:
         assert 0 <= trial.remark.at <= max(0, len(typed) - 1)
     if trial.preloads:
@@ -209,4 +214,4 @@ def test_what_is_typed_is_the_command_that_gives_the_same(
     book: Builder, typed: str, call: str
 ) -> None:
     knowledge = load_knowledge(open_workspace_root(book.root))
-    assert try_pattern(typed, knowledge, SubjectCosts(), "project").command == call
+    assert find_pattern_matches(typed, knowledge, SubjectCosts(), "project").shell_arguments == call

@@ -162,7 +162,7 @@ async def test_a_topic_is_switched_off_and_on_again(book: Builder) -> None:
         await shop.tui.until("−")
         await shop.marked("e")
         assert "off" not in shop.entry("Project Handbook")
-        assert not shop.screen.marks.all_marks
+        assert not shop.screen.marks.unwritten_marks
 
 
 async def test_a_mark_that_a_pattern_forbids_is_refused_with_what_to_do(book: Builder) -> None:
@@ -175,7 +175,7 @@ async def test_a_mark_that_a_pattern_forbids_is_refused_with_what_to_do(book: Bu
             shop.screen.message_line.text.split()
         )
         assert "kb.toml" in shop.tui.text
-        assert not shop.screen.marks.all_marks
+        assert not shop.screen.marks.unwritten_marks
         assert shop.entry("old").startswith("✕ old")
 
 
@@ -185,7 +185,7 @@ async def test_folders_topics_and_fragments_say_why_they_take_no_mark(book: Buil
             await shop.select(key)
             await shop.press("space")
             assert words in shop.screen.message_line.text
-        assert not shop.screen.marks.all_marks
+        assert not shop.screen.marks.unwritten_marks
 
 
 async def test_all_marks_are_dropped_at_once(book: Builder) -> None:
@@ -194,7 +194,7 @@ async def test_all_marks_are_dropped_at_once(book: Builder) -> None:
         await shop.marked("x", "e")
         assert len(shop.screen.marks) == 2
         await shop.marked("U")
-        assert not shop.screen.marks.all_marks
+        assert not shop.screen.marks.unwritten_marks
         await shop.tui.until(lambda: "to write" not in shop.tui.text)
 
 
@@ -210,7 +210,7 @@ async def test_marks_outlive_a_reload_and_one_whose_subject_is_gone_is_dropped(
         book.subject("project/start.md", "much shorter\n")
         await shop.press("ctrl+r")
         await shop.tui.until("unknown subject")
-        assert [mark.slug for mark in shop.screen.marks.all_marks] == ["start"]
+        assert [mark.slug for mark in shop.screen.marks.unwritten_marks] == ["start"]
         await shop.tui.until(lambda: "start 13 ≈ 4" in shop.entry("start"))
 
 
@@ -221,7 +221,7 @@ async def test_files_that_change_meanwhile_are_seen_and_marks_stay(book: Builder
         book.subject("project/new.md", "brand new\n")
         shop.screen.handle_files_changed({"event": "changed", "knowledge": True})
         await shop.tui.until(lambda: any("new 10 ≈ 3" in entry for entry in shop.entries))
-        assert [mark.slug for mark in shop.screen.marks.all_marks] == ["start"]
+        assert [mark.slug for mark in shop.screen.marks.unwritten_marks] == ["start"]
         # While a change is shown, what is shown stays.
         await shop.shown()
         shop.screen.handle_files_changed({"event": "changed", "knowledge": True})
@@ -250,7 +250,7 @@ async def test_only_the_second_w_writes_exactly_what_was_shown(book: Builder, kb
         assert "# My topics. Keep this comment." in text
         assert "# always" in text
         assert text.replace('  "start",\n', "", 1).replace('disabled = ["retry"]\n', "") == WRITTEN
-        await shop.tui.until(lambda: not shop.screen.marks.all_marks)
+        await shop.tui.until(lambda: not shop.screen.marks.unwritten_marks)
         await shop.tui.until(lambda: shop.entry("start").startswith("◆ start"))
         assert knowledge_of(book.root).topics["project"].learned == ("style", "start")
 
@@ -306,7 +306,7 @@ async def test_a_file_that_changed_meanwhile_is_left_alone_and_said(
         assert "review the change and try again" in " ".join(shop.screen.message_line.text.split())
         assert kb.read_text() == WRITTEN + "# another hand\n"
         # Asked again, the change is shown anew, on what the file says now.
-        assert shop.screen.marks.all_marks
+        assert shop.screen.marks.unwritten_marks
         await shop.shown()
         await shop.press("w")
         await shop.tui.until("Saved to .jp/kb.toml")
@@ -440,7 +440,7 @@ async def test_a_glob_lists_what_it_matches_and_what_learn_would_cost(book: Buil
         await shop.press("enter")
         assert shop.tui.app.focused is shop.screen.list
         await shop.marked("space")
-        assert [mark.slug for mark in shop.screen.marks.all_marks] == ["retry"]
+        assert [mark.slug for mark in shop.screen.marks.unwritten_marks] == ["retry"]
 
 
 async def test_a_k_shows_how_the_prompt_would_grow_and_keeps_nothing(book: Builder) -> None:
@@ -533,7 +533,7 @@ async def test_jps_fragments_are_a_read_only_group_with_who_loads_them(book: Bui
         assert shop.entry("House rules").startswith("House rules 24 ≈ 6")
         await shop.press("space", "x", "e")
         assert "Select a topic" in shop.screen.message_line.text
-        assert not shop.screen.marks.all_marks
+        assert not shop.screen.marks.unwritten_marks
     assert tree_hash(book.root) == before
 
 
@@ -616,12 +616,12 @@ async def test_slow_work_is_done_in_threads_and_only_rows_in_sight_are_made(
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"s{number:04}.md").write_text(f"# Subject {number}\n")
     names = (
-        "read_prompt_state",
-        "apply_marks",
+        "read_planned_prompt",
+        "apply_preload_marks",
         "make_subject_tree_rows",
-        "try_pattern",
-        "make_preview_page",
-        "make_prefix_sums",
+        "find_pattern_matches",
+        "make_workshop_preview",
+        "make_folder_cost_sums",
     )
     called: dict[str, set[bool]] = {name: set() for name in names}
     main = threading.get_ident()
@@ -639,9 +639,9 @@ async def test_slow_work_is_done_in_threads_and_only_rows_in_sight_are_made(
         noted(name)
     async with workshop(book.root, size=(100, 30)) as shop:
         drawn: list[str] = []
-        real = shop.screen.list.format_row
+        real = shop.screen.list.format_tree_row
         monkeypatch.setattr(
-            shop.screen.list, "format_row", lambda node: drawn.append(node.name) or real(node)
+            shop.screen.list, "format_tree_row", lambda node: drawn.append(node.name) or real(node)
         )
         await shop.select("topic:bulk")
         await shop.press("right")

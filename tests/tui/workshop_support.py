@@ -7,7 +7,7 @@ from pathlib import Path
 from tui_support import Tui, running
 
 from kbtui.knowledge import Knowledge, load_knowledge
-from kbtui.tui.prompt_workshop.screen import PromptWorkshopScreen
+from kbtui.tui.prompt_workshop.prompt_workshop_screen import PromptWorkshopScreen
 from kbtui.tui.reader.document_blocks import TextBlock
 from kbtui.workspace import open_workspace_root
 
@@ -34,7 +34,7 @@ class Shop:
         for row in self.screen.list.rows:
             left, right = (row.left, row.right)
             if row.selectable:
-                left, right = self.screen.list.format_row(row.data)
+                left, right = self.screen.list.format_tree_row(row.data)
             found.append(" ".join("".join(text for text, _ in [*left, (" ", ""), *right]).split()))
         return found
 
@@ -63,8 +63,8 @@ class Shop:
         screen = self.screen
         await self.tui.until(
             lambda: (
-                screen.prompt_state is not None
-                and screen.prompt_state.marks == screen.marks.all_marks
+                screen.planned_prompt is not None
+                and screen.planned_prompt.marks == screen.marks.unwritten_marks
             )
         )
 
@@ -82,8 +82,8 @@ class Shop:
         await self.tui.until(lambda: screen.pattern_result.text == text)
         await self.tui.until(lambda: not screen.pattern_worker.is_busy)
         await self.tui.pilot.pause()
-        if screen.pattern_result.is_usable:
-            title = screen.pattern_result.command
+        if screen.pattern_result.is_valid_pattern:
+            title = screen.pattern_result.shell_arguments
             await self.tui.until(lambda: screen.page and screen.page.document.title == title)
             await self.tui.pilot.pause()
 

@@ -40,7 +40,7 @@ class LoadedEntryRows(NamedTuple):
     page: EntryPage
 
     @property
-    def has_more(self) -> bool:
+    def has_more_rows(self) -> bool:
         """Whether more rows can be read."""
         return self.page.cursor is not None
 
@@ -85,7 +85,7 @@ class EntryTableColumn(NamedTuple):
     is_right_aligned: bool
     min_width: int
 
-    def align_text(self, text: str) -> str:
+    def fit_text_to_column(self, text: str) -> str:
         """Cut or pad a text to the width of the column."""
         text = cut_to_width(one_line(text), self.cells)
         space = " " * (self.cells - count_columns(text))
@@ -130,15 +130,15 @@ class EntryTable(RowList):
         number = y + round(self.scroll_y)
         if 0 <= number < len(self.rows):
             row = self.rows[number]
-            row.left = _format_left_columns(row.data)
-            row.right = _format_right_columns(row.data, self.scrollable_content_region.width)
+            row.left = _format_entry_title_cell(row.data)
+            row.right = _format_entry_value_cells(row.data, self.scrollable_content_region.width)
         return super().render_line(y)
 
 
-def make_table_headings(width: int) -> tuple[Spans, Spans]:
+def make_entry_table_headings(width: int) -> tuple[Spans, Spans]:
     """Return the left and the right part of the heading of a table that is `width` cells wide."""
     right = "  ".join(
-        column.align_text(column.name) for column in COLUMNS if width >= column.min_width
+        column.fit_text_to_column(column.name) for column in COLUMNS if width >= column.min_width
     )
     # Leave two cells free at the left edge and two for the scroll bar; two cells separate the headings.
     room = width - count_columns(right) - 6
@@ -146,7 +146,7 @@ def make_table_headings(width: int) -> tuple[Spans, Spans]:
     return [(f"  {left}", "section")], [(right, "section")]
 
 
-def _format_left_columns(entry: EntryRow) -> Spans:
+def _format_entry_title_cell(entry: EntryRow) -> Spans:
     sign, role = STATUS_SIGNS[entry.status]
     flags = ", ".join(name for name in ("hidden", "archived") if getattr(entry, name))
     # Tags come last, because a narrow table cuts the end.
@@ -160,7 +160,7 @@ def _format_left_columns(entry: EntryRow) -> Spans:
     ]
 
 
-def _format_right_columns(entry: EntryRow, width: int) -> Spans:
+def _format_entry_value_cells(entry: EntryRow, width: int) -> Spans:
     values = {
         "type": entry.type,
         "changed": format_iso_day(entry.changed),
@@ -172,5 +172,6 @@ def _format_right_columns(entry: EntryRow, width: int) -> Spans:
     for column in COLUMNS:
         if width >= column.min_width:
             role = "" if column.name == "cited 30d" and entry.cites_30d else "dim"
-            spans += [("  " if spans else "", ""), (column.align_text(values[column.name]), role)]
+            text = column.fit_text_to_column(values[column.name])
+            spans += [("  " if spans else "", ""), (text, role)]
     return spans

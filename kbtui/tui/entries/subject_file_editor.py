@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kbtui.refs import Ref
     from kbtui.tui.framework.styled_widget import StyledScreen
 
-    PlannedEntry = tuple[Knowledge, Topic, authoring.SubjectDraft]
+    PlannedSubject = tuple[Knowledge, Topic, authoring.SubjectDraft]
 
 T = TypeVar("T")
 TYPE_HELP = "note, rule, pattern, reference, decision, or any other word"
@@ -53,12 +53,12 @@ class SubjectFileEditor:
     def _describe_error(self, error: Exception) -> str:
         return describe_error(error, self._library.workspace.root)
 
-    def create_entry(self, title: str = "", topic: str | None = None) -> None:
+    def create_subject_file(self, title: str = "", topic: str | None = None) -> None:
         """Ask for title, topic, type and tags, then open the editor for the text."""
-        open_form = partial(self._open_form, title, topic)
+        open_form = partial(self._open_new_subject_form, title, topic)
         self._worker.submit(self._library.load_knowledge, open_form, self._show_error)
 
-    def _open_form(self, title: str, topic: str | None, knowledge: Knowledge) -> None:
+    def _open_new_subject_form(self, title: str, topic: str | None, knowledge: Knowledge) -> None:
         topics = tuple(name for name, found in knowledge.topics.items() if found.enable)
         if not topics:
             hint = "declare one in .jp/kb.toml as [kb.topic.ID]"
@@ -75,11 +75,11 @@ class SubjectFileEditor:
             FormField("slug", "file name", "", slug_help),
         )
         form = FormDialog(
-            "New entry", fields, self._plan_new_entry, self._describe_error, "write the text"
+            "New entry", fields, self._plan_new_subject, self._describe_error, "write the text"
         )
-        self._screen.app.push_screen(form, self._write_planned_entry)
+        self._screen.app.push_screen(form, self._write_planned_subject)
 
-    def _plan_new_entry(self, values: FormValues) -> PlannedEntry:
+    def _plan_new_subject(self, values: FormValues) -> PlannedSubject:
         """Check that the entry can be written before the user types its text; called in a thread."""
 
         if not values["title"]:
@@ -95,7 +95,7 @@ class SubjectFileEditor:
         authoring.check_new_slug(knowledge, topic, draft.slug or make_file_name(draft.title))
         return knowledge, topic, draft
 
-    def _write_planned_entry(self, planned: PlannedEntry | None) -> None:
+    def _write_planned_subject(self, planned: PlannedSubject | None) -> None:
         if planned is None:
             return
 
@@ -107,12 +107,12 @@ class SubjectFileEditor:
             self._show_message(f"created {ref}", "inserted")
             self._on_written(ref)
 
-        self._run_in_editor(lambda: authoring.edit_draft(*planned), report_new_entry)
+        self._suspend_tui_and_run(lambda: authoring.edit_draft(*planned), report_new_entry)
 
     def edit_subject(self, ref: Ref) -> None:
         """Open a subject in the editor; its id and its citations stay the same."""
         find_subject = partial(self._find_subject_to_edit, ref)
-        self._worker.submit(find_subject, self._edit_subject, self._show_error)
+        self._worker.submit(find_subject, self._edit_subject_and_report, self._show_error)
 
     def _find_subject_to_edit(self, ref: Ref) -> tuple[Subject, str | None]:
         """Return the subject and the source that fetched it, if any; called in a thread."""
@@ -124,12 +124,12 @@ class SubjectFileEditor:
         except KbtuiError:
             return subject, None  # the user may want to repair the file in the editor
 
-    def _edit_subject(self, prepared: tuple[Subject, str | None]) -> None:
+    def _edit_subject_and_report(self, prepared: tuple[Subject, str | None]) -> None:
 
         subject, source = prepared
         name = f"{subject.topic}/{subject.slug}"
 
-        def report_change(is_changed: bool) -> None:
+        def report_subject_change(is_changed: bool) -> None:
             if not is_changed:
                 self._show_message(f"{name} was not changed", "dim")
                 return
@@ -145,9 +145,9 @@ class SubjectFileEditor:
                 self._show_message(f"changed {name}{note}", "inserted")
             self._on_written(name)
 
-        self._run_in_editor(lambda: authoring.edit_subject(subject), report_change)
+        self._suspend_tui_and_run(lambda: authoring.edit_subject(subject), report_subject_change)
 
-    def _run_in_editor(self, work: Callable[[], T], on_done: Callable[[T], None]) -> None:
+    def _suspend_tui_and_run(self, work: Callable[[], T], on_done: Callable[[T], None]) -> None:
         """Suspend the TUI, run `work` in the terminal, then call `on_done` with its result."""
         try:
             with self._screen.app.suspend():
@@ -162,26 +162,26 @@ class SubjectFileEditor:
     def remove_subject(self, ref: Ref) -> None:
         """Ask, then move a subject's file to the trash; if there is no trash, offer to delete it."""
         find_subject = partial(self._library.find_subject, ref)
-        self._worker.submit(find_subject, self._ask_to_trash, self._show_error)
+        self._worker.submit(find_subject, self._ask_to_trash_subject, self._show_error)
 
-    def _ask_to_trash(self, subject: Subject) -> None:
-        def trash(answer: str | None) -> None:
+    def _ask_to_trash_subject(self, subject: Subject) -> None:
+        def trash_if_confirmed(answer: str | None) -> None:
             if answer is not None:
                 self._worker.submit(
                     partial(authoring.trash_subject, subject),
-                    lambda _: self._report_removal("moved to the trash:", subject),
-                    partial(self._ask_to_delete, subject),
+                    lambda _: self._report_subject_removal("moved to the trash:", subject),
+                    partial(self._ask_to_delete_subject, subject),
                 )
 
         question = f"Move {subject.topic}/{subject.slug} ({subject.path}) to the trash?"
-        self._screen.app.push_screen(ConfirmDialog(question, {"y": "move it"}), trash)
+        self._screen.app.push_screen(ConfirmDialog(question, {"y": "move it"}), trash_if_confirmed)
 
-    def _ask_to_delete(self, subject: Subject, error: Exception) -> None:
-        def delete(answer: str | None) -> None:
+    def _ask_to_delete_subject(self, subject: Subject, error: Exception) -> None:
+        def delete_if_confirmed(answer: str | None) -> None:
             if answer is not None:
                 self._worker.submit(
                     partial(authoring.delete_subject, subject),
-                    lambda _: self._report_removal("deleted", subject),
+                    lambda _: self._report_subject_removal("deleted", subject),
                     self._show_error,
                 )
 
@@ -189,9 +189,10 @@ class SubjectFileEditor:
             self._show_error(error)
             return
         question = f"{error.message}. Delete {subject.path} for good?"
-        self._screen.app.push_screen(ConfirmDialog(question, {"D": "delete it for good"}), delete)
+        dialog = ConfirmDialog(question, {"D": "delete it for good"})
+        self._screen.app.push_screen(dialog, delete_if_confirmed)
 
-    def _report_removal(self, verb: str, subject: Subject) -> None:
+    def _report_subject_removal(self, verb: str, subject: Subject) -> None:
         ref = f"{subject.topic}/{subject.slug}"
         self._show_message(f"{verb} {ref}", "inserted")
         self._on_written(ref)

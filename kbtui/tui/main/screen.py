@@ -17,7 +17,7 @@ from kbtui.tui.commands import COMMANDS_BY_ID, SCOPES, SCREENS, find_key_label, 
 from kbtui.tui.framework.command import TuiCommand
 from kbtui.tui.framework.dialogs import TextInputDialog
 from kbtui.tui.framework.styled_widget import StyledScreen
-from kbtui.tui.home_and_help_pages import build_help_document
+from kbtui.tui.home_and_help_pages import build_main_help_document
 from kbtui.tui.main.document_navigator import DocumentNavigator, MainScreenContext
 from kbtui.tui.main.jump_labels import JumpLabelScreen
 from kbtui.tui.main.pane_layout import FOCUS_TARGETS, HEIGHT_CLASSES, WIDTH_CLASSES, PaneLayout
@@ -394,7 +394,7 @@ class MainScreen(StyledScreen):
 
     def action_help(self) -> None:
         """Show the keys that work here."""
-        page = build_help_document(self.hints.scopes, self.hints.keymap)
+        page = build_main_help_document(self.hints.scopes, self.hints.keymap)
         self.app.push_screen(DocumentOverlayScreen("Help", page))
 
     def action_palette(self) -> None:
@@ -449,7 +449,7 @@ class MainScreen(StyledScreen):
 
     def action_workshop(self) -> None:
         """Open the prompt workshop at the selected or open item."""
-        from kbtui.tui.prompt_workshop.screen import PromptWorkshopScreen
+        from kbtui.tui.prompt_workshop.prompt_workshop_screen import PromptWorkshopScreen
 
         reference = self.items.get_selected_reference()
         workshop = PromptWorkshopScreen(self.library, reference, self._prompt_changes)
@@ -463,13 +463,13 @@ class MainScreen(StyledScreen):
 
     def action_entries(self) -> None:
         """Open the entries screen."""
-        from kbtui.tui.entries.screen import EntriesScreen
+        from kbtui.tui.entries.entries_screen import EntriesScreen
 
         self.app.push_screen(EntriesScreen(self.library, self._clock), self.open_returned_reference)
 
     def action_sources(self) -> None:
         """Open the sources screen."""
-        from kbtui.tui.sources.screen import SourcesScreen
+        from kbtui.tui.sources.sources_screen import SourcesScreen
 
         self.app.push_screen(SourcesScreen(self.library, self._clock), self.open_returned_reference)
 
@@ -489,4 +489,4 @@ class MainScreen(StyledScreen):
             self.open_returned_reference(ref)
 
         editor = SubjectFileEditor(self, self.library, self.status.flash_message, open_new_entry)
-        editor.create_entry()
+        editor.create_subject_file()

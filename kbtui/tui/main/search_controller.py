@@ -12,7 +12,7 @@ from kbtui.search.models import MAX_HITS, Hit, Mode, RankExplanation, SearchAnsw
 from kbtui.text import one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.dialogs import TextInputDialog
-from kbtui.tui.home_and_help_pages import build_explanation_document
+from kbtui.tui.home_and_help_pages import build_rank_explanation_document
 from kbtui.tui.main.pane_layout import FOCUS_TARGETS
 from kbtui.tui.navigation_target import NavigationTarget, make_hit_target
 from kbtui.tui.reader.document_view import DocumentOverlayScreen
@@ -448,7 +448,7 @@ class SearchController:
                 gone = "The results no longer contain this hit, because files or the index changed."
                 status.flash_message(gone, "warning")
                 return
-            page = build_explanation_document(explanation, request.query)
+            page = build_rank_explanation_document(explanation, request.query)
             self._main.screen.app.push_screen(DocumentOverlayScreen("Why", page))
 
         self._items.run_with_activity_shown(

@@ -9,11 +9,11 @@ from kbtui.text import one_line
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_text import measure_cell_width
 from kbtui.tui.library_pane import ENTRY_MARKS
-from kbtui.tui.prompt_workshop.prompt_state import (
+from kbtui.tui.prompt_workshop.planned_prompt import (
     PromptCost,
-    find_prefix_range,
+    find_slug_prefix_range,
     format_cost_growth,
-    measure_prompt_cost,
+    measure_text_cost,
 )
 from kbtui.tui.reader.document import format_count
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from kbtui.knowledge.topic_scan import TopicScan
     from kbtui.tui.framework.styled_text import Spans
-    from kbtui.tui.prompt_workshop.prompt_state import (
+    from kbtui.tui.prompt_workshop.planned_prompt import (
         PendingPreloadMarks,
-        PromptState,
+        PlannedPrompt,
         SubjectCosts,
     )
 
@@ -58,11 +58,11 @@ class SubjectTreeNode(NamedTuple):
     shows_path: bool = False
 
     @property
-    def branch_key(self) -> str:
+    def expandable_row_key(self) -> str:
         """The key of the row of a topic or folder; "" for any other row."""
         if self.kind == "topic":
             return f"topic:{self.topic}"
-        return make_folder_key(self.topic, self.name) if self.kind == "folder" else ""
+        return make_folder_row_key(self.topic, self.name) if self.kind == "folder" else ""
 
 
 WHOLE_NODE = SubjectTreeNode("whole")
@@ -83,7 +83,7 @@ def _get_tree_sort_key(slug: str) -> list[tuple[bool, str]]:
     return [*((True, folder) for folder in folders), (False, name)]
 
 
-def make_subject_tree_rows(prompt: PromptState, options: SubjectTreeOptions) -> list[ListRow]:
+def make_subject_tree_rows(prompt: PlannedPrompt, options: SubjectTreeOptions) -> list[ListRow]:
     """Return all rows of the tree; the text of a row is made when the row is drawn."""
     written = prompt.written
     rows = [_make_tree_row(WHOLE_KEY, WHOLE_NODE), _make_heading_row("topics", "TOPICS")]
@@ -103,7 +103,7 @@ def make_subject_tree_rows(prompt: PromptState, options: SubjectTreeOptions) -> 
     return rows
 
 
-def make_match_rows(matches: Iterable[tuple[str, str]]) -> list[ListRow]:
+def make_pattern_match_rows(matches: Iterable[tuple[str, str]]) -> list[ListRow]:
     """Return the rows of the subjects that a pattern matches; `matches` are pairs of topic and slug."""
     rows = [_make_subject_row(topic, slug, 0, shows_path=True) for topic, slug in matches]
     return [_make_tree_row(WHOLE_KEY, WHOLE_NODE), *rows]
@@ -147,7 +147,7 @@ def _make_folder_rows(topic: str, slugs: list[str], opened: set[str]) -> Iterato
         closed = ""
         for depth in range(common, len(folders)):
             path = "/".join(folders[: depth + 1]) + "/"
-            key = make_folder_key(topic, path)
+            key = make_folder_row_key(topic, path)
             yield _make_tree_row(key, SubjectTreeNode("folder", topic, path, depth + 1))
             shown.append(folders[depth])
             if key not in opened:
@@ -157,7 +157,7 @@ def _make_folder_rows(topic: str, slugs: list[str], opened: set[str]) -> Iterato
             yield _make_subject_row(topic, slug, len(folders) + 1)
 
 
-def make_folder_key(topic: str, path: str) -> str:
+def make_folder_row_key(topic: str, path: str) -> str:
     """Return the key of the row of a folder."""
     return f"folder:{topic}/{path}"
 
@@ -187,19 +187,19 @@ class SubjectTreeList(RowList):
     ) -> None:
         super().__init__("entries")
         self.empty_text = [("Reading the workspace …", "dim")]
-        self.prompt_state: PromptState | None = None
+        self.planned_prompt: PlannedPrompt | None = None
         self._costs, self._marks, self._options = costs, marks, options
         self._learned: dict[str, list[str]] = {}
 
     @property
-    def selected_node(self) -> SubjectTreeNode:
+    def selected_tree_node(self) -> SubjectTreeNode:
         """The node of the selected row; while no row is selected, the node of the whole section."""
         row = self.selected_row
         return row.data if row is not None else WHOLE_NODE
 
-    def set_prompt_state(self, prompt_state: PromptState) -> None:
-        self.prompt_state = prompt_state
-        knowledge = prompt_state.knowledge
+    def set_planned_prompt(self, planned_prompt: PlannedPrompt) -> None:
+        self.planned_prompt = planned_prompt
+        knowledge = planned_prompt.knowledge
         self._learned = {
             topic.id: sorted(knowledge.get_topic_slugs(topic.id).learned) if topic.enable else []
             for topic in knowledge.topics.values()
@@ -210,32 +210,34 @@ class SubjectTreeList(RowList):
         number = y + round(self.scroll_y)
         if 0 <= number < len(self.rows) and self.rows[number].selectable:
             row = self.rows[number]
-            row.left, row.right = self.format_row(row.data)
+            row.left, row.right = self.format_tree_row(row.data)
         return super().render_line(y)
 
-    def format_row(self, node: SubjectTreeNode) -> tuple[Spans, Spans]:
+    def format_tree_row(self, node: SubjectTreeNode) -> tuple[Spans, Spans]:
         """Return the left and the right part of a row."""
-        prompt = self.prompt_state
+        prompt = self.planned_prompt
         if prompt is None:
             return [], []
         if node.kind == "whole":
-            return [("<knowledge>", "strong")], self._format_cost(prompt.cost, "strong")
+            return [("<knowledge>", "strong")], self._format_cost_column(prompt.cost, "strong")
         if node.kind == "problem":
             return [("! ", "error"), (one_line(node.name), "error")], []
         if node.kind == "fragment":
             found = prompt.fragments[node.number : node.number + 1]
-            cost = measure_prompt_cost(found[0].content if found else None)
-            return [("  ", ""), (one_line(node.name), "")], self._format_cost(cost)
+            cost = measure_text_cost(found[0].content if found else None)
+            return [("  ", ""), (one_line(node.name), "")], self._format_cost_column(cost)
         if node.topic not in prompt.written.topics:
             return [("  ", ""), (one_line(node.name or node.topic), "dim")], [("gone", "dim")]
         if node.kind == "subject":
-            return self._format_subject(prompt, node)
-        return self._format_branch(prompt, node)
+            return self._format_subject_row(prompt, node)
+        return self._format_topic_or_folder_row(prompt, node)
 
-    def _format_subject(self, prompt: PromptState, node: SubjectTreeNode) -> tuple[Spans, Spans]:
+    def _format_subject_row(
+        self, prompt: PlannedPrompt, node: SubjectTreeNode
+    ) -> tuple[Spans, Spans]:
         topic, slug = node.topic, node.name
         scan = prompt.written.get_topic_slugs(topic).scan
-        state = self._marks.find_state(prompt.written, topic, slug)
+        state = self._marks.find_marked_state(prompt.written, topic, slug)
         marked_as = {"learned": "pre-loaded", "disabled": "disabled"}.get(state)
         if marked_as is None and slug in scan.hidden:
             marked_as = "hidden"
@@ -250,38 +252,42 @@ class SubjectTreeList(RowList):
         if (topic, slug) in self._costs.unreadable:
             reason = one_line(self._costs.unreadable[topic, slug])
             return left, [("! ", "error"), (reason, "error")]
-        cost = self._costs.get_cost(topic, slug)
-        return left, self._format_cost(cost) if cost else [("…", "dim")]
+        cost = self._costs.get_subject_cost(topic, slug)
+        return left, self._format_cost_column(cost) if cost else [("…", "dim")]
 
-    def _format_branch(self, prompt: PromptState, node: SubjectTreeNode) -> tuple[Spans, Spans]:
+    def _format_topic_or_folder_row(
+        self, prompt: PlannedPrompt, node: SubjectTreeNode
+    ) -> tuple[Spans, Spans]:
         """Format a topic or folder: its name, its pre-loaded and total subject counts, its cost."""
         topic, prefix = node.topic, node.name
-        is_opened = node.branch_key in self._options.opened or bool(self._options.words)
+        is_opened = node.expandable_row_key in self._options.opened or bool(self._options.words)
         left: Spans = [("  " * node.depth, ""), ("▾ " if is_opened else "▸ ", "dim")]
         right: Spans = []
         if node.kind == "folder":
             left.append((f"{one_line(prefix[:-1].rsplit('/', 1)[-1])}/", ""))
         else:
-            is_on = self._marks.find_state(prompt.written, topic, None) == "on"
+            is_on = self._marks.find_marked_state(prompt.written, topic, None) == "on"
             name = one_line(prompt.written.topics[topic].name)
             left.append((name, "" if is_on else "dim struck"))
             is_marked = (topic, None) in self._marks
             if is_marked or not is_on:
                 sign = UNWRITTEN_SIGN if is_marked else ""
                 right.append((f"{'on' if is_on else 'off'}{sign} ", "warning"))
-        count, cost = prompt.sums[topic].sum_costs_below(prefix)
-        first, last = find_prefix_range(self._learned.get(topic, []), prefix)
+        count, cost = prompt.sums[topic].sum_costs_in_folder(prefix)
+        first, last = find_slug_prefix_range(self._learned.get(topic, []), prefix)
         if last > first:
             right.append((f"{LEARNED_SIGN}{last - first:,}/", "accent"))
         right.append((f"{count:,}  ", "dim"))
-        return left, [*right, *self._format_cost(cost)]
+        return left, [*right, *self._format_cost_column(cost)]
 
-    def _format_cost(self, cost: PromptCost, role: str = "dim") -> Spans:
+    def _format_cost_column(self, cost: PromptCost, role: str = "dim") -> Spans:
         is_exact = self.scrollable_content_region.width >= EXACT_COST_CELLS
-        return [(cost.format_short_cost(exact=is_exact), role)]
+        return [(cost.format_cost_without_units(exact=is_exact), role)]
 
 
-def format_prompt_totals(prompt: PromptState | None, marks: int, width: int) -> tuple[Spans, Spans]:
+def format_prompt_totals(
+    prompt: PlannedPrompt | None, marks: int, width: int
+) -> tuple[Spans, Spans]:
     """Return the totals: the cost of the prompt, how the marks change it, and the number of marks."""
     if prompt is None:
         return [("reading the workspace …", "dim")], []
@@ -290,7 +296,8 @@ def format_prompt_totals(prompt: PromptState | None, marks: int, width: int) -> 
     role = "warning" if after.characters >= before.characters else "inserted"
     left: Spans = []
     for units in (True, False):
-        left = [(after.format_long_cost() if units else after.format_short_cost(), "strong")]
+        cost = after.format_cost_with_units() if units else after.format_cost_without_units()
+        left = [(cost, "strong")]
         if growth := format_cost_growth(before, after, units=units):
             left += [(", ", "dim"), (growth, role)]
         if measure_cell_width(left) + measure_cell_width(right) < width:
@@ -298,7 +305,7 @@ def format_prompt_totals(prompt: PromptState | None, marks: int, width: int) -> 
     return left, right
 
 
-def describe_selected_row(prompt: PromptState, node: SubjectTreeNode) -> str:
+def describe_tree_node(prompt: PlannedPrompt, node: SubjectTreeNode) -> str:
     """Return the line below the list, which says more about the selected row."""
     if node.kind == "whole":
         topics = [topic for topic in prompt.knowledge.topics.values() if topic.enable]
@@ -307,12 +314,13 @@ def describe_selected_row(prompt: PromptState, node: SubjectTreeNode) -> str:
         return f"{format_count(len(topics), 'topic')} on, {learned} pre-loaded"
     if node.kind == "topic" and node.topic in prompt.preloads:
         loaded = prompt.preloads[node.topic]
-        preloads = f"in the prompt {loaded.format_short_cost()} · " if loaded.characters else ""
+        cost = loaded.format_cost_without_units()
+        preloads = f"in the prompt {cost} · " if loaded.characters else ""
         resolved = prompt.knowledge.get_topic_slugs(node.topic)
         listed, total = len(resolved.visible), len(resolved.scan.slugs)
         # The row counts only the listed subjects, not the hidden and disabled ones.
         listing = "listing" if listed == total else f"lists {listed:,} of {total:,}:"
-        return f"{preloads}{listing} {prompt.listings[node.topic].format_short_cost()}"
+        return f"{preloads}{listing} {prompt.listings[node.topic].format_cost_without_units()}"
     if node.kind == "subject" and node.topic in prompt.written.topics:
         resolved = prompt.written.get_topic_slugs(node.topic)
         if node.name in resolved.scan:

@@ -104,10 +104,10 @@ def make_source_rows(
         elif state.run is None:
             below = [("never run", "dim")]
         else:
-            below = _format_last_run(state.run, now)
+            below = _format_last_source_run(state.run, now)
         if state.due is not None and source.name not in running:
             is_due = _to_local_time(state.due) <= now
-            when = "due now" if is_due else f"next {_format_time(state.due, now)}"
+            when = "due now" if is_due else f"next {_format_unix_time(state.due, now)}"
             below.append((f"  {when}", "key"))
         rows.append(ListRow(source.name, left, right, [[("  ", ""), *below]], data=state))
     for number, problem in enumerate(states.problems):
@@ -121,13 +121,13 @@ def _to_local_time(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds).astimezone()
 
 
-def _format_time(seconds: float, now: datetime) -> str:
+def _format_unix_time(seconds: float, now: datetime) -> str:
     return format_time(_to_local_time(seconds), now)
 
 
-def _format_last_run(run: SourceRunRecord, now: datetime) -> Spans:
+def _format_last_source_run(run: SourceRunRecord, now: datetime) -> Spans:
     sign, role = STATUS_SIGNS[run.status]
-    details = f"  {_format_time(run.began, now)}, {format_count(run.entries, 'document')}"
+    details = f"  {_format_unix_time(run.began, now)}, {format_count(run.entries, 'document')}"
     error: Spans = [(f"  {one_line(run.error)}", role)] if run.error else []
     return [(f"{sign} {run.status}", role), (details, "dim"), *error]
 
@@ -143,7 +143,7 @@ def _format_progress_bar(progress: SourceProgress | None) -> Spans:
     ]
 
 
-def make_problem_page(problem: Problem) -> Document:
+def make_source_problem_page(problem: Problem) -> Document:
     """Return the page of a declaration that cannot be read."""
     hint = (
         "Correct .jp/kb-sources.toml in your editor; this screen cannot change an invalid source."
@@ -161,12 +161,12 @@ def make_source_page(state: SourceStatus, now: datetime) -> Document:
     source = state.source
     approved: Spans = [("not yet", "warning")]
     if state.approved:
-        approved = [(_format_time(state.approved, now), "")]
+        approved = [(_format_unix_time(state.approved, now), "")]
     schedule: Spans = [("only when you start it", "dim")]
     if source.cron:
         schedule = [(source.cron, "code-inline")]
     if state.due:
-        schedule.append((f"  next {_format_time(state.due, now)}", "key"))
+        schedule.append((f"  next {_format_unix_time(state.due, now)}", "key"))
     facts: list[tuple[str, Spans]] = [
         ("kind", [(source.kind, "")]),
         ("fetches", [(one_line(source.summary), "")]),
@@ -178,17 +178,17 @@ def make_source_page(state: SourceStatus, now: datetime) -> Document:
         ParagraphBlock("name", [(source.name, "h1")]),
         FactTableBlock("facts", facts),
         HeadingBlock("run", [("Last run", "h2")], above=1),
-        *_make_run_blocks(state.run, now),
-        *_make_toml_blocks(source),
+        *_make_last_run_blocks(state.run, now),
+        *_make_declaration_blocks(source),
     ]
     return Document(f"source:{source.name}", source.name, blocks)
 
 
-def _make_run_blocks(run: SourceRunRecord | None, now: datetime) -> list[DocumentBlock]:
+def _make_last_run_blocks(run: SourceRunRecord | None, now: datetime) -> list[DocumentBlock]:
     if run is None:
         return [ParagraphBlock("none", [("Never run.", "dim")])]
     sign, role = STATUS_SIGNS[run.status]
-    began = f"{_format_time(run.began, now)}, took {run.ended - run.began:.1f} s"
+    began = f"{_format_unix_time(run.began, now)}, took {run.ended - run.began:.1f} s"
     facts: list[tuple[str, Spans]] = [
         ("status", [(f"{sign} {run.status}", role)]),
         ("started", [(began, "")]),
@@ -210,7 +210,7 @@ def _make_run_blocks(run: SourceRunRecord | None, now: datetime) -> list[Documen
     return blocks
 
 
-def _make_toml_blocks(source: SourceDefinition) -> list[DocumentBlock]:
+def _make_declaration_blocks(source: SourceDefinition) -> list[DocumentBlock]:
     heading, file = [("Declaration", "h2")], [(".jp/kb-sources.toml", "dim")]
     toml = format_source_toml(source)
     return [
@@ -219,7 +219,7 @@ def _make_toml_blocks(source: SourceDefinition) -> list[DocumentBlock]:
     ]
 
 
-def make_approval_page(state: SourceStatus, approve_key: str, back_key: str) -> Document:
+def make_source_approval_page(state: SourceStatus, approve_key: str, back_key: str) -> Document:
     """Return a page with everything a source would do, and the keys to approve it or go back."""
     source = state.source
     intro = "Each run does the following on this computer, with your permissions:"
@@ -228,13 +228,14 @@ def make_approval_page(state: SourceStatus, approve_key: str, back_key: str) -> 
         ParagraphBlock("ask", [(f"Approve {source.name}?", "h1")]),
         ParagraphBlock("what", [(intro, "")], above=1),
     ]
-    for number, line in enumerate(describe_available_actions(state)):
+    for number, line in enumerate(describe_source_actions(state)):
         blocks.append(BulletItemBlock(f"action:{number}", [(line, "strong")]))
-    blocks += [*_make_toml_blocks(source), ParagraphBlock("answers", [(answers, "key")], above=1)]
+    blocks += _make_declaration_blocks(source)
+    blocks.append(ParagraphBlock("answers", [(answers, "key")], above=1))
     return Document(f"approve:{source.name}", f"Approve {source.name}", blocks)
 
 
-def describe_available_actions(state: SourceStatus) -> list[str]:
+def describe_source_actions(state: SourceStatus) -> list[str]:
     """Return one line for each action that a run of the source takes."""
     from kbtui.sources.url_policy import CrawlPrefixes
 

@@ -24,7 +24,7 @@ from kbtui.tui.entries.entry_table import (
     STATUS_SIGNS,
     EntryTable,
     LoadedEntryRows,
-    make_table_headings,
+    make_entry_table_headings,
     read_entry_pages,
 )
 from kbtui.tui.entries.subject_file_editor import SubjectFileEditor
@@ -103,7 +103,7 @@ class FoldablePassageBlock(FoldHeadingBlock):
 def build_entry_document(library: Library, row: EntryRow, now: datetime) -> Document:
     """Return the details of an entry: facts, recent citations, passages. Called in a thread."""
     chunks = serialize_chunks(library.open_index_reader(), row.id)
-    source, problem = _read_front_matter(library, row)
+    source, problem = _read_source_name_and_problem(library, row)
     title: Spans = [(one_line(row.title), "h1")]
     facts = FactTableBlock("facts", _make_entry_facts(row, source))
     blocks: list[DocumentBlock] = [ParagraphBlock("title", title), facts]
@@ -113,7 +113,8 @@ def build_entry_document(library: Library, row: EntryRow, now: datetime) -> Docu
     count = format_count(len(chunks), "passage")
     blocks.append(HeadingBlock("chunks", [("Passages", "h2")], [(count, "dim")], above=1))
     for number, chunk in enumerate(chunks, 1):
-        size, origin = format_count(chunk["characters"], "character"), _describe_origin(chunk)
+        size = format_count(chunk["characters"], "character")
+        origin = _describe_passage_origin(chunk)
         left: Spans = [(f"{number} ", "number"), (size, ""), (origin, "dim")]
         right = (chunk["model"], "dim") if chunk["model"] else ("no vector", "warning")
         key, text = f"chunk:{chunk['chunk_id']}", chunk["text"]
@@ -137,7 +138,7 @@ def _make_entry_facts(row: EntryRow, source: str | None) -> list[tuple[str, Span
     return [(name, value) for name, value in facts.items() if value]
 
 
-def _read_front_matter(library: Library, row: EntryRow) -> tuple[str | None, str | None]:
+def _read_source_name_and_problem(library: Library, row: EntryRow) -> tuple[str | None, str | None]:
     """Return the source that fetched a subject, and the problem with its front matter; either may be None."""
     subject = library.load_knowledge().find(row.topic or "", row.slug or "")
     if subject is None:
@@ -170,7 +171,7 @@ def _make_citation_blocks(library: Library, row: EntryRow, now: datetime) -> lis
     return blocks
 
 
-def _describe_origin(chunk: dict[str, object]) -> str:
+def _describe_passage_origin(chunk: dict[str, object]) -> str:
     """Return the lines or the turn that a passage comes from."""
     lines, turn = chunk["lines"], chunk["turn"]
     if isinstance(lines, list):
@@ -200,7 +201,9 @@ class EntriesScreen(ListDetailScreen):
         self.filter = LabeledInput("entry-filter", "filter")
         self.filter.display = True
         self.loaded: LoadedEntryRows | None = None
-        self.writer = SubjectFileEditor(self, library, self.show_message, self._reload_and_select)
+        self.writer = SubjectFileEditor(
+            self, library, self.show_message, self._reload_and_select_entry
+        )
         self._clock = clock
         self._flags = {"hidden": False, "archived": False}
         self._wanted: EntryFilter = parse_entry_filter("")
@@ -219,9 +222,9 @@ class EntriesScreen(ListDetailScreen):
     def on_mount(self) -> None:
         """Explain the filter, and look regularly whether pending entries are ready."""
         self.filter.input.placeholder = "words, type:, is:, topic:, after:, before:"
-        self.set_interval(PENDING_SECONDS, self._reload_if_pending)
+        self.set_interval(PENDING_SECONDS, self._reload_if_entries_pending)
 
-    def _reload_if_pending(self) -> None:
+    def _reload_if_entries_pending(self) -> None:
         """Reload while entries are pending, because the engine sends no event when it has embedded an entry."""
         if self.loaded and self.loaded.page.by_status.get("pending"):
             self.action_reload()
@@ -229,15 +232,15 @@ class EntriesScreen(ListDetailScreen):
     def on_resize(self) -> None:
         self.call_after_refresh(self._show_column_headings)
         if self.loaded is not None:
-            self.call_after_refresh(self._show_page_totals, self.loaded.page)
+            self.call_after_refresh(self._show_entry_totals, self.loaded.page)
 
     def _show_column_headings(self) -> None:
-        left, right = make_table_headings(self.list.scrollable_content_region.width)
+        left, right = make_entry_table_headings(self.list.scrollable_content_region.width)
         # The table keeps two cells free for its scroll bar.
         self.query_one("#columns", TextLine).set_text(left, [*right, ("  ", "")])
 
     @property
-    def command_needs(self) -> dict[str, bool]:
+    def met_command_needs(self) -> dict[str, bool]:
         entry, loaded = self.list.selected_entry, self.loaded
         return {
             "address": bool(entry and entry.source_url),
@@ -247,7 +250,7 @@ class EntriesScreen(ListDetailScreen):
     def list_hinted_commands(self) -> list[TuiCommand]:
         """Return the commands for the key hints; in the details, Enter gets another label."""
         commands = super().list_hinted_commands()
-        labels = {"entries.enter": "unfold / open"} if self.is_detail_focused else {}
+        labels = {"entries.enter": "unfold / open"} if self.is_detail_pane_focused else {}
         return [one._replace(label=labels.get(one.id, one.label)) for one in commands]
 
     def should_key_wait(self, key: str) -> bool:
@@ -259,7 +262,7 @@ class EntriesScreen(ListDetailScreen):
             return False
         is_page_due = self._detail_timer is not None or self._detail_worker.has_pending_result
         is_list_due = self._filter_timer is not None or self.is_filtering
-        return is_list_due or (self.is_detail_focused and is_page_due)
+        return is_list_due or (self.is_detail_pane_focused and is_page_due)
 
     @property
     def is_filtering(self) -> bool:
@@ -277,7 +280,7 @@ class EntriesScreen(ListDetailScreen):
         self._read_entries(None, PAGE_ROWS + known)
 
     def _read_more_entries(self, least: int = PAGE_ROWS) -> None:
-        if self.loaded and self.loaded.has_more and not self._page_worker.has_pending_result:
+        if self.loaded and self.loaded.has_more_rows and not self._page_worker.has_pending_result:
             self._read_entries(self.loaded, least)
 
     def _read_entries(self, before: LoadedEntryRows | None, least: int) -> None:
@@ -290,40 +293,40 @@ class EntriesScreen(ListDetailScreen):
         selected = next((e.id for e in loaded.rows if e.ref == self._ref_to_select), None)
         if selected is not None:
             self._ref_to_select = None
-        empty = NO_ENTRIES.format(self.get_key_hint("new"))
+        empty = NO_ENTRIES.format(self.get_key_label("new"))
         if self.filter.input.value.strip() or any(self._flags.values()):
             empty = "No entries match."
         rows = [ListRow(entry.id, [], data=entry) for entry in loaded.rows]
         self.list.set_rows(rows, [(empty, "dim")], selected)
-        if self._go_to_end and not loaded.has_more:
+        if self._go_to_end and not loaded.has_more_rows:
             self._go_to_end = False
             self.list.select_row(loaded.rows[-1].id)
         elif self._go_to_end:
             self._read_more_entries(ALL_ROWS)
-        self._show_page_totals(loaded.page)
-        self._show_detail_after_delay()
+        self._show_entry_totals(loaded.page)
+        self._show_entry_details_after_delay()
 
     def _show_read_error(self, error: Exception) -> None:
         if self.loaded is None:
             self.list.set_rows([], [("The entries cannot be read.", "error")])
         self.show_error(error)
 
-    def _show_page_totals(self, page: EntryPage) -> None:
+    def _show_entry_totals(self, page: EntryPage) -> None:
         total = f"{page.total:,} {'entry' if page.total == 1 else 'entries'}"
         counts = ((name, page.by_status.get(name)) for name in ENTRY_STATUSES)
         statuses = [f"{count:,} {name}" for name, count in counts if count]
-        details = " · ".join([*statuses, *self._describe_flags()])
+        details = " · ".join([*statuses, *self._describe_included_entries()])
         left: Spans = [(total, "strong"), (f"  {details}", "dim")]
         kinds = sorted(page.by_type.items(), key=lambda pair: (-pair[1], pair[0]))[:6]
         types = [one_line(f"{kind} {count:,}") for kind, count in kinds]
         room = self.query_one("#totals", TextLine).content_size.width - measure_cell_width(left) - 2
         while types and count_columns(" · ".join(types)) > room:
             types.pop()
-        self.show_totals(left, [(" · ".join(types), "dim")])
+        self.show_totals_line(left, [(" · ".join(types), "dim")])
         self._show_list_position()
         self.show_key_hints()
 
-    def _describe_flags(self) -> list[str]:
+    def _describe_included_entries(self) -> list[str]:
         """Return what the list includes and leaves out, which explains its counts."""
         shown = [name for name, is_shown in self._flags.items() if is_shown]
         # Disabled subjects are not in the index.
@@ -344,15 +347,15 @@ class EntriesScreen(ListDetailScreen):
         self._show_list_position()
         if self.list.index > len(self.list.rows) - READ_AHEAD_ROWS:
             self._read_more_entries()
-        self._show_detail_after_delay()
+        self._show_entry_details_after_delay()
 
-    def _show_detail_after_delay(self) -> None:
+    def _show_entry_details_after_delay(self) -> None:
         """Show the selected entry's details once the selection has stayed for a moment."""
         if self._detail_timer is not None:
             self._detail_timer.stop()
-        self._detail_timer = self.set_timer(DETAIL_DELAY, self._show_detail)
+        self._detail_timer = self.set_timer(DETAIL_DELAY, self._show_entry_details)
 
-    def _show_detail(self) -> None:
+    def _show_entry_details(self) -> None:
         self._detail_timer = None
         entry = self.list.selected_entry
         self.show_key_hints()
@@ -365,15 +368,15 @@ class EntriesScreen(ListDetailScreen):
 
     @on(EntryTable.LastEntryRequested)
     def _read_all_entries(self) -> None:
-        self._go_to_end = self.loaded is not None and self.loaded.has_more
+        self._go_to_end = self.loaded is not None and self.loaded.has_more_rows
         self._read_more_entries(ALL_ROWS)
 
     @on(RowList.RowClicked)
     def action_enter(self) -> None:
         viewport, block = self.reader.viewport, self.cursor_block
-        if not self.is_detail_focused:
+        if not self.is_detail_pane_focused:
             if self.list.selected_entry is not None:
-                self.focus_detail()
+                self.focus_detail_pane()
         elif block and block.link:
             self.dismiss(parse_ref(block.link))
         elif block and (fold := viewport.find_fold_at_cursor()):
@@ -447,17 +450,17 @@ class EntriesScreen(ListDetailScreen):
 
     def action_new(self) -> None:
         entry = self.list.selected_entry
-        self.writer.create_entry(topic=entry.topic if entry else None)
+        self.writer.create_subject_file(topic=entry.topic if entry else None)
 
     def action_edit(self) -> None:
-        if (entry := self._selected_subject()) is not None:
+        if (entry := self._require_selected_subject()) is not None:
             self.writer.edit_subject(self._parse_entry_ref(entry))
 
     def action_remove(self) -> None:
-        if (entry := self._selected_subject()) is not None:
+        if (entry := self._require_selected_subject()) is not None:
             self.writer.remove_subject(self._parse_entry_ref(entry))
 
-    def _selected_subject(self) -> EntryRow | None:
+    def _require_selected_subject(self) -> EntryRow | None:
         """Return the selected entry if it is a subject; for a conversation, show why it cannot be changed."""
         entry = self.list.selected_entry
         if entry is not None and entry.kind == "conversation":
@@ -465,7 +468,7 @@ class EntriesScreen(ListDetailScreen):
             return None
         return entry
 
-    def _reload_and_select(self, ref: str) -> None:
+    def _reload_and_select_entry(self, ref: str) -> None:
         self._ref_to_select = ref
         self.action_reload()
 
@@ -479,7 +482,7 @@ class EntriesScreen(ListDetailScreen):
         self.run_in_thread(self.library.retry_embedding, show_retry_result)
 
     def action_back(self) -> None:
-        if self.focused is self.filter.input or self.is_detail_focused:
+        if self.focused is self.filter.input or self.is_detail_pane_focused:
             self.focus_list_pane()
         elif self.filter.input.value:
             self.filter.input.value = ""

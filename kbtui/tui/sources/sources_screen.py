@@ -29,9 +29,9 @@ from kbtui.tui.sources.source_pages import (
     STATUS_SIGNS,
     SourceStatus,
     SourceStatuses,
-    make_approval_page,
-    make_problem_page,
+    make_source_approval_page,
     make_source_page,
+    make_source_problem_page,
     make_source_rows,
     read_source_statuses,
 )
@@ -57,7 +57,7 @@ LIST_KEYS = {"prefixes", "allow_hosts", "env"}
 # the form of a source
 
 
-def make_form_fields(
+def make_source_form_fields(
     topics: Sequence[str], source: SourceDefinition | None = None
 ) -> list[FormField]:
     """Return the fields of the form that adds a source, or that changes `source`."""
@@ -93,7 +93,7 @@ def make_form_fields(
     return [kind, *fields, FormField("name", "name", "", name_help)]
 
 
-def make_source_table(values: FormValues, kind: str) -> dict[str, Any]:
+def make_source_toml_table(values: FormValues, kind: str) -> dict[str, Any]:
     """Convert the values of the form to a table for the sources file, without empty values.
 
     Raises `UsageError` if a value is invalid.
@@ -116,7 +116,7 @@ def add_source_from_form(library: Library, values: FormValues) -> SourceDefiniti
     if not what:
         raise UsageError("enter what the source should fetch")
     name = values["name"] or suggest_source_name(kind, what)
-    source = add_source(workspace, name, make_source_table(values, kind))
+    source = add_source(workspace, name, make_source_toml_table(values, kind))
     approve_source(workspace, UserData(workspace), source)
     return source
 
@@ -135,7 +135,7 @@ def change_source_from_form(
         message = "the source was changed in the file while the form was open"
         raise UsageError(message, where=before.name, hint="open the form again")
     approved = find_approval_time(workspace, userdata, current) is not None
-    wanted = {**dict.fromkeys(before.block), **make_source_table(values, before.kind)}
+    wanted = {**dict.fromkeys(before.block), **make_source_toml_table(values, before.kind)}
     changes = {key: value for key, value in wanted.items() if before.block.get(key) != value}
     if changes.get("depth") == 1 and "depth" not in before.block:
         del changes["depth"]  # 1 is the default
@@ -195,7 +195,7 @@ class SourcesScreen(ListDetailScreen):
         return row.data if row and isinstance(row.data, SourceStatus) else None
 
     @property
-    def command_needs(self) -> dict[str, bool]:
+    def met_command_needs(self) -> dict[str, bool]:
         state, is_approving = self.selected_source, self.approving is not None
         return {
             "approving": is_approving,
@@ -212,34 +212,34 @@ class SourcesScreen(ListDetailScreen):
         def show_statuses(states: SourceStatuses) -> None:
             if states != self.states or self._key_to_select:
                 self.states = states
-                self._show_rows()
-                self._show_selected()
+                self._show_source_rows()
+                self._show_selected_source()
 
         read_statuses = partial(read_source_statuses, self.library)
         self.run_in_thread(read_statuses, show_statuses, self._reload_worker)
 
-    def _show_rows(self) -> None:
+    def _show_source_rows(self) -> None:
         if self.states is None:
             return
         running = {name: run.progress for name, run in self.runs.items()}
-        rows = make_source_rows(self.states, running, self._clock(), self.get_key_hint("approve"))
+        rows = make_source_rows(self.states, running, self._clock(), self.get_key_label("approve"))
         select, self._key_to_select = self._key_to_select, None
-        self.list.set_rows(rows, [(NO_SOURCES.format(self.get_key_hint("new")), "dim")], select)
+        self.list.set_rows(rows, [(NO_SOURCES.format(self.get_key_label("new")), "dim")], select)
         sources, problems = self.states.sources, self.states.problems
         left = [(format_count(len(sources), "source"), "strong")]
         if unapproved := sum(state.approved is None for state in sources):
             left.append((f"  {unapproved:,} not approved", "warning"))
         if problems:
             left.append((f"  {format_count(len(problems), 'declaration')} cannot be read", "error"))
-        self.show_totals(left, [(f"{len(running)} running", "key")] if running else [])
+        self.show_totals_line(left, [(f"{len(running)} running", "key")] if running else [])
         self.show_key_hints()
 
     @on(RowList.SelectionChanged)
     def _on_row_selected(self) -> None:
         self.approving = None
-        self._show_selected()
+        self._show_selected_source()
 
-    def _show_selected(self) -> None:
+    def _show_selected_source(self) -> None:
         self.show_key_hints()
         if self.approving is not None:
             return
@@ -249,12 +249,12 @@ class SourcesScreen(ListDetailScreen):
         elif isinstance(row.data, SourceStatus):
             self.show_document(make_source_page(row.data, self._clock()))
         else:
-            self.show_document(make_problem_page(row.data))
+            self.show_document(make_source_problem_page(row.data))
 
     @on(RowList.RowClicked)
     def action_enter(self) -> None:
         if self.list.selected_row is not None:
-            self.focus_detail()
+            self.focus_detail_pane()
 
     def action_run(self) -> None:
         state = self.selected_source
@@ -262,21 +262,21 @@ class SourcesScreen(ListDetailScreen):
             return
         name = state.source.name
         if state.approved is None:
-            review = f"press {self.get_key_hint('approve')} to review what it would do"
+            review = f"press {self.get_key_label('approve')} to review what it would do"
             self.refuse_key(f"Source {name} is not approved: {review}")
         elif name not in self.runs:
             run = self.runs[name] = ActiveSourceRun()
             start_run = partial(self._run_source_in_thread, name, run)
             threading.Thread(target=start_run, name=f"source-{name}", daemon=True).start()
             self.show_message(f"running {name} …", "dim")
-            self._show_rows()
+            self._show_source_rows()
 
     def _run_source_in_thread(self, name: str, run: ActiveSourceRun) -> None:
         from kbtui.sources.source_runner import run_source
 
         def report_progress(progress: SourceProgress) -> None:
             run.progress = progress
-            self.call_later(self._show_rows)
+            self.call_later(self._show_source_rows)
 
         workspace, should_stop = self.library.workspace, run.stop.is_set
         outcome: SourceRunRecord | Exception
@@ -286,7 +286,7 @@ class SourcesScreen(ListDetailScreen):
             )
         except Exception as error:
             outcome = error
-        self.call_later(self._on_run_end, name, outcome)
+        self.call_later(self._on_source_run_end, name, outcome)
 
     def action_stop(self) -> None:
         name = state.source.name if (state := self.selected_source) else ""
@@ -294,7 +294,7 @@ class SourcesScreen(ListDetailScreen):
             self.runs[name].stop.set()
             self.show_message(f"stopping {name} …", "dim")
 
-    def _on_run_end(self, name: str, outcome: SourceRunRecord | Exception) -> None:
+    def _on_source_run_end(self, name: str, outcome: SourceRunRecord | Exception) -> None:
         del self.runs[name]
         if isinstance(outcome, SourceRunRecord):
             documents = format_count(outcome.entries, "document")
@@ -303,7 +303,7 @@ class SourcesScreen(ListDetailScreen):
             self.show_message(text, STATUS_SIGNS[outcome.status][1])
         else:
             self.show_error(outcome)
-        self._show_rows()
+        self._show_source_rows()
         self.action_reload()
 
     def action_approve(self) -> None:
@@ -315,9 +315,9 @@ class SourcesScreen(ListDetailScreen):
             self.refuse_key(f"Source {state.source.name} is already approved")
             return
         self.approving = state
-        agree, back = self.get_key_hint("agree"), self.get_key_hint("back")
-        self.show_document(make_approval_page(state, agree, back))
-        self.focus_detail()
+        agree, back = self.get_key_label("agree"), self.get_key_label("back")
+        self.show_document(make_source_approval_page(state, agree, back))
+        self.focus_detail_pane()
 
     def action_agree(self) -> None:
         """Approve the source exactly as it is shown."""
@@ -325,21 +325,21 @@ class SourcesScreen(ListDetailScreen):
         if state is None:
             return
         workspace = self.library.workspace
-        message = f"approved {state.source.name}; press {self.get_key_hint('run')} to run it"
+        message = f"approved {state.source.name}; press {self.get_key_label('run')} to run it"
         self.run_in_thread(
             lambda: approve_source(workspace, UserData(workspace), state.source),
             lambda _: self._reload_with_message(state.source.name, message),
         )
         self.focus_list_pane()
-        self._show_selected()
+        self._show_selected_source()
 
     def action_new(self) -> None:
         def report_new_source(source: SourceDefinition | None) -> None:
             if source is not None:
-                message = f"added {source.name}; press {self.get_key_hint('run')} to run it"
+                message = f"added {source.name}; press {self.get_key_label('run')} to run it"
                 self._reload_with_message(source.name, message)
 
-        self._open_form("Add a source", None, add_source_from_form, report_new_source)
+        self._open_source_form("Add a source", None, add_source_from_form, report_new_source)
 
     def action_edit(self) -> None:
         state = self.selected_source
@@ -347,18 +347,18 @@ class SourcesScreen(ListDetailScreen):
             return
         before = state.source
 
-        def change(library: Library, values: FormValues) -> tuple[SourceDefinition, bool]:
+        def save_changes(library: Library, values: FormValues) -> tuple[SourceDefinition, bool]:
             return change_source_from_form(library, before, values)
 
-        def report_change(result: tuple[SourceDefinition, bool] | None) -> None:
+        def report_source_change(result: tuple[SourceDefinition, bool] | None) -> None:
             if result is not None:
                 source, is_approved = result
                 note = "" if is_approved else "; it is not approved yet"
                 self._reload_with_message(source.name, f"changed {source.name}{note}")
 
-        self._open_form(f"Change {before.name}", before, change, report_change)
+        self._open_source_form(f"Change {before.name}", before, save_changes, report_source_change)
 
-    def _open_form(
+    def _open_source_form(
         self,
         title: str,
         source: SourceDefinition | None,
@@ -366,15 +366,15 @@ class SourcesScreen(ListDetailScreen):
         on_closed: Callable[[T | None], None],
     ) -> None:
         def show_form(topics: list[str]) -> None:
-            fields, label = make_form_fields(topics, source), "save" if source else "add"
+            fields, label = make_source_form_fields(topics, source), "save" if source else "add"
             form = FormDialog(
                 title, fields, lambda values: save(self.library, values), self.describe_error, label
             )
             self.app.push_screen(form, on_closed)
 
-        self.run_in_thread(self._list_topic_names, show_form)
+        self.run_in_thread(self._list_enabled_topic_ids, show_form)
 
-    def _list_topic_names(self) -> list[str]:
+    def _list_enabled_topic_ids(self) -> list[str]:
         topics = self.library.load_knowledge().topics
         names = [name for name, topic in topics.items() if topic.enable]
         if not names:
@@ -391,11 +391,11 @@ class SourcesScreen(ListDetailScreen):
         if (state := self.selected_source) is not None:
             source = state.source
             self.run_in_thread(
-                lambda: self._count_documents(source),
-                lambda count: self._ask_to_remove(source.name, count),
+                lambda: self._count_source_documents(source),
+                lambda count: self._ask_to_remove_source(source.name, count),
             )
 
-    def _count_documents(self, source: SourceDefinition) -> int:
+    def _count_source_documents(self, source: SourceDefinition) -> int:
         from kbtui.sources.source_runner import count_documents
 
         try:
@@ -403,7 +403,7 @@ class SourcesScreen(ListDetailScreen):
         except KbtuiError:
             return 0  # when the source is removed, a message says why the documents stay
 
-    def _ask_to_remove(self, name: str, count: int) -> None:
+    def _ask_to_remove_source(self, name: str, count: int) -> None:
         from kbtui.sources.source_runner import remove_source_and_documents
 
         def report_removal(problems: list[str]) -> None:
@@ -429,10 +429,10 @@ class SourcesScreen(ListDetailScreen):
         self.app.push_screen(dialog, remove_if_confirmed)
 
     def action_back(self) -> None:
-        if self.approving is not None or self.is_detail_focused:
+        if self.approving is not None or self.is_detail_pane_focused:
             self.approving = None
             self.focus_list_pane()
-            self._show_selected()
+            self._show_selected_source()
         else:
             self.action_leave()
 

@@ -36,14 +36,14 @@ class PromptCost(NamedTuple):
     tokens: int = 0
     is_estimate: bool = False
 
-    def format_short_cost(self, *, exact: bool = True) -> str:
+    def format_cost_without_units(self, *, exact: bool = True) -> str:
         """Format as `1,204 ≈ 301`, or without `exact` as an aligned `1.2k ≈ 301`; `~` marks an estimate."""
         sign = "~" if self.is_estimate else ""
         if exact:
             return f"{sign}{self.characters:,} ≈ {self.tokens:,}"
         return f"{sign + format_size(self.characters):>5} ≈ {format_size(self.tokens):<5}"
 
-    def format_long_cost(self) -> str:
+    def format_cost_with_units(self) -> str:
         """Format as `1,204 characters ≈ 301 tokens`."""
         about = "about " if self.is_estimate else ""
         return f"{about}{self.characters:,} characters ≈ {self.tokens:,} tokens"
@@ -52,7 +52,7 @@ class PromptCost(NamedTuple):
 NO_COST = PromptCost()
 
 
-def measure_prompt_cost(text: str | None) -> PromptCost:
+def measure_text_cost(text: str | None) -> PromptCost:
     """Return the cost of a text."""
     return PromptCost(len(text), estimate_tokens(text)) if text else NO_COST
 
@@ -81,14 +81,14 @@ class SubjectCosts:
         self.unreadable: dict[tuple[str, str], str] = {}
         """(Topic, slug) -> why the subject cannot be read, as `learn` reports it."""
 
-    def clear(self) -> None:
+    def forget_costs(self) -> None:
         self._costs, self._versions, self.unreadable = {}, {}, {}
 
-    def get_cost(self, topic: str, slug: str) -> PromptCost | None:
+    def get_subject_cost(self, topic: str, slug: str) -> PromptCost | None:
         """Return the cost of a subject, or None while it is unknown."""
         return self._costs.get((topic, slug))
 
-    def sum_costs(self, subjects: Collection[tuple[str, str]]) -> PromptCost:
+    def sum_subject_costs(self, subjects: Collection[tuple[str, str]]) -> PromptCost:
         """Return the total cost of pairs of topic and slug; an estimate unless all are counted."""
         costs = [cost for subject in subjects if (cost := self._costs.get(subject))]
         characters = sum(cost.characters for cost in costs)
@@ -96,7 +96,7 @@ class SubjectCosts:
         is_counted = len(costs) == len(subjects) and not any(cost.is_estimate for cost in costs)
         return PromptCost(characters, tokens, not is_counted)
 
-    def measure_all_subjects(
+    def measure_subject_costs(
         self, knowledge: Knowledge, is_wanted: Callable[[], bool]
     ) -> Iterator[int]:
         """Count every subject; from time to time, yield how many are left.
@@ -120,17 +120,17 @@ class SubjectCosts:
         for number, subject in enumerate(todo, 1):
             if subject.size <= min(COUNTED_BYTES_MOST, allowed):
                 allowed -= subject.size
-                self._measure_subject(subject)
+                self._measure_subject_cost(subject)
             if number % REPORT_EVERY == 0:
                 if not is_wanted():
                     return
                 yield len(todo) - number
         yield 0
 
-    def _measure_subject(self, subject: Subject) -> None:
+    def _measure_subject_cost(self, subject: Subject) -> None:
         key = (subject.topic, subject.slug)
         try:
-            self._costs[key] = measure_prompt_cost(read_subject(subject))
+            self._costs[key] = measure_text_cost(read_subject(subject))
             self.unreadable.pop(key, None)
         except KbtuiError as error:
             self._costs[key] = NO_COST
@@ -147,23 +147,23 @@ class FolderCostSums:
         self._sums = [[0, *accumulate(cost[n] for cost in known)] for n in range(3)]
         """The running sums of the three fields of `PromptCost`."""
 
-    def sum_costs_below(self, prefix: str) -> tuple[int, PromptCost]:
+    def sum_costs_in_folder(self, prefix: str) -> tuple[int, PromptCost]:
         """Return the number and the cost of the subjects whose slugs start with a prefix."""
-        first, last = find_prefix_range(self._slugs, prefix)
+        first, last = find_slug_prefix_range(self._slugs, prefix)
         characters, tokens, estimates = (sums[last] - sums[first] for sums in self._sums)
         return last - first, PromptCost(characters, tokens, estimates > 0)
 
 
-def find_prefix_range(slugs: list[str], prefix: str) -> tuple[int, int]:
+def find_slug_prefix_range(slugs: list[str], prefix: str) -> tuple[int, int]:
     """Return the start and end of the part of a sorted list whose slugs have a prefix."""
     return bisect_left(slugs, prefix), bisect_left(slugs, prefix + chr(0x10FFFF))
 
 
-def make_prefix_sums(knowledge: Knowledge, costs: SubjectCosts) -> dict[str, FolderCostSums]:
+def make_folder_cost_sums(knowledge: Knowledge, costs: SubjectCosts) -> dict[str, FolderCostSums]:
     """Return the running sums over the visible subjects of each topic."""
     visible = {topic: knowledge.get_topic_slugs(topic).visible for topic in knowledge.topics}
     return {
-        topic: FolderCostSums(slugs, (costs.get_cost(topic, slug) for slug in slugs))
+        topic: FolderCostSums(slugs, (costs.get_subject_cost(topic, slug) for slug in slugs))
         for topic, slugs in visible.items()
     }
 
@@ -176,18 +176,18 @@ class PendingPreloadMarks(dict[tuple[str, str | None], PreloadOrDisableMark]):
     """(Topic, slug or None) -> a mark that is not written yet, in the order in which the user set them."""
 
     @property
-    def all_marks(self) -> tuple[PreloadOrDisableMark, ...]:
+    def unwritten_marks(self) -> tuple[PreloadOrDisableMark, ...]:
         """The marks in the form that `Knowledge.copy_with_marks` takes."""
         return tuple(self.values())
 
-    def find_state(self, written: Knowledge, topic: str, slug: str | None) -> MarkState:
+    def find_marked_state(self, written: Knowledge, topic: str, slug: str | None) -> MarkState:
         """Return the marked state of a subject, or of a topic if `slug` is None; without a mark, the written one."""
         mark = self.get((topic, slug))
         return mark.state if mark else find_subject_or_topic_state(written, topic, slug)
 
     def toggle_mark(self, mark: PreloadOrDisableMark, knowledge: Knowledge) -> None:
         """Set a mark, or remove it if it is set already; `knowledge` is as the files define it."""
-        current = self.find_state(knowledge, mark.topic, mark.slug)
+        current = self.find_marked_state(knowledge, mark.topic, mark.slug)
         written = find_subject_or_topic_state(knowledge, mark.topic, mark.slug)
         wanted: MarkState = mark.state
         if current == wanted:
@@ -214,7 +214,7 @@ def find_subject_or_topic_state(knowledge: Knowledge, topic: str, slug: str | No
 
 
 @dataclass(frozen=True)
-class PromptState:
+class PlannedPrompt:
     """The prompt with and without the marks; immutable, because threads build and read it.
 
     `written` is the knowledge as the files define it, and `knowledge` is the knowledge with the
@@ -237,22 +237,22 @@ class PromptState:
     fragments: tuple[PromptFragment, ...] = ()
 
 
-def read_prompt_state(
+def read_planned_prompt(
     library: Library, costs: SubjectCosts, marks: tuple[PreloadOrDisableMark, ...] = ()
-) -> PromptState:
+) -> PlannedPrompt:
     """Read the files and apply the marks to them."""
     written = library.load_knowledge()
     for topic in written.topics:
         # Read the directory in this thread, so that drawing a row never waits for it.
         assert written.get_topic_slugs(topic).scan.relative_paths is not None
-    unmarked = PromptState(written, written, fragments=tuple(written.read_prompt_fragments()))
-    unmarked = apply_marks(unmarked, costs, ())
-    return apply_marks(replace(unmarked, written_cost=unmarked.cost), costs, marks)
+    unmarked = PlannedPrompt(written, written, fragments=tuple(written.read_prompt_fragments()))
+    unmarked = apply_preload_marks(unmarked, costs, ())
+    return apply_preload_marks(replace(unmarked, written_cost=unmarked.cost), costs, marks)
 
 
-def apply_marks(
-    before: PromptState, costs: SubjectCosts, marks: tuple[PreloadOrDisableMark, ...]
-) -> PromptState:
+def apply_preload_marks(
+    before: PlannedPrompt, costs: SubjectCosts, marks: tuple[PreloadOrDisableMark, ...]
+) -> PlannedPrompt:
     """Return the state with `marks` instead of its own; marks that cannot be set become `refusals`."""
     knowledge, applied = before.written, []
     if marks[: len(before.marks)] == before.marks:  # only new marks were added
@@ -270,18 +270,18 @@ def apply_marks(
         if name in before.preloads and topic == before.knowledge.topics[name]:
             preloads[name], listings[name] = before.preloads[name], before.listings[name]
             continue
-        preloads[name] = measure_prompt_cost(knowledge.format_preloaded(name))
+        preloads[name] = measure_text_cost(knowledge.format_preloaded(name))
         listing = knowledge.learn(name, has_prompt=True).text if topic.enable else None
-        listings[name] = measure_prompt_cost(listing)
+        listings[name] = measure_text_cost(listing)
     prompt = knowledge.format_prompt_section()
     return replace(
         before,
         knowledge=knowledge,
         marks=tuple(applied),
         prompt=prompt,
-        cost=measure_prompt_cost(prompt),
+        cost=measure_text_cost(prompt),
         preloads=preloads,
         listings=listings,
-        sums=make_prefix_sums(knowledge, costs),
+        sums=make_folder_cost_sums(knowledge, costs),
         refusals=tuple(refusals),
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kbtui.errors import KbtuiError
 from kbtui.knowledge.learn_tool_answers import escape_quotes
 from kbtui.text import one_line
-from kbtui.tui.prompt_workshop.prompt_state import PromptCost, measure_prompt_cost
+from kbtui.tui.prompt_workshop.planned_prompt import PromptCost, measure_text_cost
 from kbtui.tui.reader.document import Document
 from kbtui.tui.reader.document_blocks import (
     FactTableBlock,
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from kbtui.knowledge import Knowledge
     from kbtui.knowledge.kb_toml_editing import TomlChange
     from kbtui.tui.framework.styled_text import Spans
-    from kbtui.tui.prompt_workshop.pattern_bar import PatternMatchResult
-    from kbtui.tui.prompt_workshop.prompt_state import PromptState
+    from kbtui.tui.prompt_workshop.planned_prompt import PlannedPrompt
+    from kbtui.tui.prompt_workshop.subject_pattern_bar import PatternMatchResult
     from kbtui.tui.prompt_workshop.subject_tree import SubjectTreeNode
     from kbtui.tui.reader.document_blocks import DocumentBlock
 
@@ -45,42 +45,48 @@ class DocumentWithCost:
     line: int | None = None
 
 
-def make_preview_page(
-    prompt_state: PromptState, node: SubjectTreeNode, view: str, result: PatternMatchResult | None
+def make_workshop_preview(
+    planned_prompt: PlannedPrompt,
+    node: SubjectTreeNode,
+    view: str,
+    result: PatternMatchResult | None,
 ) -> DocumentWithCost:
     """Return the preview of the selected row or of the tried pattern; an error becomes a page.
 
     Called in a thread.
     """
     try:
-        return _make_page_of_node(prompt_state, node, view, result)
+        return _make_tree_node_preview(planned_prompt, node, view, result)
     except KbtuiError as error:
         return _make_message_preview("problem", error.message, error.where, error.hint)
     except (OSError, ValueError, RecursionError, MemoryError) as error:
         return _make_message_preview("problem", f"{type(error).__name__}: {error}")
 
 
-def _make_page_of_node(
-    prompt_state: PromptState, node: SubjectTreeNode, view: str, result: PatternMatchResult | None
+def _make_tree_node_preview(
+    planned_prompt: PlannedPrompt,
+    node: SubjectTreeNode,
+    view: str,
+    result: PatternMatchResult | None,
 ) -> DocumentWithCost:
-    knowledge = prompt_state.knowledge
+    knowledge = planned_prompt.knowledge
     if result is not None and result.preloads:
         tried = knowledge.copy_with_preload_options(result.preloads)
-        return _make_prompt_preview(result.command, tried.format_prompt_section())
+        return _make_prompt_preview(result.shell_arguments, tried.format_prompt_section())
     if result is not None and result.topic and view == "learn":
-        return _make_learn_preview(knowledge, result.topic, result.patterns)
+        return _make_learn_output_preview(knowledge, result.topic, result.patterns)
     if node.kind == "problem":
         return _make_message_preview("problem", node.name)
     if node.kind == "fragment":
-        return _make_fragment_preview(prompt_state, node.number)
+        return _make_prompt_fragment_preview(planned_prompt, node.number)
     if view == "prompt" or node.kind == "whole":
-        page = _make_prompt_preview("prompt", prompt_state.prompt)
-        line = _find_node_line(knowledge, prompt_state.prompt or "", node)
+        page = _make_prompt_preview("prompt", planned_prompt.prompt)
+        line = _find_prompt_line_of_node(knowledge, planned_prompt.prompt or "", node)
         return replace(page, line=line)
     if node.kind == "topic":
-        return _make_learn_preview(knowledge, node.topic, ())
+        return _make_learn_output_preview(knowledge, node.topic, ())
     pattern = f"{escape_glob(node.name)}**" if node.kind == "folder" else node.name
-    return _make_learn_preview(knowledge, node.topic, (pattern,))
+    return _make_learn_output_preview(knowledge, node.topic, (pattern,))
 
 
 def escape_glob(text: str) -> str:
@@ -88,7 +94,7 @@ def escape_glob(text: str) -> str:
     return re.sub(r"[*?\[]", r"[\g<0>]", text)
 
 
-def _make_learn_preview(
+def _make_learn_output_preview(
     knowledge: Knowledge, topic: str, patterns: tuple[str, ...]
 ) -> DocumentWithCost:
     """Return a page with the exact output of `learn`."""
@@ -105,12 +111,12 @@ def _make_prompt_preview(title: str, text: str | None) -> DocumentWithCost:
 
 def _make_text_preview(key: str, title: str, text: str) -> DocumentWithCost:
     document = build_text_document(key, one_line(title), text, view="prompt")
-    cost = measure_prompt_cost(text)
-    document.size = cost.format_long_cost()
+    cost = measure_text_cost(text)
+    document.size = cost.format_cost_with_units()
     return DocumentWithCost(document, cost)
 
 
-def _find_node_line(knowledge: Knowledge, text: str, node: SubjectTreeNode) -> int | None:
+def _find_prompt_line_of_node(knowledge: Knowledge, text: str, node: SubjectTreeNode) -> int | None:
     """Return the line of the prompt where a topic or subject starts, or None."""
     if node.kind not in ("topic", "subject") or node.topic not in knowledge.topics:
         return None
@@ -122,11 +128,11 @@ def _find_node_line(knowledge: Knowledge, text: str, node: SubjectTreeNode) -> i
     return None if at < 0 else text.count("\n", 0, at + 1) + 1
 
 
-def _make_fragment_preview(prompt_state: PromptState, number: int) -> DocumentWithCost:
-    if number >= len(prompt_state.fragments):
+def _make_prompt_fragment_preview(planned_prompt: PlannedPrompt, number: int) -> DocumentWithCost:
+    if number >= len(planned_prompt.fragments):
         return _make_message_preview("fragment", "This fragment no longer exists.")
-    fragment = prompt_state.fragments[number]
-    root, path = prompt_state.written.workspace.root, fragment.path
+    fragment = planned_prompt.fragments[number]
+    root, path = planned_prompt.written.workspace.root, fragment.path
     path = path.relative_to(root) if path.is_relative_to(root) else path
     facts: list[tuple[str, Spans]] = [("file", [(one_line(str(path)), "")])]
     if fragment.tag:
@@ -137,8 +143,8 @@ def _make_fragment_preview(prompt_state: PromptState, number: int) -> DocumentWi
     facts.append(("loaded by", [(loaders or "nothing", "" if loaders else "warning")]))
     blocks: list[DocumentBlock] = [FactTableBlock("facts", facts)]
     blocks += make_source_blocks("text", fragment.content, above=1)
-    cost = measure_prompt_cost(fragment.content)
-    key, size = f"fragment:{number}:{fragment.path}", cost.format_long_cost()
+    cost = measure_text_cost(fragment.content)
+    key, size = f"fragment:{number}:{fragment.path}", cost.format_cost_with_units()
     return DocumentWithCost(Document(key, one_line(fragment.name), blocks, size=size), cost)
 
 
@@ -149,7 +155,7 @@ def _make_message_preview(
     return DocumentWithCost(Document(f"message:{key}", "", blocks))
 
 
-def make_change_preview(change: TomlChange, heading: str, note: str) -> DocumentWithCost:
+def make_toml_change_preview(change: TomlChange, heading: str, note: str) -> DocumentWithCost:
     """Return a page with a heading, a note, and the unified diff of a change."""
     blocks: list[DocumentBlock] = [
         HeadingBlock("head", [(one_line(heading), "h2")]),

@@ -20,26 +20,33 @@ from kbtui.tui.framework.row_list import RowList
 from kbtui.tui.framework.styled_widget import make_plain_content
 from kbtui.tui.framework.text_widgets import LabeledInput, TextLine
 from kbtui.tui.library_pane import ENTRY_MARKS
-from kbtui.tui.prompt_workshop.pattern_bar import PatternBar, PatternMatchResult, try_pattern
-from kbtui.tui.prompt_workshop.preview_documents import make_change_preview, make_preview_page
-from kbtui.tui.prompt_workshop.prompt_state import (
+from kbtui.tui.prompt_workshop.planned_prompt import (
     PendingPreloadMarks,
     SubjectCosts,
-    apply_marks,
+    apply_preload_marks,
     format_cost_growth,
-    make_prefix_sums,
-    read_prompt_state,
+    make_folder_cost_sums,
+    read_planned_prompt,
+)
+from kbtui.tui.prompt_workshop.subject_pattern_bar import (
+    PatternMatchResult,
+    SubjectPatternBar,
+    find_pattern_matches,
 )
 from kbtui.tui.prompt_workshop.subject_tree import (
     UNWRITTEN_SIGN,
     WHOLE_KEY,
     SubjectTreeList,
     SubjectTreeOptions,
-    describe_selected_row,
+    describe_tree_node,
     format_prompt_totals,
-    make_folder_key,
-    make_match_rows,
+    make_folder_row_key,
+    make_pattern_match_rows,
     make_subject_tree_rows,
+)
+from kbtui.tui.prompt_workshop.workshop_previews import (
+    make_toml_change_preview,
+    make_workshop_preview,
 )
 from kbtui.tui.reader.document import format_count
 from kbtui.tui.reader.document_blocks import FactTableBlock, HeadingBlock, ParagraphBlock
@@ -56,8 +63,8 @@ if TYPE_CHECKING:
     from kbtui.library import Library
     from kbtui.tui.framework.row_list import ListRow
     from kbtui.tui.framework.styled_text import Spans
-    from kbtui.tui.prompt_workshop.preview_documents import DocumentWithCost
-    from kbtui.tui.prompt_workshop.prompt_state import FolderCostSums, PromptState
+    from kbtui.tui.prompt_workshop.planned_prompt import FolderCostSums, PlannedPrompt
+    from kbtui.tui.prompt_workshop.workshop_previews import DocumentWithCost
     from kbtui.tui.reader.document_blocks import DocumentBlock
 
 PAGE_DELAY = 0.06
@@ -95,8 +102,8 @@ class PromptWorkshopScreen(ListDetailScreen):
         self.options = SubjectTreeOptions()
         self.list: SubjectTreeList
         super().__init__(library, SubjectTreeList(self.costs, self.marks, self.options))
-        self.prompt_state: PromptState | None = None
-        self.pattern_bar = PatternBar()
+        self.planned_prompt: PlannedPrompt | None = None
+        self.pattern_bar = SubjectPatternBar()
         self.pattern_result = PatternMatchResult("")
         self.filter = LabeledInput("choose", "filter")
         self.view = "learn"
@@ -124,7 +131,7 @@ class PromptWorkshopScreen(ListDetailScreen):
     def compose_list_pane(self) -> list[Widget]:
         return [self.filter, self.list, TextLine(id="particulars")]
 
-    def compose_below_panes(self) -> list[Widget]:
+    def make_widgets_below_panes(self) -> list[Widget]:
         return [self.pattern_bar]
 
     def on_mount(self) -> None:
@@ -134,9 +141,9 @@ class PromptWorkshopScreen(ListDetailScreen):
     def on_unmount(self) -> None:
         """Stop counting, and free the rows and the state, which may be large."""
         self.count_worker.discard_results()
-        self.prompt_state = self.list.prompt_state = None
+        self.planned_prompt = self.list.planned_prompt = None
         self.pattern_result = PatternMatchResult("")
-        self.costs.clear()
+        self.costs.forget_costs()
         self.list.rows = []
 
     def on_resize(self) -> None:
@@ -144,7 +151,7 @@ class PromptWorkshopScreen(ListDetailScreen):
 
     def _show_prompt_totals(self) -> None:
         width = self.query_one("#totals", TextLine).content_size.width
-        self.show_totals(*format_prompt_totals(self.prompt_state, len(self.marks), width))
+        self.show_totals_line(*format_prompt_totals(self.planned_prompt, len(self.marks), width))
         self.show_key_hints()
 
     def show_message(self, text: str = "", role: str = "strong") -> None:
@@ -153,74 +160,76 @@ class PromptWorkshopScreen(ListDetailScreen):
         super().show_message(text, role)
 
     @property
-    def command_needs(self) -> dict[str, bool]:
+    def met_command_needs(self) -> dict[str, bool]:
         return {"marks": bool(self.marks), "written": bool(self._written_changes)}
 
     @property
     def is_loaded(self) -> bool:
-        return self.prompt_state is not None
+        return self.planned_prompt is not None
 
     # the state of the prompt
 
     def action_reload(self) -> None:
-        self._reread_files()
+        self._reload_knowledge_files()
 
     def handle_files_changed(self, event: Mapping[str, Any]) -> None:
         """Reload if topics or subjects have changed; unwritten marks stay."""
         is_affected = event.get("knowledge") or event.get("subjects")
         if is_affected and self._shown_change is None and not self._is_writing:
-            self._reread_files()
+            self._reload_knowledge_files()
 
-    def _reread_files(self, written: tuple[PreloadOrDisableMark, ...] = ()) -> None:
+    def _reload_knowledge_files(self, written: tuple[PreloadOrDisableMark, ...] = ()) -> None:
         """Read the files again; keep all marks except `written`, which have just been written."""
-        marks = tuple(mark for mark in self.marks.all_marks if mark not in written)
+        marks = tuple(mark for mark in self.marks.unwritten_marks if mark not in written)
 
-        def show_reread_state(prompt_state: PromptState) -> None:
+        def show_reloaded_prompt(planned_prompt: PlannedPrompt) -> None:
             for mark in written:
                 self.marks.remove_mark(mark)
             if self._first_reference is not None:
-                self._select_first(prompt_state, self._first_reference)
+                self._select_first_entry(planned_prompt, self._first_reference)
                 self._first_reference = None
-            self._show_prompt_state(prompt_state)
-            knowledge = prompt_state.written
+            self._show_planned_prompt(planned_prompt)
+            knowledge = planned_prompt.written
             slugs = (knowledge.get_topic_slugs(topic).scan.slugs for topic in knowledge.topics)
             freeze_objects_if_grown(sum(map(len, slugs)))
-            self._count_subjects(prompt_state)
+            self._measure_subjects_with_progress(planned_prompt)
 
         self.run_in_thread(
-            lambda: read_prompt_state(self.library, self.costs, marks), show_reread_state
+            lambda: read_planned_prompt(self.library, self.costs, marks), show_reloaded_prompt
         )
 
-    def _apply_marks(self) -> None:
+    def _apply_marks_to_prompt(self) -> None:
         """Apply the marks to the state read from the files."""
-        prompt_state, marks = self.prompt_state, self.marks.all_marks
-        if prompt_state is None:
+        planned_prompt, marks = self.planned_prompt, self.marks.unwritten_marks
+        if planned_prompt is None:
             return
 
-        def show_if_current(marked: PromptState) -> None:
-            if self.prompt_state is not None and marked.written is self.prompt_state.written:
-                self._show_prompt_state(marked)
+        def show_prompt_if_current(marked: PlannedPrompt) -> None:
+            if self.planned_prompt is not None and marked.written is self.planned_prompt.written:
+                self._show_planned_prompt(marked)
 
         self.run_in_thread(
-            lambda: apply_marks(prompt_state, self.costs, marks), show_if_current, self._mark_worker
+            lambda: apply_preload_marks(planned_prompt, self.costs, marks),
+            show_prompt_if_current,
+            self._mark_worker,
         )
 
-    def _show_prompt_state(self, prompt_state: PromptState) -> None:
-        self.prompt_state = prompt_state
-        self.list.set_prompt_state(prompt_state)
-        for mark, _ in prompt_state.refusals:
+    def _show_planned_prompt(self, planned_prompt: PlannedPrompt) -> None:
+        self.planned_prompt = planned_prompt
+        self.list.set_planned_prompt(planned_prompt)
+        for mark, _ in planned_prompt.refusals:
             self.marks.remove_mark(mark)
         self._show_prompt_totals()
-        self._show_selected()
-        if self.marks.all_marks != prompt_state.marks:  # changed while the thread ran
-            self._apply_marks()
-        self._make_rows()
-        for _, error in prompt_state.refusals:
+        self._show_selected_row_details()
+        if self.marks.unwritten_marks != planned_prompt.marks:  # changed while the thread ran
+            self._apply_marks_to_prompt()
+        self._rebuild_tree_rows()
+        for _, error in planned_prompt.refusals:
             self.show_error(error)
 
-    def _select_first(self, prompt_state: PromptState, reference: str) -> None:
+    def _select_first_entry(self, planned_prompt: PlannedPrompt, reference: str) -> None:
         """Select the entry `reference`, and expand the topic and folders that contain it."""
-        knowledge, options = prompt_state.written, self.options
+        knowledge, options = planned_prompt.written, self.options
         topics = {topic: knowledge.get_topic_slugs(topic) for topic in knowledge.topics}
         if sum(len(slugs.visible) for slugs in topics.values()) <= EXPAND_MOST:
             options.opened |= {f"topic:{topic}" for topic in topics}
@@ -236,16 +245,16 @@ class PromptWorkshopScreen(ListDetailScreen):
             self._key_to_select = f"{topic}/{slug}"
             for end, character in enumerate(slug, 1):
                 if character == "/":
-                    options.opened.add(make_folder_key(topic, slug[:end]))
+                    options.opened.add(make_folder_row_key(topic, slug[:end]))
 
-    def _count_subjects(self, prompt_state: PromptState) -> None:
+    def _measure_subjects_with_progress(self, planned_prompt: PlannedPrompt) -> None:
         """In a background thread, count the characters of every subject and show the progress."""
 
-        def count_in_thread() -> None:
-            call, written = get_current_cancellation(), prompt_state.written
-            for left in self.costs.measure_all_subjects(written, lambda: not call.cancelled):
-                knowledge = (self.prompt_state or prompt_state).knowledge
-                sums = make_prefix_sums(knowledge, self.costs)
+        def measure_in_thread() -> None:
+            call, written = get_current_cancellation(), planned_prompt.written
+            for left in self.costs.measure_subject_costs(written, lambda: not call.cancelled):
+                knowledge = (self.planned_prompt or planned_prompt).knowledge
+                sums = make_folder_cost_sums(knowledge, self.costs)
                 self.call_later(show_progress, call, knowledge, sums, left)
 
         def show_progress(
@@ -253,26 +262,26 @@ class PromptWorkshopScreen(ListDetailScreen):
         ) -> None:
             if call.cancelled:
                 return
-            if self.prompt_state is not None and self.prompt_state.knowledge is knowledge:
-                self.prompt_state = replace(self.prompt_state, sums=sums)
-                self.list.set_prompt_state(self.prompt_state)
+            if self.planned_prompt is not None and self.planned_prompt.knowledge is knowledge:
+                self.planned_prompt = replace(self.planned_prompt, sums=sums)
+                self.list.set_planned_prompt(self.planned_prompt)
             subtitle = f"counting {left:,}" if left else ""
             self.query_one("#listed", Vertical).border_subtitle = subtitle
 
-        self.run_in_thread(count_in_thread, lambda _: None, self.count_worker)
+        self.run_in_thread(measure_in_thread, lambda _: None, self.count_worker)
 
     # rows and patterns
 
-    def _make_rows(self) -> None:
+    def _rebuild_tree_rows(self) -> None:
         """Build the rows of the tree; if there is a pattern, try it again instead."""
         if self.pattern_result.text.strip():
-            self._try_pattern(self.pattern_result.text)
-        elif (prompt_state := self.prompt_state) is not None:
+            self._show_matches_of_pattern(self.pattern_result.text)
+        elif (planned_prompt := self.planned_prompt) is not None:
             options = replace(self.options, opened=set(self.options.opened))
-            make_rows = partial(make_subject_tree_rows, prompt_state, options)
-            self.run_in_thread(make_rows, self._show_rows, self._row_worker)
+            make_rows = partial(make_subject_tree_rows, planned_prompt, options)
+            self.run_in_thread(make_rows, self._show_tree_rows, self._row_worker)
 
-    def _show_rows(self, rows: list[ListRow]) -> None:
+    def _show_tree_rows(self, rows: list[ListRow]) -> None:
         """Show new rows; the selected row stays selected."""
         has_pattern = bool(self.pattern_result.text)
         if has_pattern and not self._has_match_rows and len(rows) > 1:
@@ -281,45 +290,45 @@ class PromptWorkshopScreen(ListDetailScreen):
         empty = "No matches." if has_pattern else "Nothing to show."
         self.list.set_rows(rows, [(empty, "dim")], select=self._key_to_select)
         self._key_to_select = None
-        self._show_selected()
+        self._show_selected_row_details()
 
-    def _try_pattern(self, text: str) -> None:
+    def _show_matches_of_pattern(self, text: str) -> None:
         """Parse a pattern and list its matches; an empty pattern shows the tree again."""
         if not text.strip():
             self.pattern_worker.discard_results()
-            self._show_pattern_result(PatternMatchResult(""))
-            self._make_rows()
+            self._set_pattern_result(PatternMatchResult(""))
+            self._rebuild_tree_rows()
             return
-        prompt_state, topic = self.prompt_state, self._pattern_topic
+        planned_prompt, topic = self.planned_prompt, self._pattern_topic
         self.pattern_result = replace(self.pattern_result, text=text)
-        if prompt_state is None:  # `_make_rows` tries the pattern once the files are read
+        if planned_prompt is None:  # `_rebuild_tree_rows` tries the pattern once the files are read
             return
 
         def match_pattern() -> tuple[PatternMatchResult, list[ListRow]]:
-            result = try_pattern(text, prompt_state.knowledge, self.costs, topic)
-            return result, make_match_rows(result.matches)
+            result = find_pattern_matches(text, planned_prompt.knowledge, self.costs, topic)
+            return result, make_pattern_match_rows(result.matches)
 
         def show_matches(made: tuple[PatternMatchResult, list[ListRow]]) -> None:
             result, rows = made
-            self._show_rows(rows)
-            self._show_pattern_result(result)
+            self._show_tree_rows(rows)
+            self._set_pattern_result(result)
 
         self._row_worker.discard_results()
         self.run_in_thread(match_pattern, show_matches, self.pattern_worker)
 
-    def _show_pattern_result(self, result: PatternMatchResult) -> None:
+    def _set_pattern_result(self, result: PatternMatchResult) -> None:
         self.pattern_result = result
-        self.pattern_bar.show_result(result, result.cost.format_long_cost())
-        self._show_selected(PAGE_DELAY)
+        self.pattern_bar.show_pattern_result(result, result.cost.format_cost_with_units())
+        self._show_selected_row_details(PAGE_DELAY)
 
     def action_try(self) -> None:
-        self._pattern_topic = self.list.selected_node.topic or self._pattern_topic
+        self._pattern_topic = self.list.selected_tree_node.topic or self._pattern_topic
         self.set_focus(self.pattern_bar.input)
 
     @on(Input.Changed, "#pattern")
     def _on_pattern_changed(self, event: Input.Changed) -> None:
-        self._withdraw_change()
-        self._try_pattern(event.value)
+        self._withdraw_proposed_change()
+        self._show_matches_of_pattern(event.value)
 
     def action_filter(self) -> None:
         self.filter.show_input()
@@ -327,47 +336,47 @@ class PromptWorkshopScreen(ListDetailScreen):
     @on(Input.Changed, "#choose")
     def _on_filter_changed(self, event: Input.Changed) -> None:
         self.options.words = event.value
-        self._make_rows()
+        self._rebuild_tree_rows()
 
     def action_hidden(self) -> None:
         self.options.hidden = not self.options.hidden
-        self._make_rows()
+        self._rebuild_tree_rows()
         self.show_message(f"hidden subjects are {'shown' if self.options.hidden else 'not shown'}")
 
     # the selected row and its preview
 
-    def _show_selected(self, delay: float = 0.001) -> None:
+    def _show_selected_row_details(self, delay: float = 0.001) -> None:
         """Describe the selected row now, and build its preview after a delay."""
-        if self.prompt_state is None:
+        if self.planned_prompt is None:
             return
-        text = one_line(describe_selected_row(self.prompt_state, self.list.selected_node))
+        text = one_line(describe_tree_node(self.planned_prompt, self.list.selected_tree_node))
         self.query_one("#particulars", TextLine).set_text([(text, "dim")])
         if self._page_timer is not None:
             self._page_timer.stop()
-        self._page_timer = self.set_timer(delay, self._make_preview)
+        self._page_timer = self.set_timer(delay, self._build_selected_row_preview)
 
-    def _make_preview(self) -> None:
+    def _build_selected_row_preview(self) -> None:
         """Build the preview of the selected row, or of the tried pattern."""
-        prompt_state, node, view = self.prompt_state, self.list.selected_node, self.view
-        if prompt_state is None or self._shown_change is not None:
+        planned_prompt, node, view = self.planned_prompt, self.list.selected_tree_node, self.view
+        if planned_prompt is None or self._shown_change is not None:
             return
         result = self.pattern_result if self.pattern_result.text.strip() else None
-        make_page = partial(make_preview_page, prompt_state, node, view, result)
+        make_page = partial(make_workshop_preview, planned_prompt, node, view, result)
         self.run_in_thread(make_page, self._show_preview, self._page_worker)
 
     def _show_preview(self, page: DocumentWithCost) -> None:
         if self._shown_change is not None:
             return
-        self._show_page(page)
-        result, prompt_state = self.pattern_result, self.prompt_state
-        if result.is_usable and page.cost is not None:
+        self._show_preview_document(page)
+        result, planned_prompt = self.pattern_result, self.planned_prompt
+        if result.is_valid_pattern and page.cost is not None:
             outcome = page.document.size
-            if result.preloads and prompt_state is not None:
-                growth = format_cost_growth(prompt_state.cost, page.cost)
+            if result.preloads and planned_prompt is not None:
+                growth = format_cost_growth(planned_prompt.cost, page.cost)
                 outcome = growth or "prompt size unchanged"
-            self.pattern_bar.show_result(result, outcome)
+            self.pattern_bar.show_pattern_result(result, outcome)
 
-    def _show_page(self, page: DocumentWithCost) -> None:
+    def _show_preview_document(self, page: DocumentWithCost) -> None:
         before, self.page = self.page, page
         document = page.document
         if before and (before.document.key, before.line) == (document.key, page.line):
@@ -383,12 +392,12 @@ class PromptWorkshopScreen(ListDetailScreen):
 
     @on(RowList.SelectionChanged)
     def _on_row_selected(self) -> None:
-        self._withdraw_change()
-        self._show_selected(PAGE_DELAY)
+        self._withdraw_proposed_change()
+        self._show_selected_row_details(PAGE_DELAY)
 
     @on(RowList.RowClicked)
     def _on_row_clicked(self) -> None:
-        if self.list.selected_node.kind in ("topic", "folder"):
+        if self.list.selected_tree_node.kind in ("topic", "folder"):
             self.action_open()
 
     def action_move_in_list(self, where: str, *pages: float) -> None:
@@ -397,34 +406,34 @@ class PromptWorkshopScreen(ListDetailScreen):
 
     def action_view(self) -> None:
         self.view = "prompt" if self.view == "learn" else "learn"
-        self._withdraw_change()
-        self._show_selected()
+        self._withdraw_proposed_change()
+        self._show_selected_row_details()
 
     def action_open(self) -> None:
         """Write the shown change; without one, expand or collapse a topic or folder, or focus the preview."""
         if self._shown_change is not None:
             self.action_write()
-        elif key := self.list.selected_node.branch_key:
+        elif key := self.list.selected_tree_node.expandable_row_key:
             self.options.opened ^= {key}
-            self._make_rows()
+            self._rebuild_tree_rows()
         else:
             self.set_focus(self.reader)
 
     def action_expand(self) -> None:
-        if key := self.list.selected_node.branch_key:
+        if key := self.list.selected_tree_node.expandable_row_key:
             self.options.opened.add(key)
-            self._make_rows()
+            self._rebuild_tree_rows()
 
     def action_collapse(self) -> None:
         """Collapse the selected topic or folder; if it is not expanded, select the parent row."""
-        node = self.list.selected_node
-        if node.branch_key in self.options.opened:
-            self.options.opened.remove(node.branch_key)
-            self._make_rows()
+        node = self.list.selected_tree_node
+        if node.expandable_row_key in self.options.opened:
+            self.options.opened.remove(node.expandable_row_key)
+            self._rebuild_tree_rows()
         elif node.topic:
             above = node.name.rstrip("/").rpartition("/")[0]
-            parent = make_folder_key(node.topic, f"{above}/") if above else f"topic:{node.topic}"
-            self.list.select_row(parent)
+            folder_key = make_folder_row_key(node.topic, f"{above}/")
+            self.list.select_row(folder_key if above else f"topic:{node.topic}")
 
     def action_other_side(self) -> None:
         self.set_focus(self.reader if self.focused is self.list else self.list)
@@ -432,11 +441,11 @@ class PromptWorkshopScreen(ListDetailScreen):
     # marks
 
     def action_mark(self, state: Literal["learned", "disabled"]) -> None:
-        node = self.list.selected_node
+        node = self.list.selected_tree_node
         if node.kind == "subject":
             self._toggle_mark(PreloadOrDisableMark(node.topic, node.name, state))
             return
-        switch = self.get_key_hint("switch")
+        switch = self.get_key_label("switch")
         reasons = {
             "folder": "folders cannot be marked; mark their subjects",
             "topic": f"mark the subjects of this topic, or press {switch} to switch it on or off",
@@ -445,15 +454,15 @@ class PromptWorkshopScreen(ListDetailScreen):
         self.refuse_key(reasons.get(node.kind, "select a subject to mark"))
 
     def action_switch(self) -> None:
-        topic = self.list.selected_node.topic
+        topic = self.list.selected_tree_node.topic
         if not topic:
             self.refuse_key("select a topic to switch on or off")
-        elif self.prompt_state is not None:
-            is_on = self.marks.find_state(self.prompt_state.written, topic, None) == "on"
+        elif self.planned_prompt is not None:
+            is_on = self.marks.find_marked_state(self.planned_prompt.written, topic, None) == "on"
             self._toggle_mark(PreloadOrDisableMark(topic, None, "off" if is_on else "on"))
 
     def _toggle_mark(self, mark: PreloadOrDisableMark) -> None:
-        written = self.prompt_state.written if self.prompt_state else None
+        written = self.planned_prompt.written if self.planned_prompt else None
         if written is not None and mark.topic in written.topics and not self._is_writing:
             self.marks.toggle_mark(mark, written)
             self._show_changed_marks()
@@ -464,31 +473,31 @@ class PromptWorkshopScreen(ListDetailScreen):
             self._show_changed_marks()
 
     def _show_changed_marks(self) -> None:
-        self._withdraw_change()
+        self._withdraw_proposed_change()
         self.show_message()
         self._show_prompt_totals()
         self.list.refresh()
-        self._apply_marks()
+        self._apply_marks_to_prompt()
 
     # writing
 
     def action_write(self) -> None:
         """Show the change for review; if it is shown already, write it."""
-        change, marks = self._shown_change, self.marks.all_marks
+        change, marks = self._shown_change, self.marks.unwritten_marks
         if change is not None:
             self._shown_change = None
 
             def on_written() -> None:
                 self._written_changes.append(change)
-                self._reread_files(marks)
-                undo = self.get_key_hint("undo")
+                self._reload_knowledge_files(marks)
+                undo = self.get_key_label("undo")
                 self.show_message(f"saved to .jp/kb.toml · {undo} undo", "inserted")
 
-            self._change_file(lambda: kb_toml_editing.apply_toml_change(change), on_written)
+            self._change_kb_toml_file(lambda: kb_toml_editing.apply_toml_change(change), on_written)
         elif not marks:
             self.refuse_key("no changes to write")
-        elif self.prompt_state is not None and not self._is_writing:
-            written = self.prompt_state.written
+        elif self.planned_prompt is not None and not self._is_writing:
+            written = self.planned_prompt.written
             self._write_worker.submit(
                 lambda: kb_toml_editing.propose_preload_or_disable_marks(written, marks),
                 self._show_proposed_change,
@@ -504,13 +513,15 @@ class PromptWorkshopScreen(ListDetailScreen):
 
         def on_undone() -> None:
             self._written_changes.remove(change)
-            self._reread_files()
+            self._reload_knowledge_files()
             self.show_message("restored .jp/kb.toml as it was before", "inserted")
 
-        self._withdraw_change()
-        self._change_file(lambda: kb_toml_editing.undo_toml_change(change), on_undone)
+        self._withdraw_proposed_change()
+        self._change_kb_toml_file(lambda: kb_toml_editing.undo_toml_change(change), on_undone)
 
-    def _change_file(self, change_file: Callable[[], None], on_changed: Callable[[], None]) -> None:
+    def _change_kb_toml_file(
+        self, change_file: Callable[[], None], on_changed: Callable[[], None]
+    ) -> None:
         if self._is_writing:
             return
         self._is_writing = True
@@ -525,7 +536,7 @@ class PromptWorkshopScreen(ListDetailScreen):
     def _on_write_error(self, error: Exception) -> None:
         self._is_writing = False
         self.show_message(f"Not written. {self.describe_error(error)}", "error")
-        self._reread_files()
+        self._reload_knowledge_files()
 
     def _show_proposed_change(self, change: TomlChange) -> None:
         if change.is_empty:
@@ -533,14 +544,15 @@ class PromptWorkshopScreen(ListDetailScreen):
             return
         self._shown_change = change
         self._page_worker.discard_results()
-        state = self.prompt_state
+        state = self.planned_prompt
         growth = format_cost_growth(state.written_cost, state.cost) if state else ""
         note = f"Prompt: {growth or 'size unchanged'}. Nothing is written yet."
-        self._show_page(make_change_preview(change, "This will be written to .jp/kb.toml", note))
-        write, enter, back = map(self.get_key_hint, ("write", "open", "back"))
+        heading = "This will be written to .jp/kb.toml"
+        self._show_preview_document(make_toml_change_preview(change, heading, note))
+        write, enter, back = map(self.get_key_label, ("write", "open", "back"))
         self.show_message(f"{write} or {enter} write · {back} cancel", "key")
 
-    def _withdraw_change(self) -> None:
+    def _withdraw_proposed_change(self) -> None:
         """Discard the proposed change without writing it."""
         if self._shown_change is not None:
             self._shown_change = None
@@ -555,8 +567,8 @@ class PromptWorkshopScreen(ListDetailScreen):
         if self._is_asking_to_leave:
             self.show_message()
         elif self._shown_change is not None:
-            self._withdraw_change()
-            self._show_selected()
+            self._withdraw_proposed_change()
+            self._show_selected_row_details()
         elif self.pattern_bar.input.value or self.focused is self.pattern_bar.input:
             self.pattern_bar.input.value = ""
             self.set_focus(self.list)
@@ -579,7 +591,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             return False
         if not self.marks or self._is_asking_to_leave:
             return True
-        leave, write, back = map(self.get_key_hint, ("leave", "write", "back"))
+        leave, write, back = map(self.get_key_label, ("leave", "write", "back"))
         changes = format_count(len(self.marks), "unsaved change")
         self.show_message(f"{changes} · {leave} discard · {write} review · {back} stay", "warning")
         self._is_asking_to_leave = True
@@ -595,7 +607,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             ("~", [("estimated from the file size", "")]),
             ("≈", [("characters ≈ estimated tokens", "")]),
         ]
-        write, enter = self.get_key_hint("write"), self.get_key_hint("open")
+        write, enter = self.get_key_label("write"), self.get_key_label("open")
         note = (
             f"Marks have no effect until you write them: {write} shows the change of .jp/kb.toml, then "
             f"{write} or {enter} writes it. In an input, keys type text; press Esc to leave it and "

@@ -18,7 +18,7 @@ from kbtui.tui.commands import find_key_label
 from kbtui.tui.framework.styled_text import measure_cell_width, truncate_spans
 from kbtui.tui.framework.styled_widget import get_configured_keys
 from kbtui.tui.framework.text_widgets import PaneInput, TextLine
-from kbtui.tui.prompt_workshop.prompt_state import NO_COST, PromptCost
+from kbtui.tui.prompt_workshop.planned_prompt import NO_COST, PromptCost
 from kbtui.tui.reader.document import format_count
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from kbtui.knowledge import Knowledge
     from kbtui.tui.framework.styled_text import Spans
-    from kbtui.tui.prompt_workshop.prompt_state import SubjectCosts
+    from kbtui.tui.prompt_workshop.planned_prompt import SubjectCosts
 
 
 FLAGS = ("-k", "--knowledge")
@@ -70,37 +70,40 @@ class PatternMatchResult:
     remark: PatternProblem | None = None
 
     @property
-    def is_usable(self) -> bool:
+    def is_valid_pattern(self) -> bool:
         """Whether the pattern has a result to show."""
         return bool(self.topic or self.preloads)
 
     @property
-    def command(self) -> str:
+    def shell_arguments(self) -> str:
         """The arguments that make `kbtui` print this result, quoted for a shell."""
         if self.preloads:
             return "prompt " + " ".join(f"-k {quote(value)}" for value in self.preloads)
         return " ".join(["learn", *map(quote, [self.topic or "", *self.patterns])])
 
 
-def try_pattern(
+def find_pattern_matches(
     text: str, knowledge: Knowledge, costs: SubjectCosts, selected: str | None
 ) -> PatternMatchResult:
     """Parse the input and find its matches; `selected` is the topic for a pattern without a topic."""
     try:
-        words = list(_split_words(text))
+        words = list(_split_pattern_words(text))
         if not words:
             return PatternMatchResult(text)
         if any(
             word.text in FLAGS or word.text.startswith(("--knowledge=", "-k")) for word in words
         ):
             return _match_preload_patterns(text, words, knowledge, costs)
-        name, patterns = _find_topic(words, knowledge, selected)
+        name, patterns = _split_topic_from_patterns(words, knowledge, selected)
     except _PatternError as error:
         return PatternMatchResult(text, remark=error.remark)
     globs = tuple(word.text for word in patterns)
     matches = tuple((name, slug) for slug in knowledge.list_slugs(name, globs or None))
-    problem = _find_pattern_problem(knowledge, name, patterns)
-    return PatternMatchResult(text, name, globs, (), matches, costs.sum_costs(matches), problem)
+    cost, problem = (
+        costs.sum_subject_costs(matches),
+        _find_pattern_problem(knowledge, name, patterns),
+    )
+    return PatternMatchResult(text, name, globs, (), matches, cost, problem)
 
 
 class _PatternError(Exception):
@@ -113,7 +116,7 @@ _WORD = re.compile(r"""(?:[^\s"']|"[^"]*"|'[^']*')+|["']""")
 """A word, which may contain quoted parts, or the start of an unclosed quote."""
 
 
-def _split_words(text: str) -> Iterator[PatternInputWord]:
+def _split_pattern_words(text: str) -> Iterator[PatternInputWord]:
     """Split the input at spaces outside of quotes.
 
     `shlex.split` could do this too, but returns no positions.
@@ -126,7 +129,7 @@ def _split_words(text: str) -> Iterator[PatternInputWord]:
         yield PatternInputWord(word, match.start())
 
 
-def _find_topic(
+def _split_topic_from_patterns(
     words: list[PatternInputWord], knowledge: Knowledge, selected: str | None
 ) -> tuple[str, list[PatternInputWord]]:
     """Return the topic (from `TOPIC/GLOB`, else the selected one) and the patterns without it."""
@@ -160,7 +163,7 @@ def _find_topic(
 def _match_preload_patterns(
     text: str, words: list[PatternInputWord], knowledge: Knowledge, costs: SubjectCosts
 ) -> PatternMatchResult:
-    values = list(_parse_flag_values(words))
+    values = list(_parse_knowledge_flag_values(words))
     matches: dict[tuple[str, str], None] = {}
     remark = None
     for value in values:
@@ -178,11 +181,11 @@ def _match_preload_patterns(
         if remark is None and len(matches) == before:
             remark = PatternProblem("all matches are already pre-loaded", word.at, is_error=False)
     preloads = tuple(value.text for value in values)
-    cost = costs.sum_costs(matches)
+    cost = costs.sum_subject_costs(matches)
     return PatternMatchResult(text, None, (), preloads, tuple(matches), cost, remark)
 
 
-def _parse_flag_values(words: list[PatternInputWord]) -> Iterator[PatternInputWord]:
+def _parse_knowledge_flag_values(words: list[PatternInputWord]) -> Iterator[PatternInputWord]:
     """Yield the values of flags: `-k VALUE`, `-kVALUE`, `-k=VALUE`, `--knowledge=VALUE`."""
     rest = iter(words)
     for word in rest:
@@ -234,7 +237,7 @@ class SubjectPatternInput(PaneInput):
     ]
 
 
-class PatternBar(Vertical):
+class SubjectPatternBar(Vertical):
     """The input, and a line below it with the result, or with a remark that points at a character with `^`."""
 
     def __init__(self) -> None:
@@ -257,26 +260,26 @@ class PatternBar(Vertical):
             yield self.input
         yield self._result_line
 
-    def show_result(self, result: PatternMatchResult, outcome: str) -> None:
+    def show_pattern_result(self, result: PatternMatchResult, outcome: str) -> None:
         """Show the number of matches with `outcome` at the right, and the command or a remark at the left."""
         self._result_line.display = bool(result.text.strip())
         if not self._result_line.display:
             return
         count, remark = len(result.matches), result.remark
         right: Spans = []
-        if result.is_usable and not (remark and remark.is_error and not count):
+        if result.is_valid_pattern and not (remark and remark.is_error and not count):
             right = [(format_count(count, "subject"), "strong"), (f", {outcome}", "")]
         if remark is None:
-            command = f"{' ' * self._label_cells}kbtui {one_line(result.command)}"
+            command = f"{' ' * self._label_cells}kbtui {one_line(result.shell_arguments)}"
             self._result_line.set_text([(command, "dim")], right)
             return
         width = self.size.width - sum(count_columns(text) + 1 for text, _ in right)
         position = self._label_cells + count_columns(result.text[: remark.at])
         column = max(0, position - round(self.input.scroll_x))
-        self._result_line.set_text(_draw_pointer_at_column(remark, column, width), right)
+        self._result_line.set_text(_format_remark_with_caret(remark, column, width), right)
 
 
-def _draw_pointer_at_column(remark: PatternProblem, column: int, width: int) -> Spans:
+def _format_remark_with_caret(remark: PatternProblem, column: int, width: int) -> Spans:
     """Return a line with `^` in the given column, and the remark on the side where it fits."""
     text = one_line(remark.message + (f"; {remark.hint}" if remark.hint else ""))
     role = "error" if remark.is_error else "warning"
