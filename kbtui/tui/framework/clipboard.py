@@ -21,10 +21,8 @@ COMMAND_TIMEOUT_SECONDS = 2.0
 
 
 def copy_text(app: App[None], text: str) -> str | None:
-    """Copy a text to both clipboards; return a warning if neither can take it, else None.
-
-    Control sequences and hidden characters are removed, because the text may be pasted into a shell.
-    """
+    """Copy a sanitized text to both clipboards; return a warning if neither can take it, else None."""
+    # The text may be pasted into a shell.
     text = sanitize(text, "strip")
     fits = len(text.encode("utf-8", "replace")) <= MAX_TERMINAL_BYTES
     if fits:

@@ -101,10 +101,7 @@ def make_bindings(commands: Iterable[TuiCommand]) -> list[Binding]:
 def format_command_hints(
     commands: Iterable[TuiCommand], width: int, offers: Collection[str] = frozenset()
 ) -> Spans:
-    """Return hints for the commands, as many as fit into `width` cells.
-
-    `offers` are the features of the document; a command that needs another feature gets no hint.
-    """
+    """Return hints for the commands that `offers`, the features of the document, allow, within `width` cells."""
     wanted = [
         command
         for command in commands

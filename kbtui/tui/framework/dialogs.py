@@ -138,10 +138,9 @@ class OptionsDialog(StyledScreen):
 
 
 class ConfirmDialog(StyledScreen, ModalScreen[str | None]):
-    """A question at the bottom of the screen; the result is the key that the user pressed, None for Esc.
+    """A question at the bottom of the screen; the result is the key of an answer, None for Esc.
 
-    `answers` maps keys to their meaning. Enter never answers, so that nobody confirms a destructive action
-    by accident.
+    `answers` maps keys to their meaning. Enter never answers, so that nobody confirms by accident.
     """
 
     DEFAULT_CSS = """
@@ -180,8 +179,7 @@ FormValues = dict[str, str]
 class FormField:
     """A field of a form: a choice if there are `choices`, otherwise a line of text.
 
-    `help` is shown while the field has the focus. `is_shown` gets the values of all fields and returns
-    whether this field is shown.
+    `help` is shown while the field has the focus. `is_shown` decides by the values of all fields.
     """
 
     name: str

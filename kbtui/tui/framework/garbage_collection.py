@@ -36,33 +36,23 @@ _frozen_count = 0
 
 
 def freeze_objects_if_grown(count: int) -> None:
-    """Freeze all objects if `count` has grown by at least `MIN_NEW_OBJECTS` since the last time.
-
-    `count` is the number of entries in the library. Freezing also affects current garbage, which is
-    then never freed, so freezing must be rare.
-    """
+    """Freeze all objects if the number of entries has grown by `MIN_NEW_OBJECTS` since the last time."""
     global _frozen_count
+    # Freezing must be rare, because current garbage is then never freed.
     if count >= _frozen_count + MIN_NEW_OBJECTS:
         _frozen_count = count
         gc.freeze()
 
 
 def configure_garbage_collector() -> None:
-    """Freeze the objects of the first screen, set the thresholds, and enable the collector.
-
-    The program disables the collector during start, because loading creates hardly any garbage.
-    """
+    """Freeze the objects of the first screen, and enable the collector, which is disabled during start."""
     gc.freeze()
     gc.set_threshold(YOUNG_THRESHOLD, 10, FULL_THRESHOLD)
     gc.enable()
 
 
 class IdleGarbageCollector:
-    """Runs full collections after user input: every second if they are short, else when the user is idle.
-
-    Painted strips form reference cycles that only a full collection frees, so frequent short collections
-    are best.
-    """
+    """Runs full collections after user input: every second if they are short, else when the user is idle."""
 
     def __init__(self, app: App[None]) -> None:
         self._app = app
@@ -85,7 +75,7 @@ class IdleGarbageCollector:
             self._schedule_collection(left if left > 0 else IDLE_SECONDS)
             return
         began = time.thread_time()
-        gc.collect()
+        gc.collect()  # Only a full collection frees the reference cycles of painted strips.
         self._last_duration = time.thread_time() - began
         self._timer = None
         if left > 0:
@@ -99,8 +89,7 @@ _pause_lock = threading.Lock()
 def pause_garbage_collection() -> Iterator[None]:
     """Disable the collector in a `with` block that loads something large, then freeze the loaded objects.
 
-    The collector never frees frozen objects, so they must be freed by reference counting: see
-    `free_document_in_background`.
+    Only reference counting frees frozen objects: see `free_document_in_background`.
     """
     with _pause_lock:
         gc.disable()

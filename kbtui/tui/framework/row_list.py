@@ -245,10 +245,7 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         self._select_index(self._find_next_selectable(len(self.rows), -1))
 
     def action_scroll_pages(self, pages: float) -> None:
-        """Move the selection down by `pages` pages, or up if negative.
-
-        A whole page is one line less than the height of the list.
-        """
+        """Move the selection down by half a page or a page (one line less than the height), or up if negative."""
         height = self.scrollable_content_region.height
         lines = math.trunc(pages * height) if abs(pages) < 1 else int(pages) * (height - 1)
         if self.rows:

@@ -120,10 +120,7 @@ def capitalize_message(text: str) -> str:
 
 
 def align_to_edges(left: Sequence[Span], right: Sequence[Span], width: int) -> Spans:
-    """Align `left` to the left edge and `right` to the right edge.
-
-    If both do not fit, cut `left`; if `right` alone hardly fits, leave it out.
-    """
+    """Align `left` and `right` to the edges; if both do not fit, cut `left`, or leave out a long `right`."""
     right_width = measure_cell_width(right)
     if right_width and right_width + 4 > width:
         right, right_width = [], 0
@@ -149,11 +146,7 @@ _WORD = re.compile(r"\s*(?P<word>\S+)")
 
 
 def _find_line_bounds(text: str, width: int, first: int, hang: int) -> list[tuple[int, int]]:
-    """Return the start and end of each line of prose.
-
-    The first line is preceded by text of width `first`, and each further line by text of width
-    `hang`.
-    """
+    """Return the start and end of each line of prose; `first` and `hang` are the widths of their indents."""
     lines: list[tuple[int, int]] = []
     start = end = 0
     room = width - first
@@ -252,10 +245,7 @@ def _scroll_code_line(
 
 @dataclass(slots=True)
 class MatchHighlight:
-    """The pattern to highlight in a block; `current` is the 0-based number of the current match, -1 for none.
-
-    `seen_count` counts the matches highlighted so far.
-    """
+    """The pattern to highlight in a block, the index of the current match (-1: none), and the matches so far."""
 
     pattern: re.Pattern[str]
     current: int = -1

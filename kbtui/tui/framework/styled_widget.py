@@ -34,10 +34,7 @@ if TYPE_CHECKING:
 
 
 class TextStyle(NamedTuple):
-    """The look of a role: text colour, Rich's style attributes, and background.
-
-    Colours are names of theme colours; "" means that the role does not change the colour.
-    """
+    """The look of a role: theme colour of the text ("": unchanged), Rich's attributes, and background."""
 
     color: str = ""
     attributes: str = ""
@@ -89,10 +86,9 @@ TEXT_STYLES: dict[str, TextStyle] = {
 
 
 def resolve_style(roles: str, colours: Mapping[str, str]) -> Style:
-    """Return the style of one or more roles; later roles win, unknown roles are ignored.
+    """Return the style of roles, given a theme's variables; later roles win, unknown roles are ignored.
 
-    Highlighted matches (`found…`) win over all other roles. `colours` are a theme's variables, as
-    `KbtuiApp.get_css_variables` returns them.
+    Highlighted matches (`found…`) win over all other roles.
     """
     style = Style()
     for role in sorted(roles.split(), key=lambda role: role.startswith("found")):
@@ -122,10 +118,9 @@ def get_configured_keys(node: DOMNode) -> Mapping[str, str]:
 
 
 class StyledScreen(Screen[Any]):
-    """A screen that resolves style roles to styles.
+    """A screen that resolves style roles to styles, once for each theme.
 
-    A role depends only on the theme, so it is resolved once and cached. If roles were component classes,
-    Textual would resolve all of them again whenever the class of any widget changes.
+    If roles were component classes, Textual would resolve them again whenever the class of a widget changes.
     """
 
     def __init__(self) -> None:
@@ -141,10 +136,9 @@ class StyledScreen(Screen[Any]):
     def _binding_chain(self) -> list[tuple[DOMNode, BindingsMap]]:
         """The key bindings from the focused widget outwards.
 
-        This applies the user's keymap first, and then removes the keys that type a character into a focused
-        input. Textual works in the opposite order, with two faults: a command whose default key is a letter
-        never works in an input, even if the user gave it another key; and an immediate command whose new key
-        is a letter takes that letter from the input.
+        The user's keymap is applied before the keys that type a character into a focused input are removed.
+        Textual works in the opposite order, so a command whose default key is a letter never works in an input,
+        and an immediate command whose new key is a letter takes it from the input.
         """
         focused = self.focused
         nodes = [self, self.app] if focused is None else focused.ancestors_with_self

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding
@@ -23,8 +22,6 @@ from kbtui.tui.framework.styled_text import (
 from kbtui.tui.framework.styled_widget import StyledWidget
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from rich.highlighter import Highlighter
     from textual import events
     from textual.app import ComposeResult
@@ -159,30 +156,16 @@ class PaneInput(SafeInput):
 
 
 class LabeledInput(Horizontal):
-    """A label and an input, hidden until `show_input`; the input is created after the first paint."""
+    """A label and an input, hidden until `show_input`."""
 
     def __init__(self, name: str, label: str, highlighter: Highlighter | None = None) -> None:
         super().__init__(classes="entry")
-        self._input_id, self._label, self._highlighter = name, label, highlighter
+        self._label = label
+        self.input = PaneInput(id=name, compact=True, highlighter=highlighter)
         self.display = False
 
-    @cached_property
-    def input(self) -> PaneInput:
-        """The input."""
-        return PaneInput(id=self._input_id, compact=True, highlighter=self._highlighter)
-
     def compose(self) -> ComposeResult:
-        """Yield the label and the input; while hidden, mount them after the first paint instead."""
-        if self.display:
-            yield from self._make_label_and_input()
-        else:
-            self.call_after_refresh(self._mount_label_and_input)
-
-    def _mount_label_and_input(self) -> None:
-        if self.is_attached and not self.input.is_attached:
-            self.mount(*self._make_label_and_input())
-
-    def _make_label_and_input(self) -> Iterator[Widget]:
+        """Yield the label and the input."""
         sign = TextLine(classes="entry-word")
         sign.left = [(self._label, "key")]
         yield sign
@@ -190,7 +173,6 @@ class LabeledInput(Horizontal):
 
     def show_input(self) -> None:
         """Show the input and focus it."""
-        self._mount_label_and_input()
         self.display = True
         self.screen.set_focus(self.input)
         self.input.action_end()
@@ -198,5 +180,4 @@ class LabeledInput(Horizontal):
     def hide_input(self) -> None:
         """Hide and clear the input."""
         self.display = False
-        if self.input.is_attached:
-            self.input.value = ""
+        self.input.value = ""

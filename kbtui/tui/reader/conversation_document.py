@@ -89,8 +89,7 @@ def _format_scalar_value(value: Any) -> str:
 class CompactedTurn:
     """The parts of a turn that the model no longer sees after compaction.
 
-    If `summary` is set, it replaces the turn. Otherwise the flags say whether the turn lacks its reasoning, its
-    tool calls, or the arguments or results of its tool calls.
+    If `summary` is set, it replaces the turn; the flags are then meaningless.
     """
 
     summary: ConversationCompaction | None = None
@@ -215,10 +214,9 @@ def describe_compaction(compaction: ConversationCompaction) -> str:
 def build_conversation_document(
     conversation: Conversation, present: datetime, *, partial: bool = False
 ) -> Document:
-    """Build the document of a conversation.
+    """Build the document of a conversation, with dates relative to the time `present`.
 
-    Dates are formatted relative to the time `present`. `partial` says whether the rest of the conversation is
-    still loading.
+    `partial` says whether the rest of the conversation is still loading.
     """
     info = conversation.info
     builder = _ConversationDocumentBuilder(conversation, present)

@@ -72,12 +72,10 @@ class Document:
 
     @property
     def features(self) -> frozenset[str]:
-        """The features that commands can need: "turns", "folds", "links", "views".
-
-        A document with links also has the feature "folds", because one command unfolds blocks and opens links.
-        """
+        """The features that commands can need: "turns", "folds", "links", "views"."""
         features = {
             "turns": self.turns_total > 0,
+            # One command unfolds blocks and opens links.
             "folds": bool(self.fold_kinds) or self._has_links,
             "links": self._has_links and not self.fold_kinds,
             "views": len(self.views) > 1,
@@ -111,10 +109,7 @@ class Document:
     def find_matches(
         self, pattern: re.Pattern[str], model: bool = False
     ) -> Iterator[tuple[int, int]]:
-        """For each match, yield the index of its block, and its index within the block.
-
-        Search what the user sees, or what the model sees if `model` is true.
-        """
+        """Yield the index of the block of each match that the user (or the model) sees, and its index in the block."""
         hidden_view = "person" if model else "model"
         for index, block in enumerate(self.blocks):
             if block.view != hidden_view:
@@ -219,10 +214,7 @@ def describe_missing_line(document: Document, line: int) -> str:
 def _find_best_block(
     document: Document, span: list[int], pattern: re.Pattern[str], passage: str
 ) -> tuple[int, int] | None:
-    """Return the indices of the best block and of one match in it; None if no block contains a match.
-
-    The best block contains the passage, or else the largest number of different matches.
-    """
+    """Return the indices of the block with the passage, else of that with most matches, and of one match."""
     probe = _compile_passage_start(passage)
     best_score, best = 0, None
     for index in span:

@@ -45,10 +45,7 @@ class DocumentBlock:
     def make_lines(
         self, width: int, found: MatchHighlight | None = None, opened: bool = False
     ) -> list[StyledLine]:
-        """Return the lines of the block at `width` cells, with matches of `found` highlighted.
-
-        `opened` says whether the fold of a fold heading is open.
-        """
+        """Return the lines of the block; `opened` says whether the fold of a fold heading is open."""
         made = self.layout(max(8, width - measure_cell_width(self.lead)), found, opened)
         if self.lead:
             for line in made:
@@ -176,10 +173,9 @@ class HeadingBlock(DocumentBlock):
 
 @dataclass(slots=True, eq=False)
 class FoldHeadingBlock(HeadingBlock):
-    """The heading of a fold.
+    """The heading of a fold; all folds of a `kind`, such as "tool", can be opened together.
 
-    `kind` is the kind of fold, such as "tool"; all folds of a kind can be opened together. `citation_number`
-    is the number of this tool call's citation in the citations pane.
+    `citation_number` is the number of this tool call's citation in the citations pane.
     """
 
     kind: str = "tool"

@@ -43,13 +43,10 @@ class DocumentLink(NamedTuple):
 def find_links(
     text: str, references: dict[str, dict[str, str]] | None = None
 ) -> list[DocumentLink]:
-    """Return the links of a Markdown text in order, including bare web addresses.
-
-    Addresses inside terminal control sequences are ignored, because the reader does not show them.
-    """
+    """Return the links of a Markdown text in order, including bare web addresses."""
     from kbtui.tui.reader.markdown import parse_markdown
 
-    text = strip_escape_sequences(text)
+    text = strip_escape_sequences(text)  # The reader does not show them.
     found: list[DocumentLink] = []
     for token in parse_markdown(text, references):
         href = words = ""
@@ -95,10 +92,7 @@ def find_links_at_cursor(viewport: DocumentViewport) -> list[DocumentLink]:
 
 
 def resolve_subject_link(href: str, topic: str, slug: str) -> Ref | None:
-    """Return the subject that a relative address in subject `topic`/`slug` refers to, or None.
-
-    The subject may not exist.
-    """
+    """Return the subject, which may not exist, that a relative address in subject `topic`/`slug` names, or None."""
     path = href.partition("#")[0].partition("?")[0]
     if not path or "://" in path or path.startswith(("/", "mailto:")):
         return None

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from textual import events
     from textual.app import ComposeResult
     from textual.binding import BindingType
-    from textual.geometry import Region
     from textual.selection import Selection
 
     from kbtui.tui.framework.styled_text import StyledLine
@@ -382,10 +381,7 @@ class DocumentViewport:
         self.go_to_block_line(block, row, lead=0)
 
     def keep_cursor_visible(self, margin: int = 0) -> None:
-        """Scroll until `margin` lines above and below the cursor are visible.
-
-        Without a margin, move the cursor into the visible part.
-        """
+        """Show `margin` lines above and below the cursor; without a margin, move the cursor into the visible part."""
         if not self.rows:
             return
         rows = [position for position, _ in self.rows]
@@ -509,7 +505,6 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         super().__init__(id="document")
         self.viewport = DocumentViewport()
         self._is_syncing = False
-        self._is_painting = False
         self._painted_rows: list[tuple[LinePosition, StyledLine]] = []
         self._painted_cursor = LinePosition()
 
@@ -577,19 +572,8 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         self._resize_viewport()
         self.update_view()
 
-    def render_lines(self, crop: Region) -> list[Strip]:
-        """Render lines for painting, without offsets, which only selecting text by mouse needs."""
-        self._is_painting = True
-        try:
-            return super().render_lines(crop)
-        finally:
-            self._is_painting = False
-
     def render_line(self, y: int) -> Strip:
-        """Render visible line `y`; if not for painting, give each segment its offset in the text.
-
-        Offsets make every segment unique, so Textual could not reuse cached segments for painting.
-        """
+        """Render visible line `y`, with the offset of each segment in the text, for selecting by mouse."""
         width = self.scrollable_content_region.width
         if y >= len(self.viewport.rows):
             return Strip.blank(width, self.base_style)
@@ -605,7 +589,7 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
             style = self.screen.get_component_rich_style("screen--selection")
             marked = strip.crop(start, end).apply_style(style)
             strip = Strip.join([strip.crop(0, start), marked, strip.crop(end)])
-        return strip if self._is_painting else strip.apply_offsets(0, absolute)
+        return strip.apply_offsets(0, absolute)
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         """Return the selected text, without the first column, which shows the cursor."""
@@ -641,10 +625,7 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         self.update_view()
 
     def action_scroll_pages(self, pages: float) -> None:
-        """Scroll half a page or a page down, or up if `pages` is negative.
-
-        A whole page is one line less than the height of the view.
-        """
+        """Scroll half a page or a page (one line less than the height), or up if `pages` is negative."""
         height = self.viewport.height
         lines = max(1, height // 2 if abs(pages) < 1 else height - 1)
         self.viewport.scroll_with_cursor(lines if pages > 0 else -lines)
@@ -684,10 +665,7 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
 
 
 class DocumentOverlayScreen(StyledScreen):
-    """A document shown over another screen.
-
-    With a `confirm_label`, such as "write it", the key `y` closes the screen with the result True.
-    """
+    """A document over another screen; with a `confirm_label`, the key `y` closes it with the result True."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,n,question_mark", "dismiss", show=False),

@@ -41,9 +41,8 @@ _LIST_ITEM = re.compile(r"(?:[-+*]|\d{1,9}[.)])(?:[ \t]|$)")
 class TextSection:
     """A section of a text: the range of its characters, and the number of its first line.
 
-    `code` says whether the section is a part of a fenced block that is too long for one section; `language`
-    is the language of that block. `continued` says whether the section continues the block of the previous
-    section.
+    `code` and `language` are set for a part of a fenced block that is too long for one section. `continued` says
+    whether the section continues the block of the previous section.
     """
 
     start: int
@@ -228,10 +227,7 @@ def fit_column_widths(wanted: list[int], width: int) -> list[int]:
 def layout_table(
     rows: Sequence[list[Spans]], aligns: list[str], width: int, sources: list[int]
 ) -> list[StyledLine]:
-    """Lay out a table whose first row is the header.
-
-    `aligns` contains "left", "right", "center" or "" for each column, and `sources` the source line of each row.
-    """
+    """Lay out a table; `aligns` has "left", "right", "center" or "" per column, `sources` the line of each row."""
     wanted = [max(1, *map(measure_cell_width, column)) for column in zip(*rows, strict=True)]
     widths = fit_column_widths(wanted, width)
     laid = [
@@ -289,9 +285,8 @@ def layout_markdown(
 ) -> list[StyledLine]:
     """Lay out Markdown in `width` cells; show raw HTML as it is written, and fetch no images.
 
-    Matches of `found` are highlighted. `links` are link definitions from the rest of the document. `breaks`
-    keeps the line breaks inside paragraphs. `first_line` is the number of the text's first line in its file.
-    With a `code_offset`, code is not wrapped, but scrolled left by this number of cells.
+    `links` are link definitions from the rest of the document. `breaks` keeps the line breaks inside paragraphs.
+    `first_line` is the number of the text's first line in its file. See `wrap_code` for `code_offset`.
     """
     from markdown_it.tree import SyntaxTreeNode
 
@@ -464,10 +459,7 @@ def layout_code_panel(
     found: MatchHighlight | None = None,
     code_offset: int | None = None,
 ) -> list[StyledLine]:
-    """Lay out code on a coloured background that is `width` cells wide.
-
-    See `wrap_code` for `code_offset`.
-    """
+    """Lay out code on a coloured background that is `width` cells wide."""
     lines: list[StyledLine] = []
     for number, spans in enumerate(highlight_source(text, language)):
         source = first_line + number if first_line else 0
@@ -513,12 +505,11 @@ _MAX_NESTING = 3
 def strip_markdown(
     text: str, matches: list[CharacterRange], reach: int | None = None
 ) -> tuple[str, list[CharacterRange]]:
-    """Remove Markdown marks from a text; return the text and the new positions of its matches.
+    """Remove Markdown marks from a text; return the text and the new positions of its ascending matches.
 
-    Only unambiguous marks are removed; marks inside code and marks without a partner stay. List
-    bullets and table bars become dots, so that the text is readable on one line. `matches` are in
-    ascending order; a mark that overlaps a match stays, so that the match keeps all its characters.
-    Only the first `reach` characters are searched for marks.
+    Only unambiguous marks are removed; marks inside code and marks without a partner stay. List bullets and table
+    bars become dots, so that the text is readable on one line. A mark that overlaps a match stays. Only the first
+    `reach` characters are searched for marks.
     """
     if not _POSSIBLE_MARK.search(text):
         return text, matches
