@@ -47,7 +47,7 @@ def plain(lines: list) -> list[str]:  # type: ignore[type-arg]
 @given(spans, st.integers(4, 60))
 def test_wrapped_lines_fit_and_lose_only_spaces(given_spans: list, width: int) -> None:  # type: ignore[type-arg]
     lines = wrap_spans(given_spans, width)
-    assert all(line.width <= width for line in lines)
+    assert all(measure_cell_width(line.spans) <= width for line in lines)
     whole = "".join(text for text, _ in given_spans)
     assert "".join("".join(plain(lines)).split()) == "".join(whole.split())
 
@@ -56,7 +56,7 @@ def test_wrapped_lines_fit_and_lose_only_spaces(given_spans: list, width: int) -
 @given(spans, st.integers(4, 60))
 def test_wrapped_code_fits_and_loses_nothing(given_spans: list, width: int) -> None:  # type: ignore[type-arg]
     lines = wrap_code(given_spans, width)
-    assert all(line.width <= width for line in lines)
+    assert all(measure_cell_width(line.spans) <= width for line in lines)
     whole = "".join(text for text, _ in given_spans)
     assert "".join(text if not n else text[2:] for n, text in enumerate(plain(lines))) == whole
 

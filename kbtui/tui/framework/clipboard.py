@@ -40,14 +40,15 @@ def find_clipboard_command() -> list[str] | None:
     """Return the command that sets this machine's clipboard; None if there is none or over ssh."""
     if os.environ.get("SSH_CONNECTION"):
         return None
-    candidates: list[list[str]] = []
-    if sys.platform == "darwin":
-        candidates.append(["pbcopy"])
-    if os.environ.get("WAYLAND_DISPLAY"):
-        candidates.append(["wl-copy"])
-    if os.environ.get("DISPLAY"):
-        candidates += [["xclip", "-selection", "clipboard"], ["xsel", "--clipboard", "--input"]]
-    return next((command for command in candidates if shutil.which(command[0])), None)
+    wayland, x11 = os.environ.get("WAYLAND_DISPLAY"), os.environ.get("DISPLAY")
+    candidates = (
+        (sys.platform == "darwin", ["pbcopy"]),
+        (wayland, ["wl-copy"]),
+        (x11, ["xclip", "-selection", "clipboard"]),
+        (x11, ["xsel", "--clipboard", "--input"]),
+    )
+    usable = (command for applies, command in candidates if applies and shutil.which(command[0]))
+    return next(usable, None)
 
 
 def _run_clipboard_command(command: list[str], text: str) -> None:

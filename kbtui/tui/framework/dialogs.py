@@ -319,8 +319,6 @@ class FormDialog(StyledScreen):
         texts = [name for name in shown if not self._fields[name].choices]
         self._focus_field((texts or shown)[0])
 
-    # values
-
     def _get_value(self, name: str) -> str:
         widget = self.query_one(f"#field-{name}")
         return widget.value.strip() if isinstance(widget, ChoiceField | Input) else ""
@@ -346,8 +344,6 @@ class FormDialog(StyledScreen):
         """Show the help of the focused field."""
         if not self._is_saving and (field := self._fields.get(self._focused_field)):
             self._message.set_message(field.help, "dim")
-
-    # saving and closing
 
     def action_next_field(self) -> None:
         """Go to the next field; on the last field, save the form."""

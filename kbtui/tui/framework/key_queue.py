@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 KEY_HANDLED_ROUNDS = 3
 """How many follow-up messages are sent, one after another, before a key counts as handled.
 
-The first follows the key, the second follows the messages that the key caused, and the third follows the
-messages that those caused.
+The first follows the key, and each of the others follows the messages that were caused in the meantime.
 """
 FOLLOW_UP_TIMEOUT_SECONDS = 0.5
 """How many seconds to wait for `KeyHandled`, which never arrives if its widget was removed."""
@@ -78,7 +77,6 @@ class KeyQueue:
         return False
 
     def _send_follow_up_behind_event(self) -> None:
-        """Mark the queue as busy, and send a follow-up message behind the event that is being handled."""
         app = self._app
         self._is_busy = True
         self._number += 1
@@ -123,7 +121,6 @@ class KeyQueue:
         self._send_next_key()
 
     def _send_next_key(self) -> None:
-        """Deliver the first queued event, unless it has to wait."""
         if self._is_busy or self._sending or not self._queue:
             return
         if self._should_hold_key(self._queue[0]):

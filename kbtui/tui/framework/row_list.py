@@ -43,11 +43,6 @@ class ListRow:
     role: str = ""
     data: Any = None
 
-    @property
-    def height(self) -> int:
-        """The number of lines."""
-        return 1 + len(self.below)
-
 
 class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
     """A list of rows, one of which is selected."""
@@ -92,7 +87,7 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         offset = self._tops[self.index] - round(self.scroll_y) if before else 0
         was_top = self.index <= self._find_next_selectable(-1, 1)
         self.rows = list(rows)
-        self._tops = [0, *accumulate(row.height for row in self.rows)]
+        self._tops = [0, *accumulate(1 + len(row.below) for row in self.rows)]
         if empty is not None:
             self.empty_text = empty
         wanted = select or (before.key if before else None)
@@ -200,8 +195,6 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         for y, line in enumerate(self._list_visible_lines()):
             if line and line[0].selectable and line[1] == 0:
                 yield y, line[0]
-
-    # drawing
 
     def render_line(self, y: int) -> Strip:
         """Render visible line `y`."""

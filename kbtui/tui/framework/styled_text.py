@@ -38,11 +38,6 @@ class StyledLine:
         """The text without roles."""
         return join_text(self.spans)
 
-    @property
-    def width(self) -> int:
-        """The width in cells."""
-        return measure_cell_width(self.spans)
-
 
 def join_text(spans: Iterable[Span]) -> str:
     """Return the text of `spans` without roles."""

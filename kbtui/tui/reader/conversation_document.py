@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from kbtui.conversations.event_kinds import EVENT_KINDS
@@ -170,16 +171,11 @@ def list_conversation_facts(
 
 
 def _list_turn_facts(conversation: Conversation) -> Iterator[tuple[str, str]]:
-    """Yield facts about all turns together: models, tool calls, compactions."""
     models = Counter(turn.model for turn in conversation.turns if turn.model)
     if len(models) > 1:
         yield "models", ", ".join(f"{name} {format_count(n, 'turn')}" for name, n in models.items())
-    calls = [
-        event
-        for turn in conversation.turns
-        for event in turn.events
-        if event.kind == "tool_call_request"
-    ]
+    events = chain.from_iterable(turn.events for turn in conversation.turns)
+    calls = [event for event in events if event.kind == "tool_call_request"]
     if calls:
         failed = sum(bool(event.result and event.result.is_error) for event in calls)
         total = format_count(len(calls), "tool call")
@@ -294,8 +290,6 @@ class _ConversationDocumentBuilder:
             self.blocks[-1].above = 1
         return self.blocks
 
-    # turns
-
     def _add_turn(self, turn: Turn) -> None:
         self.turn, self.speaker = turn.number, ""
         for number, compaction in enumerate(self.conversation.compactions):
@@ -361,8 +355,6 @@ class _ConversationDocumentBuilder:
             return ""
         is_same_day = before is not None and before.date() == local.date()
         return f"{local:%H:%M}" if is_same_day else self._format_time(when)
-
-    # events
 
     def _add_event(self, event: ConversationEvent) -> None:
         before, key = self.view, f"{self.turn}.{event.index}"
@@ -472,8 +464,6 @@ class _ConversationDocumentBuilder:
         word = "asks" if event.kind == "inquiry_request" else label
         self._add_fold(key, "tool", [(f"{word}  ", "tool"), (one_line(event.text[:400]), "dim")])
         self._add_source(key, event.text)
-
-    # blocks
 
     def _add_fold(self, key: str, kind: str, left: Spans, right: Spans | None = None) -> None:
         """Add the heading of a fold; blocks that are added until `_leave_fold` belong to the fold."""

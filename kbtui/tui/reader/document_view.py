@@ -471,8 +471,6 @@ class DocumentViewport:
             self.update_rows()
         return has_changed
 
-    # at the cursor
-
     @property
     def current_turn(self) -> int | None:
         """The number of the turn at the cursor, or None."""
@@ -533,12 +531,16 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
 
     def update_view(self) -> None:
         """After a change of the viewport, update the scroll bar, repaint, and post `CursorMoved`."""
-        self._sync_scroll_bar()
+        port = self.viewport
+        self._is_syncing = True
+        self.set_content_size(Size(port.width, port.total_lines))
+        if not self.is_vertical_scrollbar_grabbed:
+            self.scroll_y = self.scroll_target_y = port.count_lines_before(port.top)
+        self._is_syncing = False
         self._repaint_changes()
         self.post_message(self.CursorMoved())
 
     def _repaint_changes(self) -> None:
-        """Repaint the lines that have changed since the last repaint."""
         before, rows = self._painted_rows, self.viewport.rows
         cursors = self._painted_cursor, self.viewport.cursor
         self._painted_rows, self._painted_cursor = rows, self.viewport.cursor
@@ -550,15 +552,6 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
                 if was != at or old is not line or at in cursors
             ]
         self.repaint_lines(changed)
-
-    def _sync_scroll_bar(self) -> None:
-        """Update the scroll bar; it uses the estimated number of lines of the whole document."""
-        port = self.viewport
-        self._is_syncing = True
-        self.set_content_size(Size(port.width, port.total_lines))
-        if not self.is_vertical_scrollbar_grabbed:
-            self.scroll_y = self.scroll_target_y = port.count_lines_before(port.top)
-        self._is_syncing = False
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         """Scroll after the user has moved the scroll bar."""
@@ -640,8 +633,6 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         """Go to the last line."""
         self.viewport.go_to_end()
         self.update_view()
-
-    # the mouse
 
     def _on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         self.viewport.scroll_lines(3)

@@ -57,13 +57,10 @@ def split_source_text(text: str, max_characters: int = SECTION_CHARACTERS) -> It
     """Split a plain text between lines; split a line longer than `max_characters` at a space."""
     start, line = 0, 1
     while start < len(text):
-        end = start + max_characters
+        end = min(start + max_characters, len(text))
         if end < len(text):
-            newline = text.rfind("\n", start, end)
-            space = text.rfind(" ", start + max_characters // 2, end)
-            end = newline + 1 if newline >= start else space + 1 if space > start else end
-        else:
-            end = len(text)
+            cut = text.rfind("\n", start, end) + 1
+            end = cut or text.rfind(" ", start + max_characters // 2, end) + 1 or end
         yield TextSection(start, end, line)
         line += text.count("\n", start, end)
         start = end
@@ -252,7 +249,7 @@ def layout_table(
 
 def _align_cell(spans: Spans, width: int, align: str) -> Spans:
     space = max(0, width - measure_cell_width(spans))
-    before = space if align == "right" else space // 2 if align == "center" else 0
+    before = {"right": space, "center": space // 2}.get(align, 0)
     return [(" " * before, ""), *spans, (" " * (space - before), "")]
 
 
@@ -337,7 +334,7 @@ class _MarkdownLayout:
             spans = add_style_role(self._render_children(node), node.tag)
             lines = self._layout_prose(spans, width, source)
             if node.tag == "h1":
-                rule = "━" * min(width, max(line.width for line in lines))
+                rule = "━" * min(width, max(measure_cell_width(line.spans) for line in lines))
                 lines.append(StyledLine([(rule, "h1 rule")], source))
             return lines
         if kind in ("bullet_list", "ordered_list"):
@@ -372,8 +369,8 @@ class _MarkdownLayout:
         lines: list[StyledLine] = []
         blocks = [block for item in node.children for block in item.children]
         tight = all(block.hidden for block in blocks if block.type == "paragraph")
-        for place, item in enumerate(node.children):
-            marker = "• " if number is None else f"{number + place:>{digits}}. "
+        for offset, item in enumerate(node.children):
+            marker = "• " if number is None else f"{number + offset:>{digits}}. "
             made = self.layout_nodes(item.children, width - len(marker), tight)
             made = made or [StyledLine(source_line=self._find_source_line(item))]
             for index, line in enumerate(made):
@@ -404,10 +401,9 @@ class _MarkdownLayout:
 
     def _render_inline(self, node: SyntaxTreeNode) -> Spans:
         kind = node.type
-        if kind in ("text", "html_inline", "text_special"):
-            return [(node.content, "html" if kind == "html_inline" else "")]
-        if kind == "code_inline":
-            return [(node.content, "code-inline")]
+        roles = {"html_inline": "html", "code_inline": "code-inline"}
+        if kind in ("text", "text_special", *roles):
+            return [(node.content, roles.get(kind, ""))]
         if kind == "softbreak":
             return [("\n" if self.breaks else " ", "soft")]
         if kind == "hardbreak":

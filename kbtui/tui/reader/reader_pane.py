@@ -287,13 +287,11 @@ class ReaderPane(BorderOnlyPane, Vertical):
 
     @on(ReaderHeader.HeaderPartClicked)
     def _show_clicked_view(self, event: ReaderHeader.HeaderPartClicked) -> None:
-        """Show the view whose name the user clicked."""
         event.stop()
         if event.text in self.viewport.document.views:
             self.post_message(self.ViewChangeRequested(event.text))
 
     def _summarize_turn_request(self, turn: int) -> str:
-        """Return the beginning of the user's request in a turn."""
         document = self.viewport.document
         if turn not in self._request_texts:
             from kbtui.tui.reader.markdown import strip_markdown
@@ -399,15 +397,13 @@ class ReaderPane(BorderOnlyPane, Vertical):
         """Go to the end; the reader then follows new text."""
         self.document_view.action_bottom()
 
-    # details, and what the model sees
-
     def action_facts(self) -> None:
         """Show or hide the details of the document."""
         if self.facts_bar.display:
             self.facts_bar.set_paragraphs([])
-            return
-        self.facts_bar.set_facts(self.viewport.document.facts)
-        if not self.facts_bar.display:
+        elif facts := self.viewport.document.facts:
+            self.facts_bar.set_facts(facts)
+        else:
             self._post_status_message("This document has no details.", "dim")
 
     def action_compacted(self) -> None:
@@ -423,8 +419,6 @@ class ReaderPane(BorderOnlyPane, Vertical):
 
     def _post_status_message(self, text: str, role: str = "warning") -> None:
         self.post_message(self.StatusMessage(text, role))
-
-    # wide code
 
     def action_wrap(self) -> None:
         """Switch between wrapping wide code and scrolling it sideways."""
@@ -478,15 +472,15 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.viewport.set_search_pattern(pattern)
         self.document_view.update_view()
         if pattern is None:
-            self._receive_find_matches([], jump=False)
+            self._receive_find_matches([])
             return
         self._find_worker.submit(
             lambda: list(islice(document.find_matches(pattern, as_model), MAX_MATCHES)),
-            lambda found: self._receive_find_matches(found, jump=jump),
-            lambda error: self._receive_find_matches([], jump=False),
+            lambda found: self._receive_find_matches(found, jump),
+            lambda error: self._receive_find_matches([]),
         )
 
-    def _receive_find_matches(self, matches: list[tuple[int, int]], *, jump: bool) -> None:
+    def _receive_find_matches(self, matches: list[tuple[int, int]], jump: bool = False) -> None:
         here = self.viewport.cursor.block
         first = next((n for n, (block, _) in enumerate(matches) if block >= here), 0)
         self.matches, self.match_index = matches, first if matches else -1
@@ -535,6 +529,5 @@ class ReaderPane(BorderOnlyPane, Vertical):
 
 
 def _count_events(document: Document) -> int:
-    """Return the number of events in a conversation, or 0 if the document is not a conversation."""
     info = getattr(document.record, "info", None)
     return getattr(info, "events_count", None) or 0
