@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kbtui.knowledge.models import Topic
     from kbtui.library import Library, open_workspace
     from kbtui.library.async_client import KnowledgeHit, MemoryClient, create_memory_client
-    from kbtui.search.models import Hit, SearchAnswer, SearchRequest
+    from kbtui.search.search_request_and_answer import Hit, SearchAnswer, SearchRequest
 
 __all__ = [
     "Citation",
@@ -47,15 +47,15 @@ __all__ = [
 ]
 
 _MODULES = {
-    "SearchAnswer": "search.models",
+    "SearchAnswer": "search.search_request_and_answer",
     "Citation": "citations.models",
     "Citations": "citations.models",
     "ConversationInfo": "conversations.models",
-    "Hit": "search.models",
+    "Hit": "search.search_request_and_answer",
     "KnowledgeHit": "library.async_client",
     "Library": "library",
     "MemoryClient": "library.async_client",
-    "SearchRequest": "search.models",
+    "SearchRequest": "search.search_request_and_answer",
     "Topic": "knowledge.models",
     "create_memory_client": "library.async_client",
     "open_workspace": "library",

@@ -221,7 +221,7 @@ def content_of(cache_dir: Path) -> dict[str, Any]:
     import sqlite3
 
     from kbtui.index import IndexReader
-    from kbtui.index.catalog import Catalog
+    from kbtui.index.index_catalog import Catalog
 
     reader = IndexReader(cache_dir)
     catalog = Catalog(reader.folder / "catalog.sqlite")

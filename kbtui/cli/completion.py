@@ -79,7 +79,7 @@ def _complete_argument(
 ) -> Iterable[str] | dict[str, str]:
     """Return the possible values of an argument, with their descriptions if there are any."""
     if action.dest.startswith("filter_"):
-        from kbtui.search.filters import FILTERS
+        from kbtui.search.filter_definitions import FILTERS
 
         row = next(row for row in FILTERS if set(row.options) & set(action.option_strings))
         if row.kind == "choice":

@@ -195,7 +195,7 @@ def run_entry_command(args: Namespace) -> int:
 
 
 def _create_entry(library: Library, args: Namespace) -> int:
-    from kbtui.index.models import make_subject_id
+    from kbtui.index.entries_and_chunks import make_subject_id
     from kbtui.knowledge import authoring
 
     knowledge = library.load_knowledge()
@@ -290,8 +290,8 @@ def _remove_entry(library: Library, args: Namespace) -> int:
 
 
 def _show_entry(library: Library, args: Namespace) -> int:
+    from kbtui.index.entries_and_chunks import make_subject_id
     from kbtui.index.entry_query import CITATION_DAYS, DAY_SECONDS, get_entry_row, serialize_chunks
-    from kbtui.index.models import make_subject_id
 
     ref = library.parse_typed_reference(args.ref)
     if ref.kind == "subject":

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any, NoReturn
 
-    from kbtui.search.filters import FilterDefinition, Surface
+    from kbtui.search.filter_definitions import FilterDefinition, Surface
 
 
 class _CommandHelpFormatter(argparse.RawDescriptionHelpFormatter):
@@ -52,7 +52,7 @@ class CommandParser(argparse.ArgumentParser):
 
 def add_filter_options(parser: CommandParser, surface: Surface) -> None:
     """Declare an option for each filter of a surface."""
-    from kbtui.search.filters import list_filters
+    from kbtui.search.filter_definitions import list_filters
 
     for row in list_filters(surface):
         if row.options:
@@ -74,7 +74,7 @@ def iterate_given_filters(
     Raises `UsageError` for an empty value.
     """
     from kbtui.errors import UsageError
-    from kbtui.search.filters import list_filters, split_filter_values
+    from kbtui.search.filter_definitions import list_filters, split_filter_values
 
     for row in list_filters(surface):
         found: list[str] = []
@@ -92,7 +92,7 @@ def iterate_given_filters(
 def parse_filter_options(args: Namespace) -> dict[str, Any]:
     """Return the fields of a `SearchRequest` that options set; raises `UsageError`."""
     from kbtui.errors import UsageError
-    from kbtui.search.filters import FilterValueError
+    from kbtui.search.filter_definitions import FilterValueError
 
     fields: dict[str, Any] = {}
     for row, values in iterate_given_filters(args, "search"):

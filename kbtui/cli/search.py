@@ -134,7 +134,7 @@ def _search_with_library(start: str | None, request: dict[str, Any]) -> dict[str
     """Search with the library, which starts an engine or searches in this process."""
     from kbtui.engine import protocol
     from kbtui.library import open_workspace
-    from kbtui.search.models import parse_search_request
+    from kbtui.search.search_request_and_answer import parse_search_request
 
     question = parse_search_request(request["question"])
     with open_workspace(start) as library:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import IndexUnavailable, KbtuiError
-from kbtui.index.catalog import Catalog
+from kbtui.index.index_catalog import Catalog
 from kbtui.index.index_generations import is_rust_panic
 from kbtui.notices import Notice, make_keywords_only_notice
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kbtui.index.embedding_model import EmbeddingModel, Matrix, OnnxEmbedder, TorchEmbedder
     from kbtui.index.embedding_queue import EmbeddingQueue
     from kbtui.index.indexer import IndexProgress
-    from kbtui.index.vectors import VectorStore
+    from kbtui.index.vector_store import VectorStore
     from kbtui.workspace import Settings
 
 
@@ -117,7 +117,7 @@ MODEL_LOADING = make_keywords_only_notice("model_loading")
 
 def import_lancedb_module() -> None:
     """Import the vector store, which takes a second or two."""
-    import kbtui.index.vectors  # noqa: F401
+    import kbtui.index.vector_store  # noqa: F401
 
 
 def lower_thread_priority() -> None:
@@ -360,7 +360,11 @@ class EmbeddingWorker:
         and `pending` (the chunks of `worded` without a vector). If there is no ranking, the
         dictionary has only `cause`, the reason.
         """
-        from kbtui.index.vectors import LEAN_CANDIDATES, make_vector_filter_sql, move_vector_towards
+        from kbtui.index.vector_store import (
+            LEAN_CANDIDATES,
+            make_vector_filter_sql,
+            move_vector_towards,
+        )
 
         store = self._store
         ranked: list[tuple[int, float]] = []
@@ -484,7 +488,7 @@ class EmbeddingWorker:
         self._on_change()
 
     def _discard_vectors(self, folder: Path) -> None:
-        from kbtui.index.vectors import remove_vector_directory
+        from kbtui.index.vector_store import remove_vector_directory
 
         self.missing = make_keywords_only_notice("vectors_replaced")
         self._store = self._open_folder = self._queue = None
@@ -495,7 +499,7 @@ class EmbeddingWorker:
         """Open the vectors of an index generation if necessary, and embed all missing chunks."""
         from kbtui.index.embedding_cache import EmbeddingCache
         from kbtui.index.embedding_queue import EmbeddingQueue
-        from kbtui.index.vectors import VectorStore
+        from kbtui.index.vector_store import VectorStore
 
         catalog = Catalog(folder / "catalog.sqlite")
         cache = EmbeddingCache(self._cache_dir / "embeddings.sqlite", self._model_key)

@@ -12,7 +12,7 @@ from kbtui.dates import parse_time_zone
 from kbtui.engine import protocol
 from kbtui.errors import IndexUnavailable, KbtuiError
 from kbtui.notices import Notice, make_keywords_only_notice
-from kbtui.search.models import SemanticRanking, parse_search_request
+from kbtui.search.search_request_and_answer import SemanticRanking, parse_search_request
 from kbtui.workspace.paths import read_time_zone
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from kbtui.engine.protocol import RefreshState
     from kbtui.index import IndexReader
     from kbtui.index.embedding_model import Matrix
-    from kbtui.search.models import SearchAnswer, SearchRequest
-    from kbtui.search.pipeline import SemanticLeg, SemanticRanker
+    from kbtui.search.search_pipeline import SemanticLeg, SemanticRanker
+    from kbtui.search.search_request_and_answer import SearchAnswer, SearchRequest
     from kbtui.workspace import Settings, Workspace
 
 CLOSE_READER_SECONDS = 5.0
@@ -46,12 +46,12 @@ def answer_search_request(
     """
     if question.like is not None:
         from kbtui.knowledge import resolve_ref
-        from kbtui.search.more_like_this import find_similar
+        from kbtui.search.similar_passages import find_similar
 
         ref = resolve_ref(workspace, question.like)
         return find_similar(workspace, reader, ref, semantic, question)
     if question.explain or question.why is not None:
-        from kbtui.search.explain import SearchExplainer
+        from kbtui.search.rank_explanation import SearchExplainer
 
         explainer = SearchExplainer(workspace, reader, question, semantic)
         answer = explainer.answer
@@ -63,7 +63,7 @@ def answer_search_request(
             why = explainer.explain_missing_hit(resolve_ref(workspace, question.why))
             answer = answer._replace(why=why)
         return answer
-    from kbtui.search.pipeline import search_index
+    from kbtui.search.search_pipeline import search_index
 
     return search_index(workspace, reader, question, semantic)
 
@@ -189,7 +189,7 @@ class SearchService:
         generation: str,
     ) -> SemanticRanking:
         """Rank by meaning, after waiting up to `wait` seconds for the model."""
-        from kbtui.search.pipeline import make_vector_filters, parse_semantic_ranking
+        from kbtui.search.search_pipeline import make_vector_filters, parse_semantic_ranking
 
         if self._embedding_worker.missing is not None and wait:
             self._embedding_worker.model_ready.wait(wait)

@@ -7,12 +7,12 @@ imported on first use, so that a client never imports the libraries that only a 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kbtui.index.index_reader import IndexReader
     from kbtui.index.indexer import WorkspaceIndex
-    from kbtui.index.reader import IndexReader
 
 __all__ = ["IndexReader", "WorkspaceIndex"]
 
-_HOMES = {"WorkspaceIndex": "kbtui.index.indexer", "IndexReader": "kbtui.index.reader"}
+_HOMES = {"WorkspaceIndex": "kbtui.index.indexer", "IndexReader": "kbtui.index.index_reader"}
 
 
 def __getattr__(name: str) -> Any:

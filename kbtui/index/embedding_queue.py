@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 from kbtui.errors import KbtuiError
 from kbtui.index.embedding_model import EMBEDDING_BATCH
 from kbtui.index.embedding_status import EmbeddingStatusWriter
+from kbtui.index.entries_and_chunks import hash_embedded_text
+from kbtui.index.entry_extraction import find_embedding_neighbours
 from kbtui.index.indexer import IndexProgress
-from kbtui.index.ingest import find_embedding_neighbours
-from kbtui.index.models import hash_embedded_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from kbtui.index.catalog import Catalog
     from kbtui.index.embedding_cache import EmbeddingCache
     from kbtui.index.embedding_model import Matrix, OnnxEmbedder, TorchEmbedder
-    from kbtui.index.models import CatalogEntry, Chunk
-    from kbtui.index.vectors import VectorStore
+    from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
+    from kbtui.index.index_catalog import Catalog
+    from kbtui.index.vector_store import VectorStore
 
 COMPARED_ROWS = 20_000
 """How many rows of the catalog are compared with the vectors at a time."""

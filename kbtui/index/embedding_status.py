@@ -62,7 +62,7 @@ def read_embedding_status(folder: Path) -> EmbeddingStatus:
 
 def is_fully_embedded(folder: Path, model: str) -> bool:
     """Whether every chunk of the generation has a vector of this model. Does not open LanceDB."""
-    from kbtui.index.catalog import Catalog
+    from kbtui.index.index_catalog import Catalog
 
     status = read_embedding_status(folder)
     if status.model != model or not (folder / "vectors").is_dir():

@@ -18,7 +18,7 @@ from kbtui.index.embedding_status import EmbeddingStatus, read_embedding_status
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from kbtui.index.reader import IndexReader
+    from kbtui.index.index_reader import IndexReader
     from kbtui.workspace import Workspace
 
 

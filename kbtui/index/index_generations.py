@@ -35,9 +35,13 @@ CURRENT_LINK = "current"
 
 def compute_index_schema_hash() -> str:
     """Return six hex digits that identify the index format of this version of kbtui."""
-    from kbtui.index import catalog, chunking, keyword_index, tokenizer
+    from kbtui.index import chunk_splitter, index_catalog, keyword_index, tokenizer
 
-    versions = (catalog.CATALOG_VERSION, chunking.CHUNKING_VERSION, tokenizer.TOKENIZER_VERSION)
+    versions = (
+        index_catalog.CATALOG_VERSION,
+        chunk_splitter.CHUNKING_VERSION,
+        tokenizer.TOKENIZER_VERSION,
+    )
     return _hash_values((*versions, keyword_index.KEYWORD_INDEX_VERSION))
 
 
@@ -99,7 +103,7 @@ _READ_BYTES = 1 << 20
 
 def find_damage(folder: Path, stop: threading.Event | None = None) -> str | None:
     """Return a phrase for the damage of a generation; None if there is none or once `stop` is set."""
-    from kbtui.index.catalog import Catalog
+    from kbtui.index.index_catalog import Catalog
 
     try:
         with closing(Catalog(folder / "catalog.sqlite")) as catalog:

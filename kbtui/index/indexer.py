@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kbtui.errors import IndexUnavailable
 from kbtui.index import index_generations
-from kbtui.index.catalog import Catalog
-from kbtui.index.ingest import (
+from kbtui.index.entries_and_chunks import make_subject_id
+from kbtui.index.entry_extraction import (
     make_subject_change_signature,
     read_conversation_entry_parts,
     read_subject_entry,
 )
+from kbtui.index.index_catalog import Catalog
 from kbtui.index.keyword_index import KeywordIndexWriter
-from kbtui.index.models import make_subject_id
 from kbtui.workspace.paths import make_private_directory
 
 if TYPE_CHECKING:
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from kbtui.citations import CitationTargetLookup
     from kbtui.conversations.models import Conversation, ConversationInfo
-    from kbtui.index.catalog import EntryWriteResult
-    from kbtui.index.ingest import EntryPartToWrite
-    from kbtui.index.models import CatalogEntry
+    from kbtui.index.entries_and_chunks import CatalogEntry
+    from kbtui.index.entry_extraction import EntryPartToWrite
+    from kbtui.index.index_catalog import EntryWriteResult
     from kbtui.knowledge import Knowledge
     from kbtui.knowledge.models import Subject
     from kbtui.workspace import Settings, Workspace

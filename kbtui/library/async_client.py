@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from kbtui.library.index_access import CallCancellation
-from kbtui.search.models import DEFAULT_LIMIT
+from kbtui.search.search_request_and_answer import DEFAULT_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kbtui.conversations.models import ConversationInfo
     from kbtui.knowledge.models import Topic
     from kbtui.library.library import Library
-    from kbtui.search.models import Mode, SearchAnswer
+    from kbtui.search.search_request_and_answer import Mode, SearchAnswer
     from kbtui.workspace import Settings
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from kbtui.errors import EngineUnavailable, IndexUnavailable, KbtuiError, UsageE
 from kbtui.library.index_access import FIRST_INDEX_SECONDS, EngineEventListener
 from kbtui.library.reference_reader import ReferenceReader
 from kbtui.notices import Notice, format_notices, make_keywords_only_notice
-from kbtui.search.models import DEFAULT_LIMIT, SearchRequest, make_search_request
+from kbtui.search.search_request_and_answer import DEFAULT_LIMIT, SearchRequest, make_search_request
 from kbtui.userdata.query_log import log_search_answer
 from kbtui.workspace import Settings, Workspace, find_workspace, load_settings
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kbtui.index import IndexReader
     from kbtui.knowledge.models import Topic
     from kbtui.refs import Ref
-    from kbtui.search.models import Mode, SearchAnswer
+    from kbtui.search.search_request_and_answer import Mode, SearchAnswer
 
 T = TypeVar("T")
 
@@ -233,7 +233,7 @@ class Library(ReferenceReader):
     ) -> tuple[SearchAnswer | None, bool]:
         """Return the engine's answer (None if there is none), and whether the engine logged it."""
         from kbtui.engine.protocol import make_search_arguments
-        from kbtui.search.models import SearchAnswer
+        from kbtui.search.search_request_and_answer import SearchAnswer
 
         arguments = make_search_arguments(
             request.as_json(),

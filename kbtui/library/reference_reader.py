@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from kbtui.citations.models import Citation, Citations
 from kbtui.conversations import repository
 from kbtui.errors import KbtuiError, NothingFound, UsageError
-from kbtui.index.models import make_subject_id
+from kbtui.index.entries_and_chunks import make_subject_id
 from kbtui.knowledge import load_knowledge, read_subject_text, resolve_ref
 from kbtui.library.index_access import IndexAccess
 from kbtui.refs import Ref, make_conversation_ref, make_subject_ref
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from kbtui.citations.extract import CitationTargetLookup
     from kbtui.conversations.models import Conversation, Turn
-    from kbtui.index.models import CatalogEntry
+    from kbtui.index.entries_and_chunks import CatalogEntry
     from kbtui.knowledge import Knowledge
     from kbtui.knowledge.models import Subject
 
@@ -130,7 +130,7 @@ class ReferenceReader(IndexAccess):
         return "\n".join(lines[first - 1 : last])
 
     def _read_conversation(self, ref: Ref) -> str:
-        from kbtui.index.chunking import format_event_text
+        from kbtui.index.chunk_splitter import format_event_text
 
         conversation = self.load_conversation(ref.conversation or "")
         turns = conversation.turns if ref.turn is None else [_get_turn(conversation, ref)]

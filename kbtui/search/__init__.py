@@ -1,9 +1,9 @@
-"""Search. `kbtui.search.pipeline.search_index` answers a `SearchRequest` with a `SearchAnswer`."""
+"""Search. `kbtui.search.search_pipeline.search_index` answers a `SearchRequest` with a `SearchAnswer`."""
 
-# The command line imports `search.filters` for its options, and does not need the types of a search.
+# The command line imports `search.filter_definitions` for its options, and does not need the types of a search.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from kbtui.search.models import Hit, SearchAnswer, SearchRequest
+    from kbtui.search.search_request_and_answer import Hit, SearchAnswer, SearchRequest
 
 __all__ = ["Hit", "SearchAnswer", "SearchRequest"]
 
@@ -11,6 +11,6 @@ __all__ = ["Hit", "SearchAnswer", "SearchRequest"]
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from kbtui.search import models
+    from kbtui.search import search_request_and_answer
 
-    return getattr(models, name)
+    return getattr(search_request_and_answer, name)

@@ -12,13 +12,13 @@ from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Literal
 
 from kbtui.errors import KbtuiError
-from kbtui.index.models import format_file_state
+from kbtui.index.entries_and_chunks import format_file_state
 from kbtui.text import strip_escape_sequences
 
 if TYPE_CHECKING:
     from kbtui.conversations.models import Conversation
     from kbtui.index import IndexReader
-    from kbtui.index.models import CatalogEntry, Chunk
+    from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
     from kbtui.knowledge import Knowledge
     from kbtui.workspace import Workspace
 
@@ -83,7 +83,7 @@ class HitFreshnessChecker:
 
     def _read_turn(self, conversation_id: str, number: int) -> list[str]:
         """Return the current texts of a turn; [] if the turn no longer exists."""
-        from kbtui.index.chunking import format_event_text
+        from kbtui.index.chunk_splitter import format_event_text
 
         try:
             turn = self._load_conversation(conversation_id).turn(number)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tantivy import FieldType, Occur, Query
 
-from kbtui.index.models import SCORE_TOLERANCE, RankedChunk, sort_ranked_chunks
+from kbtui.index.entries_and_chunks import SCORE_TOLERANCE, RankedChunk, sort_ranked_chunks
 from kbtui.index.tokenizer import (
     extract_cjk_pairs,
     extract_code_words,
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from kbtui.index import IndexReader
-    from kbtui.search.models import SearchRequest
     from kbtui.search.query_parser import ArgumentAndExclusionFilters, ParsedQuery
+    from kbtui.search.search_request_and_answer import SearchRequest
 
 
 LARGE_INDEX_CHUNKS = 50_000

@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbtui.dates import parse_time_zone
 from kbtui.notices import Notice
-from kbtui.search.filters import (
+from kbtui.search.filter_definitions import (
     VALUE_PATTERN,
     FilterDefinition,
     FilterValueError,
     map_filters_by_key,
     split_filter_values,
 )
-from kbtui.search.models import QueryMistake
+from kbtui.search.search_request_and_answer import QueryMistake
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from kbtui.index import IndexReader
+    from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
     from kbtui.index.entry_query import EntryFilter
-    from kbtui.index.models import CatalogEntry, Chunk
-    from kbtui.search.filters import Surface
-    from kbtui.search.models import SearchRequest
+    from kbtui.search.filter_definitions import Surface
+    from kbtui.search.search_request_and_answer import SearchRequest
     from kbtui.workspace import Workspace
 
 

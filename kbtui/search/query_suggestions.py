@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kbtui.search.filters import FilterDefinition, list_filters, map_filters_by_key
+from kbtui.search.filter_definitions import FilterDefinition, list_filters, map_filters_by_key
 
 if TYPE_CHECKING:
     from kbtui.index import IndexReader

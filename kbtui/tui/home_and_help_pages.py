@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from kbtui.search.models import RankExplanation, SearchLegRank
+    from kbtui.search.search_request_and_answer import RankExplanation, SearchLegRank
     from kbtui.tui.commands import Scope
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.library_snapshot import LibrarySnapshot, TopicWithSubjects

@@ -13,9 +13,9 @@ from textual.widgets import Input
 from kbtui.dates import Clock, format_age
 from kbtui.notices import format_notice
 from kbtui.refs import Ref, make_conversation_ref, make_subject_ref
-from kbtui.search.filters import FilterDefinition, FilterValueError, map_filters_by_key
-from kbtui.search.models import QueryMistake
+from kbtui.search.filter_definitions import FilterDefinition, FilterValueError, map_filters_by_key
 from kbtui.search.query_parser import FilterLikeWord, QueryFilter, parse_query
+from kbtui.search.search_request_and_answer import QueryMistake
 from kbtui.text import one_line
 from kbtui.tui.commands import make_scope_bindings
 from kbtui.tui.framework.background_workers import LatestOnlyWorker

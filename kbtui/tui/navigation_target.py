@@ -9,7 +9,7 @@ from textual.message import Message
 
 if TYPE_CHECKING:
     from kbtui.refs import Ref
-    from kbtui.search.models import Hit
+    from kbtui.search.search_request_and_answer import Hit
 
 _REFERENCE = re.compile(r"jp-c\d+(-[0-9a-z]+)?(:\d+(\.\d+)?)?|jp://\S+|chunk:\S+|[^\s/]+/\S+")
 

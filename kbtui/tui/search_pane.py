@@ -33,7 +33,7 @@ from kbtui.tui.reader.document import format_count
 if TYPE_CHECKING:
     from textual.app import ComposeResult
 
-    from kbtui.search.models import Hit, Mode, SearchAnswer
+    from kbtui.search.search_request_and_answer import Hit, Mode, SearchAnswer
     from kbtui.tui.framework.styled_text import Spans
 
 MODES: dict[Mode, str] = {

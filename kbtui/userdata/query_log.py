@@ -16,7 +16,7 @@ from kbtui.userdata.sqlite_store import SqliteStore, replace_surrogates
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kbtui.search.models import SearchAnswer
+    from kbtui.search.search_request_and_answer import SearchAnswer
     from kbtui.workspace import Settings, Workspace
 
 LOG_SECONDS = 0.05

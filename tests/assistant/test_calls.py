@@ -19,10 +19,10 @@ from kbtui.assistant.tools import (
 from kbtui.citations import CitationTargetLookup, extract_citations
 from kbtui.citations.extract import SEARCH_RESULT_HEADER
 from kbtui.conversations.models import Conversation, ConversationEvent, ConversationInfo, Turn
-from kbtui.index.models import make_subject_id
+from kbtui.index.entries_and_chunks import make_subject_id
 from kbtui.library import Library
 from kbtui.notices import Notice, make_keywords_only_notice
-from kbtui.search.models import Hit, SearchAnswer
+from kbtui.search.search_request_and_answer import Hit, SearchAnswer
 
 
 def test_learn_returns_what_the_knowledge_room_makes(library: Library) -> None:

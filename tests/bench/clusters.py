@@ -11,19 +11,19 @@ import numpy as np
 from kbtui.index import IndexReader, WorkspaceIndex
 from kbtui.index.embedding_model import find_embedding_model
 from kbtui.index.embedding_queue import make_vector_row
-from kbtui.index.vectors import (
+from kbtui.index.vector_store import (
     LEAN_CANDIDATES,
     VectorStore,
     make_vector_filter_sql,
     move_vector_towards,
 )
 from kbtui.search import SearchRequest
-from kbtui.search.models import SemanticRanking
+from kbtui.search.search_request_and_answer import SemanticRanking
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kbtui.search.pipeline import SemanticLeg, SemanticRanker
+    from kbtui.search.search_pipeline import SemanticLeg, SemanticRanker
 
 
 DIMENSION = 384

@@ -27,7 +27,7 @@ from kbtui.index.embedding_model import (
 )
 from kbtui.index.embedding_status import EmbeddingStatusWriter
 from kbtui.search import SearchRequest
-from kbtui.search.pipeline import search_index
+from kbtui.search.search_pipeline import search_index
 from kbtui.workspace import Settings, open_workspace_root
 from tests.bench import clusters
 from tests.bench.measure import Row, timed
@@ -137,7 +137,7 @@ def embedder() -> TorchEmbedder | OnnxEmbedder:
 
 
 def reader_seq(folder: Path) -> int:
-    from kbtui.index.catalog import Catalog
+    from kbtui.index.index_catalog import Catalog
 
     catalog = Catalog(folder / "catalog.sqlite")
     try:

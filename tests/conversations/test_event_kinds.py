@@ -32,8 +32,8 @@ _SEARCH = """
 import json
 from pathlib import Path
 from kbtui.index import WorkspaceIndex, IndexReader
-from kbtui.search.models import SearchRequest
-from kbtui.search.pipeline import search_index as answer
+from kbtui.search.search_request_and_answer import SearchRequest
+from kbtui.search.search_pipeline import search_index as answer
 from kbtui.workspace import Settings, open_workspace_root
 
 workspace = open_workspace_root(Path(sys.argv[1]))

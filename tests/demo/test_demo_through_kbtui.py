@@ -10,7 +10,7 @@ from demo_files import DEMO, TOPICS, conversation_folders, subject_files
 from kbtui.citations import CitationTargetLookup, extract_citations
 from kbtui.conversations.models import Conversation
 from kbtui.conversations.repository import list_conversations, load_conversation
-from kbtui.index.models import make_subject_id
+from kbtui.index.entries_and_chunks import make_subject_id
 from kbtui.knowledge import Knowledge, load_knowledge, read_subject
 from kbtui.workspace import Workspace, open_workspace_root
 

@@ -15,7 +15,7 @@ from support import Builder, hurt_file
 
 from kbtui.engine.embedding_worker import EmbeddingWorker, EngineEmbeddingModel
 from kbtui.index import WorkspaceIndex
-from kbtui.index.vectors import VECTORS_VERSION
+from kbtui.index.vector_store import VECTORS_VERSION
 from kbtui.workspace import Settings
 
 SEED = 11

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbtui.search import SearchRequest
-from kbtui.search.pipeline import SearchRun, fuse_rankings, run_search_and_build_answer
+from kbtui.search.search_pipeline import SearchRun, fuse_rankings, run_search_and_build_answer
 from tests.arguments import make_name_parser
 from tests.eval import cranfield
 from tests.eval.indexed_corpus import IndexedCorpus, Vectors, cache_folder, index_corpus
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from kbtui.search import Hit
-    from kbtui.search.pipeline import SemanticLeg, SemanticRanker
+    from kbtui.search.search_pipeline import SemanticLeg, SemanticRanker
 
 GOLDEN = Path(__file__).parent / "golden"
 SETS = ("cranfield", "demo", "sealed")

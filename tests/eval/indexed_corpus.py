@@ -12,24 +12,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kbtui.index import IndexReader, WorkspaceIndex
-from kbtui.index.catalog import Catalog
 from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.embedding_model import TorchEmbedder, find_embedding_model
 from kbtui.index.embedding_queue import EmbeddingQueue
-from kbtui.index.models import hash_embedded_text
-from kbtui.index.vectors import (
+from kbtui.index.entries_and_chunks import hash_embedded_text
+from kbtui.index.index_catalog import Catalog
+from kbtui.index.vector_store import (
     LEAN_CANDIDATES,
     VectorStore,
     make_vector_filter_sql,
     move_vector_towards,
 )
-from kbtui.search.models import SemanticRanking
-from kbtui.search.pipeline import search_index
+from kbtui.search.search_pipeline import search_index
+from kbtui.search.search_request_and_answer import SemanticRanking
 from kbtui.workspace import Settings, Workspace, open_workspace_root
 
 if TYPE_CHECKING:
     from kbtui.search import SearchAnswer, SearchRequest
-    from kbtui.search.pipeline import SemanticRanker
+    from kbtui.search.search_pipeline import SemanticRanker
 
 
 def cache_folder() -> Path:

@@ -8,8 +8,8 @@ from support import Builder
 from eval.__main__ import PlainFusion
 from kbtui.index import IndexReader, WorkspaceIndex
 from kbtui.search import SearchRequest
-from kbtui.search.models import SemanticRanking
-from kbtui.search.pipeline import SemanticRanker, run_search_and_build_answer
+from kbtui.search.search_pipeline import SemanticRanker, run_search_and_build_answer
+from kbtui.search.search_request_and_answer import SemanticRanking
 from kbtui.workspace import Settings
 
 

@@ -7,9 +7,9 @@ from tempfile import TemporaryDirectory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbtui.index.catalog import Catalog
-from kbtui.index.chunking import set_chunk_ids
-from kbtui.index.models import CatalogEntry, Chunk
+from kbtui.index.chunk_splitter import set_chunk_ids
+from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
+from kbtui.index.index_catalog import Catalog
 
 TEXTS = st.text(
     alphabet=st.one_of(st.characters(), st.sampled_from("\0\ud800é日\n'")), min_size=1, max_size=30

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kbtui.conversations.models import ConversationEvent
-from kbtui.index.chunking import (
+from kbtui.index.chunk_splitter import (
     MAX_CHUNK_SIZE,
     format_event_text,
     measure_chunk_size,
@@ -16,7 +16,7 @@ from kbtui.index.chunking import (
     split_subject_into_chunks,
     split_text_into_chunks,
 )
-from kbtui.index.models import Chunk
+from kbtui.index.entries_and_chunks import Chunk
 from kbtui.knowledge.front_matter import split_front_matter
 from kbtui.knowledge.models import Subject
 from kbtui.tui.reader.document_blocks import MarkdownBlock, SourceTextBlock

@@ -6,7 +6,7 @@ from support import Builder, asked, called
 
 from kbtui.conversations.repository import find_conversation, load_conversation
 from kbtui.index import IndexReader, WorkspaceIndex
-from kbtui.index.chunking import split_conversation_into_chunks
+from kbtui.index.chunk_splitter import split_conversation_into_chunks
 from kbtui.search.hit_freshness import HitFreshnessChecker
 from kbtui.workspace import Settings
 

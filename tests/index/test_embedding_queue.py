@@ -11,11 +11,11 @@ import pytest
 from support import Builder, asked, said
 
 from kbtui.index import WorkspaceIndex
-from kbtui.index.catalog import Catalog
 from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.embedding_queue import ChunksWithoutVector, EmbeddingQueue
 from kbtui.index.embedding_status import is_fully_embedded
-from kbtui.index.vectors import VectorStore
+from kbtui.index.index_catalog import Catalog
+from kbtui.index.vector_store import VectorStore
 from kbtui.workspace import Settings
 
 if TYPE_CHECKING:

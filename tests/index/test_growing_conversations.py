@@ -20,7 +20,7 @@ from kbtui.conversations.formats.jp import loader
 from kbtui.engine.index_worker import IndexWorker
 from kbtui.index import IndexReader, WorkspaceIndex, ingest
 from kbtui.index import indexer as writing
-from kbtui.index.catalog import Catalog
+from kbtui.index.index_catalog import Catalog
 from kbtui.index.index_generations import find_damage
 from kbtui.index.indexer import IndexRefreshChanges
 from kbtui.workspace import Settings
@@ -262,7 +262,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from kbtui.conversations.formats.jp import loader as parts
-from kbtui.index import keyword_index as lexical; from kbtui.index import ingest as pieces; from kbtui.index import WorkspaceIndex, catalog
+from kbtui.index import keyword_index as lexical; from kbtui.index import entry_extraction as pieces; from kbtui.index import WorkspaceIndex, index_catalog
 from kbtui.workspace import Settings, open_workspace_root
 
 parts.PARTS_FROM, parts.READ_BYTES, pieces.BATCH_BYTES, pieces.WHOLE_BYTES_MAX = 0, 16, 1500, 3000
@@ -282,8 +282,8 @@ def dying(kind, call):
         return result
     return wrapped
 
-catalog.Catalog.commit_transaction = dying("commit", catalog.Catalog.commit_transaction)
-catalog.Catalog.replace_citations = dying("cite", catalog.Catalog.replace_citations)
+index_catalog.Catalog.commit_transaction = dying("commit", index_catalog.Catalog.commit_transaction)
+index_catalog.Catalog.replace_citations = dying("cite", index_catalog.Catalog.replace_citations)
 lexical.KeywordIndexWriter.commit = dying("lexical", lexical.KeywordIndexWriter.commit)
 lexical.KeywordIndexWriter.update_chunk_documents = dying("update", lexical.KeywordIndexWriter.update_chunk_documents)
 WorkspaceIndex(open_workspace_root(Path(sys.argv[1])), Settings()).refresh()

@@ -16,7 +16,7 @@ from support import Builder, asked, called, content_of, said
 from kbtui.index import IndexReader, WorkspaceIndex, index_generations
 from kbtui.index.indexer import IndexRefreshChanges
 from kbtui.search import SearchRequest
-from kbtui.search.pipeline import search_index
+from kbtui.search.search_pipeline import search_index
 from kbtui.workspace import Settings
 
 
@@ -156,7 +156,7 @@ def test_an_edit_keeps_the_numbers_of_unchanged_chunks(built: Builder) -> None:
 
 
 def numbers(builder: Builder) -> dict[str, int]:
-    from kbtui.index.catalog import Catalog
+    from kbtui.index.index_catalog import Catalog
 
     catalog = Catalog(IndexReader(builder.workspace.cache_dir).folder / "catalog.sqlite")
     return {
@@ -183,7 +183,7 @@ def test_an_unreadable_subject_is_an_entry_with_an_error(built: Builder) -> None
     (built.root / "docs/guide/picture.md").write_bytes(b"\x89PNG\0\0" + b"binary" * 10)
     refresh(built)
     reader = IndexReader(built.workspace.cache_dir)
-    from kbtui.index.models import make_subject_id
+    from kbtui.index.entries_and_chunks import make_subject_id
 
     identity = make_subject_id("guide", "picture")
     assert "binary" in (reader.get_entries({identity})[identity].error or "")
@@ -247,7 +247,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from kbtui.index import WorkspaceIndex
-from kbtui.index import keyword_index as lexical; from kbtui.index import catalog
+from kbtui.index import keyword_index as lexical; from kbtui.index import index_catalog
 from kbtui.workspace import Settings, open_workspace_root
 
 where, count = sys.argv[2], int(sys.argv[3])
@@ -267,8 +267,8 @@ def dying(kind, call):
         return result
     return wrapped
 
-catalog.Catalog.commit_transaction = dying("catalog", catalog.Catalog.commit_transaction)
-catalog.Catalog.write_entry_and_chunks = dying("put", catalog.Catalog.write_entry_and_chunks)
+index_catalog.Catalog.commit_transaction = dying("catalog", index_catalog.Catalog.commit_transaction)
+index_catalog.Catalog.write_entry_and_chunks = dying("put", index_catalog.Catalog.write_entry_and_chunks)
 lexical.KeywordIndexWriter.commit = dying("lexical", lexical.KeywordIndexWriter.commit)
 lexical.KeywordIndexWriter.replace_entry_documents = dying("replace", lexical.KeywordIndexWriter.replace_entry_documents)
 lexical.KeywordIndexWriter.update_chunk_documents = dying("replace", lexical.KeywordIndexWriter.update_chunk_documents)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import tantivy
 
+from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
 from kbtui.index.keyword_index import KeywordIndexWriter, open_tantivy_index
-from kbtui.index.models import CatalogEntry, Chunk
 
 
 def entry(number: int) -> tuple[CatalogEntry, list[Chunk]]:

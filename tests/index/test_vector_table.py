@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kbtui.index import vectors
-from kbtui.index.vectors import VectorStore, make_vector_filter_sql
+from kbtui.index import vector_store
+from kbtui.index.vector_store import VectorStore, make_vector_filter_sql
 
 DIMENSION = 32
 
@@ -16,11 +16,11 @@ DIMENSION = 32
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lower the sizes at which indexes are built to what a test can create."""
-    monkeypatch.setattr(vectors, "EXACT_ROWS", 400)
-    monkeypatch.setattr(vectors, "APPROXIMATE_ROWS", 2000)
-    monkeypatch.setattr(vectors, "PARTITION_ROWS", 100)
-    monkeypatch.setattr(vectors, "PROBED_PARTITIONS", 8)
-    monkeypatch.setattr(vectors, "NARROW_ROWS", 300)
+    monkeypatch.setattr(vector_store, "EXACT_ROWS", 400)
+    monkeypatch.setattr(vector_store, "APPROXIMATE_ROWS", 2000)
+    monkeypatch.setattr(vector_store, "PARTITION_ROWS", 100)
+    monkeypatch.setattr(vector_store, "PROBED_PARTITIONS", 8)
+    monkeypatch.setattr(vector_store, "NARROW_ROWS", 300)
     return
 
 
@@ -120,8 +120,8 @@ def test_what_a_filter_leaves_far_from_the_question_is_found(
     tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Lance creates fewer partitions than requested if they would be small.
-    monkeypatch.setattr(vectors, "PARTITION_ROWS", 4000)
-    monkeypatch.setattr(vectors, "PROBED_PARTITIONS", 1)
+    monkeypatch.setattr(vector_store, "PARTITION_ROWS", 4000)
+    monkeypatch.setattr(vector_store, "PROBED_PARTITIONS", 1)
     random = np.random.default_rng(3)
     store = VectorStore(tmp_path, "m", DIMENSION)
     query = made(random, 1)[0]
@@ -169,8 +169,8 @@ def test_a_year_of_daily_edits_leaves_a_compact_table(tmp_path: Path, size: int)
         most["bytes"] = max(most["bytes"], _bytes(tmp_path))
     print(size, began, most, _bytes(tmp_path))
     assert store.count_rows() == size
-    assert most["fragments"] <= vectors.MAX_FRAGMENTS + vectors.MAX_SUPPLEMENTS + 2
-    assert most["versions"] <= 2 * vectors.MAX_FRAGMENTS + 10
+    assert most["fragments"] <= vector_store.MAX_FRAGMENTS + vector_store.MAX_SUPPLEMENTS + 2
+    assert most["versions"] <= 2 * vector_store.MAX_FRAGMENTS + 10
     # The edits rewrote the table several times; the files have only a few times its size.
     assert most["bytes"] <= 5 * began + (20 << 20)
     assert _files(tmp_path) < 400

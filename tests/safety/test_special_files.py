@@ -14,7 +14,7 @@ from support import Builder, asked, kill_engine, said
 
 from kbtui.index import IndexReader, WorkspaceIndex
 from kbtui.search import SearchRequest
-from kbtui.search.pipeline import search_index
+from kbtui.search.search_pipeline import search_index
 from kbtui.workspace import Settings
 
 TALK = "jp-c17800000001"

@@ -8,7 +8,7 @@ from support import Builder
 
 from kbtui.index import IndexReader, WorkspaceIndex
 from kbtui.search import SearchRequest, keyword_search
-from kbtui.search.pipeline import search_index
+from kbtui.search.search_pipeline import search_index
 from kbtui.workspace import Settings
 
 SUBJECTS = 60

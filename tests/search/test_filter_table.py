@@ -18,8 +18,8 @@ from kbtui.conversations.repository import list_conversations
 from kbtui.index import IndexReader, WorkspaceIndex
 from kbtui.knowledge import load_knowledge
 from kbtui.search import SearchRequest, filters, query_suggestions
-from kbtui.search.filters import FilterDefinition
-from kbtui.search.pipeline import search_index
+from kbtui.search.filter_definitions import FilterDefinition
+from kbtui.search.search_pipeline import search_index
 from kbtui.tui.library_pane import parse_library_filter
 from kbtui.workspace import Settings
 

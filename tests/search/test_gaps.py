@@ -9,8 +9,8 @@ from support import Builder, asked, end_engine, said
 
 from kbtui import Library, SearchRequest, open_workspace
 from kbtui.index import IndexReader, WorkspaceIndex
-from kbtui.search.models import SemanticRanking
-from kbtui.search.pipeline import search_index
+from kbtui.search.search_pipeline import search_index
+from kbtui.search.search_request_and_answer import SemanticRanking
 from kbtui.userdata import UserData
 from kbtui.workspace import Settings
 

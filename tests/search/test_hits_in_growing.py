@@ -8,7 +8,7 @@ from support import Builder, asked, called, said
 
 from kbtui.index import IndexReader, WorkspaceIndex
 from kbtui.search import SearchAnswer, SearchRequest
-from kbtui.search.pipeline import search_index
+from kbtui.search.search_pipeline import search_index
 from kbtui.workspace import Settings
 
 TURNS = [

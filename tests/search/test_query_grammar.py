@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from kbtui.dates import parse_moment
 from kbtui.notices import format_notice
-from kbtui.search.filters import map_filters_by_key
-from kbtui.search.pipeline import fuse_rankings
+from kbtui.search.filter_definitions import map_filters_by_key
 from kbtui.search.query_parser import parse_query
+from kbtui.search.search_pipeline import fuse_rankings
 
 NOW = datetime(2026, 11, 18, 15, 30, tzinfo=UTC)  # a Wednesday
 

@@ -9,11 +9,11 @@ from kbtui.assistant.tools import format_search_text
 from kbtui.cli.search import format_answer, format_notices
 from kbtui.engine.search_service import answer_search_request
 from kbtui.index import IndexReader, WorkspaceIndex
-from kbtui.index.models import make_subject_id
+from kbtui.index.entries_and_chunks import make_subject_id
 from kbtui.notices import Notice
 from kbtui.search import SearchAnswer, SearchRequest
-from kbtui.search.models import Mode, SemanticRanking
-from kbtui.search.pipeline import search_index
+from kbtui.search.search_pipeline import search_index
+from kbtui.search.search_request_and_answer import Mode, SemanticRanking
 from kbtui.workspace import Settings
 
 

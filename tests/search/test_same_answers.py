@@ -15,14 +15,14 @@ from support import Builder, asked, content_of, end_engine, said
 
 from kbtui.engine import index_worker
 from kbtui.index import IndexReader, WorkspaceIndex
-from kbtui.index.catalog import Catalog
 from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.embedding_queue import EmbeddingQueue
-from kbtui.index.vectors import VectorStore, make_vector_filter_sql, move_vector_towards
+from kbtui.index.index_catalog import Catalog
+from kbtui.index.vector_store import VectorStore, make_vector_filter_sql, move_vector_towards
 from kbtui.library import Library
 from kbtui.search import SearchRequest
-from kbtui.search.models import SemanticRanking
-from kbtui.search.pipeline import make_vector_filters, search_index
+from kbtui.search.search_pipeline import make_vector_filters, search_index
+from kbtui.search.search_request_and_answer import SemanticRanking
 from kbtui.workspace import Settings, load_settings
 
 WORDS = [

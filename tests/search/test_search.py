@@ -15,7 +15,7 @@ from kbtui.cli.search import format_notices
 from kbtui.index import IndexReader, WorkspaceIndex
 from kbtui.notices import NOTHING_INDEXED
 from kbtui.search import SearchAnswer, SearchRequest
-from kbtui.search.pipeline import search_index
+from kbtui.search.search_pipeline import search_index
 from kbtui.workspace import Settings
 
 

@@ -11,11 +11,11 @@ from kbtui.index import IndexReader, WorkspaceIndex
 from kbtui.knowledge import load_knowledge
 from kbtui.refs import parse_ref
 from kbtui.search import SearchAnswer, SearchRequest
-from kbtui.search.explain import SearchExplainer
-from kbtui.search.models import SemanticRanking
-from kbtui.search.more_like_this import find_similar
-from kbtui.search.pipeline import SemanticRanker, search_index
 from kbtui.search.query_suggestions import suggest_query_completions
+from kbtui.search.rank_explanation import SearchExplainer
+from kbtui.search.search_pipeline import SemanticRanker, search_index
+from kbtui.search.search_request_and_answer import SemanticRanking
+from kbtui.search.similar_passages import find_similar
 from kbtui.workspace import Settings
 
 

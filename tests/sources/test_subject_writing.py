@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support import Builder
 
 from kbtui.errors import KbtuiError, UsageError
-from kbtui.index.models import make_subject_id
+from kbtui.index.entries_and_chunks import make_subject_id
 from kbtui.knowledge import Knowledge, authoring, load_knowledge
 from kbtui.knowledge.authoring import MissingTitle, SubjectDraft
 from kbtui.knowledge.front_matter import join_front_matter, split_front_matter

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbtui.conversations.models import ConversationInfo, ConversationToolsAndModels
-from kbtui.search.filters import map_filters_by_key
+from kbtui.search.filter_definitions import map_filters_by_key
 from kbtui.tui.library_pane import parse_library_filter
 
 PRESENT = datetime(2026, 5, 20, 12, tzinfo=UTC)

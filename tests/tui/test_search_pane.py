@@ -7,7 +7,7 @@ import pytest
 from support import Builder, asked, called, said
 from tui_support import Tui, running
 
-from kbtui.search.models import Hit, SearchAnswer, SearchRequest
+from kbtui.search.search_request_and_answer import Hit, SearchAnswer, SearchRequest
 
 
 def hits(tui: Tui) -> list[str]:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbtui.search.models import Hit
+from kbtui.search.search_request_and_answer import Hit
 from kbtui.tui.reader.markdown import strip_markdown
 from kbtui.tui.search_pane import make_hit_excerpt
 

@@ -252,7 +252,7 @@ async def test_a_reference_is_opened_at_the_start(book: Builder) -> None:
 
 def test_open_resolves_chunks_to_where_they_are_from(book: Builder) -> None:
     from kbtui.errors import NothingFound
-    from kbtui.search.models import SearchRequest
+    from kbtui.search.search_request_and_answer import SearchRequest
 
     library = WithoutEngine(book.workspace, load_settings())
     try:

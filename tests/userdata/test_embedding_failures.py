@@ -9,12 +9,12 @@ import pytest
 from index_without_engine import indexed
 from support import Builder
 
-from kbtui.index.catalog import Catalog
 from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.embedding_queue import EmbeddingQueue
 from kbtui.index.entry_query import EntryFilter, list_entries
-from kbtui.index.reader import IndexReader
-from kbtui.index.vectors import VectorStore
+from kbtui.index.index_catalog import Catalog
+from kbtui.index.index_reader import IndexReader
+from kbtui.index.vector_store import VectorStore
 
 
 class Choking:

@@ -11,7 +11,6 @@ from index_without_engine import indexed
 from support import Builder, asked, called, said
 
 from kbtui.errors import IndexUnavailable, UsageError
-from kbtui.index.catalog import Catalog
 from kbtui.index.embedding_status import EmbeddingStatusWriter, read_embedding_status
 from kbtui.index.entry_query import (
     EntryFilter,
@@ -20,6 +19,7 @@ from kbtui.index.entry_query import (
     list_entries,
     serialize_chunks,
 )
+from kbtui.index.index_catalog import Catalog
 
 DAY = 86_400.0
 

@@ -8,7 +8,14 @@ from textual.suggester import SuggestionReady
 
 from kbtui.library import CallCancellation
 from kbtui.refs import parse_ref
-from kbtui.search.models import MAX_HITS, Hit, Mode, RankExplanation, SearchAnswer, SearchRequest
+from kbtui.search.search_request_and_answer import (
+    MAX_HITS,
+    Hit,
+    Mode,
+    RankExplanation,
+    SearchAnswer,
+    SearchRequest,
+)
 from kbtui.text import one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.dialogs import TextInputDialog

@@ -22,7 +22,7 @@ def one(name: str, seconds: int, corpus: Path) -> None:
         import kbtui.assistant.tools
         import kbtui.conversations
         import kbtui.engine.socket_server
-        import kbtui.index.ingest
+        import kbtui.index.entry_extraction
         import kbtui.knowledge
         import kbtui.refs
         import kbtui.search.query_parser

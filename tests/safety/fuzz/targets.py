@@ -54,8 +54,8 @@ def _read_conversation() -> None:
         answer_conversation_read,
     )
     from kbtui.conversations.repository import find_conversation, load_conversation
-    from kbtui.index.catalog import Catalog
-    from kbtui.index.ingest import read_conversation_entry_parts
+    from kbtui.index.entry_extraction import read_conversation_entry_parts
+    from kbtui.index.index_catalog import Catalog
 
     info = find_conversation(workspace(), f"jp-c{ID}")
     conversation = load_conversation(info)
@@ -90,7 +90,7 @@ def metadata(data: bytes) -> None:
 
 def front_matter(data: bytes) -> None:
     """A subject: its front matter, title and chunks, and the document on the screen."""
-    from kbtui.index.chunking import split_subject_into_chunks
+    from kbtui.index.chunk_splitter import split_subject_into_chunks
     from kbtui.knowledge.front_matter import split_front_matter
     from kbtui.knowledge.models import Subject
     from kbtui.tui.reader.subject_document import build_subject_document
@@ -186,7 +186,7 @@ def message(data: bytes) -> None:
     """A frame to the engine, and what it asks for."""
     from kbtui.engine import protocol
     from kbtui.engine.socket_server import parse_timeout_seconds
-    from kbtui.search.models import parse_search_request
+    from kbtui.search.search_request_and_answer import parse_search_request
 
     with contextlib.suppress(protocol.InvalidProtocolFrame, struct.error):
         protocol.parse_frame_length(data[:4], protocol.REQUEST_BYTES_MAX)

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.notices import Notice, make_keywords_only_notice
 from kbtui.refs import make_conversation_ref, make_subject_ref
-from kbtui.search.filters import list_filters
+from kbtui.search.filter_definitions import list_filters
 from kbtui.search.hit_freshness import HitFreshnessChecker, HitState
-from kbtui.search.models import (
+from kbtui.search.query_parser import apply_query_filters, parse_query
+from kbtui.search.query_words import MatchFinder
+from kbtui.search.search_request_and_answer import (
     LEG_DEPTH,
     MAX_HITS,
     MAX_QUERY_CHARACTERS,
@@ -21,14 +23,12 @@ from kbtui.search.models import (
     SearchRequest,
     SemanticRanking,
 )
-from kbtui.search.query_parser import apply_query_filters, parse_query
-from kbtui.search.query_words import MatchFinder
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from kbtui.index import IndexReader
-    from kbtui.index.models import CatalogEntry, Chunk
+    from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
     from kbtui.search.keyword_search import KeywordSearch, Ranked
     from kbtui.search.query_parser import ParsedQuery
     from kbtui.search.query_words import QueryToken, QueryWord
@@ -260,7 +260,7 @@ def _make_hit(entry: CatalogEntry, chunk: Chunk, state: HitState) -> Hit:
 
 
 def make_vector_filters(request: SearchRequest) -> dict[str, Any]:
-    """Return a request's filters as arguments of `index.vectors.make_vector_filter_sql`."""
+    """Return a request's filters as arguments of `index.vector_store.make_vector_filter_sql`."""
     names = ("hidden", "archived", "topics", "types", "roles", "exclude", "entries")
     return {name: getattr(request, name) for name in names} | {
         "kinds": () if len(request.kinds) == 2 else request.kinds,

@@ -7,18 +7,23 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from kbtui.search.hit_freshness import HitFreshnessChecker
-from kbtui.search.models import EmbeddedChunkText, QueryTermMatch, RankExplanation, SearchLegRank
-from kbtui.search.pipeline import SearchRun, run_search_and_build_answer, score_leg_rank
+from kbtui.search.search_pipeline import SearchRun, run_search_and_build_answer, score_leg_rank
+from kbtui.search.search_request_and_answer import (
+    EmbeddedChunkText,
+    QueryTermMatch,
+    RankExplanation,
+    SearchLegRank,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kbtui.index import IndexReader
-    from kbtui.index.models import CatalogEntry, Chunk
+    from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
     from kbtui.refs import Ref
     from kbtui.search.keyword_search import QueryTerm, Ranked
-    from kbtui.search.models import SearchAnswer, SearchRequest
-    from kbtui.search.pipeline import SemanticLeg
+    from kbtui.search.search_pipeline import SemanticLeg
+    from kbtui.search.search_request_and_answer import SearchAnswer, SearchRequest
     from kbtui.workspace import Workspace
 
 
@@ -206,7 +211,7 @@ class SearchExplainer:
         if not chunk.embed:
             return None
         from kbtui.index.embedding_queue import NEIGHBOUR_WEIGHT, TITLE_WEIGHT
-        from kbtui.index.ingest import find_embedding_neighbours
+        from kbtui.index.entry_extraction import find_embedding_neighbours
 
         chunks = self._reader.list_chunks(entry.id)
         position = next((at for at, other in enumerate(chunks) if other.id == chunk.id), None)
@@ -224,7 +229,7 @@ def find_passages_of_reference(
     reader: IndexReader, ref: Ref
 ) -> tuple[CatalogEntry | None, list[Chunk]]:
     """Return the indexed entry of a reference (or None) and the chunks that it covers."""
-    from kbtui.index.models import make_subject_id
+    from kbtui.index.entries_and_chunks import make_subject_id
 
     if ref.kind == "chunk":
         found = reader.get_chunk(ref.chunk or "")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
 from kbtui.errors import IndexUnavailable
-from kbtui.index.models import CatalogEntry, Chunk
+from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
 
 if TYPE_CHECKING:
     import threading

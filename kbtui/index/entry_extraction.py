@@ -11,13 +11,13 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import KbtuiError
-from kbtui.index.catalog import CONTEXT_CHUNKS
-from kbtui.index.chunking import (
+from kbtui.index.chunk_splitter import (
     set_chunk_ids,
     split_conversation_into_chunks,
     split_subject_into_chunks,
 )
-from kbtui.index.models import CatalogEntry, Chunk, format_file_state, make_subject_id
+from kbtui.index.entries_and_chunks import CatalogEntry, Chunk, format_file_state, make_subject_id
+from kbtui.index.index_catalog import CONTEXT_CHUNKS
 from kbtui.knowledge.front_matter import split_front_matter
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         TurnRangeOfConversation,
         TurnResumePoint,
     )
-    from kbtui.index.catalog import Catalog
+    from kbtui.index.index_catalog import Catalog
     from kbtui.knowledge.front_matter import SubjectText
     from kbtui.knowledge.models import Subject
 

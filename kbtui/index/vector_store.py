@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import IndexUnavailable
-from kbtui.index.models import RankedChunk, sort_ranked_chunks
+from kbtui.index.entries_and_chunks import RankedChunk, sort_ranked_chunks
 from kbtui.workspace.paths import make_private_directory, path_to_utf8
 
 # Set before the import, because Lance otherwise logs to file descriptor 2.

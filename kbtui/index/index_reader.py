@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from kbtui.errors import IndexUnavailable
 from kbtui.index import index_generations
-from kbtui.index.catalog import Catalog
+from kbtui.index.index_catalog import Catalog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,16 +11,16 @@ from math import log
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import NothingFound
-from kbtui.search.models import MAX_QUERY_CHARACTERS, SearchRequest
-from kbtui.search.pipeline import SearchRun, run_search_and_build_answer
+from kbtui.search.search_pipeline import SearchRun, run_search_and_build_answer
+from kbtui.search.search_request_and_answer import MAX_QUERY_CHARACTERS, SearchRequest
 
 if TYPE_CHECKING:
     from kbtui.index import IndexReader
-    from kbtui.index.models import CatalogEntry, Chunk
+    from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
     from kbtui.refs import Ref
-    from kbtui.search.models import SearchAnswer
-    from kbtui.search.pipeline import SemanticLeg
     from kbtui.search.query_words import LanguageAnalyzer
+    from kbtui.search.search_pipeline import SemanticLeg
+    from kbtui.search.search_request_and_answer import SearchAnswer
     from kbtui.workspace import Workspace
 
 MAX_KEYWORDS = 25
@@ -41,7 +41,7 @@ def find_similar(
     `request` provides the filters and the limit; its query is ignored. Raises `NothingFound` if
     the reference has no indexed text.
     """
-    from kbtui.search.explain import find_passages_of_reference
+    from kbtui.search.rank_explanation import find_passages_of_reference
 
     entry, chunks = find_passages_of_reference(reader, ref)
     if entry is None or not chunks:

@@ -18,7 +18,7 @@ from itertools import islice, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbtui.conversations.event_kinds import EVENT_KINDS
-from kbtui.index.models import Chunk, make_chunk_id
+from kbtui.index.entries_and_chunks import Chunk, make_chunk_id
 from kbtui.text import strip_escape_sequences
 
 if TYPE_CHECKING:
