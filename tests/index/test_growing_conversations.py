@@ -18,7 +18,7 @@ from support import Builder, asked, called, content_of, said, write_json
 
 from kbtui.conversations.formats.jp import loader
 from kbtui.engine.index_worker import IndexWorker
-from kbtui.index import IndexReader, WorkspaceIndex, ingest
+from kbtui.index import IndexReader, WorkspaceIndex, entry_extraction
 from kbtui.index import indexer as writing
 from kbtui.index.index_catalog import Catalog
 from kbtui.index.index_generations import find_damage
@@ -34,8 +34,8 @@ TURNS = ["28", "29", "30", "31"]
 def short_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loader, "PARTS_FROM", 0)
     monkeypatch.setattr(loader, "READ_BYTES", 16)
-    monkeypatch.setattr(ingest, "BATCH_BYTES", 1500)
-    monkeypatch.setattr(ingest, "WHOLE_BYTES_MAX", 3000)
+    monkeypatch.setattr(entry_extraction, "BATCH_BYTES", 1500)
+    monkeypatch.setattr(entry_extraction, "WHOLE_BYTES_MAX", 3000)
 
 
 def refresh(builder: Builder, **options: Any) -> IndexRefreshChanges:

@@ -17,7 +17,7 @@ from kbtui.conversations.models import ConversationToolsAndModels
 from kbtui.conversations.repository import list_conversations
 from kbtui.index import IndexReader, WorkspaceIndex
 from kbtui.knowledge import load_knowledge
-from kbtui.search import SearchRequest, filters, query_suggestions
+from kbtui.search import SearchRequest, filter_definitions, query_suggestions
 from kbtui.search.filter_definitions import FilterDefinition
 from kbtui.search.search_pipeline import search_index
 from kbtui.tui.library_pane import parse_library_filter
@@ -76,7 +76,7 @@ def test_a_new_row_is_a_filter_of_search_library_entries_options_and_completion(
         assert main(["-w", str(built.root), "entries", "--json", *words]) == 0
         return {row["ref"] for row in json.loads(capfd.readouterr().out)["entries"]}
 
-    monkeypatch.setattr(filters, "FILTERS", (*filters.FILTERS, AREA))
+    monkeypatch.setattr(filter_definitions, "FILTERS", (*filter_definitions.FILTERS, AREA))
     for words in (["engine area:guide"], ["engine zone:guide"], ["engine", "--area", "guide"]):
         assert searched(*words) == {"guide/start"}
     for words in (["area:guide"], ["zone:guide"], ["--area", "guide"]):
