@@ -1,7 +1,7 @@
 """Notices: messages about an answer or about the index, as codes with typed values.
 
 Modules pass `Notice` objects. Front ends for people turn them into text with `format_notice`. For
-assistants, `kbtui/assistant/tools.py` uses a different text, without counts and paths.
+assistants, `kbtui/assistant/assistant_tools.py` uses a different text, without counts and paths.
 """
 
 from collections.abc import Iterable

@@ -10,14 +10,14 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kbtui.citations.export import format_code_fence
+from kbtui.citations.citation_export import format_code_fence
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.text import format_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from kbtui.conversations.grep import GrepLine
+    from kbtui.conversations.conversation_grep import GrepLine
 
 GREP_HINT_LENGTH = 1_500
 """The maximum number of characters of the hint of `conversation_grep`."""
@@ -85,7 +85,7 @@ class ConversationListPage:
     notices: list[ConversationNotice] = field(default_factory=list)
 
     @property
-    def count(self) -> int:
+    def conversation_count(self) -> int:
         """The number of conversations on this page."""
         return len(self.conversations)
 
@@ -94,7 +94,7 @@ class ConversationListPage:
         return {
             "total": self.total,
             "offset": self.offset,
-            "count": self.count,
+            "count": self.conversation_count,
             "omitted": self.omitted,
             "hint": format_notices(self.notices) or None,
             "conversations": self.conversations,
@@ -138,7 +138,7 @@ class ConversationGrepAnswer:
     notices: list[ConversationNotice] = field(default_factory=list)
 
     @property
-    def omitted(self) -> int:
+    def omitted_match_count(self) -> int:
         """The number of matches that are not in `hits`."""
         return self.total - self.count
 
@@ -148,7 +148,7 @@ class ConversationGrepAnswer:
         return {
             "total": self.total,
             "count": self.count,
-            "omitted": self.omitted,
+            "omitted": self.omitted_match_count,
             "hint": (hint[:GREP_HINT_LENGTH] if self.is_bounded else hint) or None,
             "hits": [hit.as_json() for hit in self.hits],
         }
@@ -181,7 +181,7 @@ _ITEM_TAGS = {"conversations": "conversation", "hits": "hit", "turns": "turn", "
 """The fields that are lists of objects, with the XML tag of each object."""
 
 
-def format_xml(kind: str, answer: Mapping[str, Any]) -> str:
+def format_answer_as_xml(kind: str, answer: Mapping[str, Any]) -> str:
     """Format an answer of `list`, `grep` or `read` as XML, without a final newline.
 
     Each field is an element; null fields are omitted. Indentation is two spaces. Text keeps its

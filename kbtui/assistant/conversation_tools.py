@@ -21,30 +21,30 @@ from kbtui.assistant.conversation_answers import (
     ToolArgumentsRefused,
     ToolConversationNotFound,
     escape_xml,
-    format_xml,
+    format_answer_as_xml,
     format_xml_element,
 )
-from kbtui.conversations.event_kinds import EVENT_KINDS, group_included_kinds
-from kbtui.conversations.grep import (
+from kbtui.conversations.conversation_grep import (
     ConversationMatches,
     GrepLine,
     GrepQuery,
     LiteralGrepPattern,
     cut_line_around_match,
     resolve_grep_scopes,
-    search_title,
+    search_conversation_title,
     search_turns,
 )
-from kbtui.conversations.repository import (
+from kbtui.conversations.conversation_repository import (
     ConversationNotFound,
     add_last_event_time,
     check_conversation,
     find_conversation,
     get_conversation_format,
-    get_last_activity,
+    get_last_activity_time,
     list_conversations,
     load_conversation,
 )
+from kbtui.conversations.event_kinds import EVENT_KINDS, map_include_groups_to_event_kinds
 from kbtui.dates import format_timestamp
 from kbtui.errors import NothingFound, UsageError
 from kbtui.refs import parse_conversation_id, parse_conversation_ref
@@ -119,7 +119,7 @@ def answer_conversation_list(
     page = ConversationListPage(len(infos), offset, [])
     room = None if max_chars is None else max_chars - _FRAME_LENGTH
     for info in infos[offset : offset + limit]:
-        entry = _make_conversation_entry(
+        entry = _make_conversation_json(
             check_conversation(info), masked=masked, short=room is not None
         )
         if room is not None:
@@ -127,12 +127,12 @@ def answer_conversation_list(
             if room < 0 and page.conversations:
                 break
         page.conversations.append(entry)
-    page.omitted = max(0, len(infos) - offset - page.count)
+    page.omitted = max(0, len(infos) - offset - page.conversation_count)
     if page.omitted:
-        fact, following = f"{page.omitted} more", offset + page.count
+        fact, following = f"{page.omitted} more", offset + page.conversation_count
         notice = ConversationNotice(fact, f"use offset={following}", f"--offset {following}")
         page.notices.append(notice)
-    elif infos and not page.count:
+    elif infos and not page.conversation_count:
         fact = f"there are only {len(infos)} conversations"
         notice = ConversationNotice(fact, "use a smaller offset", "use a smaller --offset")
         page.notices.append(notice)
@@ -142,16 +142,14 @@ def answer_conversation_list(
 def _get_sort_time(info: ConversationInfo, sort: str) -> datetime:
     if sort == "updated":
         return info.updated_at or info.created_at
-    return get_last_activity(info) if sort == "activity" else info.created_at
+    return get_last_activity_time(info) if sort == "activity" else info.created_at
 
 
 def _mask_secrets_if(masked: bool, text: str) -> str:
     return mask_secrets(text) if masked else text
 
 
-def _make_conversation_entry(
-    info: ConversationInfo, *, masked: bool, short: bool
-) -> dict[str, Any]:
+def _make_conversation_json(info: ConversationInfo, *, masked: bool, short: bool) -> dict[str, Any]:
     """Return a conversation as JSON; `short` cuts long texts and limits the number of labels."""
     entry: dict[str, Any] = {
         "id": info.ref,
@@ -237,7 +235,7 @@ def answer_conversation_grep(
     # Drop lines of context whose matching line exceeded the limit.
     matching = {hit.block for hit in answer.hits if hit.line.is_match}
     answer.hits = [hit for hit in answer.hits if hit.block in matching]
-    if answer.omitted:
+    if answer.omitted_match_count:
         is_cut = room is not None and (room < 0 or query.limit < limit)
         answer.notices.append(_make_omitted_matches_notice(answer, unfinished if is_cut else None))
     if ids and excluded and excluded in (parse_conversation_id(name, workspace.id) for name in ids):
@@ -261,7 +259,7 @@ def _make_omitted_matches_notice(
 
     `unfinished` has the conversations with matches for which there was no room, else None.
     """
-    fact = f"{answer.omitted} more {'match' if answer.omitted == 1 else 'matches'}"
+    fact = f"{answer.omitted_match_count} more {'match' if answer.omitted_match_count == 1 else 'matches'}"
     command_hint = "use a longer pattern, -i or -s to find fewer, --limit to show more"
     if unfinished is None:
         hint = "use a longer pattern, ids or scopes, or a larger limit"
@@ -330,12 +328,14 @@ def _search_conversations(
         elif query.scopes != {"title"}:
             turns, last_event_at, problem = get_conversation_format(info).decode_turns(info)
             events = search_turns(turns, query)
-        titles = search_title(info.title or "", query) if "title" in query.scopes else []
+        titles = (
+            search_conversation_title(info.title or "", query) if "title" in query.scopes else []
+        )
         if titles or events.count or problem or info.events_path is None:
             info = add_last_event_time(replace(info, last_event_at=last_event_at))
             results.append(_ConversationGrepResult(info, titles, events, problem))
     results.sort(
-        key=lambda one: (get_last_activity(one.info), one.info.created_at, one.info.id),
+        key=lambda one: (get_last_activity_time(one.info), one.info.created_at, one.info.id),
         reverse=True,
     )
     return results
@@ -399,7 +399,7 @@ def resolve_requested_turn(ref: Ref, turn: int | None, last: int | None) -> int 
 
 def resolve_included_kinds(include: Sequence[str] | None) -> frozenset[str]:
     """Return the event kinds of the named groups (None: of all groups); raises `UsageError`."""
-    groups = group_included_kinds()
+    groups = map_include_groups_to_event_kinds()
     names = include or tuple(groups)
     for name in names:
         if name not in groups:
@@ -474,9 +474,9 @@ def _make_read_answer(
     if limit is None:
         return answer
     values = answer.as_json()
-    size = len(format_xml("read", values))
+    size = len(format_answer_as_xml("read", values))
     if size > limit:
-        frame = len(format_xml("read", {**values, "hint": None, "turns": []}))
+        frame = len(format_answer_as_xml("read", {**values, "hint": None, "turns": []}))
         room = limit - frame - READ_HINT_LENGTH
         if not is_single:
             raise _make_answer_too_long_error(answer, size, limit, room)
@@ -596,7 +596,7 @@ def shorten_turn(turn: dict[str, Any], size: int) -> tuple[dict[str, Any], Conve
     shortened = {"turn": turn["turn"], "events": deepcopy(kept)}
     texts = [text for event in shortened["events"] for text in _find_shortenable_texts(event)]
     fixed = len(format_xml_element("turn", shortened, 4)) + 1 - sum(text.size for text in texts)
-    limit = _find_text_limit([text.size for text in texts], size - fixed)
+    limit = _compute_max_text_size([text.size for text in texts], size - fixed)
     for text in texts:
         text.shorten_to_xml_size(limit)
     fact = f"turn {turn['turn']} is shortened"
@@ -616,7 +616,7 @@ def _cut_text_middle(text: str, keep: int) -> str:
     return f"{text[:head]}\n[… {left:,} characters left out …]\n{tail}"
 
 
-def _find_text_limit(sizes: list[int], total: int) -> int:
+def _compute_max_text_size(sizes: list[int], total: int) -> int:
     """Return the size to which texts must be cut to have `total` characters together."""
     rest, count = total, len(sizes)
     for size in sorted(sizes):

@@ -17,7 +17,7 @@ ARGUMENT_LENGTH = 200
 """The maximum number of columns of one argument in the answer to `format_arguments`."""
 
 
-def answer_jp_call(context_json: str, tool_json: str) -> dict[str, Any]:
+def answer_jp_tool_call(context_json: str, tool_json: str) -> dict[str, Any]:
     """Answer a call by JP with `{type: success, content}` or `{type: error, message, …}`.
 
     The workspace is exactly `context.root`; directories above it are not searched. The calling
@@ -44,11 +44,11 @@ def answer_jp_call(context_json: str, tool_json: str) -> dict[str, Any]:
 
 
 def _run_tool_call(context: dict[str, Any], name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    from kbtui.assistant.tools import answer_tool_call, should_mask_secrets
+    from kbtui.assistant.assistant_tools import answer_tool_call, should_mask_secrets
 
     with closing(_open_library(context.get("root"))) as library:
         masked = should_mask_secrets(library.settings, "jp")
-        current = _parse_current_conversation(context, library.workspace.id)
+        current = _parse_current_conversation_id(context, library.workspace.id)
         reply = answer_tool_call(name, arguments, library, current, masked=masked)
     if reply.is_error:
         return _make_error_outcome(reply.text)
@@ -82,7 +82,7 @@ def _open_library(root: Any) -> Library:
     return Library(open_workspace_root(path), load_settings())
 
 
-def _parse_current_conversation(context: dict[str, Any], workspace: str | None) -> str | None:
+def _parse_current_conversation_id(context: dict[str, Any], workspace: str | None) -> str | None:
     """Return the id of the calling conversation, which JP may write in several forms."""
     from kbtui.refs import parse_conversation_id
 

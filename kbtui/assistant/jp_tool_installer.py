@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Literal
 
-    from kbtui.assistant.tools import ToolDefinition
+    from kbtui.assistant.assistant_tools import ToolDefinition
     from kbtui.knowledge import Knowledge
     from kbtui.workspace import Workspace
 
@@ -45,13 +45,13 @@ def format_tool_toml(tool: ToolDefinition) -> str:
         "parameters": "function_call",
     }
     table["parameters"] = {
-        name: _make_parameter_table(schema, is_required=name in tool.required)
+        name: _make_toml_parameter_table(schema, is_required=name in tool.required)
         for name, schema in tool.parameters.items()
     }
     return _dump_toml({"conversation": {"tools": {tool.name: table}}})
 
 
-def _make_parameter_table(schema: dict[str, Any], *, is_required: bool) -> dict[str, Any]:
+def _make_toml_parameter_table(schema: dict[str, Any], *, is_required: bool) -> dict[str, Any]:
     """Return a parameter as a table with the keys of JSON Schema that JP knows."""
     table = {"type": schema["type"], "summary": schema["description"]}
     if is_required:
@@ -61,7 +61,7 @@ def _make_parameter_table(schema: dict[str, Any], *, is_required: bool) -> dict[
 
 def format_skill_toml(tools: Iterable[ToolDefinition]) -> str:
     """Return the content of JP's skill file, which enables the tools and adds a section to the prompt."""
-    from kbtui.assistant.tools import DATA_WARNING
+    from kbtui.assistant.assistant_tools import DATA_WARNING
 
     sentences = {tool.name: tool.summary.split(". ")[0].rstrip(".") for tool in tools}
     listed = "".join(f"- {name}: {sentence}.\n" for name, sentence in sentences.items())
@@ -110,7 +110,7 @@ class PlannedFileChange:
     why: str | None = None
 
     @property
-    def text(self) -> str:
+    def new_text(self) -> str:
         """The new content as text."""
         return (self.new or b"").decode("utf-8")
 
@@ -125,7 +125,7 @@ def plan_tool_installation(workspace: Workspace, knowledge: Knowledge) -> list[P
 
     Raises `WorkspaceError` if a directory is a link out of the workspace.
     """
-    from kbtui.assistant.tools import list_offered_tools
+    from kbtui.assistant.assistant_tools import list_offered_tools
 
     tools = list_offered_tools(knowledge)
     defined = _find_conflicting_tool_files(workspace, {tool.name for tool in tools})
@@ -141,8 +141,8 @@ def plan_tool_installation(workspace: Workspace, knowledge: Knowledge) -> list[P
         if change.action != "taken":
             usable.append(tool)
     names = {_get_tool_file_path(tool) for tool in tools}
-    for path in _list_candidate_files(workspace):
-        state, data = _read_installed_file(workspace, path)
+    for path in _list_possibly_installed_files(workspace):
+        state, data = _read_file_and_ownership(workspace, path)
         if state == "ours" and path not in names and path != SKILL_FILE:
             changes.append(PlannedFileChange(path, "remove", old=data))
     if usable:
@@ -153,8 +153,8 @@ def plan_tool_installation(workspace: Workspace, knowledge: Knowledge) -> list[P
 def plan_tool_removal(workspace: Workspace) -> list[PlannedFileChange]:
     """Return the changes that `tools uninstall` makes: it removes files that nobody has edited."""
     changes = []
-    for path in _list_candidate_files(workspace):
-        state, data = _read_installed_file(workspace, path)
+    for path in _list_possibly_installed_files(workspace):
+        state, data = _read_file_and_ownership(workspace, path)
         if state == "ours":
             changes.append(PlannedFileChange(path, "remove", old=data))
         elif state == "edited":
@@ -202,7 +202,7 @@ def add_checksum_mark(body: str, folders: Iterable[str] = ()) -> bytes:
 def _plan_file_change(workspace: Workspace, path: str, body: str) -> PlannedFileChange:
     """Return the change that gives a file the content `body`, with its mark."""
     _check_inside_workspace(workspace, path)
-    state, old = _read_installed_file(workspace, path)
+    state, old = _read_file_and_ownership(workspace, path)
     if state == "absent":
         new = add_checksum_mark(body, _list_missing_folders(workspace, path))
         return PlannedFileChange(path, "write", new=new)
@@ -213,7 +213,7 @@ def _plan_file_change(workspace: Workspace, path: str, body: str) -> PlannedFile
     return PlannedFileChange(path, state, old=old if state == "edited" else None)
 
 
-def _read_installed_file(
+def _read_file_and_ownership(
     workspace: Workspace, path: str
 ) -> tuple[Literal["absent", "ours", "edited", "taken"], bytes]:
     """Return whose file this is, and its content if kbtui wrote it."""
@@ -249,7 +249,7 @@ def _get_tool_file_path(tool: ToolDefinition) -> str:
     return f"{TOOLS_DIRECTORY}/{tool.name}.toml"
 
 
-def _list_candidate_files(workspace: Workspace) -> list[str]:
+def _list_possibly_installed_files(workspace: Workspace) -> list[str]:
     """Return the files that kbtui may have written: the skill file and the tool files."""
     try:
         names = sorted(os.listdir(workspace.root / TOOLS_DIRECTORY))  # noqa: PTH208

@@ -21,7 +21,7 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, Too
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 
-from kbtui.assistant.tools import (
+from kbtui.assistant.assistant_tools import (
     DATA_WARNING,
     SURROGATES,
     UnknownTool,
@@ -57,7 +57,7 @@ async def _forward_valid_messages(
     with contextlib.suppress(anyio.BrokenResourceError):
         async with reading, checked:
             async for item in reading:
-                item = repair_surrogates(item)
+                item = reparse_line_with_surrogates(item)
                 refusal = make_invalid_line_response(item)
                 if refusal is None:
                     await checked.send(item)
@@ -87,7 +87,7 @@ async def _forward_masked_messages(
             await writing.send(item)
 
 
-def repair_surrogates(item: Item) -> Item:
+def reparse_line_with_surrogates(item: Item) -> Item:
     """Parse a line again if the SDK refused it because of unpaired surrogates.
 
     Returns the message. Any other `item` is returned unchanged.
@@ -284,7 +284,7 @@ class _McpRequestHandler:
             types.Tool(
                 name=tool.name,
                 description=mask_secrets(tool.description) if self._masked else tool.description,
-                input_schema=tool.schema(),
+                input_schema=tool.make_argument_schema(),
                 annotations=hints,
             )
             for tool in list_offered_tools(self._library.load_knowledge())

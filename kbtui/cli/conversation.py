@@ -7,7 +7,11 @@ import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from kbtui.assistant.conversation_answers import ToolCallRefused, format_notices, format_xml
+from kbtui.assistant.conversation_answers import (
+    ToolCallRefused,
+    format_answer_as_xml,
+    format_notices,
+)
 from kbtui.cli.output import (
     WaitingLine,
     get_terminal_width,
@@ -18,7 +22,7 @@ from kbtui.cli.output import (
     print_to_stderr,
     write_output_file,
 )
-from kbtui.conversations.event_kinds import EVENT_KINDS, group_included_kinds
+from kbtui.conversations.event_kinds import EVENT_KINDS, map_include_groups_to_event_kinds
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.text import count_columns, cut_to_width, one_line, sanitize
 
@@ -81,7 +85,7 @@ def declare_conversation_arguments(parser: ArgumentParser) -> None:
         command.add_argument("id", metavar="ID", help="jp-c17457886043, its digits, or jp-c…:TURN")
         command.add_argument("--turn", type=int, metavar="N", help="only this turn")
         command.add_argument("--last", type=int, metavar="N", help="only the last N turns")
-        text = ", ".join(group_included_kinds())
+        text = ", ".join(map_include_groups_to_event_kinds())
         _add_repeatable_option(command, "--include", metavar="KIND", what=text)
     for command in (ls, grep, read):
         formats, text = ["text", "xml", "json"], "the output format (text)"
@@ -118,7 +122,7 @@ def run_conversation_command(args: Namespace) -> int:
 
 def _list_conversations(library: Library, args: Namespace) -> int:
     from kbtui.assistant.conversation_tools import answer_conversation_list
-    from kbtui.conversations.repository import find_unusable_conversation_directories
+    from kbtui.conversations.conversation_repository import find_unusable_conversation_directories
 
     with WaitingLine("listing conversations"):
         answer = answer_conversation_list(
@@ -142,7 +146,7 @@ def _list_conversations(library: Library, args: Namespace) -> int:
 
 def _grep_conversations(library: Library, args: Namespace) -> int:
     from kbtui.assistant.conversation_tools import answer_conversation_grep
-    from kbtui.conversations.grep import LiteralGrepPattern
+    from kbtui.conversations.conversation_grep import LiteralGrepPattern
 
     pattern = " ".join(args.pattern)
     context = args.context
@@ -196,8 +200,8 @@ def _export_conversation(library: Library, args: Namespace) -> int:
         resolve_requested_turn,
         select_requested_turns,
     )
-    from kbtui.citations.export import format_conversation_markdown
-    from kbtui.conversations.repository import find_conversation, load_conversation
+    from kbtui.citations.citation_export import format_conversation_markdown
+    from kbtui.conversations.conversation_repository import find_conversation, load_conversation
     from kbtui.refs import parse_conversation_ref
 
     ref = parse_conversation_ref(args.id, library.workspace.id)
@@ -245,7 +249,7 @@ def _print_tool_answer(
         print_json_result({**answer.as_json(), "hint": hint or None})
         return
     if form == "xml":
-        print_result(format_xml(kind, answer.as_json()) + "\n")
+        print_result(format_answer_as_xml(kind, answer.as_json()) + "\n")
         return
     terminal = sys.stdout.isatty()
     writer = ConversationFormatter(

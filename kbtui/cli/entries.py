@@ -350,7 +350,7 @@ def _find_source_name(library: Library, row: EntryRow) -> str | None:
 
 
 def _format_entry(facts: dict[str, Any], cites: list[Citation]) -> str:
-    from kbtui.citations.export import format_citing_turn
+    from kbtui.citations.citation_export import format_citing_turn
 
     lines = [
         f"{facts['ref']}  {one_line(facts['title'])}",

@@ -56,7 +56,7 @@ def declare_cites_arguments(parser: ArgumentParser) -> None:
 
 def run_cites_command(args: Namespace) -> int:
     """Show what a turn used, and which turns used a subject, a conversation, a passage or a file."""
-    from kbtui.citations.export import citations_to_dict, format_citing_turn
+    from kbtui.citations.citation_export import citations_to_dict, format_citing_turn
     from kbtui.library import open_workspace
 
     with open_workspace(args.workspace) as library, WaitingLine("bringing the index up to date"):

@@ -18,8 +18,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
+    from kbtui.assistant.assistant_tools import ToolDefinition
     from kbtui.assistant.jp_tool_installer import PlannedFileChange
-    from kbtui.assistant.tools import ToolDefinition
     from kbtui.workspace import Workspace
 
 
@@ -40,7 +40,7 @@ def run_tools_command(args: Namespace) -> int:
 
     library = open_workspace(args.workspace)
     if args.action == "schema":
-        from kbtui.assistant.tools import list_offered_tools
+        from kbtui.assistant.assistant_tools import list_offered_tools
 
         return _print_tool_schemas(list_offered_tools(library.load_knowledge()), as_json=args.json)
     if args.action == "install":
@@ -53,7 +53,11 @@ def run_tools_command(args: Namespace) -> int:
 
 def _print_tool_schemas(tools: list[ToolDefinition], *, as_json: bool) -> int:
     shapes = [
-        {"name": tool.name, "description": tool.description, "parameters": tool.schema()}
+        {
+            "name": tool.name,
+            "description": tool.description,
+            "parameters": tool.make_argument_schema(),
+        }
         for tool in tools
     ]
     text = "\n\n".join(map(_format_tool_definition, tools)) + "\n"
@@ -138,11 +142,11 @@ def _format_file_change(change: PlannedFileChange) -> str:
     """Format a change with the text of a new file, or the difference to an existing file."""
     lines: list[str] = []
     if change.action == "write":
-        lines = change.text.splitlines()
+        lines = change.new_text.splitlines()
     elif change.action == "update":
         from difflib import unified_diff
 
-        old, new = change.old_text.splitlines(), change.text.splitlines()
+        old, new = change.old_text.splitlines(), change.new_text.splitlines()
         lines = list(unified_diff(old, new, "there", "new", lineterm="", n=1))
     body = "".join(f"    {line}\n" if line else "\n" for line in lines)
     return _format_file_change_headline(change) + body
@@ -154,7 +158,7 @@ def _serialize_planned_changes(changes: list[PlannedFileChange]) -> list[dict[st
             "path": change.path,
             "action": change.action,
             "why": change.why,
-            "text": change.text if change.action in ("write", "update") else None,
+            "text": change.new_text if change.action in ("write", "update") else None,
         }
         for change in changes
     ]
@@ -194,9 +198,9 @@ def run_tool_command(args: Namespace) -> int:
 
     The answer goes to stdout as JSON. The exit code is 0 if the tool succeeded, 1 if not.
     """
-    from kbtui.assistant.jp_local_tool import answer_jp_call
+    from kbtui.assistant.jp_local_tool import answer_jp_tool_call
 
-    found = answer_jp_call(args.context, args.tool)
+    found = answer_jp_tool_call(args.context, args.tool)
     sys.stdout.write(json.dumps(found) + "\n")
     return 0 if found["type"] == "success" else 1
 

@@ -90,7 +90,7 @@ def list_grep_scopes() -> tuple[str, ...]:
     return ("title", *dict.fromkeys(kind.role for kind in EVENT_KINDS.values()))
 
 
-def group_grep_scopes() -> dict[str, tuple[str, ...]]:
+def map_groups_to_grep_scopes() -> dict[str, tuple[str, ...]]:
     """Return the scopes of each group, such as `chat`."""
     return _collect_group_values((kind.scope_group, kind.role) for kind in EVENT_KINDS.values())
 
@@ -100,14 +100,14 @@ def list_search_roles() -> tuple[str, ...]:
     return tuple(dict.fromkeys(kind.role for kind in EVENT_KINDS.values() if kind.is_indexed))
 
 
-def group_search_roles() -> dict[str, tuple[str, ...]]:
+def map_groups_to_search_roles() -> dict[str, tuple[str, ...]]:
     """Return the groups that `role:` accepts, each with its roles."""
     return _collect_group_values(
         (kind.role_group, kind.role) for kind in EVENT_KINDS.values() if kind.is_indexed
     )
 
 
-def group_included_kinds() -> dict[str, tuple[str, ...]]:
+def map_include_groups_to_event_kinds() -> dict[str, tuple[str, ...]]:
     """Return the kinds of events in each group that the tool argument `include` accepts."""
     return _collect_group_values((kind.include, kind.name) for kind in EVENT_KINDS.values())
 

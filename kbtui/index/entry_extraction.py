@@ -227,11 +227,11 @@ def read_conversation_entry_parts(
     Each part must be written before the next one is requested. Damaged events are left out, and the
     entry's `error` names the first problem.
     """
+    from kbtui.conversations.conversation_repository import get_conversation_format
     from kbtui.conversations.models import TurnRangeOfConversation
-    from kbtui.conversations.repository import get_conversation_format
 
     form = get_conversation_format(info)
-    has_parts = form.can_load_parts(info)
+    has_parts = form.can_load_conversation_parts(info)
     known = _find_indexed_conversation_part(catalog, info) if has_parts else None
     known = known or _IndexedConversationPart()
     max_bytes = BATCH_BYTES if info.size > WHOLE_BYTES_MAX else WHOLE_BYTES_MAX

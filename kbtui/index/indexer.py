@@ -355,7 +355,7 @@ class WorkspaceIndex:
         self, knowledge: Knowledge, retry: bool
     ) -> tuple[list[Subject], set[str], list[str]]:
         """Return changed subjects, ids of changed conversations, and ids of entries without a file."""
-        from kbtui.conversations.repository import list_conversation_signatures
+        from kbtui.conversations.conversation_repository import list_conversation_signatures
 
         again = self.catalog.list_unreadable_entry_ids() if retry else frozenset()
         signatures = self._iterate_until_stopped(self.catalog.list_signatures())
@@ -394,7 +394,7 @@ class WorkspaceIndex:
     ) -> None:
         """Remove the `gone` entries, index `subjects` and `conversations`, and commit from time to time."""
         from kbtui.citations import CitationTargetLookup
-        from kbtui.conversations.repository import list_conversations
+        from kbtui.conversations.conversation_repository import list_conversations
 
         # Metadata of conversations is read only if one of them changed.
         infos = list_conversations(self.workspace, counts=False) if conversations else []

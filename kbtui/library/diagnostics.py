@@ -266,7 +266,7 @@ def _find_problem_subject_ref(knowledge: Knowledge, problem: Problem) -> str | N
 
 
 def _check_conversations(library: Library) -> Iterator[AreaFinding]:
-    from kbtui.conversations.repository import (
+    from kbtui.conversations.conversation_repository import (
         count_trashed_conversations,
         find_unusable_conversation_directories,
         load_conversation,

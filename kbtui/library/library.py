@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, TypeVar
 
 from kbtui import errors
-from kbtui.conversations import repository
+from kbtui.conversations import conversation_repository
 from kbtui.errors import EngineUnavailable, IndexUnavailable, KbtuiError, UsageError
 from kbtui.library.index_access import FIRST_INDEX_SECONDS, EngineEventListener
 from kbtui.library.reference_reader import ReferenceReader
@@ -84,7 +84,7 @@ class Library(ReferenceReader):
 
         `archived` selects only archived ones (True), only live ones (False) or all (None).
         """
-        return repository.list_conversations(self.workspace, archived)
+        return conversation_repository.list_conversations(self.workspace, archived)
 
     def list_conversations_quickly(
         self, known: Mapping[str, ConversationInfo] | None = None
@@ -94,22 +94,28 @@ class Library(ReferenceReader):
         Reads only their metadata and last event, and only if their files have changed since `known`, the
         results of an earlier call by id.
         """
-        infos = repository.list_conversations(self.workspace, counts=False, known=known)
-        return [repository.add_last_event_time(info) for info in infos]
+        infos = conversation_repository.list_conversations(
+            self.workspace, counts=False, known=known
+        )
+        return [conversation_repository.add_last_event_time(info) for info in infos]
 
     def read_conversation_tools_and_models(
         self, info: ConversationInfo
     ) -> ConversationToolsAndModels:
         """Return the tools, models and turns of a conversation, after parsing its whole file."""
-        return repository.get_conversation_format(info).read_conversation_tools_and_models(info)
+        return conversation_repository.get_conversation_format(
+            info
+        ).read_conversation_tools_and_models(info)
 
     def find_conversation(self, conversation: str) -> ConversationInfo:
         """Return a conversation's metadata, without its events; raises `NothingFound`."""
-        return repository.find_conversation(self.workspace, conversation)
+        return conversation_repository.find_conversation(self.workspace, conversation)
 
     def load_conversation_beginning(self, info: ConversationInfo) -> Conversation | None:
         """Load the first turns of a large conversation, or None if that needs all of it."""
-        return repository.get_conversation_format(info).load_conversation_beginning(info)
+        return conversation_repository.get_conversation_format(info).load_conversation_beginning(
+            info
+        )
 
     def update_index(self, wait: float = 10.0, *, meaning: bool = False) -> None:
         """Wait until the index is up to date; without an engine, update only a private index.

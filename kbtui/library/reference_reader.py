@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from kbtui.citations.models import Citation, Citations
-from kbtui.conversations import repository
+from kbtui.conversations import conversation_repository
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.index.entries_and_chunks import make_subject_id
 from kbtui.knowledge import load_knowledge, read_subject_text, resolve_ref
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from kbtui.citations.extract import CitationTargetLookup
+    from kbtui.citations.citation_extraction import CitationTargetLookup
     from kbtui.conversations.models import Conversation, Turn
     from kbtui.index.entries_and_chunks import CatalogEntry
     from kbtui.knowledge import Knowledge
@@ -45,7 +45,7 @@ class ReferenceReader(IndexAccess):
         if ref.kind in ("topic", "subject"):
             return self._resolve_topic(ref)
         if ref.kind == "conversation":
-            repository.find_conversation(self.workspace, ref.conversation or "")
+            conversation_repository.find_conversation(self.workspace, ref.conversation or "")
             return ref
         reader = self.open_index_reader()
         found = reader.get_chunk(ref.chunk or "")
@@ -85,8 +85,8 @@ class ReferenceReader(IndexAccess):
 
     def load_conversation(self, conversation: str) -> Conversation:
         """Load a whole conversation by its id; raises `NothingFound`."""
-        return repository.load_conversation(
-            repository.find_conversation(self.workspace, conversation)
+        return conversation_repository.load_conversation(
+            conversation_repository.find_conversation(self.workspace, conversation)
         )
 
     def learn(self, topic: str, subjects: str | Iterable[str] = ()) -> str:
@@ -151,11 +151,11 @@ class ReferenceReader(IndexAccess):
     def extract_citations(self, conversation: Conversation) -> list[Citation]:
         """Return the citations of a conversation's turns, with the targets' current titles."""
         from kbtui.citations import extract_citations
-        from kbtui.citations.extract import CitationTargetLookup
+        from kbtui.citations.citation_extraction import CitationTargetLookup
 
         titles = {
             info.id: info.name
-            for info in repository.list_conversations(self.workspace, counts=False)
+            for info in conversation_repository.list_conversations(self.workspace, counts=False)
         }
         targets = CitationTargetLookup(self.load_knowledge(), titles, make_subject_id)
         known: dict[str, tuple[str, bool]] = {}
@@ -269,7 +269,7 @@ class ReferenceReader(IndexAccess):
         """Return the subject at a path, or the path if the file exists or a turn has read it."""
         from pathlib import Path
 
-        from kbtui.citations.extract import CitationTargetLookup
+        from kbtui.citations.citation_extraction import CitationTargetLookup
 
         root = self.workspace.root
         targets = CitationTargetLookup(self.load_knowledge(), {}, make_subject_id)

@@ -132,7 +132,7 @@ def _read_subject(root: str, path: str) -> str | None:
 
 
 def _load_conversation(workspace: Workspace, conversation_id: str) -> Conversation:
-    from kbtui.conversations.repository import find_conversation, load_conversation
+    from kbtui.conversations.conversation_repository import find_conversation, load_conversation
 
     return load_conversation(find_conversation(workspace, conversation_id))
 

@@ -276,7 +276,7 @@ def explain_missing_entry(workspace: Workspace, ref: Ref) -> str:
     if ref.kind == "chunk":
         return "this passage no longer exists"
     if ref.kind == "conversation":
-        from kbtui.conversations.repository import find_conversation
+        from kbtui.conversations.conversation_repository import find_conversation
 
         try:
             problem = find_conversation(workspace, ref.conversation or "").problem

@@ -233,7 +233,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
 
     def action_copy_as(self, form: str) -> None:
         """Copy the citations in both directions as `markdown` or `json`."""
-        from kbtui.citations.export import format_citations_json, format_citations_markdown
+        from kbtui.citations.citation_export import format_citations_json, format_citations_markdown
 
         if self._target is not None:
             used, turn = self._used_in_turn, self._shown_turn

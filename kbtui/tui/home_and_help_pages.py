@@ -8,7 +8,7 @@ from kbtui.dates import format_relative_day
 from kbtui.text import describe_missing_words, one_line, sanitize
 from kbtui.tui.commands import SCOPES, SCREENS, find_key_label, list_commands
 from kbtui.tui.library_pane import ENTRY_MARKS
-from kbtui.tui.library_snapshot import get_activity_sort_key, get_last_activity
+from kbtui.tui.library_snapshot import get_activity_sort_key, get_last_activity_time
 from kbtui.tui.reader.document import Document, format_count, format_token_cost
 from kbtui.tui.reader.document_blocks import (
     DocumentBlock,
@@ -150,7 +150,7 @@ def _make_conversation_blocks(contents: LibrarySnapshot, now: datetime) -> list[
     blocks: list[DocumentBlock] = [_make_heading("talks", "Recent conversations", count)]
     live = [info for info in contents.conversations if not info.archived]
     for info in sorted(live, key=get_activity_sort_key)[:RECENT_CONVERSATIONS]:
-        when = get_last_activity(info).astimezone(now.tzinfo)
+        when = get_last_activity_time(info).astimezone(now.tzinfo)
         left: Spans = [(one_line(info.name), "" if info.title else "dim")]
         right: Spans = [(format_relative_day(when.date(), now.date()), "dim")]
         key = f"talk:{info.id}"

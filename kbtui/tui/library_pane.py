@@ -22,7 +22,7 @@ from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_widget import BorderOnlyPane
 from kbtui.tui.framework.text_widgets import LabeledInput, PaneInput, WrappedParagraphs
-from kbtui.tui.library_snapshot import LibrarySnapshot, TopicWithSubjects, get_last_activity
+from kbtui.tui.library_snapshot import LibrarySnapshot, TopicWithSubjects, get_last_activity_time
 from kbtui.tui.navigation_target import NavigationTarget, OpenRequested
 from kbtui.tui.reader.document import format_count
 
@@ -345,7 +345,7 @@ def _get_sort_time(info: ConversationInfo, sort: str) -> datetime:
         return info.created_at
     if sort == "updated":
         return info.updated_at or info.created_at
-    return get_last_activity(info)
+    return get_last_activity_time(info)
 
 
 def _make_sort_label(

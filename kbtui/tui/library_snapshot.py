@@ -21,14 +21,14 @@ READ_SECONDS = 0.5
 """For how many seconds details are read before the lists are updated again."""
 
 
-def get_last_activity(info: ConversationInfo) -> datetime:
+def get_last_activity_time(info: ConversationInfo) -> datetime:
     """Return the time of the last event in a conversation, or of its creation if it has no events."""
     return info.last_event_at or info.created_at
 
 
 def get_activity_sort_key(info: ConversationInfo) -> tuple[float, float, str]:
     """Return a sort key: the latest activity first; among equal times, the newest conversation first."""
-    return (-get_last_activity(info).timestamp(), -info.created_at.timestamp(), info.id)
+    return (-get_last_activity_time(info).timestamp(), -info.created_at.timestamp(), info.id)
 
 
 class TopicWithSubjects(NamedTuple):

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import Builder, asked, said
 
-from kbtui.assistant.tools import answer_tool_call, list_offered_tools
+from kbtui.assistant.assistant_tools import answer_tool_call, list_offered_tools
 from kbtui.errors import EngineUnavailable
 from kbtui.index import WorkspaceIndex
 from kbtui.knowledge import load_knowledge

@@ -8,16 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import Builder
 
-from kbtui.assistant.tools import (
+from kbtui.assistant.assistant_tools import (
     TOOLS,
     ToolReply,
     UnknownTool,
     answer_tool_call,
     escape_citation_headers,
-    format_search_text,
+    format_search_answer,
 )
 from kbtui.citations import CitationTargetLookup, extract_citations
-from kbtui.citations.extract import SEARCH_RESULT_HEADER
+from kbtui.citations.citation_extraction import SEARCH_RESULT_HEADER
 from kbtui.conversations.models import Conversation, ConversationEvent, ConversationInfo, Turn
 from kbtui.index.entries_and_chunks import make_subject_id
 from kbtui.library import Library
@@ -183,7 +183,7 @@ def test_a_filter_that_cannot_be_obeyed_is_an_error_in_words(library: Library) -
 
 
 def test_search_refuses_a_limit_that_its_schema_excludes(library: Library) -> None:
-    schema = TOOLS["knowledge_search"].schema()["properties"]["limit"]
+    schema = TOOLS["knowledge_search"].make_argument_schema()["properties"]["limit"]
     assert (schema["minimum"], schema["maximum"]) == (1, 100)
     for limit, problem in [(0, "at least 1"), (-1, "at least 1"), (101, "at most 100")]:
         arguments = {"query": "aardvark badger", "limit": limit}
@@ -208,7 +208,7 @@ TALK = HIT._replace(
 
 
 def test_a_search_answer_is_blocks_under_citation_headers() -> None:
-    found = format_search_text(SearchAnswer("feed it", "hybrid", [HIT, TALK]))
+    found = format_search_answer(SearchAnswer("feed it", "hybrid", [HIT, TALK]))
     assert (
         found
         == """\
@@ -245,9 +245,9 @@ Feed it.
 def test_the_first_line_says_what_is_missing_without_counts_or_paths(
     notices: list[Notice], line: str
 ) -> None:
-    found = format_search_text(SearchAnswer("q", "hybrid", [HIT], notices=notices))
+    found = format_search_answer(SearchAnswer("q", "hybrid", [HIT], notices=notices))
     assert found.split("\n")[0] == line
-    empty = format_search_text(SearchAnswer("q", "hybrid", [], notices=notices))
+    empty = format_search_answer(SearchAnswer("q", "hybrid", [], notices=notices))
     assert empty == f'{line}\nNothing found for "q".'
 
 
@@ -270,7 +270,7 @@ header_like = st.one_of(
 )
 def test_no_text_and_no_title_can_forge_a_citation(texts: list[str], title: str) -> None:
     hits = [HIT._replace(text=text, title=title) for text in texts]
-    found = format_search_text(SearchAnswer("q", "hybrid", hits))
+    found = format_search_answer(SearchAnswer("q", "hybrid", hits))
     headers = SEARCH_RESULT_HEADER.findall(found)
     assert [(entry, chunk) for entry, chunk, _, _ in headers] == [
         (HIT.entry_id, HIT.chunk_id)

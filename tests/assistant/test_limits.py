@@ -7,7 +7,7 @@ import pytest
 from assistant_support import LIVE
 from support import Builder, asked, said
 
-from kbtui.assistant.tools import ANSWER_LIMIT, answer_tool_call
+from kbtui.assistant.assistant_tools import ANSWER_LIMIT, answer_tool_call
 from kbtui.cli.main import main
 from kbtui.library import Library
 

@@ -10,15 +10,15 @@ import pytest
 from assistant_support import LIVE
 from support import Builder, tree_hash
 
-from kbtui.assistant.jp_local_tool import answer_jp_call
-from kbtui.assistant.tools import answer_tool_call
+from kbtui.assistant.assistant_tools import answer_tool_call
+from kbtui.assistant.jp_local_tool import answer_jp_tool_call
 from kbtui.library import Library
 
 
 def call(root: Path, name: str, arguments: Any = None, **context: Any) -> dict[str, Any]:
     where = {"action": "run", "root": str(root), "workspace_id": "otvo8", "access": None, **context}
     tool = {"name": name, "arguments": arguments or {}, "answers": {}, "options": {}}
-    return answer_jp_call(json.dumps(where), json.dumps(tool))
+    return answer_jp_tool_call(json.dumps(where), json.dumps(tool))
 
 
 def run(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -72,7 +72,7 @@ def test_an_error_has_the_shape_that_jp_reads(built: Builder) -> None:
     ],
 )
 def test_what_is_not_a_call_is_an_error_in_words(context: str, tool: str, says: str) -> None:
-    found = answer_jp_call(context, tool)
+    found = answer_jp_tool_call(context, tool)
     assert found["type"] == "error"
     assert says in found["message"]
 
@@ -110,7 +110,7 @@ def test_arguments_are_formatted_on_one_safe_line_without_running_anything() -> 
     arguments = {"pattern": "a\x1b[31mb\n", "limit": 5, "ids": None, "long": "x" * 900}
     context = {"action": "format_arguments", "root": "/nowhere"}
     tool = {"name": "conversation_grep", "arguments": arguments}
-    found = answer_jp_call(json.dumps(context), json.dumps(tool))
+    found = answer_jp_tool_call(json.dumps(context), json.dumps(tool))
     assert found["type"] == "success"
     text = found["content"]
     assert text.startswith('conversation_grep(pattern: "a\\u001b[31mb\\n", limit: 5, long: "xxx')
@@ -147,7 +147,7 @@ def test_a_setting_masks_secrets_here_too(built: Builder, home: Path) -> None:
 def test_the_command_imports_nothing_heavy(built: Builder) -> None:
     code = (
         "import json, sys\n"
-        "from kbtui.assistant.jp_local_tool import answer_jp_call as outcome\n"
+        "from kbtui.assistant.jp_local_tool import answer_jp_tool_call as outcome\n"
         f"context = json.dumps({{'action': 'run', 'root': {str(built.root)!r}}})\n"
         "for name, arguments in [('learn', {'topic': 'guide'}), ('conversation_list', {}),\n"
         "                        ('knowledge_search', {'query': 'badger'})]:\n"

@@ -9,7 +9,7 @@ from assistant_support import CERTIFICATE, HEX, KEYS, MIXED, PHRASE, PRIVATE_KEY
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbtui.assistant.tools import should_mask_secrets
+from kbtui.assistant.assistant_tools import should_mask_secrets
 from kbtui.errors import ConfigError
 from kbtui.secret_detection import (
     find_secrets,

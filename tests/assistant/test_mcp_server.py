@@ -25,8 +25,8 @@ from mcp.shared.exceptions import MCPError
 from support import Builder, end_engine, tree_hash
 
 from kbtui.assistant import mcp_server as server
-from kbtui.assistant.jp_local_tool import answer_jp_call
-from kbtui.assistant.tools import TOOLS, answer_tool_call, list_offered_tools
+from kbtui.assistant.assistant_tools import TOOLS, answer_tool_call, list_offered_tools
+from kbtui.assistant.jp_local_tool import answer_jp_tool_call
 from kbtui.engine.find_or_start import get_engine_socket_path
 from kbtui.knowledge import load_knowledge
 from kbtui.library import Library
@@ -61,7 +61,7 @@ async def test_it_says_who_it_is_and_lists_the_one_definition(built: Builder, mo
     assert [tool.name for tool in listed] == [tool.name for tool in expected] == list(TOOLS)
     for tool, one in zip(listed, expected, strict=True):
         assert tool.description == one.description
-        assert tool.input_schema == one.schema()
+        assert tool.input_schema == one.make_argument_schema()
         assert tool.annotations is not None
         assert tool.annotations.read_only_hint is True
 
@@ -98,7 +98,7 @@ async def test_learn_tells_what_no_prompt_has_told(built: Builder) -> None:
         assert text == "# Basics\n\nAn aardvark is not a badger.\n"
     context = json.dumps({"action": "run", "root": str(built.root)})
     arguments = {"topic": "guide", "subjects": "basics"}
-    local = answer_jp_call(context, json.dumps({"name": "learn", "arguments": arguments}))
+    local = answer_jp_tool_call(context, json.dumps({"name": "learn", "arguments": arguments}))
     assert local == {"type": "success", "content": text}
 
 
@@ -117,7 +117,7 @@ async def test_each_tool_answers_with_the_bytes_that_jp_gets(
         for name, arguments in calls.items():
             result = await client.call_tool(name, arguments)
             context = json.dumps({"action": "run", "root": str(built.root)})
-            local = answer_jp_call(context, json.dumps({"name": name, "arguments": arguments}))
+            local = answer_jp_tool_call(context, json.dumps({"name": name, "arguments": arguments}))
             assert not result.is_error
             assert (
                 text_of(result)

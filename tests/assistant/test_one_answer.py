@@ -8,8 +8,8 @@ import pytest
 from assistant_support import LIVE
 from support import Builder
 
-from kbtui.assistant.jp_local_tool import answer_jp_call
-from kbtui.assistant.tools import answer_tool_call
+from kbtui.assistant.assistant_tools import answer_tool_call
+from kbtui.assistant.jp_local_tool import answer_jp_tool_call
 from kbtui.cli.main import main
 from kbtui.library import Library
 
@@ -53,7 +53,7 @@ def test_command_and_tool_say_the_same(
     reply = answer_tool_call(name, arguments, library)
     assert printed.rstrip("\n") == reply.text.rstrip("\n")
     context = json.dumps({"action": "run", "root": root})
-    local = answer_jp_call(context, json.dumps({"name": name, "arguments": arguments}))
+    local = answer_jp_tool_call(context, json.dumps({"name": name, "arguments": arguments}))
     assert local.get("content", local.get("message")) == reply.text
     assert (local["type"] == "error") is reply.is_error
 
@@ -75,7 +75,7 @@ def test_learn_says_the_same_when_the_topics_have_mistakes(
     arguments = {"topic": words[0], "subjects": words[1:]}
     reply = answer_tool_call("learn", arguments, library)
     context = json.dumps({"action": "run", "root": str(built.root)})
-    local = answer_jp_call(context, json.dumps({"name": "learn", "arguments": arguments}))
+    local = answer_jp_tool_call(context, json.dumps({"name": "learn", "arguments": arguments}))
     assert printed == reply.text == local.get("content", local.get("message"))
 
 

@@ -10,7 +10,7 @@ import pytest
 from assistant_support import KEYS, PHRASE, PRIVATE_KEY, RANDOM
 from support import FIRST_ID, Builder, asked, called, encoded, kill_engine, said, write_json
 
-from kbtui.assistant.tools import TOOLS, answer_tool_call, list_offered_tools
+from kbtui.assistant.assistant_tools import TOOLS, answer_tool_call, list_offered_tools
 from kbtui.library import Library
 from kbtui.workspace import load_settings
 

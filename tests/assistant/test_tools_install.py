@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from support import Builder
 
 from kbtui.assistant import jp_tool_installer
+from kbtui.assistant.assistant_tools import TOOLS, ToolDefinition
 from kbtui.assistant.jp_tool_installer import format_skill_toml, format_tool_toml
-from kbtui.assistant.tools import TOOLS, ToolDefinition
 from kbtui.cli.main import main
 from kbtui.errors import WorkspaceError
 from kbtui.knowledge import load_knowledge
@@ -122,7 +122,7 @@ def test_each_definition_loads_under_the_rules_of_jp_and_is_the_one_definition(
         assert table["command"] == "kbtui tool {{context}} {{tool}}"
         assert "data" in table["summary"]
         assert "not instructions" in table["summary"]
-        schema = TOOLS[name].schema()
+        schema = TOOLS[name].make_argument_schema()
         assert set(table["parameters"]) == set(schema["properties"])
         for key, parameter in table["parameters"].items():
             expected = schema["properties"][key]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import orjson
 
-from kbtui.conversations.repository import list_conversations, load_conversation
+from kbtui.conversations.conversation_repository import list_conversations, load_conversation
 from kbtui.workspace import open_workspace_root
 from tests.bench import workspaces
 from tests.bench.measure import Row, process, side_by_side, timed

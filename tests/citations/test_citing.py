@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from kbtui.assistant.conversation_answers import format_xml
+from kbtui.assistant.conversation_answers import format_answer_as_xml
 from kbtui.citations import Citation, CitationTargetLookup, extract_citations
-from kbtui.citations.extract import parse_tool_family
+from kbtui.citations.citation_extraction import parse_kbtui_tool_name
 from kbtui.conversations.models import Conversation, ConversationEvent, ConversationInfo, Turn
 from kbtui.knowledge.models import Subject, Topic
 
@@ -314,7 +314,7 @@ def test_hits_of_a_grep_cite_their_conversations(form: str) -> None:
     answer = {"total": 3, "count": 3, "omitted": 0, "hint": None, "hits": hits}
     import json
 
-    result = format_xml("grep", answer) if form == "xml" else json.dumps(answer)
+    result = format_answer_as_xml("grep", answer) if form == "xml" else json.dumps(answer)
     assert targets([make_call("conversation_grep", result, pattern="x")]) == [
         ("conversation", f"{OTHER}", False),
         ("conversation", "jp-c17457886045", True),
@@ -380,7 +380,7 @@ def test_two_chunks_of_one_entry_are_two_citations() -> None:
     ],
 )
 def test_our_tools_are_known_under_the_names_of_mcp_hosts(name: str) -> None:
-    assert parse_tool_family(name) == "learn"
+    assert parse_kbtui_tool_name(name) == "learn"
     assert targets([make_call(name, "x", topic="project", subjects="code-quality")]) == [
         ("subject", "project/code-quality", False)
     ]
@@ -399,7 +399,7 @@ def test_our_tools_are_known_under_the_names_of_mcp_hosts(name: str) -> None:
     ],
 )
 def test_tools_of_others_are_not_taken_for_ours(name: str) -> None:
-    assert parse_tool_family(name) is None
+    assert parse_kbtui_tool_name(name) is None
     assert targets([make_call(name, "x", topic="project", subjects="code-quality")]) == []
 
 

@@ -15,7 +15,7 @@ import pexpect
 import pytest
 from support import grep_answer, list_answer, read_answer
 
-from kbtui.assistant.conversation_answers import ConversationListPage, format_xml
+from kbtui.assistant.conversation_answers import ConversationListPage, format_answer_as_xml
 from kbtui.cli.conversation import ConversationFormatter, format_age
 from kbtui.cli.main import main
 from kbtui.workspace import open_workspace_root
@@ -130,7 +130,7 @@ def test_the_formats_are_the_answers_of_the_room(
             assert kbtui(*words, "--json") == 0
             assert capsys.readouterr().out == out
         else:
-            assert out == format_xml(kind, answer) + "\n"
+            assert out == format_answer_as_xml(kind, answer) + "\n"
 
 
 # grep
@@ -344,7 +344,7 @@ def test_what_only_a_later_jp_knows_is_read_shown_found_and_exported(
     event = answer["turns"][0]["events"][1]
     assert (event["event_kind"], event["name"]) == ("unknown", "voice_memo")
     assert json.loads(event["content"]) == elements[3]
-    assert "<event_kind>unknown</event_kind>" in format_xml("read", answer)
+    assert "<event_kind>unknown</event_kind>" in format_answer_as_xml("read", answer)
     # Kinds that are asked for are given, and no other.
     answer = read_answer(open_workspace_root(root), id=ref, include=["chat"])
     assert [event["event_kind"] for event in answer["turns"][0]["events"]] == ["chat_request"]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jp_files import ID, Stream, jp_id, workspace_at, write
 from support import list_answer, read_answer
 
-from kbtui.assistant.conversation_answers import format_xml
+from kbtui.assistant.conversation_answers import format_answer_as_xml
 from kbtui.assistant.conversation_tools import READ_LENGTH
 from kbtui.errors import NothingFound, UsageError
 
@@ -272,7 +272,7 @@ def test_damage_is_named_and_the_rest_is_read(jp: Path) -> None:
 
 
 def size(answer: dict[str, Any]) -> int:
-    return len(format_xml("read", answer))
+    return len(format_answer_as_xml("read", answer))
 
 
 @pytest.fixture
@@ -358,7 +358,7 @@ def test_no_single_turn_is_ever_over_its_limit(
         stream.used("t", str(number), text * 3, argument=text, nested={"deep": [text]})
     write(tmp_path / ".jp", stream)
     answer = read(tmp_path / ".jp", turn=1, max_chars=limit)
-    xml = format_xml("read", answer)
+    xml = format_answer_as_xml("read", answer)
     assert len(xml) <= limit
     ElementTree.fromstring(xml)
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from jp_files import ID, Stream, dump, workspace_at, write
 from support import grep_answer, list_answer, read_answer
 
-from kbtui.assistant.conversation_answers import format_xml
+from kbtui.assistant.conversation_answers import format_answer_as_xml
 from kbtui.workspace import Workspace
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -63,15 +63,15 @@ def test_the_envelopes_are_those_written_by_hand(three: Workspace, kind: str) ->
     expected = json.loads((GOLDEN / f"{kind}.json").read_text())
     assert answer == expected
     assert json.dumps(answer) == json.dumps(expected), "in the same order"
-    assert format_xml(kind, answer) + "\n" == (GOLDEN / f"{kind}.xml").read_text()
+    assert format_answer_as_xml(kind, answer) + "\n" == (GOLDEN / f"{kind}.xml").read_text()
 
 
 def test_an_empty_list_is_an_envelope_too(jp: Path) -> None:
     answer = list_answer(workspace_at(jp.parent))
-    assert format_xml("list", answer) + "\n" == (GOLDEN / "list_empty.xml").read_text()
+    assert format_answer_as_xml("list", answer) + "\n" == (GOLDEN / "list_empty.xml").read_text()
     empty = grep_answer(workspace_at(jp.parent), pattern="x")
     assert empty == {"total": 0, "count": 0, "omitted": 0, "hint": None, "hits": []}
-    assert ElementTree.fromstring(format_xml("grep", empty)).findall("hits/hit") == []
+    assert ElementTree.fromstring(format_answer_as_xml("grep", empty)).findall("hits/hit") == []
 
 
 def kept(text: str) -> str:
@@ -111,7 +111,7 @@ def test_any_content_parses_as_xml_and_comes_out_as_it_went_in(
         "hint": None,
         "turns": [{"turn": 1, "events": [call, said]}],
     }
-    xml = format_xml("read", answer)
+    xml = format_answer_as_xml("read", answer)
     tree = ElementTree.fromstring(xml.encode())
     assert tree.findtext("title") == kept(title)
     events = tree.findall("turns/turn/events/event")
@@ -128,13 +128,13 @@ def test_any_content_parses_as_xml_and_comes_out_as_it_went_in(
 def test_any_hit_and_any_entry_parse_as_xml(title: str, text: str) -> None:
     hit = {"id": "jp-c1", "title": title, "scope": "user", "text": text, "is_match": True}
     answer = {"total": 1, "count": 1, "omitted": 0, "hint": text, "hits": [hit]}
-    tree = ElementTree.fromstring(format_xml("grep", answer).encode())
+    tree = ElementTree.fromstring(format_answer_as_xml("grep", answer).encode())
     assert tree.findtext("hits/hit/text") == kept(text)
     assert tree.findtext("hint") == kept(text)
     entry = {"id": "jp-c1", "title": title, "labels": {title: text}, "problem": text}
     listing = {"total": 1, "offset": 0, "count": 1, "omitted": 0, "hint": None}
     tree = ElementTree.fromstring(
-        format_xml("list", {**listing, "conversations": [entry]}).encode()
+        format_answer_as_xml("list", {**listing, "conversations": [entry]}).encode()
     )
     assert tree.findtext("conversations/conversation/problem") == kept(text)
     assert len(tree.findall("conversations/conversation/labels/label")) == 1

@@ -19,7 +19,7 @@ _CLI = "from kbtui.cli.main import main; sys.exit(main(sys.argv[1:]))"
 _READER = """
 from datetime import UTC, datetime
 from pathlib import Path
-from kbtui.conversations.repository import find_conversation, load_conversation
+from kbtui.conversations.conversation_repository import find_conversation, load_conversation
 from kbtui.tui.reader.conversation_document import build_conversation_document as conversation_document
 from kbtui.workspace import open_workspace_root
 
@@ -46,9 +46,9 @@ print(json.dumps([(hit.role, hit.turn) for hit in found.hits]))
 _TOOLS = """
 import json
 from pathlib import Path
-from kbtui.assistant.tools import TOOLS
+from kbtui.assistant.assistant_tools import TOOLS
 
-print(json.dumps({name: tool.schema() for name, tool in TOOLS.items()}))
+print(json.dumps({name: tool.make_argument_schema() for name, tool in TOOLS.items()}))
 """
 
 

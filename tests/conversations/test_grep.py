@@ -11,7 +11,7 @@ from jp_files import BASE, ID, Stream, dump, jp_id, standard, url_safe, workspac
 from support import grep_answer
 
 from kbtui.assistant import conversation_tools
-from kbtui.conversations.grep import SCOPES, cut_line_around_match
+from kbtui.conversations.conversation_grep import SCOPES, cut_line_around_match
 from kbtui.errors import NothingFound, UsageError
 
 

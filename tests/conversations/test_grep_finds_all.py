@@ -11,18 +11,18 @@ from hypothesis import strategies as st
 from jp_files import ID, Stream, dump, standard, url_safe, workspace_at, write
 from support import grep_answer
 
-from kbtui.conversations.event_kinds import get_event_role
-from kbtui.conversations.formats.base import DecodedTurns
-from kbtui.conversations.formats.jp import decode_turns
-from kbtui.conversations.formats.jp.event_parser import EventParser
-from kbtui.conversations.formats.jp.json_reader import parse_json_array
-from kbtui.conversations.grep import (
+from kbtui.conversations.conversation_grep import (
     SCOPES,
     GrepQuery,
     LiteralGrepPattern,
     get_searchable_text,
     search_turns,
 )
+from kbtui.conversations.event_kinds import get_event_role
+from kbtui.conversations.formats.conversation_format import DecodedTurns
+from kbtui.conversations.formats.jp import decode_turns
+from kbtui.conversations.formats.jp.event_parser import ConversationEventParser
+from kbtui.conversations.formats.jp.json_reader import parse_json_array
 from kbtui.conversations.models import ConversationInfo
 
 _WORD = st.text(st.sampled_from('abAB kKsİſ\u212aéÉ"\\/\n\t.…😀'), max_size=12)
@@ -71,7 +71,7 @@ _PATTERN = st.text(st.sampled_from('abAB ks"\\/.éÉKİſ\u212a{:,1'), min_size=
 
 def search_every_line(data: bytes, query: GrepQuery) -> list[tuple[str, int, str]]:
     """Return every matching line, by decoding all events and testing each line alone."""
-    builder = EventParser()
+    builder = ConversationEventParser()
     builder.parse_elements(parse_json_array(data, []))
     return [
         (get_event_role(event.kind), turn.number, line.removesuffix("\r"))

@@ -23,9 +23,9 @@ from jp_files import (
 )
 from support import grep_answer
 
+from kbtui.conversations.conversation_repository import list_conversations, load_conversation
 from kbtui.conversations.formats.jp import json_reader
 from kbtui.conversations.formats.jp.json_reader import DAMAGED, parse_json_array
-from kbtui.conversations.repository import list_conversations, load_conversation
 from kbtui.errors import WorkspaceError
 
 
@@ -94,7 +94,7 @@ def test_a_broken_base_configuration_hurts_nothing_else(good: Path, text: str) -
 
 
 def test_a_huge_base_configuration_is_not_read(good: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from kbtui.conversations.formats.jp import loader
+    from kbtui.conversations.formats.jp import conversation_loader as loader
 
     monkeypatch.setattr(loader, "LARGEST_CONFIG", 1000)
     write(good, SOUND, base={**BASE, "filler": "x" * 2000})
@@ -383,7 +383,7 @@ def test_a_directory_that_vanishes_while_it_is_listed(
     good: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = write(good, SOUND)
-    from kbtui.conversations.formats.jp import locations
+    from kbtui.conversations.formats.jp import conversation_locations as locations
 
     real = locations.stat_conversation_copy
 
@@ -482,9 +482,9 @@ def test_no_bytes_at_all_raise(data: bytes) -> None:
 @settings(max_examples=400)
 @pytest.mark.slow
 def test_no_elements_at_all_raise(elements: list[object]) -> None:
-    from kbtui.conversations.formats.jp.event_parser import EventParser
+    from kbtui.conversations.formats.jp.event_parser import ConversationEventParser
 
-    builder = EventParser()
+    builder = ConversationEventParser()
     builder.parse_elements(elements)
     assert builder.count == len(elements)
     for turn in builder.turns:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jp_files import BASE, Stream, dump, events_of, load, standard, texts, url_safe, write
 
-from kbtui.conversations.formats.jp.event_parser import EventParser
+from kbtui.conversations.formats.jp.event_parser import ConversationEventParser
 from kbtui.conversations.models import ConversationEvent, Turn
 from kbtui.dates import format_timestamp, parse_timestamp
 from kbtui.refs import get_jp_creation_time
@@ -428,7 +428,7 @@ def _element(kind: str, number: int) -> dict[str, object]:
 @given(st.lists(_KINDS, max_size=30), st.integers(1, 7))
 def test_turns_are_numbered_as_jp_numbers_them(kinds: list[str], size: int) -> None:
     elements = [_element(kind, number) for number, kind in enumerate(kinds)]
-    builder = EventParser()
+    builder = ConversationEventParser()
     for start in range(0, len(elements), size):
         builder.parse_elements(elements[start : start + size])
     counted = [kind for kind in kinds if kind in {"turn_start", "chat_request", "chat_response"}]
@@ -451,7 +451,7 @@ def test_turns_are_numbered_as_jp_numbers_them(kinds: list[str], size: int) -> N
 def test_a_message_split_over_many_elements_is_joined_in_linear_time() -> None:
     text = "x" * 1_000
     element = {**_element("chat_response", 0), "message": text}
-    builder = EventParser()
+    builder = ConversationEventParser()
     # In quadratic time this would take minutes and exceed the test's timeout.
     for _ in range(40):
         builder.parse_elements([element] * 1_000)
@@ -473,7 +473,7 @@ def test_each_answer_goes_to_the_oldest_request_of_its_id(moves: list[tuple[bool
             stream.result(name, "r")
             queue = waiting.get(name, [])
             expected[number] = queue.pop(0) if queue else None
-    builder = EventParser()
+    builder = ConversationEventParser()
     builder.parse_elements(stream.elements)
     found = {
         event.index: event.request.index if event.request else None
@@ -532,7 +532,7 @@ def test_a_big_file_is_read_in_batches(jp: Path) -> None:
     for number in range(1500):
         stream.turn().ask(f"question {number}").say("part one, ").say("x" * 4000)
     write(jp, dump(stream.elements))
-    from kbtui.conversations.repository import find_conversation, load_conversation
+    from kbtui.conversations.conversation_repository import find_conversation, load_conversation
     from kbtui.workspace import open_workspace_root
 
     conversation = load_conversation(

@@ -10,7 +10,7 @@ from eval.labelled_questions import (
     read_questions,
     squeeze_space,
 )
-from kbtui.conversations.repository import find_conversation, load_conversation
+from kbtui.conversations.conversation_repository import find_conversation, load_conversation
 from kbtui.index.chunk_splitter import format_event_text
 from kbtui.knowledge import load_knowledge, read_subject_text
 from kbtui.workspace import open_workspace_root

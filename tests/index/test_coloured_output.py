@@ -4,7 +4,7 @@ from pathlib import Path
 
 from support import Builder, asked, called
 
-from kbtui.conversations.repository import find_conversation, load_conversation
+from kbtui.conversations.conversation_repository import find_conversation, load_conversation
 from kbtui.index import IndexReader, WorkspaceIndex
 from kbtui.index.chunk_splitter import split_conversation_into_chunks
 from kbtui.search.hit_freshness import HitFreshnessChecker

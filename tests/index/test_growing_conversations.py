@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import Builder, asked, called, content_of, said, write_json
 
-from kbtui.conversations.formats.jp import loader
+from kbtui.conversations.formats.jp import conversation_loader as loader
 from kbtui.engine.index_worker import IndexWorker
 from kbtui.index import IndexReader, WorkspaceIndex, entry_extraction
 from kbtui.index import indexer as writing
@@ -261,7 +261,7 @@ def test_who_asked_first_is_told_when_all_is_done(
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from kbtui.conversations.formats.jp import loader as parts
+from kbtui.conversations.formats.jp import conversation_loader as parts
 from kbtui.index import keyword_index as lexical; from kbtui.index import entry_extraction as pieces; from kbtui.index import WorkspaceIndex, index_catalog
 from kbtui.workspace import Settings, open_workspace_root
 

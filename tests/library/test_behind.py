@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from support import Builder, kill_engine
 
-from kbtui.assistant.tools import answer_tool_call as reply_of
+from kbtui.assistant.assistant_tools import answer_tool_call as reply_of
 from kbtui.library import Library
 from kbtui.search import SearchRequest
 from kbtui.workspace import load_settings

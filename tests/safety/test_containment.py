@@ -10,7 +10,7 @@ import pytest
 from running import on_pipe
 from support import Builder, asked, kill_engine, said
 
-from kbtui.assistant.tools import answer_tool_call
+from kbtui.assistant.assistant_tools import answer_tool_call
 from kbtui.index import WorkspaceIndex, index_generations
 from kbtui.library import Library
 from kbtui.workspace import Settings

@@ -8,7 +8,7 @@ import pytest
 from support import Builder
 from terminal_grammar import parse
 
-from kbtui.assistant.tools import answer_tool_call
+from kbtui.assistant.assistant_tools import answer_tool_call
 from kbtui.library import Library
 from kbtui.workspace import Settings
 

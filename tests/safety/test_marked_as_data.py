@@ -4,7 +4,7 @@ from pathlib import Path
 
 from support import Builder, asked, said
 
-from kbtui.assistant.tools import TOOLS, answer_tool_call
+from kbtui.assistant.assistant_tools import TOOLS, answer_tool_call
 from kbtui.index import WorkspaceIndex
 from kbtui.library import Library
 from kbtui.workspace import Settings

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import Builder, asked, called, said
 
-from kbtui.assistant.tools import should_mask_secrets
-from kbtui.conversations.repository import find_conversation, load_conversation
+from kbtui.assistant.assistant_tools import should_mask_secrets
+from kbtui.conversations.conversation_repository import find_conversation, load_conversation
 from kbtui.knowledge import load_knowledge, read_subject_text
 from kbtui.secret_detection import describe_secrets, find_secrets, mask_secrets
 from kbtui.tui.reader.conversation_document import build_conversation_document

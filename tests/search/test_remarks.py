@@ -5,7 +5,7 @@ from pathlib import Path
 
 from support import Builder
 
-from kbtui.assistant.tools import format_search_text
+from kbtui.assistant.assistant_tools import format_search_answer
 from kbtui.cli.search import format_answer, format_notices
 from kbtui.engine.search_service import answer_search_request
 from kbtui.index import IndexReader, WorkspaceIndex
@@ -63,7 +63,7 @@ def test_an_answer_says_that_its_hits_were_found_by_meaning_alone(workspace_root
         assert found.notices == [Notice("meaning_only")]
         assert found.as_json()["degraded"] == "no text contains these words; closest by meaning"
         assert format_notices(found.as_engine_message(), "badger") == [found.degraded]
-        assert format_search_text(found).startswith(
+        assert format_search_answer(found).startswith(
             "No text contains these words; closest by meaning.\n"
         )
         assert ask("otter").notices == []

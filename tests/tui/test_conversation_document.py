@@ -7,7 +7,7 @@ import pytest
 from support import Builder, asked, called, said
 from tui_support import PRESENT
 
-from kbtui.conversations.repository import find_conversation, load_conversation
+from kbtui.conversations.conversation_repository import find_conversation, load_conversation
 from kbtui.tui.reader.conversation_document import (
     build_conversation_document,
     format_value,

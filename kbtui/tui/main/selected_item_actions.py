@@ -378,7 +378,7 @@ def prepare_conversation_export(
 ) -> tuple[Path, str]:
     """Return the path and the text for the export form; raise `KbtuiError` if the path is invalid."""
     from kbtui.assistant.conversation_tools import resolve_included_kinds
-    from kbtui.citations.export import format_conversation_markdown
+    from kbtui.citations.citation_export import format_conversation_markdown
 
     if not values["path"]:
         raise KbtuiError("enter a file name")

@@ -18,8 +18,8 @@ def one(name: str, seconds: int, corpus: Path) -> None:
     import atheris
 
     with atheris.instrument_imports(include=["kbtui"]):
+        import kbtui.assistant.assistant_tools
         import kbtui.assistant.jp_local_tool
-        import kbtui.assistant.tools
         import kbtui.conversations
         import kbtui.engine.socket_server
         import kbtui.index.entry_extraction

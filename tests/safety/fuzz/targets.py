@@ -47,13 +47,13 @@ def _conversation(root: Path, name: str, data: bytes) -> None:
 
 
 def _read_conversation() -> None:
-    from kbtui.assistant.conversation_answers import format_xml
+    from kbtui.assistant.conversation_answers import format_answer_as_xml
     from kbtui.assistant.conversation_tools import (
         answer_conversation_grep,
         answer_conversation_list,
         answer_conversation_read,
     )
-    from kbtui.conversations.repository import find_conversation, load_conversation
+    from kbtui.conversations.conversation_repository import find_conversation, load_conversation
     from kbtui.index.entry_extraction import read_conversation_entry_parts
     from kbtui.index.index_catalog import Catalog
 
@@ -63,9 +63,11 @@ def _read_conversation() -> None:
         list(read_conversation_entry_parts(catalog, info, embed_tool_results=True))
     assert conversation.turns is not None
     with contextlib.suppress(KbtuiError):
-        format_xml("read", answer_conversation_read(workspace(), id=str(ID)).as_json())
-    format_xml("list", answer_conversation_list(workspace()).as_json())
-    format_xml("grep", answer_conversation_grep(workspace(), pattern="a", current=None).as_json())
+        format_answer_as_xml("read", answer_conversation_read(workspace(), id=str(ID)).as_json())
+    format_answer_as_xml("list", answer_conversation_list(workspace()).as_json())
+    format_answer_as_xml(
+        "grep", answer_conversation_grep(workspace(), pattern="a", current=None).as_json()
+    )
 
 
 def events(data: bytes) -> None:
@@ -201,8 +203,8 @@ def message(data: bytes) -> None:
 
 def arguments(data: bytes) -> None:
     """A tool call: `NAME` on the first line, its arguments as JSON on the others."""
+    from kbtui.assistant.assistant_tools import UnknownTool, answer_tool_call
     from kbtui.assistant.jp_local_tool import format_tool_call
-    from kbtui.assistant.tools import UnknownTool, answer_tool_call
 
     name, _, rest = _text(data).partition("\n")
     try:

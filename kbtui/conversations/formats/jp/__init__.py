@@ -5,7 +5,7 @@ The functions that read events are imported on first use: listing and completion
 
 from typing import TYPE_CHECKING, Any
 
-from kbtui.conversations.formats.jp.locations import (
+from kbtui.conversations.formats.jp.conversation_locations import (
     ID_PREFIX,
     count_trashed_conversations,
     find_conversation_locations,
@@ -13,10 +13,10 @@ from kbtui.conversations.formats.jp.locations import (
 )
 
 if TYPE_CHECKING:
-    from kbtui.conversations.formats.jp.loader import (
+    from kbtui.conversations.formats.jp.conversation_loader import (
         add_event_count,
         add_last_event_time,
-        can_load_parts,
+        can_load_conversation_parts,
         decode_turns,
         load_conversation,
         load_conversation_beginning,
@@ -28,7 +28,7 @@ __all__ = [
     "ID_PREFIX",
     "add_event_count",
     "add_last_event_time",
-    "can_load_parts",
+    "can_load_conversation_parts",
     "count_trashed_conversations",
     "decode_turns",
     "find_conversation_locations",
@@ -45,4 +45,4 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"{__name__}.loader"), name)
+    return getattr(import_module(f"{__name__}.conversation_loader"), name)

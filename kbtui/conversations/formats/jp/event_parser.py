@@ -1,7 +1,7 @@
 """Decodes the elements of `events.json` into turns of events.
 
 Elements are decoded one by one, so that a damaged element does not affect the others. Configuration
-changes are elements, too; `ConversationConfigState` keeps track of them.
+changes are elements, too; `MergedConversationConfig` keeps track of them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 
-class ConversationConfigState:
+class MergedConversationConfig:
     """The assistant, model and attachments that result from the configurations applied so far."""
 
     def __init__(self) -> None:
@@ -93,7 +93,7 @@ PROBLEMS_NAMED = 100
 """The maximum number of problems that are kept as text; further ones are only counted."""
 
 
-class EventParser:
+class ConversationEventParser:
     """Parses elements in order.
 
     A parser that starts in the middle of a file needs the numbers of earlier turns (`turns`) and
@@ -102,9 +102,9 @@ class EventParser:
     """
 
     def __init__(
-        self, config: ConversationConfigState | None = None, *, turns: int = 0, count: int = 0
+        self, config: MergedConversationConfig | None = None, *, turns: int = 0, count: int = 0
     ) -> None:
-        self.config = config or ConversationConfigState()
+        self.config = config or MergedConversationConfig()
         self.turns_before = turns
         self._turns: list[Turn] = []
         self._split_messages: dict[int, tuple[ConversationEvent, list[str]]] = {}
@@ -147,7 +147,7 @@ class EventParser:
             last = elements[-1]
             self.last_time = parse_timestamp(last.get("timestamp")) if type(last) is dict else None
 
-    def find_unanswered_ids(self) -> set[str]:
+    def find_unanswered_call_ids(self) -> set[str]:
         """Return the ids of calls and questions without a response so far."""
         return {*self._open_calls, *self._open_questions}
 
@@ -160,7 +160,7 @@ class EventParser:
         elif type(kind := element.get("type")) is not str:
             self._add_problem(f"element {index} has no type")
         elif kind in EVENT_KINDS and kind != "unknown":
-            self._parse_plain_event(index, element, kind)
+            self._parse_text_event(index, element, kind)
         else:
             # A newer version of JP wrote this element. It is kept as JSON, and neither starts a turn
             # nor ends a message that is split over elements.
@@ -171,7 +171,7 @@ class EventParser:
 
     # one method for each type of element
 
-    def _parse_plain_event(self, index: int, element: _Element, kind: str) -> ConversationEvent:
+    def _parse_text_event(self, index: int, element: _Element, kind: str) -> ConversationEvent:
         """Parse an event whose content is its text."""
         return self._append_event(kind, index, element, element.get("content"), "content")
 
@@ -181,7 +181,7 @@ class EventParser:
         self._start_turn().started_at = parse_timestamp(element.get("timestamp"))
 
     def _parse_chat_request(self, index: int, element: _Element) -> None:
-        event = self._parse_plain_event(index, element, "chat_request")
+        event = self._parse_text_event(index, element, "chat_request")
         if (author := element.get("author")) is not None:
             if type(author) is str:
                 event.author = author
@@ -311,7 +311,7 @@ class EventParser:
                 parse_timestamp(element.get("timestamp")),
                 summary=text if type(text) is str else None,
                 reasoning=element.get("reasoning") == "strip",
-                tool_calls=_parse_tool_policy(element.get("tool_calls")),
+                tool_calls=_parse_compaction_tool_policy(element.get("tool_calls")),
             )
         )
 
@@ -433,16 +433,16 @@ class EventParser:
         return call_id
 
 
-_PARSERS: dict[str, Callable[[EventParser, int, _Element], None]] = {
-    "turn_start": EventParser._parse_turn_start,
-    "chat_request": EventParser._parse_chat_request,
-    "chat_response": EventParser._parse_chat_response,
-    "tool_call_request": EventParser._parse_tool_request,
-    "tool_call_response": EventParser._parse_tool_response,
-    "inquiry_request": EventParser._parse_inquiry_request,
-    "inquiry_response": EventParser._parse_inquiry_response,
-    "config_delta": EventParser._parse_config_delta,
-    "compaction": EventParser._parse_compaction,
+_PARSERS: dict[str, Callable[[ConversationEventParser, int, _Element], None]] = {
+    "turn_start": ConversationEventParser._parse_turn_start,
+    "chat_request": ConversationEventParser._parse_chat_request,
+    "chat_response": ConversationEventParser._parse_chat_response,
+    "tool_call_request": ConversationEventParser._parse_tool_request,
+    "tool_call_response": ConversationEventParser._parse_tool_response,
+    "inquiry_request": ConversationEventParser._parse_inquiry_request,
+    "inquiry_response": ConversationEventParser._parse_inquiry_response,
+    "config_delta": ConversationEventParser._parse_config_delta,
+    "compaction": ConversationEventParser._parse_compaction,
 }
 
 
@@ -455,7 +455,7 @@ def is_known_event_type(element_type: str) -> bool:
     return is_known and element_type not in _NOT_EVENTS
 
 
-def _parse_tool_policy(value: Any) -> str | None:
+def _parse_compaction_tool_policy(value: Any) -> str | None:
     """Return `omit`, `strip`, `strip-request` or `strip-response`; None for anything else."""
     if type(value) is not dict or type(policy := value.get("policy")) is not str:
         return None
@@ -544,28 +544,28 @@ def _format_typed_block(block: dict[str, Any]) -> str:
     if "$blob" in block:
         size = block.get("size")
         bytes_text = f"{size:,} bytes" if size else None
-        return _format_attachment_label("stored elsewhere", block["$blob"], bytes_text)
+        return _format_content_placeholder("stored elsewhere", block["$blob"], bytes_text)
     if kind == "text" and type(text := block.get("text")) is str:
         return decode_tool_result_text(text)
     if kind in ("resource", "resource_link"):
         return _format_resource(block.get("resource", block))
     if kind in ("image", "audio") and type(data := block.get("data")) is str:
-        media_type = _find_block_text(block, _MEDIA_KEYS)
-        return _format_attachment_label(kind, media_type, _format_base64_size(data))
+        media_type = _find_first_string_value(block, _MEDIA_KEYS)
+        return _format_content_placeholder(kind, media_type, _format_base64_size(data))
     return f"[{kind}]\n{format_json(decode_base64_strings(block))}"
 
 
 def _format_resource(resource: Any) -> str:
     """Return a resource's name and media type, then its text or its other values."""
     if type(resource) is str:
-        return _format_attachment_label("resource", resource)
-    name = _find_block_text(resource, _NAME_KEYS) if type(resource) is dict else None
+        return _format_content_placeholder("resource", resource)
+    name = _find_first_string_value(resource, _NAME_KEYS) if type(resource) is dict else None
     if name is None:
         return f"[resource]\n{format_json(decode_base64_strings(resource))}"
     data = resource.get("blob")
     size = _format_base64_size(data) if type(data) is str else None
-    media_type = _find_block_text(resource, _MEDIA_KEYS)
-    shown = _format_attachment_label("resource", name, media_type, size)
+    media_type = _find_first_string_value(resource, _MEDIA_KEYS)
+    shown = _format_content_placeholder("resource", name, media_type, size)
     known = {"type", *_NAME_KEYS, *_MEDIA_KEYS, *(["blob"] if size else [])}
     rest = {key: value for key, value in resource.items() if key not in known}
     if rest.keys() == {"text"} and type(rest["text"]) is str:
@@ -573,7 +573,7 @@ def _format_resource(resource: Any) -> str:
     return f"{shown}\n{format_json(decode_base64_strings(rest))}" if rest else shown
 
 
-def _find_block_text(block: dict[str, Any], keys: tuple[str, ...]) -> str | None:
+def _find_first_string_value(block: dict[str, Any], keys: tuple[str, ...]) -> str | None:
     return next((block[key] for key in keys if type(block.get(key)) is str), None)
 
 
@@ -582,6 +582,6 @@ def _format_base64_size(data: str) -> str:
     return f"{len(data.rstrip('=')) * 3 // 4:,} bytes"
 
 
-def _format_attachment_label(what: str, *parts: Any) -> str:
+def _format_content_placeholder(what: str, *parts: Any) -> str:
     details = ", ".join(str(part) for part in parts if part)
     return f"[{what}: {details}]" if details else f"[{what}]"

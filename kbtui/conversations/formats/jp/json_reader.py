@@ -56,7 +56,7 @@ def open_regular_file(path: str, largest: int | None = None) -> Iterator[tuple[i
         except OSError as error:
             if error.errno != errno.ELOOP:
                 raise
-            file = os.open(_resolve_link(path), _FLAGS)
+            file = os.open(_resolve_link_inside_root(path), _FLAGS)
         try:
             status = os.fstat(file)
             if not stat.S_ISREG(status.st_mode):
@@ -77,7 +77,7 @@ def open_regular_file(path: str, largest: int | None = None) -> Iterator[tuple[i
         raise WorkspaceError((error.strerror or str(error)).lower(), where=path) from error
 
 
-def _resolve_link(path: str) -> str:
+def _resolve_link_inside_root(path: str) -> str:
     """Return the target of a link; raises `WorkspaceError` if it is outside the root."""
     conversations = os.path.dirname(os.path.dirname(path))  # noqa: PTH120
     target = os.path.realpath(path)
@@ -143,7 +143,7 @@ def read_event_batches(path: str, problems: list[str]) -> Iterator[list[Any]]:
             and os.pread(file, len(ARRAY_START), 0) == ARRAY_START
             and has_jp_array_ending(os.pread(file, len(_END), size - len(_END)))
         ):
-            yield from _split_json_array(file, size, problems)
+            yield from _read_json_array_in_blocks(file, size, problems)
             return
         data = FileIO(file, closefd=False).readall()
     yield parse_json_array(data, problems)
@@ -163,7 +163,7 @@ def keep_complete_array_elements(data: bytes) -> bytes:
     return data[:end] + _END if data.startswith(ARRAY_START) and end > 0 else b""
 
 
-def _split_json_array(file: int, size: int, problems: list[str]) -> Iterator[list[Any]]:
+def _read_json_array_in_blocks(file: int, size: int, problems: list[str]) -> Iterator[list[Any]]:
     """Yield the elements of an array, split at separators into blocks of whole elements."""
     position, pending, count = 1, b"", 0
     while position < size:

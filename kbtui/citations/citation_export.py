@@ -44,14 +44,14 @@ def format_conversation_markdown(
     cited = [citation for citation in citations if citation.turn in shown]
     blocks = [
         f"# {_escape_markdown(conversation.info.name)}",
-        _format_conversation_facts(conversation),
+        _format_conversation_metadata(conversation),
     ]
     for turn in turns:
         time = format_timestamp(turn.started_at)
         blocks.append(f"## Turn {turn.number}{f' · {time}' if time else ''}")
         for event in turn.events:
             if event.kind in kinds:
-                blocks += _format_event(event)
+                blocks += _format_event_markdown(event)
         used = [citation for citation in cited if citation.turn == turn.number]
         if used:
             blocks += [
@@ -62,7 +62,7 @@ def format_conversation_markdown(
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
-def _format_conversation_facts(conversation: Conversation) -> str:
+def _format_conversation_metadata(conversation: Conversation) -> str:
     info = conversation.info
     facts = {
         "Conversation": f"`{info.ref}`",
@@ -76,7 +76,7 @@ def _format_conversation_facts(conversation: Conversation) -> str:
     return "\n".join(f"- {name}: {value}" for name, value in facts.items() if value)
 
 
-def _format_event(event: ConversationEvent) -> Iterator[str]:
+def _format_event_markdown(event: ConversationEvent) -> Iterator[str]:
     """Yield the heading of an event and its content."""
     text = event.text.strip("\n")
     label = EVENT_KINDS[event.kind].label

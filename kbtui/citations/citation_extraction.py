@@ -90,7 +90,7 @@ _TOOL_NAME = re.compile(
 )
 
 
-def parse_tool_family(name: str) -> str | None:
+def parse_kbtui_tool_name(name: str) -> str | None:
     """Return which of kbtui's tools a call's tool name stands for; None for any other tool."""
     match = _TOOL_NAME.fullmatch(name)
     return (match["tail"] or match["head"]) if match else None
@@ -166,7 +166,7 @@ def _find_cited_targets(
     if name in _FILE_TOOLS:
         yield from _find_cited_file(arguments.get(_FILE_TOOLS[name]), targets)
         return
-    family = parse_tool_family(name)
+    family = parse_kbtui_tool_name(name)
     if family == "learn":
         yield from _find_learned_subjects(arguments, result, targets)
     elif family == "knowledge_search":
@@ -253,7 +253,7 @@ def _find_cited_search_hits(result: str, targets: CitationTargetLookup) -> Itera
         end = headers[number + 1].start() if number + 1 < len(headers) else len(result)
         quote = result[header.end() : min(end, header.end() + QUOTE_CHARACTERS)].strip()
         if _CONVERSATION_ID.fullmatch(entry):
-            found = _make_conversation_target("search", entry, targets, title)
+            found = _make_cited_conversation("search", entry, targets, title)
         else:
             subject = targets.subjects_by_id.get(entry)
             target = f"{subject.topic}/{subject.slug}" if subject else f"chunk:{chunk}"
@@ -280,7 +280,7 @@ def _find_cited_conversation(name: Any, targets: CitationTargetLookup) -> Iterat
     except UsageError:
         return
     if ref is not None and ref.conversation is not None:
-        yield _make_conversation_target("read", ref.conversation, targets)
+        yield _make_cited_conversation("read", ref.conversation, targets)
 
 
 def _find_cited_grep_hits(result: str, targets: CitationTargetLookup) -> Iterator[_CitedTarget]:
@@ -297,10 +297,10 @@ def _find_cited_grep_hits(result: str, targets: CitationTargetLookup) -> Iterato
         found = [match[1] for block in blocks if (match := _GREP_HIT_ID.search(block))]
     for conversation in dict.fromkeys(found):
         if _CONVERSATION_ID.fullmatch(conversation):
-            yield _make_conversation_target("grep", conversation, targets)
+            yield _make_cited_conversation("grep", conversation, targets)
 
 
-def _make_conversation_target(
+def _make_cited_conversation(
     how: CitationMethod, conversation: str, targets: CitationTargetLookup, title: str = ""
 ) -> _CitedTarget:
     shown = targets.titles.get(conversation) or title or "Untitled"

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 
 from kbtui.conversations.event_kinds import EVENT_KINDS
-from kbtui.conversations.formats.base import DecodedTurns
+from kbtui.conversations.formats.conversation_format import DecodedTurns
+from kbtui.conversations.formats.jp.conversation_locations import BASE_CONFIG, EVENTS
 from kbtui.conversations.formats.jp.event_parser import (
-    ConversationConfigState,
-    EventParser,
+    ConversationEventParser,
+    MergedConversationConfig,
     is_known_event_type,
 )
 from kbtui.conversations.formats.jp.json_reader import (
@@ -32,7 +33,6 @@ from kbtui.conversations.formats.jp.json_reader import (
     read_file_head,
     read_file_tail,
 )
-from kbtui.conversations.formats.jp.locations import BASE_CONFIG, EVENTS
 from kbtui.conversations.models import (
     Conversation,
     ConversationInfo,
@@ -61,9 +61,9 @@ def load_conversation(info: ConversationInfo) -> Conversation:
 
     The `info` of the result has the number of events and the time of the last event.
     """
-    config = ConversationConfigState()
+    config = MergedConversationConfig()
     problems = _apply_base_config(info, config)
-    parser = EventParser(config)
+    parser = ConversationEventParser(config)
     if info.events_path is None:
         return _make_conversation(info, parser, [*problems, f"there is no {EVENTS}"])
     damage: list[str] = []
@@ -90,8 +90,8 @@ def load_conversation_beginning(
     """
     if info.events_path is None or info.size <= size:
         return None
-    config = ConversationConfigState()
-    parser = EventParser(config)
+    config = MergedConversationConfig()
+    parser = ConversationEventParser(config)
     _apply_base_config(info, config)
     try:
         data = keep_complete_array_elements(read_file_head(str(info.events_path), size))
@@ -107,7 +107,7 @@ def decode_turns(info: ConversationInfo) -> DecodedTurns:
     if info.events_path is None:
         return DecodedTurns([])
     problems: list[str] = []
-    parser = EventParser()
+    parser = ConversationEventParser()
     try:
         for batch in read_event_batches(str(info.events_path), problems):
             parser.parse_elements(batch)
@@ -118,7 +118,7 @@ def decode_turns(info: ConversationInfo) -> DecodedTurns:
 
 
 def _make_conversation(
-    info: ConversationInfo, parser: EventParser, problems: list[str]
+    info: ConversationInfo, parser: ConversationEventParser, problems: list[str]
 ) -> Conversation:
     """Return a conversation with what has been parsed so far."""
     return Conversation(
@@ -135,7 +135,7 @@ def _make_conversation(
     )
 
 
-def _apply_base_config(info: ConversationInfo, config: ConversationConfigState) -> list[str]:
+def _apply_base_config(info: ConversationInfo, config: MergedConversationConfig) -> list[str]:
     """Apply the base configuration, if there is one, and return its problems."""
     if info.base_config_path is None:
         return []
@@ -158,7 +158,7 @@ def add_last_event_time(info: ConversationInfo) -> ConversationInfo:
     try:
         element = _read_last_element(str(info.events_path))
     except WorkspaceError as error:
-        return _add_problem(info, f"{EVENTS}: {error.message}")
+        return _add_problem_to_info(info, f"{EVENTS}: {error.message}")
     if element is None:
         return add_event_count(info)
     return replace(info, last_event_at=parse_timestamp(element.get("timestamp")))
@@ -175,13 +175,13 @@ def add_event_count(info: ConversationInfo) -> ConversationInfo:
             count += len(batch)
             last = batch[-1] if batch else last
     except WorkspaceError as error:
-        return _add_problem(info, f"{EVENTS}: {error.message}")
+        return _add_problem_to_info(info, f"{EVENTS}: {error.message}")
     time = parse_timestamp(last.get("timestamp")) if isinstance(last, dict) else None
     info = replace(info, events_count=count, last_event_at=time)
-    return _add_problem(info, f"{EVENTS}: {'; '.join(problems)}") if problems else info
+    return _add_problem_to_info(info, f"{EVENTS}: {'; '.join(problems)}") if problems else info
 
 
-def _add_problem(info: ConversationInfo, problem: str) -> ConversationInfo:
+def _add_problem_to_info(info: ConversationInfo, problem: str) -> ConversationInfo:
     return replace(info, problem=f"{info.problem}; {problem}" if info.problem else problem)
 
 
@@ -203,7 +203,7 @@ def _read_last_element(path: str) -> dict[str, Any] | None:
 
 def read_conversation_tools_and_models(info: ConversationInfo) -> ConversationToolsAndModels:
     """Return the tools and models used in a conversation, without decoding its texts. Never raises."""
-    config = ConversationConfigState()
+    config = MergedConversationConfig()
     # `load_conversation` reports the problems of the base configuration.
     _apply_base_config(info, config)
     tools: set[str] = set()
@@ -245,7 +245,7 @@ def _iterate_object_elements(
 # parts
 
 
-def can_load_parts(info: ConversationInfo) -> bool:
+def can_load_conversation_parts(info: ConversationInfo) -> bool:
     """Return whether a conversation is long enough for `load_conversation_part`."""
     return info.events_path is not None and PARTS_FROM <= info.size <= LARGEST
 
@@ -259,11 +259,11 @@ def load_conversation_part(
     None if the conversation must be loaded whole: if it is short or damaged, or if a tool result
     belongs to a call before the mark.
     """
-    if info.events_path is None or not can_load_parts(info):
+    if info.events_path is None or not can_load_conversation_parts(info):
         return None
     try:
         with open_regular_file(str(info.events_path)) as (file, file_size):
-            digest = _hash_until_mark(file, mark)
+            digest = _hash_file_until_resume_point(file, mark)
             if digest is None:
                 mark, digest = None, hashlib.sha256(b"[")
             if os.pread(file, len(ARRAY_START), 0) != ARRAY_START:
@@ -278,7 +278,7 @@ def load_conversation_part(
     return _decode_conversation_part(info, mark, digest, span, is_last) if span else None
 
 
-def _hash_until_mark(file: int, mark: TurnResumePoint | None) -> Any:
+def _hash_file_until_resume_point(file: int, mark: TurnResumePoint | None) -> Any:
     """Return the SHA-256 of the file up to the mark; None if it differs from the mark's digest."""
     if mark is None:
         return None
@@ -299,7 +299,7 @@ class _JsonElementBatch(NamedTuple):
     starts: list[int]
     elements: list[Any]
 
-    def find_last_turn(self) -> int:
+    def find_last_turn_start(self) -> int:
         """Return the index of the last element that begins a turn, 0 if none is found."""
         for index in range(len(self.elements) - 1, 0, -1):
             element = self.elements[index]
@@ -338,7 +338,7 @@ def _read_whole_turns(
         return None, is_last
     span = _JsonElementBatch(data, starts, elements)
     if not is_last:
-        cut = span.find_last_turn()
+        cut = span.find_last_turn_start()
         if not cut:
             return None
         span = _JsonElementBatch(data[: starts[cut]], starts[:cut], elements[:cut])
@@ -363,11 +363,11 @@ def _decode_conversation_part(
         for element in span.elements
     ):
         return None
-    problems = _apply_base_config(info, ConversationConfigState())
-    parser = EventParser(turns=before.turns, count=before.elements)
+    problems = _apply_base_config(info, MergedConversationConfig())
+    parser = ConversationEventParser(turns=before.turns, count=before.elements)
     parser.is_configured = before.configured
     parser.problems += [before.problem] if before.problem else []
-    cut = span.find_last_turn() if is_last else len(span.elements)
+    cut = span.find_last_turn_start() if is_last else len(span.elements)
     parser.parse_elements(span.elements[:cut])
     mark = start
     if cut:
@@ -380,7 +380,7 @@ def _decode_conversation_part(
             parser.count,
             parser.is_configured,
             next(iter(parser.problems), None),
-            tuple(sorted(waiting | parser.find_unanswered_ids())),
+            tuple(sorted(waiting | parser.find_unanswered_call_ids())),
         )
     parser.parse_elements(span.elements[cut:])
     if is_last and info.base_config_path is None and not parser.is_configured:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from datetime import datetime
 
-    from kbtui.conversations.formats.base import (
+    from kbtui.conversations.formats.conversation_format import (
         ConversationFormat,
         ConversationLocation,
         UnusableConversationDirectory,
@@ -124,7 +124,7 @@ def count_trashed_conversations(workspace: Workspace) -> dict[str, int]:
     return counts
 
 
-def get_last_activity(info: ConversationInfo) -> datetime:
+def get_last_activity_time(info: ConversationInfo) -> datetime:
     """Return the time of the last event, or the creation time if it is unknown."""
     return info.last_event_at or info.created_at
 

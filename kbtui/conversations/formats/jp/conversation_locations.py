@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kbtui.conversations.formats.base import UnusableConversationDirectory
+from kbtui.conversations.formats.conversation_format import UnusableConversationDirectory
 from kbtui.conversations.models import ConversationInfo
 from kbtui.dates import parse_timestamp
 from kbtui.errors import UsageError, WorkspaceError
@@ -52,11 +52,11 @@ class ConversationCopy:
     failure: str | None = None
 
     @property
-    def name(self) -> str:
+    def directory_name(self) -> str:
         """The name of the directory."""
         return os.path.basename(self.path)  # noqa: PTH119
 
-    def get_file_time(self, name: str) -> int:
+    def get_file_modification_time(self, name: str) -> int:
         """Return when a file was last modified, in nanoseconds; 0 if it does not exist."""
         return self.files[name].st_mtime_ns if name in self.files else 0
 
@@ -66,7 +66,9 @@ class ConversationCopy:
         Copies with events come before copies without, which JP cannot load. Among them, the newest
         comes first, and among equally new copies the one in the user's root.
         """
-        newest = max(self.get_file_time(EVENTS), self.get_file_time(BASE_CONFIG))
+        newest = max(
+            self.get_file_modification_time(EVENTS), self.get_file_modification_time(BASE_CONFIG)
+        )
         return (EVENTS in self.files, newest, self.is_local)
 
 
@@ -91,8 +93,12 @@ class JpConversationLocation:
         """Return the copy whose metadata is read: the newest or, in the archive, that of the workspace."""
         copies = [copy for copy in self.copies if METADATA in copy.files] or self.copies
         if self.is_archived:
-            return min(copies, key=lambda copy: (copy.is_local, -copy.get_file_time(METADATA)))
-        return max(copies, key=lambda copy: (copy.get_file_time(METADATA), copy.is_local))
+            return min(
+                copies, key=lambda copy: (copy.is_local, -copy.get_file_modification_time(METADATA))
+            )
+        return max(
+            copies, key=lambda copy: (copy.get_file_modification_time(METADATA), copy.is_local)
+        )
 
     @property
     def presence(self) -> Presence:
@@ -120,9 +126,9 @@ class JpConversationLocation:
         is_doubled = len({copy.is_local for copy in self.copies}) < len(self.copies)
         if not is_doubled and not self.archived_copies:
             return None
-        names = [copy.name for copy in self.copies]
-        names += [f"{_ARCHIVE}/{copy.name}" for copy in self.archived_copies]
-        chosen = self.get_copy_to_read_events_from().name
+        names = [copy.directory_name for copy in self.copies]
+        names += [f"{_ARCHIVE}/{copy.directory_name}" for copy in self.archived_copies]
+        chosen = self.get_copy_to_read_events_from().directory_name
         return f"{len(names)} directories have this id ({', '.join(names)}); kbtui reads {chosen}"
 
     def read_conversation_info(self) -> ConversationInfo:
@@ -223,12 +229,12 @@ def find_conversation_locations(
     for root, is_local in _list_conversation_roots(workspace):
         for is_archived in (False, True):
             folder = f"{root}/{_ARCHIVE}" if is_archived else root
-            names = _list_directories(workspace, folder, unlisted)
+            names = _list_subdirectories(workspace, folder, unlisted)
             if names is None:
                 break  # its archive cannot be read either
             found: list[tuple[str, str | None]] = [(f"{folder}/{name}", None) for name in names]
             for path, parent in found:
-                id = _parse_directory_name(os.path.basename(path))  # noqa: A001, PTH119
+                id = _parse_id_from_directory_name(os.path.basename(path))  # noqa: A001, PTH119
                 if id is None:
                     reason = "its name does not begin with a conversation's id"
                     unlisted.append(UnusableConversationDirectory(Path(path), reason))
@@ -266,14 +272,14 @@ def count_trashed_conversations(workspace: Workspace) -> dict[str, int]:
     return {path: count for path, count in counts.items() if count}
 
 
-def _list_directories(
+def _list_subdirectories(
     workspace: Workspace, folder: str, unlisted: list[UnusableConversationDirectory]
 ) -> list[str] | None:
     """Return the names of the directories in `folder`, without links that leave the workspace.
 
     Returns None if `folder` exists but cannot be read; the reason is then added to `unlisted`.
     """
-    if os.path.realpath(folder) != folder and not _is_inside(workspace, folder):
+    if os.path.realpath(folder) != folder and not _leads_to_allowed_directory(workspace, folder):
         unlisted.append(UnusableConversationDirectory(Path(folder), _LINK_LEAVES, True))
         return None
     names = []
@@ -282,7 +288,7 @@ def _list_directories(
             for entry in entries:
                 if entry.name[0] == "." or not _is_directory(entry, unlisted):
                     continue
-                if entry.is_symlink() and not _is_inside(workspace, entry.path):
+                if entry.is_symlink() and not _leads_to_allowed_directory(workspace, entry.path):
                     unlisted.append(UnusableConversationDirectory(Path(entry.path), _LINK_LEAVES))
                 else:
                     names.append(entry.name)
@@ -314,14 +320,14 @@ def _describe_os_error(error: OSError) -> str:
     return (error.strerror or str(error)).lower()
 
 
-def _is_inside(workspace: Workspace, path: str) -> bool:
+def _leads_to_allowed_directory(workspace: Workspace, path: str) -> bool:
     """Return whether a path leads to the workspace, its `.jp`, or JP's directory of the user."""
     allowed = [workspace.root, workspace.jp, *([workspace.user_dir] if workspace.user_dir else [])]
     real = f"{os.path.realpath(path)}/"
     return any(real.startswith(f"{os.path.realpath(directory)}/") for directory in allowed)
 
 
-def _parse_directory_name(name: str) -> str | None:
+def _parse_id_from_directory_name(name: str) -> str | None:
     """Return the id at the start of a directory's name, before the first `-`, or None."""
     digits = name.partition("-")[0]
     if not (digits.isascii() and digits.isdigit()) or len(digits) > 12:
@@ -385,6 +391,6 @@ def list_live_conversations(path: str | None) -> dict[int, str]:
     for folder in folders:
         with suppress(OSError), os.scandir(folder) as entries:
             for entry in entries:
-                if (id := _parse_directory_name(entry.name)) and _is_directory(entry):  # noqa: A001
+                if (id := _parse_id_from_directory_name(entry.name)) and _is_directory(entry):  # noqa: A001
                     found[int(id.removeprefix(ID_PREFIX))] = entry.name.partition("-")[2]
     return found

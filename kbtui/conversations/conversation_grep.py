@@ -133,7 +133,7 @@ def _find_character_boundary(line: str, offset: int, step: int) -> int:
     return offset
 
 
-GROUPS = event_kinds.group_grep_scopes()
+GROUPS = event_kinds.map_groups_to_grep_scopes()
 SCOPES = event_kinds.list_grep_scopes()
 
 
@@ -194,7 +194,7 @@ def get_searchable_text(event: ConversationEvent) -> str:
     return event.text
 
 
-def search_title(title: str, query: GrepQuery) -> list[GrepLine]:
+def search_conversation_title(title: str, query: GrepQuery) -> list[GrepLine]:
     """Return the matching lines of a conversation's title."""
     if query.masked and any(query.pattern.find_matching_lines(title)):
         title = mask_secrets(title)

@@ -1,7 +1,7 @@
 """The interface of a conversation format: how kbtui reads the conversations of one agent.
 
 A format is a module, or a package, with the attributes of `ConversationFormat`. It is listed in
-`FORMATS` of `kbtui/conversations/repository.py`, which is the only module that imports it.
+`FORMATS` of `kbtui/conversations/conversation_repository.py`, which is the only module that imports it.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class ConversationFormat(Protocol):
     def load_conversation_beginning(self, info: ConversationInfo) -> Conversation | None:
         """Load the first turns of a long conversation; None if it must be loaded whole."""
 
-    def can_load_parts(self, info: ConversationInfo) -> bool:
+    def can_load_conversation_parts(self, info: ConversationInfo) -> bool:
         """Return whether a conversation is long enough for `load_conversation_part`."""
 
     def load_conversation_part(
