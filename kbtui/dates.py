@@ -17,7 +17,7 @@ _DAY = re.compile(rf"\d{{4}}-\d\d-\d\d|today|yesterday|{'|'.join(_DAYS)}")
 _MONTH = re.compile(r"(\d{4})(?:-(\d{1,2}))?")
 
 
-def parse_moment(
+def parse_date_or_age(
     text: str,
     now: datetime | None = None,
     zone: tzinfo | None = None,
@@ -130,7 +130,7 @@ def format_relative_day(day: date, today: date) -> str:
     return format_date(day, today)
 
 
-def format_age(when: datetime, present: datetime) -> str:
+def format_age_or_day(when: datetime, present: datetime) -> str:
     """Format a time of today as `5 min` or `3 h`, an earlier one as its day or `Dec 2025`."""
     local = when.astimezone(present.tzinfo)
     if local.date() != present.date():
@@ -156,7 +156,7 @@ def format_time_or_date(when: datetime, present: datetime) -> str:
     return f"{local:%H:%M}" if is_today else format_date(local.date(), present.date())
 
 
-def format_time(when: datetime, present: datetime) -> str:
+def format_time_with_date(when: datetime, present: datetime) -> str:
     """Format a time of today as `14:05`, any other time with its date."""
     local = when.astimezone(present.tzinfo)
     is_today = local.date() == present.date()
@@ -164,7 +164,7 @@ def format_time(when: datetime, present: datetime) -> str:
     return f"{day}{local:%H:%M}"
 
 
-def format_iso_day(seconds: float) -> str:
+def format_unix_time_as_day(seconds: float) -> str:
     """Format the local day of Unix seconds as `2026-05-13`, or as `?` if it is out of range."""
     try:
         return datetime.fromtimestamp(seconds).date().isoformat()

@@ -89,7 +89,7 @@ class PackageUnavailable(KbtuiError):
         )
 
 
-def describe_error(error: Exception, root: Path) -> str:
+def format_error_on_one_line(error: Exception, root: Path) -> str:
     """Format an error on one line: place (relative to the workspace), message and hint."""
     if not isinstance(error, KbtuiError):
         return f"{type(error).__name__}: {error}"

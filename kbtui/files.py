@@ -28,7 +28,7 @@ def read_regular_file(path: str | os.PathLike[str], most: int = FILE_SIZE_LIMIT)
         return file.read(status.st_size + 1)
 
 
-def write_file(path: Path, data: bytes, *, is_new: bool = False) -> None:
+def write_file_atomically(path: Path, data: bytes, *, is_new: bool = False) -> None:
     """Write a file atomically; with `is_new`, it must not exist yet. Raises `OSError`."""
     staged = write_staged_file(path, data)
     try:
@@ -82,7 +82,7 @@ class FileReplacement(NamedTuple):
     new: bytes | None
 
 
-def replace_files(changes: Sequence[FileReplacement]) -> None:
+def replace_files_atomically(changes: Sequence[FileReplacement]) -> None:
     """Write and remove all of several files, or none; raises `WorkspaceError`."""
     path = Path()
     with ExitStack() as undo:
@@ -109,7 +109,7 @@ def replace_files(changes: Sequence[FileReplacement]) -> None:
                     staged[path].replace(path)
                 else:
                     path.unlink()
-                undo.callback(_call_ignoring_os_errors, write_file, path, old)
+                undo.callback(_call_ignoring_os_errors, write_file_atomically, path, old)
         except OSError as error:
             message = f"{(error.strerror or str(error)).lower()}; nothing was changed"
             raise WorkspaceError(message, where=str(path)) from error

@@ -65,7 +65,7 @@ class Ref(NamedTuple):
         return text if self.call is None else f"{text}.{self.call}"
 
     @property
-    def link(self) -> str | None:
+    def jp_link(self) -> str | None:
         """JP's `jp://` link to the conversation or turn; None for topics, subjects and passages."""
         if self.kind != "conversation":
             return None
@@ -95,7 +95,7 @@ def is_jp_conversation_id(number: int) -> bool:
     return 0 <= number <= _LARGEST_JP_ID
 
 
-def get_jp_creation_time(conversation: str) -> datetime:
+def get_conversation_creation_time(conversation: str) -> datetime:
     """Return when a JP conversation was created: its id counts tenths of seconds since 1970."""
     seconds, tenths = divmod(int(conversation.removeprefix("jp-c")), 10)
     return datetime.fromtimestamp(seconds, UTC).replace(microsecond=tenths * 100_000)
@@ -115,7 +115,7 @@ def parse_conversation_ref(text: str, workspace: str | None = None) -> Ref:
     with suppress(UsageError):
         ref = parse_ref(text)
         if ref.kind == "conversation":
-            return remove_own_workspace_id(ref, workspace)
+            return remove_workspace_id_from_ref(ref, workspace)
     hint = "write jp-c17457886043, 17457886043 or jp://jp-c17457886043"
     raise UsageError(f"{text!r} is not a conversation's id", hint=hint)
 
@@ -144,7 +144,7 @@ def parse_ref(text: str, exists: Callable[[str, str], bool] | None = None) -> Re
         if exists is not None and exists(topic, slug):
             return make_subject_ref(topic, slug)
         try:
-            return make_subject_ref(topic, *split_line_range(slug))
+            return make_subject_ref(topic, *split_slug_and_line_range(slug))
         except UsageError as error:
             raise UsageError(error.message, where=text, hint=error.hint) from error
     if topic and not slash and not re.search(r"\s", text):
@@ -155,7 +155,7 @@ def parse_ref(text: str, exists: Callable[[str, str], bool] | None = None) -> Re
     )
 
 
-def remove_own_workspace_id(ref: Ref, workspace: str | None) -> Ref:
+def remove_workspace_id_from_ref(ref: Ref, workspace: str | None) -> Ref:
     """Return the reference without this workspace's id; raises `NothingFound` for another id."""
     if ref.workspace is not None and workspace is not None and ref.workspace != workspace:
         raise NothingFound(
@@ -165,7 +165,7 @@ def remove_own_workspace_id(ref: Ref, workspace: str | None) -> Ref:
     return ref._replace(workspace=None)
 
 
-def split_line_range(slug: str) -> tuple[str, tuple[int, int] | None]:
+def split_slug_and_line_range(slug: str) -> tuple[str, tuple[int, int] | None]:
     """Split `slug:first-last` into slug and lines (None without any); raises `UsageError`."""
     match = re.fullmatch(_LINES, slug)
     if match is None:

@@ -95,12 +95,12 @@ def strip_escape_sequences(text: str) -> str:
     return re.sub(_SEQUENCES, "", text)
 
 
-def strip_before_cutting(text: str) -> str:
+def strip_escape_sequences_before_cutting(text: str) -> str:
     """Remove the escape sequences that `sanitize` would not recognize after a cut."""
     return strip_escape_sequences(text) if _current_policy == "strip" else text
 
 
-def sanitize_and_move_ranges(
+def sanitize_text_and_move_ranges(
     text: str, marks: list[tuple[int, int]]
 ) -> tuple[str, list[tuple[int, int]]]:
     """Sanitize a text before it is cut; adapt `marks`, ranges of characters in it."""
@@ -146,7 +146,7 @@ def one_line(text: str, policy: Policy | None = None) -> str:
     return " ".join(sanitize(text, policy).split())
 
 
-def count_columns(text: str) -> int:
+def measure_text_width(text: str) -> int:
     """Return how many columns a text occupies in a terminal."""
     if text.isascii():
         return len(text)
@@ -158,7 +158,7 @@ def count_columns(text: str) -> int:
 
 def cut_to_width(text: str, width: int) -> str:
     """Cut a text to at most `width` columns; a text that was cut ends with `…`."""
-    if count_columns(text) <= width:
+    if measure_text_width(text) <= width:
         return text
     if width <= 1:
         return "…"[:width]
@@ -166,7 +166,7 @@ def cut_to_width(text: str, width: int) -> str:
 
     kept, used = [], 0
     for grapheme in iter_graphemes(text):
-        used += count_columns(grapheme)
+        used += measure_text_width(grapheme)
         if used > width - 1:
             break
         kept.append(grapheme)

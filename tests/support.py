@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from kbtui.workspace import Workspace, open_workspace_root
+from kbtui.workspace import Workspace, open_workspace_at_root
 
 FIRST_ID = 17_800_000_000
 
@@ -111,7 +111,7 @@ class Builder:
 
     @property
     def workspace(self) -> Workspace:
-        return open_workspace_root(self.root)
+        return open_workspace_at_root(self.root)
 
     def topics(self, **topics: Mapping[str, Any]) -> None:
         """Write kb.toml: id -> fields; `subjects` defaults to `docs/<id>`."""

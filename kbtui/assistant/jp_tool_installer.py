@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import WorkspaceError
-from kbtui.files import FileReplacement, parse_toml, read_regular_file, replace_files
+from kbtui.files import FileReplacement, parse_toml, read_regular_file, replace_files_atomically
 from kbtui.library.diagnostics import TOOLS_DIRECTORY
 
 if TYPE_CHECKING:
@@ -176,7 +176,9 @@ def apply_file_changes(workspace: Workspace, changes: Iterable[PlannedFileChange
         _check_inside_workspace(workspace, change.path)
         if change.new is None and change.old is not None:
             folders |= _parse_created_folders(change.old)
-    replace_files([FileReplacement(workspace.root / one.path, one.old, one.new) for one in todo])
+    replace_files_atomically(
+        [FileReplacement(workspace.root / one.path, one.old, one.new) for one in todo]
+    )
     for folder in sorted(folders, key=len, reverse=True):
         # Only directories that were created for these files, and only if they are empty.
         if _is_inside_workspace(workspace, folder):
@@ -288,8 +290,8 @@ def _find_conflicting_tool_files(workspace: Workspace, names: set[str]) -> dict[
     JP would merge their definitions with those of kbtui.
     """
     found: dict[str, str] = {}
-    tool_files = sorted((workspace.jp / "mcp/tools").rglob("*.toml"))
-    for file in (workspace.jp / "config.toml", *tool_files):
+    tool_files = sorted((workspace.jp_directory / "mcp/tools").rglob("*.toml"))
+    for file in (workspace.jp_directory / "config.toml", *tool_files):
         relative = file.relative_to(workspace.root).as_posix()
         if relative.startswith(TOOLS_DIRECTORY + "/"):
             continue

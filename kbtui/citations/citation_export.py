@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.dates import format_timestamp
-from kbtui.refs import get_jp_creation_time
+from kbtui.refs import get_conversation_creation_time
 from kbtui.text import format_json, one_line, strip_escape_sequences
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ def format_citing_turn(cite: Citation) -> str:
 
 def _format_citation_date(cite: Citation) -> str:
     """Return the local time of the citing call, or of its conversation if the call has no time."""
-    time = cite.timestamp or get_jp_creation_time(cite.conversation)
+    time = cite.timestamp or get_conversation_creation_time(cite.conversation)
     return f"{time.astimezone():%Y-%m-%d %H:%M}"
 
 

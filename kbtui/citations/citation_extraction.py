@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbtui.citations.models import Citation, CitationMethod
 from kbtui.errors import UsageError
-from kbtui.refs import parse_ref, split_line_range
+from kbtui.refs import parse_ref, split_slug_and_line_range
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -216,7 +216,7 @@ def _find_learned_slugs(
     def remove_line_range(name: str) -> str:
         if topic is not None and not is_existing_slug(name):
             with suppress(UsageError):
-                return split_line_range(name)[0]
+                return split_slug_and_line_range(name)[0]
         return name
 
     blocks = list(_SUBJECT_TAG.finditer(result))

@@ -161,10 +161,10 @@ def complete_conversations(path: str | None, topic_name: str, current: str) -> P
 
 
 def complete_source_names(path: str | None, topic_name: str, current: str) -> Pairs:
-    from kbtui.workspace.jp_config import parse_config
+    from kbtui.workspace.jp_config import load_config_file
 
-    file = _find_workspace(path).jp / "kb-sources.toml"
-    found = parse_config(file).get("source") if file.exists() else None
+    file = _find_workspace(path).jp_directory / "kb-sources.toml"
+    found = load_config_file(file).get("source") if file.exists() else None
     return [(name, "") for name in found] if isinstance(found, dict) else []
 
 

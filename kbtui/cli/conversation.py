@@ -15,7 +15,7 @@ from kbtui.assistant.conversation_answers import (
 from kbtui.cli.output import (
     WaitingLine,
     get_terminal_width,
-    is_plain_output,
+    is_output_without_colours,
     print_json_result,
     print_result,
     print_through_pager,
@@ -24,7 +24,7 @@ from kbtui.cli.output import (
 )
 from kbtui.conversations.event_kinds import EVENT_KINDS, map_include_groups_to_event_kinds
 from kbtui.errors import KbtuiError, NothingFound, UsageError
-from kbtui.text import count_columns, cut_to_width, one_line, sanitize
+from kbtui.text import cut_to_width, measure_text_width, one_line, sanitize
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def _list_conversations(library: Library, args: Namespace) -> int:
         )
     for stray in find_unusable_conversation_directories(library.workspace):
         print_to_stderr(f"{stray.path}: skipped: {stray.reason}")
-    _print_tool_answer(
+    _print_conversation_answer(
         "list", answer, args.format, lambda one: one.format_conversation_list(answer)
     )
     if args.format == "text" and not (answer.conversations or answer.notices):
@@ -157,14 +157,14 @@ def _grep_conversations(library: Library, args: Namespace) -> int:
             library.workspace,
             pattern=pattern,
             ignore_case=not args.case_sensitive,
-            ids=_split_at_commas(args.ids),
-            scopes=_split_at_commas(args.scopes),
+            ids=_split_values_at_commas(args.ids),
+            scopes=_split_values_at_commas(args.scopes),
             context=context,
             limit=args.limit,
             archived=args.archived,
         )
     spans = LiteralGrepPattern(pattern, not args.case_sensitive).find_match_spans
-    _print_tool_answer(
+    _print_conversation_answer(
         "grep",
         answer,
         args.format,
@@ -185,10 +185,10 @@ def _read_conversation(library: Library, args: Namespace) -> int:
             id=args.id,
             turn=args.turn,
             last=args.last,
-            include=_split_at_commas(args.include),
+            include=_split_values_at_commas(args.include),
             max_chars=args.max_chars,
         )
-    _print_tool_answer(
+    _print_conversation_answer(
         "read", answer, args.format, lambda one: one.format_conversation_turns(answer)
     )
     return 0 if answer.turns else 1
@@ -205,7 +205,7 @@ def _export_conversation(library: Library, args: Namespace) -> int:
     from kbtui.refs import parse_conversation_ref
 
     ref = parse_conversation_ref(args.id, library.workspace.id)
-    kinds = resolve_included_kinds(_split_at_commas(args.include))
+    kinds = resolve_included_kinds(_split_values_at_commas(args.include))
     with WaitingLine("reading"):
         info = find_conversation(library.workspace, ref.conversation or "")
         conversation = load_conversation(info)
@@ -224,7 +224,7 @@ def _export_conversation(library: Library, args: Namespace) -> int:
     return 0 if turns else 1
 
 
-def _split_at_commas(values: list[str] | None) -> list[str] | None:
+def _split_values_at_commas(values: list[str] | None) -> list[str] | None:
     """Split repeated arguments at their commas."""
     if values is None:
         return None
@@ -233,7 +233,7 @@ def _split_at_commas(values: list[str] | None) -> list[str] | None:
     return [word for value in values for word in value.split(",") if word] or [""]
 
 
-def _print_tool_answer(
+def _print_conversation_answer(
     kind: str,
     answer: ConversationListPage | ConversationGrepAnswer | ConversationReadAnswer,
     form: str,
@@ -254,7 +254,7 @@ def _print_tool_answer(
     terminal = sys.stdout.isatty()
     writer = ConversationFormatter(
         terminal=terminal,
-        colours=not is_plain_output(),
+        colours=not is_output_without_colours(),
         width=get_terminal_width(),
         now=datetime.now(UTC),
     )
@@ -286,11 +286,11 @@ class ConversationFormatter:
         codes = ";".join(str(_STYLES[style]) for style in styles)
         return f"\x1b[{codes}m{text}\x1b[0m" if self.colours and text else text
 
-    def make_safe_for_terminal(self, text: str) -> str:
+    def make_text_safe_for_terminal(self, text: str) -> str:
         """Make text from files safe for a terminal; for a pipe, return it unchanged."""
         return sanitize(text) if self.terminal else text
 
-    def make_single_safe_line(self, text: str) -> str:
+    def put_on_one_safe_line(self, text: str) -> str:
         """Put text from files on one line, and make it safe for a terminal."""
         return one_line(text) if self.terminal else " ".join(text.splitlines())
 
@@ -305,24 +305,24 @@ class ConversationFormatter:
             names = f"{'ID':<{len(entries[0]['id'])}}  {'#':>{wide}}  {'Activity':<{late}}  Title"
             yield self.style_text(names, "dim")
         for entry, count, time in zip(entries, counts, times, strict=True):
-            marks = self.make_single_safe_line(" ".join(_list_conversation_flags(entry)))
-            title = self.make_single_safe_line(entry["title"] or "Untitled")
+            marks = self.put_on_one_safe_line(" ".join(_list_conversation_flags(entry)))
+            title = self.put_on_one_safe_line(entry["title"] or "Untitled")
             if self.terminal:
                 room = self.width - len(entry["id"]) - wide - late - 6
-                room -= count_columns(marks) + 2 if marks else 0
+                room -= measure_text_width(marks) + 2 if marks else 0
                 title = cut_to_width(title, max(20, room))
             head = f"{self.style_text(entry['id'], 'cyan')}  {count:>{wide}}"
             time = self.style_text(f"{time:<{late}}", "dim")
             end = f"  {self.style_text(marks, 'yellow')}" if marks else ""
             yield f"{head}  {time}  {title}{end}"
             if entry["problem"]:
-                yield "    " + self.style_text(self.make_single_safe_line(entry["problem"]), "red")
+                yield "    " + self.style_text(self.put_on_one_safe_line(entry["problem"]), "red")
 
     def _format_time(self, text: str) -> str:
-        return format_age(datetime.fromisoformat(text), self.now) if self.terminal else text
+        return format_age_or_date(datetime.fromisoformat(text), self.now) if self.terminal else text
 
     def _format_conversation_heading(self, ref: str, title: str | None) -> str:
-        title = self.make_single_safe_line(title or "Untitled")
+        title = self.put_on_one_safe_line(title or "Untitled")
         if self.terminal:
             title = cut_to_width(title, max(20, self.width - len(ref) - 2))
         return f"{self.style_text(ref, 'cyan')}  {self.style_text(title, 'bold')}"
@@ -361,10 +361,10 @@ class ConversationFormatter:
             return f"{hit.id}:{turn}:{line.scope}:{kind}:{line.text}"
         # The user can copy the id from the heading and append `:turn` to get a reference.
         head = f" {turn if turn == '..' else f':{turn}':>4} {line.scope:<11} "
-        room = self.width - count_columns(head)
+        room = self.width - measure_text_width(head)
         text = sanitize(line.text).expandtabs(4)
         found = spans(text) if line.is_match else []
-        if count_columns(text) > room and found and (start := max(0, found[0][0] - room // 3)):
+        if measure_text_width(text) > room and found and (start := max(0, found[0][0] - room // 3)):
             # Cut the line so that the match stays visible.
             text = "…" + text[start:]
             found = spans(text)
@@ -388,21 +388,21 @@ class ConversationFormatter:
                 yield ""
                 yield self._format_event_heading(event)
                 if event.get("problem"):
-                    yield self.style_text(self.make_single_safe_line(event["problem"]), "red")
+                    yield self.style_text(self.put_on_one_safe_line(event["problem"]), "red")
                 if event.get("arguments"):
                     arguments = json.dumps(event["arguments"], indent=2, ensure_ascii=False)
-                    yield self.make_safe_for_terminal(arguments)
+                    yield self.make_text_safe_for_terminal(arguments)
                 if event["content"]:
-                    text = self.make_safe_for_terminal(event["content"]).rstrip("\n")
+                    text = self.make_text_safe_for_terminal(event["content"]).rstrip("\n")
                     is_dim = event["event_kind"] == "reasoning"
                     yield self.style_text(text, "dim") if is_dim else text
 
     def _format_event_heading(self, event: dict[str, Any]) -> str:
         kind = EVENT_KINDS[event["event_kind"]]
         author, name = event.get("author"), event.get("name")
-        parts = [self.make_single_safe_line(author) if author else kind.label]
+        parts = [self.put_on_one_safe_line(author) if author else kind.label]
         if name:
-            parts.append(self.make_single_safe_line(name))
+            parts.append(self.put_on_one_safe_line(name))
         if event.get("call"):
             parts.append(f"#{event['call']}")
         if event.get("is_error"):
@@ -424,7 +424,7 @@ def _list_conversation_flags(entry: dict[str, Any]) -> Iterator[str]:
         yield f"[{key}={value}]" if value else f"[{key}]"
 
 
-def format_age(time: datetime, now: datetime) -> str:
+def format_age_or_date(time: datetime, now: datetime) -> str:
     """Format a time as its age in one unit, or as a date if it is older than 30 days."""
     seconds = (now - time).total_seconds()
     if seconds < 60:

@@ -82,26 +82,26 @@ def run_paths_command(args: Namespace) -> int:
         from kbtui.workspace.jp_config import read_config_layers
 
         looked = [settings_file, *dict.fromkeys(read_config_layers(workspace).files)]
-        lines = [_format_path(path) for path in looked]
+        lines = [_format_path_and_existence(path) for path in looked]
         facts: object = [{"path": str(path), "exists": path.exists()} for path in looked]
     else:
         places = {
             "workspace": workspace.root,
-            "user_local": workspace.user_dir,
+            "user_local": workspace.jp_user_directory,
             "index": workspace.cache_dir,
             "journal": workspace.data_dir,
             "settings": settings_file,
-            "engine_log": workspace.log_file,
-            "screen_log": workspace.log_file.with_name("tui.log"),
+            "engine_log": workspace.engine_log_file,
+            "screen_log": workspace.engine_log_file.with_name("tui.log"),
             "engine_socket": Path(paths.make_socket_path(str(workspace.root))),
         }
-        lines = [f"{name:<14} {_format_path(path)}" for name, path in places.items()]
+        lines = [f"{name:<14} {_format_path_and_existence(path)}" for name, path in places.items()]
         facts = {name: str(path) if path else None for name, path in places.items()}
     print_text_or_json("".join(f"{line}\n" for line in lines), facts, args.json)
     return 0
 
 
-def _format_path(path: Path | None) -> str:
+def _format_path_and_existence(path: Path | None) -> str:
     if path is None:
         return "-"
     return str(path) if path.exists() else f"{path}  (does not exist)"
@@ -162,8 +162,11 @@ def run_log_command(args: Namespace) -> int:
     if args.lines < 1:
         raise UsageError("must be 1 or more", where="--lines")
     workspace = find_workspace(Path(args.workspace) if args.workspace else None)
-    logs = {"engine": workspace.log_file, "screen": workspace.log_file.with_name("tui.log")}
-    parts = ["\n".join(_describe_versions()) + "\n"]
+    logs = {
+        "engine": workspace.engine_log_file,
+        "screen": workspace.engine_log_file.with_name("tui.log"),
+    }
+    parts = ["\n".join(_list_versions_and_environment()) + "\n"]
     for name, path in logs.items():
         lines = _read_last_log_lines(path)
         if not args.whole:
@@ -180,7 +183,7 @@ def run_log_command(args: Namespace) -> int:
     return 0
 
 
-def _describe_versions() -> Iterator[str]:
+def _list_versions_and_environment() -> Iterator[str]:
     import platform
     from importlib.metadata import PackageNotFoundError, version
 
@@ -195,7 +198,9 @@ def _describe_versions() -> Iterator[str]:
     names = ("TERM", "COLORTERM", "TERM_PROGRAM", "LANG", "NO_COLOR")
     yield ", ".join(f"{name}={os.environ[name]}" for name in names if name in os.environ)
     try:
-        keys = [one.key.name for one in settings.explain_settings() if one.origin != "default"]
+        keys = [
+            one.key.name for one in settings.list_settings_with_origins() if one.origin != "default"
+        ]
         yield f"settings that are not the defaults: {', '.join(keys) or 'none'}"
     except ConfigError as error:
         yield f"settings: {type(error).__name__}"
@@ -330,7 +335,9 @@ def run_config_command(args: Namespace) -> int:
         return 0
     if args.key is not None and args.key not in {key.name for key in settings.SETTING_KEYS}:
         raise UsageError(f"unknown key {args.key!r}", hint=settings.suggest_setting_key(args.key))
-    found = [one for one in settings.explain_settings() if args.key in (None, one.key.name)]
+    found = [
+        one for one in settings.list_settings_with_origins() if args.key in (None, one.key.name)
+    ]
     path = settings.get_settings_path()
     if args.json:
         keys = [

@@ -52,7 +52,7 @@ def run_engine_command(args: Namespace) -> int:
     lines = [
         f"engine {state['pid']}, version {state['version']}, for {state['root']}",
         f"keywords: {'ready' if state['lexical'] else 'indexing'}",
-        f"vectors: {_format_missing_vectors(state) if state['semantic'] else state['reason']}",
+        f"vectors: {_format_embedding_progress(state) if state['semantic'] else state['reason']}",
     ]
     if state["error"]:
         lines.append(f"the last refresh failed: {state['error']}")
@@ -60,7 +60,7 @@ def run_engine_command(args: Namespace) -> int:
     return 0
 
 
-def _format_missing_vectors(state: dict[str, Any]) -> str:
+def _format_embedding_progress(state: dict[str, Any]) -> str:
     if not state["left"]:
         return "ready"
     text = f"{state['left']:,} passages left"

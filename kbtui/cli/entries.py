@@ -10,18 +10,18 @@ from dataclasses import asdict, replace
 
 from kbtui.cli.output import (
     WaitingLine,
-    confirm,
+    ask_for_confirmation,
     decode_command_argument,
     print_json_result,
     print_result,
     print_text_or_json,
     print_to_stderr,
 )
-from kbtui.cli.parser import add_filter_options, iterate_given_filters
+from kbtui.cli.parser import add_filter_options, iterate_filters_from_options
 from kbtui.dates import format_unix_time
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.knowledge.front_matter import split_front_matter
-from kbtui.text import count_columns, cut_to_width, one_line
+from kbtui.text import cut_to_width, measure_text_width, one_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -74,7 +74,9 @@ def run_entries_command(args: Namespace) -> int:
 
     if not 1 <= args.limit <= 500:
         raise UsageError(f"must be from 1 to 500, not {args.limit}", where="--limit")
-    options = {row.options[0]: values for row, values in iterate_given_filters(args, "entries")}
+    options = {
+        row.options[0]: values for row, values in iterate_filters_from_options(args, "entries")
+    }
     query = decode_command_argument(" ".join(args.query))
     wanted = parse_entry_filter(query, options, hidden=args.hidden, archived=args.archived)
     library = open_workspace(args.workspace)
@@ -88,8 +90,8 @@ def run_entries_command(args: Namespace) -> int:
         limit=args.limit,
         vectors=library.settings.model != "off",
     )
-    if library.index_notices_phrase:
-        print_to_stderr(library.index_notices_phrase)
+    if library.index_notices_text:
+        print_to_stderr(library.index_notices_text)
     library.close()
     if args.json:
         entries = [_serialize_entry(row) for row in page.entries]
@@ -145,12 +147,12 @@ def _format_entry_size(size: int) -> str:
 
 
 def _format_entry_table(rows: list[tuple[str, ...]]) -> str:
-    widths = [max(map(count_columns, column)) for column in zip(*rows, strict=True)]
+    widths = [max(map(measure_text_width, column)) for column in zip(*rows, strict=True)]
     lines = []
     for row in rows:
         cells = []
         for at, (text, width) in enumerate(zip(row, widths, strict=True)):
-            space = " " * (width - count_columns(text))
+            space = " " * (width - measure_text_width(text))
             cells.append(space + text if at in _RIGHT_ALIGNED else text + space)
         lines.append("  ".join(cells).rstrip() + "\n")
     return "".join(lines)
@@ -271,14 +273,15 @@ def _remove_entry(library: Library, args: Namespace) -> int:
     from kbtui.knowledge import authoring
 
     subject = _find_subject_by_reference(library, args.ref)
-    if not args.yes and not confirm(f"move {subject.path} to the trash?"):
+    if not args.yes and not ask_for_confirmation(f"move {subject.path} to the trash?"):
         print_to_stderr("nothing was removed")
         return 1
     try:
         authoring.trash_subject(subject)
     except authoring.TrashUnavailable as error:
         if not args.permanently and (
-            args.yes or not confirm(f"{error.message}; delete {subject.path} permanently?")
+            args.yes
+            or not ask_for_confirmation(f"{error.message}; delete {subject.path} permanently?")
         ):
             raise KbtuiError(
                 f"nothing was removed: {error.message}",
@@ -303,8 +306,8 @@ def _show_entry(library: Library, args: Namespace) -> int:
         raise UsageError("not an entry", where=args.ref, hint="write topic/slug or jp-c…")
     with WaitingLine("bringing the index up to date"):
         library.update_index()
-    if library.index_notices_phrase:
-        print_to_stderr(library.index_notices_phrase)
+    if library.index_notices_text:
+        print_to_stderr(library.index_notices_text)
     reader = library.open_index_reader()
     uses_model = library.settings.model != "off"
     row = get_entry_row(library.workspace, reader, entry_id, vectors=uses_model)

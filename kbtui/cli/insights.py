@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kbtui.cli.output import WaitingLine, confirm, print_text_or_json, print_to_stderr
+from kbtui.cli.output import WaitingLine, ask_for_confirmation, print_text_or_json, print_to_stderr
 from kbtui.dates import format_unix_time
 from kbtui.errors import UsageError
 from kbtui.text import cut_to_width, one_line
@@ -60,19 +60,19 @@ def run_insights_command(args: Namespace) -> int:
             stale_days=args.stale_days,
             hidden=args.hidden,
         )
-    if library.index_notices_phrase:
-        print_to_stderr(library.index_notices_phrase)
+    if library.index_notices_text:
+        print_to_stderr(library.index_notices_text)
     library.close()
     is_logging = library.settings.query_log
     facts = {**found.as_json(), "logging": is_logging}
-    print_text_or_json(format_insights(found), facts, args.json)
+    print_text_or_json(format_insights_report(found), facts, args.json)
     if not (is_logging or args.json):
         print_to_stderr("searches are not logged (query_log = false)")
     return 0
 
 
 def _erase_query_log(userdata: UserData, args: Namespace) -> int:
-    if not args.yes and not confirm("erase every logged search of this workspace?"):
+    if not args.yes and not ask_for_confirmation("erase every logged search of this workspace?"):
         print_to_stderr("nothing was erased")
         return 1
     count = userdata.query_log.erase_all_searches()
@@ -86,7 +86,7 @@ def _format_count(number: int, noun: str) -> str:
     return f"{number} {noun if number == 1 else plural}"
 
 
-def format_insights(found: InsightsReport) -> str:
+def format_insights_report(found: InsightsReport) -> str:
     from kbtui.userdata.insights import draw_day_chart
 
     never = f"Never cited ({found.never_cited_total})"

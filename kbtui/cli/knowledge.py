@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 from kbtui.cli.output import WaitingLine, print_json_result, print_result, print_to_stderr
 from kbtui.text import one_line
-from kbtui.workspace.paths import format_path_from_root
+from kbtui.workspace.paths import format_path_relative_to_root
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def _format_topic(topic: Topic, subjects: list[Subject], *, hidden: bool) -> str
     if topic.introduction:
         lines.append(f"  {one_line(topic.introduction)}")
     lines += [
-        f"  {topic.id}/{subject.slug}{_format_topic_flags(subject)}"
+        f"  {topic.id}/{subject.slug}{_format_subject_flags(subject)}"
         for subject in subjects
         if hidden or not subject.hidden
     ]
@@ -72,7 +72,7 @@ def _format_topic(topic: Topic, subjects: list[Subject], *, hidden: bool) -> str
     return "\n".join(lines)
 
 
-def _format_topic_flags(subject: Subject) -> str:
+def _format_subject_flags(subject: Subject) -> str:
     flags = [
         name for name, value in _pick_fields(subject, "hidden disabled learned").items() if value
     ]
@@ -91,7 +91,7 @@ def _format_prompt_fragments(knowledge: Knowledge, fragments: list[PromptFragmen
 
 
 def _get_relative_path(knowledge: Knowledge, thing: Subject | PromptFragment) -> str:
-    return format_path_from_root(knowledge.workspace.root, thing.path)
+    return format_path_relative_to_root(knowledge.workspace.root, thing.path)
 
 
 def _serialize_topics(

@@ -62,9 +62,9 @@ def format_man_page() -> str:
     ]
     for name in COMMANDS:
         lines += _format_man_command(name)
-    lines += [".SH CONFIGURATION", *_format_settings()]
-    lines += [".SH EXIT STATUS", *_format_man_rows(EXIT_CODES)]
-    lines += [".SH ENVIRONMENT", *_format_man_rows(VARIABLES)]
+    lines += [".SH CONFIGURATION", *_format_man_settings()]
+    lines += [".SH EXIT STATUS", *_format_man_definitions(EXIT_CODES)]
+    lines += [".SH ENVIRONMENT", *_format_man_definitions(VARIABLES)]
     return "\n".join(lines) + "\n"
 
 
@@ -87,22 +87,22 @@ def _format_man_command(name: str) -> Iterator[str]:
 
 def _format_command_usage(parser: ArgumentParser, text: str = "") -> Iterator[str]:
     arguments = _list_parser_arguments(parser)
-    parts = [_format_bold(parser.prog)]
+    parts = [_format_man_bold(parser.prog)]
     if any(one.option_strings for one in arguments):
         parts.append("[\\fIOPTION\\fR]...")
     for one in arguments:
         if not one.option_strings:
-            value = _format_argument_value(one) + ("..." if one.nargs in {"*", "+"} else "")
+            value = _format_argument_placeholder(one) + ("..." if one.nargs in {"*", "+"} else "")
             parts.append(f"[{value}]" if one.nargs in {"?", "*"} else value)
     yield from (".PP", " ".join(parts))
     if text:
         yield from _format_man_paragraphs(text)
     for one in arguments:
-        names = ", ".join(map(_format_bold, one.option_strings))
-        value = "" if one.nargs == 0 else _format_argument_value(one)
+        names = ", ".join(map(_format_man_bold, one.option_strings))
+        value = "" if one.nargs == 0 else _format_argument_placeholder(one)
         choices = f" ({', '.join(one.choices)})" if one.choices and one.metavar else ""
         text = (one.help or "") + choices
-        yield from _format_man_row(f"{names} {value}".strip(), text or "one of these values")
+        yield from _format_man_definition(f"{names} {value}".strip(), text or "one of these values")
 
 
 def _list_parser_arguments(parser: ArgumentParser) -> list[Action]:
@@ -114,12 +114,12 @@ def _list_parser_arguments(parser: ArgumentParser) -> list[Action]:
     ]
 
 
-def _format_argument_value(one: Action) -> str:
+def _format_argument_placeholder(one: Action) -> str:
     value = one.metavar or ("|".join(one.choices) if one.choices else one.dest.upper())
     return f"\\fI{_escape_roff(str(value))}\\fR"
 
 
-def _format_settings() -> Iterator[str]:
+def _format_man_settings() -> Iterator[str]:
     yield from _format_man_paragraphs(
         "`kbtui config` shows each key with its value, and the path of the file, usually "
         "~/.config/kbtui/config.toml. `kbtui config --example` prints a file to begin with."
@@ -127,20 +127,20 @@ def _format_settings() -> Iterator[str]:
     for key in SETTING_KEYS:
         variable = f"; the environment variable {key.variable} overrides it" if key.variable else ""
         choices = f" ({', '.join(map(format_toml_value, key.choices))})" if key.choices else ""
-        term = f"{_format_bold(key.name)} = {_escape_roff(format_toml_value(key.default))}"
-        yield from _format_man_row(term, f"{key.text}{choices}{variable}.")
+        term = f"{_format_man_bold(key.name)} = {_escape_roff(format_toml_value(key.default))}"
+        yield from _format_man_definition(term, f"{key.text}{choices}{variable}.")
 
 
-def _format_man_rows(rows: dict[str, str]) -> Iterator[str]:
+def _format_man_definitions(rows: dict[str, str]) -> Iterator[str]:
     for name, text in rows.items():
-        yield from _format_man_row(_format_bold(name), f"{text}.")
+        yield from _format_man_definition(_format_man_bold(name), f"{text}.")
 
 
-def _format_man_row(term: str, text: str) -> Iterator[str]:
+def _format_man_definition(term: str, text: str) -> Iterator[str]:
     yield from (".TP", term, _escape_man_line(text))
 
 
-def _format_bold(text: str) -> str:
+def _format_man_bold(text: str) -> str:
     return f"\\fB{_escape_roff(text)}\\fR"
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 
-def is_plain_output(stream: Any = None) -> bool:
+def is_output_without_colours(stream: Any = None) -> bool:
     """Return whether to print without colours."""
     stream = stream or sys.stdout
     return (
@@ -111,7 +111,7 @@ def print_error(error: KbtuiError) -> None:
         print_to_stderr(error.hint, "  hint: ")
 
 
-def confirm(question: str) -> bool:
+def ask_for_confirmation(question: str) -> bool:
     """Ask a yes-or-no question on the terminal. Raises `UsageError` without a terminal."""
     from kbtui.errors import UsageError
     from kbtui.text import one_line
@@ -203,13 +203,13 @@ class WaitingLine:
 
 def print_through_pager(text: str) -> None:
     """Print already sanitized text; on a terminal, with the pager `$PAGER` or `less`."""
-    command = _find_pager() if sys.stdout.isatty() and sys.stdin.isatty() else None
+    command = _find_pager_command() if sys.stdout.isatty() and sys.stdin.isatty() else None
     if command is None or not _run_pager(command, text):
         sys.stdout.write(text)
         sys.stdout.flush()
 
 
-def _find_pager() -> list[str] | None:
+def _find_pager_command() -> list[str] | None:
     if os.environ.get("TERM") == "dumb":
         return None
     import shlex

@@ -66,7 +66,7 @@ def add_filter_options(parser: CommandParser, surface: Surface) -> None:
             )
 
 
-def iterate_given_filters(
+def iterate_filters_from_options(
     args: Namespace, surface: Surface
 ) -> Iterator[tuple[FilterDefinition, list[str]]]:
     """Yield the filters that are set by options, with their values.
@@ -95,7 +95,7 @@ def parse_filter_options(args: Namespace) -> dict[str, Any]:
     from kbtui.search.filter_definitions import FilterValueError
 
     fields: dict[str, Any] = {}
-    for row, values in iterate_given_filters(args, "search"):
+    for row, values in iterate_filters_from_options(args, "search"):
         try:
             if row.kind == "date":
                 fields[row.search] = row.parse_date_value(values[-1])

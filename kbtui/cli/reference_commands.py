@@ -61,8 +61,8 @@ def run_cites_command(args: Namespace) -> int:
 
     with open_workspace(args.workspace) as library, WaitingLine("bringing the index up to date"):
         found = library.cites(decode_command_argument(args.ref))
-    if library.index_notices_phrase:
-        print_to_stderr(library.index_notices_phrase)
+    if library.index_notices_text:
+        print_to_stderr(library.index_notices_text)
     if found.gone:
         print_to_stderr(f"it no longer exists: {found.gone}")
     lines = [_format_citation(number, cite) for number, cite in enumerate(found.uses, 1)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from kbtui.cli.output import is_plain_output, print_json_result, print_to_stderr
+from kbtui.cli.output import is_output_without_colours, print_json_result, print_to_stderr
 from kbtui.cli.parser import add_filter_options, parse_filter_options
 from kbtui.errors import UsageError
 from kbtui.text import (
@@ -13,7 +13,7 @@ from kbtui.text import (
     describe_missing_words,
     one_line,
     sanitize,
-    sanitize_and_move_ranges,
+    sanitize_text_and_move_ranges,
 )
 
 TYPE_CHECKING = False
@@ -73,11 +73,11 @@ def run_search_command(args: Namespace) -> int:
         print_json_result(answer)
         return 0 if found else 1
 
-    for text in format_notices(answer, args.like or answer["query"]):
+    for text in format_search_messages(answer, args.like or answer["query"]):
         print_to_stderr(text)
     if args.why and not args.explain:
         answer["hits"] = []
-    sys.stdout.write(format_answer(answer, plain=is_plain_output()))
+    sys.stdout.write(format_hits_with_explanations(answer, plain=is_output_without_colours()))
     return 0 if found else 1
 
 
@@ -118,7 +118,7 @@ def _search_with_running_engine(
     try:
         if client.hello.get("version") != __version__:
             return None
-        surroundings = paths.describe_answer_environment()
+        surroundings = paths.make_search_environment_fingerprint()
         reply = client.request(
             "search", **protocol.make_search_arguments(**request, surroundings=surroundings)
         )
@@ -187,20 +187,20 @@ MAX_TERMS_SHOWN = 12
 LEG_NAMES = {"lexical": "keywords", "semantic": "meaning"}
 
 
-def format_answer(answer: dict[str, Any], *, plain: bool) -> str:
+def format_hits_with_explanations(answer: dict[str, Any], *, plain: bool) -> str:
     """Format the hits in two lines each, with their explanations."""
     parts: list[str] = []
     for hit in answer["hits"]:
-        parts.append(format_hit(hit, plain=plain))
+        parts.append(format_search_hit(hit, plain=plain))
         if explained := hit.get("explanation"):
-            parts.append(format_explanation(explained))
+            parts.append(format_hit_explanation(explained))
     if why := answer.get("why"):
         heading = f"{why['ref']}  {why['title']}".rstrip()
-        parts.append(f"{sanitize(heading)}\n{format_explanation(why)}")
+        parts.append(f"{sanitize(heading)}\n{format_hit_explanation(why)}")
     return "".join(f"{part}\n" for part in parts)
 
 
-def format_notices(answer: dict[str, Any], query: str) -> list[str]:
+def format_search_messages(answer: dict[str, Any], query: str) -> list[str]:
     """Return the messages for stderr: the notices, and the reason if there are no hits."""
     lines = [answer["degraded"]] if answer["degraded"] else []
     for _, values in answer["details"]["notices"]:
@@ -219,9 +219,9 @@ def format_notices(answer: dict[str, Any], query: str) -> list[str]:
     return lines
 
 
-def format_hit(hit: dict[str, Any], *, plain: bool) -> str:
+def format_search_hit(hit: dict[str, Any], *, plain: bool) -> str:
     """Format a hit: reference and title, then the text around its first match."""
-    text, matches = sanitize_and_move_ranges(
+    text, matches = sanitize_text_and_move_ranges(
         hit["text"], [(first, last) for first, last in hit["matches"]]
     )
     bold, mark, dim, off = (
@@ -236,22 +236,22 @@ def format_hit(hit: dict[str, Any], *, plain: bool) -> str:
         if first >= end or first < at:
             continue
         parts += [
-            _join_indented_lines(text[at:first]),
+            _join_lines_with_spaces(text[at:first]),
             mark,
-            _join_indented_lines(text[first:last]),
+            _join_lines_with_spaces(text[first:last]),
             off,
         ]
         at = last
-    parts.append(_join_indented_lines(text[at:end]))
+    parts.append(_join_lines_with_spaces(text[at:end]))
     body = "".join(parts).strip()
     return f"{head}\n    {'…' if start else ''}{body}{'…' if len(text) > end else ''}"
 
 
-def _join_indented_lines(text: str) -> str:
+def _join_lines_with_spaces(text: str) -> str:
     return " ".join(text.replace("\t", " ").split("\n"))
 
 
-def format_explanation(explained: dict[str, Any]) -> str:
+def format_hit_explanation(explained: dict[str, Any]) -> str:
     """Format an explanation: rank in each leg, matching terms, and what excludes the passage."""
     return "\n".join(sanitize(line) for line in _iterate_explanation_lines(explained))
 

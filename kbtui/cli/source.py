@@ -6,7 +6,7 @@ import sys
 
 from kbtui.cli.output import (
     ProgressLine,
-    confirm,
+    ask_for_confirmation,
     print_json_result,
     print_result,
     print_text_or_json,
@@ -115,7 +115,7 @@ def run_source_command(args: Namespace) -> int:
     return actions[args.action](workspace, UserData(workspace), args)
 
 
-def _make_source_block(args: Namespace) -> dict[str, Any]:
+def _collect_source_options(args: Namespace) -> dict[str, Any]:
     return {key: value for key in _BLOCK_OPTIONS if (value := getattr(args, key)) is not None}
 
 
@@ -125,7 +125,7 @@ def _add_source(workspace: Workspace, userdata: UserData, args: Namespace) -> in
     if not what:
         raise UsageError("WHAT is missing", where=f"source add {args.kind}")
     topic = load_knowledge(workspace).resolve_topic(args.topic)
-    block = {"kind": kind, **_make_source_block(args), "topic": topic.id, MAIN_KEY[kind]: what}
+    block = {"kind": kind, **_collect_source_options(args), "topic": topic.id, MAIN_KEY[kind]: what}
     name = args.name or suggest_source_name(kind, what)
     source = add_source(workspace, name, block)
     approve_source(workspace, userdata, source)
@@ -133,13 +133,13 @@ def _add_source(workspace: Workspace, userdata: UserData, args: Namespace) -> in
     print_text_or_json(f"{name}\n", facts, args.json)
     if not args.json:
         print_to_stderr(f"`kbtui source run {name}` fetches it")
-        _explain_running_by_cron(source)
+        _print_cron_explanation(source)
     return 0
 
 
 def _edit_source(workspace: Workspace, userdata: UserData, args: Namespace) -> int:
     before = load_sources(workspace).find_source(args.name)
-    changes = _make_source_block(args)
+    changes = _collect_source_options(args)
     if args.topic is not None:
         changes["topic"] = load_knowledge(workspace).resolve_topic(args.topic).id
     if args.what:
@@ -157,11 +157,11 @@ def _edit_source(workspace: Workspace, userdata: UserData, args: Namespace) -> i
         )
         return 0
     approve_source(workspace, userdata, source)
-    _explain_running_by_cron(source)
+    _print_cron_explanation(source)
     return 0
 
 
-def _explain_running_by_cron(source: SourceDefinition) -> None:
+def _print_cron_explanation(source: SourceDefinition) -> None:
     if source.cron is not None:
         print_to_stderr(
             "the engine runs the source at these times; the TUI, `kbtui mcp` or "
@@ -177,7 +177,7 @@ def _approve_source(workspace: Workspace, userdata: UserData, args: Namespace) -
         return 0
     sys.stderr.write(sanitize(format_source_toml(source), "visualize"))
     question = "allow kbtui to run this source, now and at its scheduled times?"
-    if not args.yes and not confirm(question):
+    if not args.yes and not ask_for_confirmation(question):
         print_to_stderr("the source was not approved")
         return 1
     # Approve the block that was shown; the one in the file may have changed since.
@@ -288,13 +288,13 @@ def _remove_source(workspace: Workspace, userdata: UserData, args: Namespace) ->
         count = count_documents(workspace, source)
     except KbtuiError:
         count = 0  # removing the source, below, reports the error
-    if not args.yes and not confirm(f"remove the source {source.name}?"):
+    if not args.yes and not ask_for_confirmation(f"remove the source {source.name}?"):
         print_to_stderr("nothing was removed")
         return 1
     keep = args.keep or not args.delete
     if count and not (args.keep or args.delete or args.yes):
         documents = "document" if count == 1 else f"{count} documents"
-        keep = not confirm(f"remove its {documents}, too?")
+        keep = not ask_for_confirmation(f"remove its {documents}, too?")
     for problem in remove_source_and_documents(workspace, source.name, keep=keep):
         print_to_stderr(problem)
     return 0

@@ -7,7 +7,7 @@ import sys
 import textwrap
 
 from kbtui.cli.output import (
-    confirm,
+    ask_for_confirmation,
     print_json_result,
     print_result,
     print_text_or_json,
@@ -68,7 +68,11 @@ def _print_tool_schemas(tools: list[ToolDefinition], *, as_json: bool) -> int:
 
 
 def _format_tool_definition(tool: ToolDefinition) -> str:
-    lines = [tool.name, *(_fill_indented(line, 2) for line in tool.description.split("\n")), ""]
+    lines = [
+        tool.name,
+        *(_wrap_indented_text(line, 2) for line in tool.description.split("\n")),
+        "",
+    ]
     for name, schema in tool.parameters.items():
         kind, items = schema["type"], schema.get("items", {})
         facts = ["/".join(kind) if isinstance(kind, list) else kind]
@@ -80,11 +84,11 @@ def _format_tool_definition(tool: ToolDefinition) -> str:
             facts.append(f"default {json.dumps(schema['default'])}")
         if allowed := schema.get("enum") or items.get("enum"):
             facts.append("one of " + ", ".join(allowed))
-        lines += [f"  {name} ({'; '.join(facts)})", _fill_indented(schema["description"], 6)]
+        lines += [f"  {name} ({'; '.join(facts)})", _wrap_indented_text(schema["description"], 6)]
     return "\n".join(lines)
 
 
-def _fill_indented(text: str, spaces: int) -> str:
+def _wrap_indented_text(text: str, spaces: int) -> str:
     indent = " " * spaces
     return textwrap.fill(text, 96, initial_indent=indent, subsequent_indent=indent)
 
@@ -108,7 +112,7 @@ def _install_tools(
     if not as_json:
         print_result("".join(_format_file_change(change) for change in changes))
     if todo:
-        if not yes and not confirm(f"Write these {len(todo)} files?"):
+        if not yes and not ask_for_confirmation(f"Write these {len(todo)} files?"):
             print_to_stderr("nothing was written")
             return 0
         apply_file_changes(workspace, todo)

@@ -51,8 +51,8 @@ def open_tui(
 
     library = open_workspace(workspace)
     try:
-        ref = library.find_reference(reference) if reference else None
-        begin = library.find_reference(first) if first else None
+        ref = library.resolve_reference(reference) if reference else None
+        begin = library.resolve_reference(first) if first else None
         from kbtui.tui.app import TuiStartOptions, run_tui
 
         return run_tui(library, ref, TuiStartOptions(first=begin, fresh=fresh, plain=plain))

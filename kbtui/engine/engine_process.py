@@ -21,7 +21,7 @@ from kbtui.engine.find_or_start import get_engine_lock_path, get_engine_socket_p
 from kbtui.errors import KbtuiError
 from kbtui.text import sanitize
 from kbtui.version import __version__
-from kbtui.workspace import load_settings, open_workspace_root, paths
+from kbtui.workspace import load_settings, open_workspace_at_root, paths
 from kbtui.workspace.paths import make_private_directory
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def run_engine(root: Path) -> int:
     # Files that the index's libraries create become private. Sources write into the workspace with
     # the user's own umask.
     umask = os.umask(0o077)
-    workspace = open_workspace_root(root)
+    workspace = open_workspace_at_root(root)
     try:
         settings = load_settings()
         lock = _take_engine_lock(workspace)
@@ -127,7 +127,7 @@ def _write_lock_file(lock: Any, place: Path) -> None:
         "pid": os.getpid(),
         "version": __version__,
         "host": os.uname().nodename,
-        "socket": paths.path_to_utf8(str(place)),
+        "socket": paths.convert_path_to_utf8(str(place)),
     }
     lock.seek(0)
     lock.truncate()

@@ -242,10 +242,10 @@ class FileWatcher:
         """
         root = self._workspace.root
         # A topic directory that leads out of the workspace must not be read.
-        wanted = [self._workspace.jp]
+        wanted = [self._workspace.jp_directory]
         wanted += [path for path in self._topics if _resolve_path(path).is_relative_to(root)]
-        if self._workspace.user_dir:
-            wanted.append(self._workspace.user_dir / "conversations")
+        if self._workspace.jp_user_directory:
+            wanted.append(self._workspace.jp_user_directory / "conversations")
         # Symbolic links are not followed, so their targets are roots of their own.
         roots: list[Path] = []
         for place in sorted({place for path in wanted for place in (path, _resolve_path(path))}):

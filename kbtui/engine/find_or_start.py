@@ -34,7 +34,7 @@ def get_engine_socket_path(workspace: Workspace) -> Path:
     Creates the socket's directory, which only this user can enter. Raises `WorkspaceError` if it
     cannot be created.
     """
-    paths.make_runtime_folder()
+    paths.make_runtime_directory()
     return Path(paths.make_socket_path(str(workspace.root)))
 
 
@@ -49,7 +49,7 @@ def read_engine_lock_file(workspace: Workspace) -> dict[str, Any] | None:
         return None
     if not isinstance(found, dict) or not isinstance(found.get("socket"), str):
         return None
-    return {**found, "socket": paths.path_from_utf8(found["socket"])}
+    return {**found, "socket": paths.convert_path_from_utf8(found["socket"])}
 
 
 MOUNT_TABLE = Path("/proc/self/mountinfo")
@@ -141,7 +141,7 @@ def connect_or_start(
             break
     raise EngineUnavailable(
         "the engine did not start",
-        where=str(workspace.log_file),
+        where=str(workspace.engine_log_file),
         hint="the log says why; keyword search works without an engine",
     )
 
@@ -225,7 +225,9 @@ def _try_connect_to_engine(workspace: Workspace) -> EngineClient | None:
             continue
         # The lock file in a copy of a cache directory names the engine of the original directory.
         cache = client.hello.get("cache")
-        if cache is None or cache == paths.path_to_utf8(os.path.realpath(workspace.cache_dir)):
+        if cache is None or cache == paths.convert_path_to_utf8(
+            os.path.realpath(workspace.cache_dir)
+        ):
             return client
         client.close()
     return None
@@ -247,9 +249,9 @@ def _start_engine(workspace: Workspace) -> Any:
         make_private_directory(workspace.cache_dir)
         if not os.access(workspace.cache_dir, os.W_OK):
             raise PermissionError(13, "Permission denied")
-        make_private_directory(workspace.log_file.parent)
+        make_private_directory(workspace.engine_log_file.parent)
         get_engine_socket_path(workspace)
-        log = _open_engine_log(workspace.log_file)
+        log = _open_engine_log(workspace.engine_log_file)
     except WorkspaceError as error:
         raise EngineUnavailable(
             f"the engine cannot be started: {error.message}", where=error.where, hint=error.hint

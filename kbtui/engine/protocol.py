@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import struct
 
-from kbtui.workspace.paths import read_time_zone
+from kbtui.workspace.paths import get_time_zone_variable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def make_search_arguments(
     zone of this process. The search waits up to `wait` seconds for the model. `origin` is recorded
     in the query log; with None the search is not logged.
     """
-    question = {"zone": read_time_zone(), **question}
+    question = {"zone": get_time_zone_variable(), **question}
     timeout = wait + SEARCH_SECONDS
     return {"question": question, "wait": wait, "origin": origin, "timeout": timeout, **more}
 

@@ -13,7 +13,7 @@ from kbtui.engine import protocol
 from kbtui.errors import IndexUnavailable, KbtuiError
 from kbtui.notices import Notice, make_keywords_only_notice
 from kbtui.search.search_request_and_answer import SemanticRanking, parse_search_request
-from kbtui.workspace.paths import read_time_zone
+from kbtui.workspace.paths import get_time_zone_variable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -46,10 +46,10 @@ def answer_search_request(
     """
     if question.like is not None:
         from kbtui.knowledge import resolve_ref
-        from kbtui.search.similar_passages import find_similar
+        from kbtui.search.similar_passages import find_similar_passages
 
         ref = resolve_ref(workspace, question.like)
-        return find_similar(workspace, reader, ref, semantic, question)
+        return find_similar_passages(workspace, reader, ref, semantic, question)
     if question.explain or question.why is not None:
         from kbtui.search.rank_explanation import SearchExplainer
 
@@ -240,5 +240,5 @@ def _parse_search_request(request: dict[str, Any]) -> SearchRequest:
     return question._replace(
         depth=max(1, min(MAX_DEPTH, question.depth)),
         per_entry=max(1, min(MAX_DEPTH, question.per_entry)),
-        zone=None if question.zone in {None, read_time_zone()} else question.zone,
+        zone=None if question.zone in {None, get_time_zone_variable()} else question.zone,
     )

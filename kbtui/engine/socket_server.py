@@ -22,7 +22,11 @@ from kbtui.sources.schedule import SCHEDULE_SECONDS, SourceScheduler
 from kbtui.userdata import UserData
 from kbtui.version import __version__
 from kbtui.workspace import load_settings
-from kbtui.workspace.paths import describe_answer_environment, is_peer_same_user, path_to_utf8
+from kbtui.workspace.paths import (
+    convert_path_to_utf8,
+    is_peer_same_user,
+    make_search_environment_fingerprint,
+)
 
 if TYPE_CHECKING:
     import socket
@@ -161,7 +165,7 @@ class EngineServer:
         self._clients: set[ClientConnection] = set()
         self._ungreeted: list[ClientConnection] = []
         self._last_seen = time.monotonic()
-        self._environment = describe_answer_environment()
+        self._environment = make_search_environment_fingerprint()
         """The state of the environment and of the settings file when the settings were loaded."""
         self._broken_environment: str | None = None
         """A later state in which the settings are invalid; the error has been logged."""
@@ -247,7 +251,7 @@ class EngineServer:
         """Return why this engine must end, or None; the next client starts a new engine."""
         if not self._is_in_charge():
             return "the lock file or the socket was replaced"
-        now = describe_answer_environment()
+        now = make_search_environment_fingerprint()
         if now == self._environment:
             return None
         try:
@@ -362,7 +366,7 @@ class EngineServer:
                         schema=compute_index_schema_hash(),
                         pid=os.getpid(),
                         root=str(self._workspace.root),
-                        cache=path_to_utf8(os.path.realpath(self._workspace.cache_dir)),
+                        cache=convert_path_to_utf8(os.path.realpath(self._workspace.cache_dir)),
                         model=self._settings.model,
                         others=others,
                     )

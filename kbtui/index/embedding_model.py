@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import KbtuiError
-from kbtui.files import write_file
+from kbtui.files import write_file_atomically
 from kbtui.workspace.paths import get_cache_home, make_private_directory
 
 if TYPE_CHECKING:
@@ -311,7 +311,7 @@ def export_model_to_onnx(model: EmbeddingModel) -> Path:
         fresh.replace(path)
     finally:
         fresh.unlink(missing_ok=True)
-    write_file(note_path, json.dumps(note).encode())
+    write_file_atomically(note_path, json.dumps(note).encode())
     products = OnnxEmbedder(model).encode(_SAMPLE_TEXTS) * original.encode(_SAMPLE_TEXTS)
     cosine = products.sum(axis=1).min()
     if cosine < MIN_EXPORT_COSINE:

@@ -22,7 +22,7 @@ from kbtui.index.tokenizer import (
     extract_code_words,
     normalize_text,
 )
-from kbtui.workspace.paths import make_private_directory, path_to_utf8
+from kbtui.workspace.paths import convert_path_to_utf8, make_private_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -110,7 +110,7 @@ def open_tantivy_index(folder: Path, language: str, *, create: bool = False) -> 
     if create:
         make_private_directory(folder)
     try:
-        path = path_to_utf8(folder)
+        path = convert_path_to_utf8(folder)
         if tantivy.Index.exists(path):
             index = tantivy.Index.open(path)
         elif create:

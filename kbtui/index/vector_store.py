@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import IndexUnavailable
 from kbtui.index.entries_and_chunks import RankedChunk, sort_ranked_chunks
-from kbtui.workspace.paths import make_private_directory, path_to_utf8
+from kbtui.workspace.paths import convert_path_to_utf8, make_private_directory
 
 # Set before the import, because Lance otherwise logs to file descriptor 2.
 os.environ.setdefault("LANCEDB_LOG", "error")
@@ -100,7 +100,7 @@ class VectorStore:
             session = lancedb.Session(
                 index_cache_size_bytes=CACHE_BYTES, metadata_cache_size_bytes=METADATA_BYTES
             )
-            self._db = lancedb.connect(path_to_utf8(folder.absolute()), session=session)
+            self._db = lancedb.connect(convert_path_to_utf8(folder.absolute()), session=session)
             self.table = self._db.create_table(
                 f"chunks_{VECTORS_VERSION}_{model}", schema=self._schema, exist_ok=True
             )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import ConfigError, KbtuiError, UsageError
-from kbtui.files import parse_toml, read_regular_file, write_file
+from kbtui.files import parse_toml, read_regular_file, write_file_atomically
 from kbtui.knowledge.loader import TOPIC_FIELDS, Knowledge, load_knowledge
 
 if TYPE_CHECKING:
@@ -221,7 +221,7 @@ def _make_topic_change(knowledge: Knowledge, topics: dict[str, tuple[Topic, Topi
                 key: list(value) if isinstance(value, tuple) else value
                 for key, value in values.items()
             }
-    path = knowledge.workspace.jp / "kb.toml"
+    path = knowledge.workspace.jp_directory / "kb.toml"
     old = read_toml_text(path)
     new = edit_toml_tables(old, ["kb", "topic"], edits, path) if edits else old
     return TomlChange(path, old, new)
@@ -241,7 +241,7 @@ def apply_toml_change(change: TomlChange) -> None:
         if change.new is None:
             change.path.unlink()
         else:
-            write_file(change.path, change.new.encode("utf-8"))
+            write_file_atomically(change.path, change.new.encode("utf-8"))
     except OSError as error:
         reason = error.strerror or str(error)
         raise KbtuiError(f"the file cannot be written: {reason}", where=str(change.path)) from error

@@ -15,7 +15,7 @@ from kbtui.knowledge.subject_files import (
     format_skipped_subject,
     read_subject_text,
 )
-from kbtui.refs import make_subject_ref, split_line_range
+from kbtui.refs import make_subject_ref, split_slug_and_line_range
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -209,7 +209,7 @@ def _parse_exact_pattern(
         return SubjectLineRange(pattern)
     if not resolved.is_enabled_slug(pattern.rpartition(":")[0]):
         return None
-    slug, lines = split_line_range(pattern)
+    slug, lines = split_slug_and_line_range(pattern)
     return None if lines is None else SubjectLineRange(slug, lines)
 
 

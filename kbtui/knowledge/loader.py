@@ -18,7 +18,7 @@ from kbtui.knowledge.visibility import (
     find_topic_directory,
     resolve_topic_slugs,
 )
-from kbtui.workspace.paths import format_path_from_root
+from kbtui.workspace.paths import format_path_relative_to_root
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -70,7 +70,7 @@ class TopicDeclarations:
         hint: str | None = None,
     ) -> None:
         """Record a mistake; if `topic` is given, mark that topic as broken."""
-        place = format_path_from_root(self.root, where) if where else None
+        place = format_path_relative_to_root(self.root, where) if where else None
         self.problems.append(Problem(message, where=place, key=key, topic=topic, hint=hint))
         if topic is not None:
             self.broken.add(topic)
@@ -257,7 +257,9 @@ def load_knowledge(
         merge_config_layer(declared, layer)
     problems = []
     for error in found.errors:
-        place = format_path_from_root(workspace.root, Path(error.where)) if error.where else None
+        place = (
+            format_path_relative_to_root(workspace.root, Path(error.where)) if error.where else None
+        )
         problems.append(Problem(error.message, where=place, hint=error.hint))
     assigned: dict[str, str] = {}
     for value in cfg:
@@ -267,7 +269,7 @@ def load_knowledge(
                 assigned[name] = value
             continue
         done, failed = len(found.layers), len(found.errors)
-        jp_config.read_named_config_layers(workspace, found, value)
+        jp_config.add_named_config_layers(workspace, found, value)
         if len(found.errors) > failed:
             raise found.errors[failed]
         for layer in found.layers[done:]:
@@ -283,7 +285,7 @@ def load_knowledge(
 
 def resolve_ref(workspace: Workspace, text: str) -> Ref:
     """Parse a reference, with the existing subjects at hand; raises `UsageError` or `NothingFound`."""
-    from kbtui.refs import parse_ref, remove_own_workspace_id
+    from kbtui.refs import parse_ref, remove_workspace_id_from_ref
 
     knowledge: Knowledge | None = None
 
@@ -292,7 +294,7 @@ def resolve_ref(workspace: Workspace, text: str) -> Ref:
         knowledge = knowledge or load_knowledge(workspace)
         return knowledge.find(topic, slug) is not None
 
-    return remove_own_workspace_id(parse_ref(text, subject_exists), workspace.id)
+    return remove_workspace_id_from_ref(parse_ref(text, subject_exists), workspace.id)
 
 
 class Knowledge:

@@ -118,9 +118,9 @@ def define_learn_parameters() -> dict[str, Any]:
 
 def read_prompt_fragments(workspace: Workspace) -> list[PromptFragment]:
     """Return the sections of all readable fragment files, in the order of files and sections."""
-    from kbtui.workspace.jp_config import parse_config
+    from kbtui.workspace.jp_config import load_config_file
 
-    folder = workspace.jp / "config" / "knowledge"
+    folder = workspace.jp_directory / "config" / "knowledge"
     try:
         paths = sorted(path for path in folder.iterdir() if path.suffix == ".toml")
     except OSError:
@@ -129,7 +129,7 @@ def read_prompt_fragments(workspace: Workspace) -> list[PromptFragment]:
     found = []
     for path in paths:
         try:
-            data = parse_config(path)
+            data = load_config_file(path)
         except ConfigError:
             continue
         loaded_by = tuple(loaders.get(os.path.realpath(path), ()))
@@ -167,17 +167,21 @@ def _get_string(table: dict[str, Any], key: str) -> str:
 
 def _find_extending_files(workspace: Workspace) -> dict[str, list[str]]:
     """For every extended file, return the configuration files that extend it, directly or not."""
-    from kbtui.workspace.jp_config import EXTENSIONS, find_extended_files
-    from kbtui.workspace.paths import format_path_from_root
+    from kbtui.workspace.jp_config import EXTENSIONS, find_extended_config_files
+    from kbtui.workspace.paths import format_path_relative_to_root
 
-    candidates = [workspace.jp / f"config.{extension}" for extension in EXTENSIONS]
-    for folder, folders, names in os.walk(workspace.jp / "config"):
+    candidates = [workspace.jp_directory / f"config.{extension}" for extension in EXTENSIONS]
+    for folder, folders, names in os.walk(workspace.jp_directory / "config"):
         folders.sort()
-        candidates += [workspace.jp / folder / name for name in sorted(names)]
+        candidates += [workspace.jp_directory / folder / name for name in sorted(names)]
     loaders: dict[str, list[str]] = {}
     for path in candidates:
         if path.suffix[1:] not in EXTENSIONS or not path.is_file():
             continue
-        for target in dict.fromkeys(os.path.realpath(other) for other in find_extended_files(path)):
-            loaders.setdefault(target, []).append(format_path_from_root(workspace.root, path))
+        for target in dict.fromkeys(
+            os.path.realpath(other) for other in find_extended_config_files(path)
+        ):
+            loaders.setdefault(target, []).append(
+                format_path_relative_to_root(workspace.root, path)
+            )
     return loaders

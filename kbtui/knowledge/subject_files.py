@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError, UsageError
-from kbtui.files import write_file
+from kbtui.files import write_file_atomically
 from kbtui.knowledge.topic_scan import is_inside_folder, split_file_extension
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ def replace_file(path: Path, text: str) -> None:
 
 def _write_text(path: Path, text: str, *, is_new: bool) -> None:
     try:
-        write_file(path, text.encode("utf-8", "replace"), is_new=is_new)
+        write_file_atomically(path, text.encode("utf-8", "replace"), is_new=is_new)
     except OSError as error:
         exists = is_new and isinstance(error, FileExistsError)
         reason = "cannot be written: " + (error.strerror or str(error))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kbtui.errors import NothingFound, UsageError
 from kbtui.knowledge.models import Problem
 from kbtui.knowledge.topic_scan import TopicScan, is_inside_folder, scan_topic
-from kbtui.workspace.paths import format_path_from_root
+from kbtui.workspace.paths import format_path_relative_to_root
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -179,7 +179,7 @@ def find_topic_directory(root: str, topic: Topic) -> tuple[str | None, Problem |
     except (OSError, ValueError) as error:
         reason = f"cannot be read: {getattr(error, 'strerror', None) or error}"
     key, message = f"kb.topic.{topic.id}.subjects", f"{topic.subjects} {reason}"
-    where = format_path_from_root(Path(root), topic.origin) if topic.origin else None
+    where = format_path_relative_to_root(Path(root), topic.origin) if topic.origin else None
     return None, Problem(message, where=where, key=key, topic=topic.id, hint=hint)
 
 

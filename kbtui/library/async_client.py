@@ -79,11 +79,11 @@ class MemoryClient:
 
     async def topics(self) -> list[Topic]:
         """Do the same as `Library.topics`."""
-        return await _call_in_thread(self._library.topics)
+        return await _run_in_cancellable_thread(self._library.topics)
 
     async def learn(self, topic: str, subjects: str | Sequence[str] = ()) -> str:
         """Do the same as `Library.learn`."""
-        return await _call_in_thread(lambda: self._library.learn(topic, subjects))
+        return await _run_in_cancellable_thread(lambda: self._library.learn(topic, subjects))
 
     async def search(
         self,
@@ -97,7 +97,7 @@ class MemoryClient:
         caller: str | None = None,
     ) -> SearchAnswer:
         """Do the same as `Library.search`."""
-        return await _call_in_thread(
+        return await _run_in_cancellable_thread(
             lambda: self._library.search(
                 query, wait, mode=mode, types=types, topics=topics, limit=limit, caller=caller
             )
@@ -105,15 +105,15 @@ class MemoryClient:
 
     async def read(self, ref: str) -> str:
         """Do the same as `Library.read`."""
-        return await _call_in_thread(lambda: self._library.read(ref))
+        return await _run_in_cancellable_thread(lambda: self._library.read(ref))
 
     async def cites(self, ref: str) -> Citations:
         """Do the same as `Library.cites`."""
-        return await _call_in_thread(lambda: self._library.cites(ref))
+        return await _run_in_cancellable_thread(lambda: self._library.cites(ref))
 
     async def list_conversations(self, archived: bool | None = None) -> list[ConversationInfo]:
         """Do the same as `Library.list_conversations`."""
-        return await _call_in_thread(lambda: self._library.list_conversations(archived))
+        return await _run_in_cancellable_thread(lambda: self._library.list_conversations(archived))
 
     async def close(self) -> None:
         """Close the index and the connection to the engine."""
@@ -126,7 +126,7 @@ class MemoryClient:
         await self.close()
 
 
-async def _call_in_thread(function: Callable[[], T]) -> T:
+async def _run_in_cancellable_thread(function: Callable[[], T]) -> T:
     """Run `function` in a thread; cancel it when the waiting task is cancelled."""
     cancellation = CallCancellation()
 

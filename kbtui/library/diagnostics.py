@@ -30,7 +30,7 @@ class DiagnosticFinding(NamedTuple):
     ref: str | None = None
 
 
-AreaFinding = tuple[FindingState, str] | tuple[FindingState, str, str | None]
+FindingWithoutArea = tuple[FindingState, str] | tuple[FindingState, str, str | None]
 """A finding without its area: state, message and perhaps the reference."""
 MIN_TERMINAL_SIZE = (60, 15)
 """The smallest size, in columns and rows, in which all panes of the TUI have enough space."""
@@ -38,7 +38,7 @@ MIN_FREE_BYTES = 300_000_000
 """The minimum number of bytes that should be free on the disk of the index."""
 
 
-def _check_terminal(library: Library | None) -> Iterator[AreaFinding]:
+def _check_terminal(library: Library | None) -> Iterator[FindingWithoutArea]:
     import locale
     import shutil
 
@@ -70,16 +70,18 @@ def _check_terminal(library: Library | None) -> Iterator[AreaFinding]:
         yield "note", "copying needs this tmux setting: set -g set-clipboard on"
 
 
-def _check_settings(library: Library | None) -> Iterator[AreaFinding]:
-    from kbtui.workspace.settings import explain_settings, get_settings_path
+def _check_settings(library: Library | None) -> Iterator[FindingWithoutArea]:
+    from kbtui.workspace.settings import get_settings_path, list_settings_with_origins
 
-    changed = ", ".join(one.key.name for one in explain_settings() if one.origin != "default")
+    changed = ", ".join(
+        one.key.name for one in list_settings_with_origins() if one.origin != "default"
+    )
     where = get_settings_path() if get_settings_path().exists() else "no file"
     state = f"changed: {changed}" if changed else "all settings are at their defaults"
     yield "ok", f"{where}; {state}"
 
 
-def _check_packages(library: Library | None) -> Iterator[AreaFinding]:
+def _check_packages(library: Library | None) -> Iterator[FindingWithoutArea]:
     """Check that every required package is installed, complete and of a suitable version."""
     from importlib.metadata import PackageNotFoundError, distribution, requires
 
@@ -94,7 +96,7 @@ def _check_packages(library: Library | None) -> Iterator[AreaFinding]:
     seen: dict[str, set[str]] = {}
     is_complete = True
 
-    def describe_package(problem: str, install: str) -> str:
+    def describe_package_problem(problem: str, install: str) -> str:
         pip = f"{sys.executable} -m pip install"
         return f"{wanted.name} {problem}; {by} needs it: {pip} {install}"
 
@@ -111,7 +113,7 @@ def _check_packages(library: Library | None) -> Iterator[AreaFinding]:
         except PackageNotFoundError:
             if fresh:
                 is_complete = False
-                yield "wrong", describe_package("is not installed", exact)
+                yield "wrong", describe_package_problem("is not installed", exact)
             continue
         if fresh:
             needs = [Requirement(text) for text in found.requires or []]
@@ -119,11 +121,11 @@ def _check_packages(library: Library | None) -> Iterator[AreaFinding]:
         if not wanted.specifier.contains(found.version, prereleases=True):
             is_complete = False
             text = f"has version {found.version}, not {wanted.specifier}"
-            yield "note", describe_package(text, exact)
+            yield "note", describe_package_problem(text, exact)
         if "" in fresh and (gone := _find_missing_module_file(found)):
             is_complete = False
             install = f"--force-reinstall --no-deps {wanted.name}=={found.version}"
-            yield "wrong", describe_package(f"lacks its file {gone}", install)
+            yield "wrong", describe_package_problem(f"lacks its file {gone}", install)
     if is_complete:
         yield "ok", f"all {len(seen)} required packages are installed"
 
@@ -143,14 +145,14 @@ def _find_missing_module_file(found: Distribution) -> str | None:
     return None
 
 
-def _check_workspace(library: Library) -> Iterator[AreaFinding]:
+def _check_workspace(library: Library) -> Iterator[FindingWithoutArea]:
     import shutil
 
     from kbtui.userdata import UserData
     from kbtui.workspace import paths
 
     workspace = library.workspace
-    if not workspace.jp.is_dir():
+    if not workspace.jp_directory.is_dir():
         yield "wrong", f"{workspace.root} was moved or deleted"
         return
     yield "ok", str(workspace.root)
@@ -200,7 +202,7 @@ def run_diagnostics(library: Library | None) -> Iterator[DiagnosticFinding]:
             yield DiagnosticFinding(area, "wrong", f"the check failed: {error}")
 
 
-def _check_knowledge(library: Library) -> Iterator[AreaFinding]:
+def _check_knowledge(library: Library) -> Iterator[FindingWithoutArea]:
     from kbtui.knowledge import lint
 
     knowledge = library.load_knowledge()
@@ -215,7 +217,7 @@ def _check_knowledge(library: Library) -> Iterator[AreaFinding]:
     for problem in knowledge.problems:
         yield "wrong", str(problem)
     for problem in lint.lint_knowledge(knowledge):
-        yield "note", str(problem), _find_problem_subject_ref(knowledge, problem)
+        yield "note", str(problem), _find_subject_ref_of_problem(knowledge, problem)
     for subject in subjects:
         if not subject.disabled and _has_hard_links(subject):
             ref = f"{subject.topic}/{subject.slug}"
@@ -224,7 +226,7 @@ def _check_knowledge(library: Library) -> Iterator[AreaFinding]:
                 "an editor that replaces the file when it saves breaks them"
             )
             yield "note", text, ref
-    yield from _check_installed_learn(library, knowledge)
+    yield from _check_installed_learn_tool(library, knowledge)
 
 
 def _format_count(count: int, noun: str) -> str:
@@ -238,7 +240,9 @@ def _has_hard_links(subject: Subject) -> bool:
         return False
 
 
-def _check_installed_learn(library: Library, knowledge: Knowledge) -> Iterator[AreaFinding]:
+def _check_installed_learn_tool(
+    library: Library, knowledge: Knowledge
+) -> Iterator[FindingWithoutArea]:
     """Check that the installed definition of `learn` describes the current topics."""
     from kbtui.files import parse_toml, read_regular_file
 
@@ -258,21 +262,21 @@ def _check_installed_learn(library: Library, knowledge: Knowledge) -> Iterator[A
     yield "note", f"{text}; `kbtui tools install` updates it"
 
 
-def _find_problem_subject_ref(knowledge: Knowledge, problem: Problem) -> str | None:
+def _find_subject_ref_of_problem(knowledge: Knowledge, problem: Problem) -> str | None:
     topic, place = problem.topic, problem.where or ""
     if topic is None or not place.startswith(f"{topic}/"):
         return None
     return place if knowledge.find(topic, place[len(topic) + 1 :]) else None
 
 
-def _check_conversations(library: Library) -> Iterator[AreaFinding]:
+def _check_conversations(library: Library) -> Iterator[FindingWithoutArea]:
     from kbtui.conversations.conversation_repository import (
         count_trashed_conversations,
         find_unusable_conversation_directories,
         load_conversation,
     )
 
-    infos = library.list_conversations_quickly()
+    infos = library.list_conversations_without_counts()
     strays = find_unusable_conversation_directories(library.workspace)
     archived = sum(info.archived for info in infos)
     nested = sum(info.parent is not None for info in infos)
@@ -297,7 +301,7 @@ def _check_conversations(library: Library) -> Iterator[AreaFinding]:
             yield "note", text, info.ref
 
 
-def _check_sources(library: Library) -> Iterator[AreaFinding]:
+def _check_sources(library: Library) -> Iterator[FindingWithoutArea]:
     from kbtui.sources.config import find_approval_time, load_sources
     from kbtui.userdata import UserData
 
@@ -325,7 +329,7 @@ def _check_sources(library: Library) -> Iterator[AreaFinding]:
             yield state, text
 
 
-def _check_index(library: Library) -> Iterator[AreaFinding]:
+def _check_index(library: Library) -> Iterator[FindingWithoutArea]:
     from kbtui.index import IndexReader
     from kbtui.index.index_generations import find_damage
 
@@ -348,7 +352,7 @@ def _check_index(library: Library) -> Iterator[AreaFinding]:
         reader.close()
 
 
-def _check_engine(library: Library) -> Iterator[AreaFinding]:
+def _check_engine(library: Library) -> Iterator[FindingWithoutArea]:
     from kbtui.engine import EngineNotRunning
     from kbtui.engine.find_or_start import get_engine_socket_path
 
@@ -381,7 +385,7 @@ def _check_engine(library: Library) -> Iterator[AreaFinding]:
         yield "note", f"no semantic search: {state['reason']}"
 
 
-def _check_model(library: Library) -> Iterator[AreaFinding]:
+def _check_model(library: Library) -> Iterator[FindingWithoutArea]:
     from kbtui.index.embedding_model import (
         EmbeddingModelUnavailable,
         find_embedding_model,

@@ -33,7 +33,7 @@ PATIENCE_SECONDS = 60.0
 """The maximum number of seconds that calls wait for a new private index to be complete."""
 
 
-def make_engine_notice_values(error: EngineUnavailable) -> NoticeValues:
+def make_engine_unavailable_values(error: EngineUnavailable) -> NoticeValues:
     """Return the values for the notice that the engine cannot be reached."""
     return {"cause": "engine", "detail": error.message, "where": error.where, "hint": error.hint}
 
@@ -90,7 +90,7 @@ def get_current_cancellation() -> CallCancellation:
 class IndexAccess:
     """Opens the index and connections to the engine when they are first needed.
 
-    `behind` is the notice that says why the index may not be up to date, or None.
+    `index_behind_notice` is the notice that says why the index may not be up to date, or None.
     """
 
     def __init__(self, workspace: Workspace, settings: Settings) -> None:
@@ -101,17 +101,17 @@ class IndexAccess:
         self._silent: tuple[EngineUnavailable | None, float] = (None, 0.0)
         """The error of an engine that did not answer, and the time of the attempt."""
         self._private: PrivateIndex | None = None
-        self.behind: Notice | None = None
+        self.index_behind_notice: Notice | None = None
 
     @property
     def index_notices(self) -> list[Notice]:
         """The notices about the state of the index."""
         if self._private is not None:
             return self._private.notices
-        return [self.behind] if self.behind else []
+        return [self.index_behind_notice] if self.index_behind_notice else []
 
     @property
-    def is_unfinished(self) -> bool:
+    def is_index_unfinished(self) -> bool:
         """Whether a private index is still being built, so that answers are incomplete."""
         private = self._private
         return private is not None and not private.is_complete
@@ -137,11 +137,11 @@ class IndexAccess:
         check = get_current_cancellation().raise_if_cancelled
         return connect_or_start(self.workspace, start=start, check=check)
 
-    def request_refresh(self, wait: float, **arguments: Any) -> dict[str, Any]:
+    def request_engine_refresh(self, wait: float, **arguments: Any) -> dict[str, Any]:
         """Have the engine refresh the index; wait up to `wait` seconds until it has done so."""
-        return self.request("refresh", wait=wait, timeout=wait + 5.0, **arguments)
+        return self.send_engine_request("refresh", wait=wait, timeout=wait + 5.0, **arguments)
 
-    def request(self, op: str, *, timeout: float, **arguments: Any) -> dict[str, Any]:
+    def send_engine_request(self, op: str, *, timeout: float, **arguments: Any) -> dict[str, Any]:
         """Send a request to the engine, twice if it ends meanwhile; raises `EngineUnavailable`."""
         cancellation = get_current_cancellation()
         for last in (False, True):
@@ -189,39 +189,39 @@ class IndexAccess:
         with self._lock:
             reader, private = self._reader, self._private
         if private is not None and not private.is_complete:
-            private.wait(min(wait, private.remaining_wait_seconds))
+            private.wait_until_up_to_date(min(wait, private.remaining_wait_seconds))
         if reader is not None and not reader.is_generation_replaced():
             return reader
         try:
             reader = IndexReader(private.folder if private else self.workspace.cache_dir)
         except IndexUnavailable:
-            reader = self._open_first_reader(wait)
+            reader = self._open_first_index_reader(wait)
         with self._lock:
             self._reader = reader
         return reader
 
     def update_private_index(self, error: EngineUnavailable, wait: float) -> None:
         """Note that there is no engine, and bring the private index up to date if there is one."""
-        self.behind = Notice("index_behind", make_engine_notice_values(error))
+        self.index_behind_notice = Notice("index_behind", make_engine_unavailable_values(error))
         if (private := self._private) is not None:
-            private.update(wait)
+            private.update_from_files(wait)
 
-    def _open_first_reader(self, wait: float) -> IndexReader:
+    def _open_first_index_reader(self, wait: float) -> IndexReader:
         """Have the engine build or repair the index; without an engine, build a private one."""
         from kbtui.index import IndexReader
 
         try:
-            state = self.request_refresh(wait, force=False)
+            state = self.request_engine_refresh(wait, force=False)
             with suppress(IndexUnavailable):
                 return IndexReader(self.workspace.cache_dir)
             # The index was deleted or damaged after the refresh.
-            state = self.request_refresh(wait, check=True)
+            state = self.request_engine_refresh(wait, check=True)
         except EngineUnavailable as error:
             with self._lock:
                 if self._private is None:
                     self._private = PrivateIndex(self.workspace, self.settings, error)
                 private = self._private
-            private.wait(min(wait, private.remaining_wait_seconds))
+            private.wait_until_up_to_date(min(wait, private.remaining_wait_seconds))
             return private.open_index_reader()
         try:
             return IndexReader(self.workspace.cache_dir)
@@ -300,7 +300,7 @@ class PrivateIndex:
         """The notices for users: that the index is temporary, why, and what it may lack."""
         notices = [
             Notice("private_index", {"is_complete": self.is_complete, "detail": self._error or ""}),
-            Notice("keywords_only", make_engine_notice_values(self._cause)),
+            Notice("keywords_only", make_engine_unavailable_values(self._cause)),
         ]
         if self._configuration_problem is not None:
             notices.append(Notice("configuration_invalid", {"detail": self._configuration_problem}))
@@ -321,15 +321,15 @@ class PrivateIndex:
                 hint=f"there is no shared index: {self._cause.message}",
             ) from error
 
-    def update(self, seconds: float) -> None:
+    def update_from_files(self, seconds: float) -> None:
         """Update the index from the files; wait up to `seconds` until it is up to date."""
         with self._turn:
             if self._reached == self._wanted:
                 self._wanted += 1
                 self._turn.notify_all()
-        self.wait(seconds)
+        self.wait_until_up_to_date(seconds)
 
-    def wait(self, seconds: float) -> None:
+    def wait_until_up_to_date(self, seconds: float) -> None:
         """Wait up to `seconds` until the index is up to date; raises `Cancelled`."""
         cancellation, end = get_current_cancellation(), time.monotonic() + seconds
         with self._turn:

@@ -71,7 +71,7 @@ class Library(ReferenceReader):
         self.close()
 
     @property
-    def index_notices_phrase(self) -> str | None:
+    def index_notices_text(self) -> str | None:
         """The notices about the index as one line of text; None if there are none."""
         return format_notices(self.index_notices)
 
@@ -86,7 +86,7 @@ class Library(ReferenceReader):
         """
         return conversation_repository.list_conversations(self.workspace, archived)
 
-    def list_conversations_quickly(
+    def list_conversations_without_counts(
         self, known: Mapping[str, ConversationInfo] | None = None
     ) -> list[ConversationInfo]:
         """Return all conversations like `list_conversations`, but without `events_count`.
@@ -125,17 +125,17 @@ class Library(ReferenceReader):
         from kbtui.engine import search_service
 
         try:
-            state: Any = self.request_refresh(wait, force=False, meaning=meaning)
+            state: Any = self.request_engine_refresh(wait, force=False, meaning=meaning)
         except EngineUnavailable as error:
             self.update_private_index(error, wait)
         else:
-            self.behind = search_service.make_index_behind_notice(state)
+            self.index_behind_notice = search_service.make_index_behind_notice(state)
 
     def retry_embedding(self, wait: float = 30.0) -> None:
         """Have the engine retry unreadable files and failed embedding."""
-        self.request_refresh(wait, retry=True)
+        self.request_engine_refresh(wait, retry=True)
 
-    def search_keywords(self, request: SearchRequest) -> SearchAnswer:
+    def search_by_keywords(self, request: SearchRequest) -> SearchAnswer:
         """Search by keywords in this process at once, for a query that is still being typed."""
         return self._search_in_process(request)
 
@@ -161,7 +161,7 @@ class Library(ReferenceReader):
         reason = "it is the temporary index of this process"
         if not self.is_index_private:
             try:
-                self.request_refresh(REPAIR_SECONDS, check=True)
+                self.request_engine_refresh(REPAIR_SECONDS, check=True)
                 self._repair_notice = Notice("index_mended", {"detail": found})
                 return
             except EngineUnavailable as unavailable:
@@ -171,7 +171,7 @@ class Library(ReferenceReader):
     def _repair_index_if_damaged(self) -> bool:
         """Have the engine check the index; return whether it found damage and rebuilt the index."""
         try:
-            mended = self.request_refresh(REPAIR_SECONDS, check="suspicion").get("mended")
+            mended = self.request_engine_refresh(REPAIR_SECONDS, check="suspicion").get("mended")
         except EngineUnavailable:
             return False
         if mended:
@@ -212,7 +212,7 @@ class Library(ReferenceReader):
             raise UsageError("; ".join(map(str, answered.mistakes)))
         return answered
 
-    def find_similar(
+    def find_similar_passages(
         self, ref: Ref, request: SearchRequest | None = None, wait: float = 10.0
     ) -> SearchAnswer:
         """Find passages that are similar to a reference's target; raises `NothingFound`."""
@@ -226,7 +226,7 @@ class Library(ReferenceReader):
         began = time.perf_counter()
         answered, is_logged = self._search_with_engine(request, wait, origin, caller)
         if answered is None:
-            answered = self._search_in_process(request, self._make_missing_leg_notice)
+            answered = self._search_in_process(request, self._make_missing_semantic_leg_notice)
         if not is_logged and origin is not None:
             milliseconds = (time.perf_counter() - began) * 1000
             damage = self.log_search(answered, origin, caller, milliseconds)
@@ -250,18 +250,18 @@ class Library(ReferenceReader):
         )
         for last in (False, True):
             try:
-                reply = self.request("search", **arguments)
+                reply = self.send_engine_request("search", **arguments)
             except EngineUnavailable as error:
                 self.update_private_index(error, UPDATE_SECONDS)
                 return None, False
-            self.behind = None
+            self.index_behind_notice = None
             declined = reply.get("declined")
             if declined is None:
-                answered = SearchAnswer.from_engine_message(_get_answer_of_engine(reply))
+                answered = SearchAnswer.from_engine_message(_get_answer_from_engine_reply(reply))
                 if not last and reply["suspect"] and self._repair_index_if_damaged():
                     continue
                 behind = (one for one in answered.notices if one.code == "index_behind")
-                self.behind = next(behind, None)
+                self.index_behind_notice = next(behind, None)
                 return self._add_repair_notice(answered), not reply["suspect"]
             detail = str(reply.get("detail"))
             if declined == "damaged" and not last:
@@ -290,13 +290,13 @@ class Library(ReferenceReader):
         answered = self._query_index_with_repair(answer_from_index)
         return self._add_repair_notice(answered.add_notices(*self.index_notices))
 
-    def _make_missing_leg_notice(self) -> Notice | None:
+    def _make_missing_semantic_leg_notice(self) -> Notice | None:
         """Return the notice that says why a search in this process has no semantic leg."""
         if self.is_index_private:
             return None  # the notices of the private index say why
         if self.settings.model == "off":
             return make_keywords_only_notice("model_off")
-        if self.behind is not None:
+        if self.index_behind_notice is not None:
             return make_keywords_only_notice("engine")
         return make_keywords_only_notice("engine", "the engine has another time zone")
 
@@ -329,7 +329,9 @@ class Library(ReferenceReader):
         self.update_index()
         return self.find_citations(ref)
 
-    def listen_to_engine(self, on_event: Callable[[EngineEvent], object]) -> Callable[[], None]:
+    def listen_to_engine_events(
+        self, on_event: Callable[[EngineEvent], object]
+    ) -> Callable[[], None]:
         """Call `on_event` from a new thread with each event of the engine.
 
         Returns a function that stops the thread. Starts the engine, and starts it again after it
@@ -341,7 +343,7 @@ class Library(ReferenceReader):
         return EngineEventListener(self.connect_engine, on_event).stop
 
 
-def _get_answer_of_engine(reply: dict[str, Any]) -> dict[str, Any]:
+def _get_answer_from_engine_reply(reply: dict[str, Any]) -> dict[str, Any]:
     """Return the answer in the engine's reply; if the reply has an error instead, raise it."""
     if failed := reply.get("failed"):
         kind, message, where, hint = failed

@@ -39,11 +39,11 @@ class ReferenceReader(IndexAccess):
         """Parse a reference that a user typed; its topic can be an id or a title."""
         return resolve_ref(self.workspace, text)
 
-    def find_reference(self, text: str) -> Ref:
+    def resolve_reference(self, text: str) -> Ref:
         """Parse a reference and check its target; a passage becomes its lines or turn."""
         ref = self.parse_typed_reference(text)
         if ref.kind in ("topic", "subject"):
-            return self._resolve_topic(ref)
+            return self._resolve_topic_of_ref(ref)
         if ref.kind == "conversation":
             conversation_repository.find_conversation(self.workspace, ref.conversation or "")
             return ref
@@ -56,7 +56,7 @@ class ReferenceReader(IndexAccess):
             return make_conversation_ref(entry.conversation, found[0].turn, found[0].call)
         return make_subject_ref(entry.topic or "", entry.slug or "", found[0].lines)
 
-    def _resolve_topic(self, ref: Ref) -> Ref:
+    def _resolve_topic_of_ref(self, ref: Ref) -> Ref:
         """Return the reference of a topic or subject with the topic's id; raises `NothingFound`."""
         if ref.kind == "topic":
             return ref._replace(topic=self.load_knowledge().resolve_topic(ref.topic or "").id)
@@ -110,15 +110,15 @@ class ReferenceReader(IndexAccess):
         if target.kind == "topic":
             return self.learn(target.topic or "")
         if target.kind == "subject":
-            return self._read_lines(target)
+            return self._read_subject_lines(target)
         if target.kind == "chunk":
             found = self.open_index_reader().get_chunk(target.chunk or "")
             if found is None:
                 raise NothingFound("this passage no longer exists", where=str(target))
             return found[0].text
-        return self._read_conversation(target)
+        return self._format_conversation_text(target)
 
-    def _read_lines(self, ref: Ref) -> str:
+    def _read_subject_lines(self, ref: Ref) -> str:
         text = self.read_subject_text(self.find_subject(ref))
         if ref.lines is None:
             return text
@@ -129,7 +129,7 @@ class ReferenceReader(IndexAccess):
             raise NothingFound(f"the subject has {count}", where=str(ref))
         return "\n".join(lines[first - 1 : last])
 
-    def _read_conversation(self, ref: Ref) -> str:
+    def _format_conversation_text(self, ref: Ref) -> str:
         from kbtui.index.chunk_splitter import format_event_text
 
         conversation = self.load_conversation(ref.conversation or "")
@@ -162,13 +162,15 @@ class ReferenceReader(IndexAccess):
         found = []
         for cite in extract_citations(conversation, targets):
             if cite.target not in known:
-                known[cite.target] = self._describe_target(cite, targets)
+                known[cite.target] = self._look_up_target_title_and_absence(cite, targets)
             title, gone = known[cite.target]
             source_title = conversation.info.name
             found.append(cite._replace(title=title, gone=gone, source_title=source_title))
         return found
 
-    def _describe_target(self, cite: Citation, targets: CitationTargetLookup) -> tuple[str, bool]:
+    def _look_up_target_title_and_absence(
+        self, cite: Citation, targets: CitationTargetLookup
+    ) -> tuple[str, bool]:
         """Return the title of a citation's target, and whether the target no longer exists."""
         if cite.kind == "file":
             return cite.title, _is_workspace_file_missing(self.workspace.root, cite.target)
@@ -181,7 +183,7 @@ class ReferenceReader(IndexAccess):
 
     def find_citing_turns(self, target: Ref | str) -> list[Citation]:
         """Return the citations of a reference's target or of the file at a path, newest first."""
-        targets, chunk, gone = self._list_names_of_target(target)
+        targets, chunk, gone = self._list_citation_names_of_target(target)
         reader = self.open_index_reader()
         rows = reader.find_citations(targets, chunk)
         entries = reader.get_entries(
@@ -198,7 +200,9 @@ class ReferenceReader(IndexAccess):
             for row in rows
         ]  # fmt: skip
 
-    def _list_names_of_target(self, target: Ref | str) -> tuple[list[str], str | None, bool]:
+    def _list_citation_names_of_target(
+        self, target: Ref | str
+    ) -> tuple[list[str], str | None, bool]:
         """Return a target's names in citations, its chunk id, and whether it is gone."""
         root = self.workspace.root
         if isinstance(target, str):
@@ -240,7 +244,7 @@ class ReferenceReader(IndexAccess):
             self.find_subject(target)
             return []
         if target.kind == "chunk":
-            target = self.find_reference(str(target))
+            target = self.resolve_reference(str(target))
             if target.kind == "subject":
                 return []
         conversation = self.load_conversation(target.conversation or "")
@@ -255,7 +259,7 @@ class ReferenceReader(IndexAccess):
         ref = None
         try:
             ref = self.parse_typed_reference(text)
-            return ref if ref.kind in ("chunk", "conversation") else self._resolve_topic(ref)
+            return ref if ref.kind in ("chunk", "conversation") else self._resolve_topic_of_ref(ref)
         except (UsageError, NothingFound) as error:
             if isinstance(error, NothingFound) and ref is None:
                 raise  # a conversation of another workspace

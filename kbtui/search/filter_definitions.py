@@ -104,9 +104,9 @@ class FilterDefinition:
         self, value: str, now: datetime | None = None, zone: tzinfo | None = None
     ) -> datetime:
         """Parse a value of this filter as a date; raises `FilterValueError` if it is not one."""
-        from kbtui.dates import DATE_HINT, parse_moment
+        from kbtui.dates import DATE_HINT, parse_date_or_age
 
-        moment = parse_moment(value, now, zone, to_end_of_day=self.includes_day)
+        moment = parse_date_or_age(value, now, zone, to_end_of_day=self.includes_day)
         if moment is None:
             raise FilterValueError(f"{value!r} is not a date", DATE_HINT)
         return moment

@@ -29,7 +29,7 @@ MAX_PROSE_CHARACTERS = 600
 """How many characters of a text are embedded as the query of the semantic leg."""
 
 
-def find_similar(
+def find_similar_passages(
     workspace: Workspace,
     reader: IndexReader,
     ref: Ref,

@@ -142,11 +142,11 @@ def main(root: str) -> int:
 
     from kbtui.library import Library
     from kbtui.tui.app import run_tui
-    from kbtui.workspace import load_settings, open_workspace_root
+    from kbtui.workspace import load_settings, open_workspace_at_root
 
     watch = threading.Thread(target=_quit_when_server_ends, args=(os.getppid(),), daemon=True)
     watch.start()
-    library = Library(open_workspace_root(Path(root)), load_settings())
+    library = Library(open_workspace_at_root(Path(root)), load_settings())
     try:
         return run_tui(library, None)
     finally:

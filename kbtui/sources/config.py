@@ -143,12 +143,12 @@ class SourceDefinitions:
 
 def get_sources_path(workspace: Workspace) -> Path:
     """Return the path of the file that declares the sources; kbtui owns and writes it."""
-    return workspace.jp / "kb-sources.toml"
+    return workspace.jp_directory / "kb-sources.toml"
 
 
 def load_sources(workspace: Workspace) -> SourceDefinitions:
     """Read the sources; mistakes in the file become problems and are never raised."""
-    from kbtui.workspace.jp_config import parse_config
+    from kbtui.workspace.jp_config import load_config_file
 
     found = SourceDefinitions()
     path = get_sources_path(workspace)
@@ -159,7 +159,7 @@ def load_sources(workspace: Workspace) -> SourceDefinitions:
     if not path.is_symlink() and not path.exists():
         return found
     try:
-        data = parse_config(path)
+        data = load_config_file(path)
     except ConfigError as error:
         add_problem(error.message, hint=error.hint)
         return found

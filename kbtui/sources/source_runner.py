@@ -251,12 +251,12 @@ async def _fetch_documents(
 
 def main(words: list[str]) -> int:
     """Run the source `words[1]` of the workspace at `words[0]`; return the exit code."""
-    from kbtui.workspace import open_workspace_root
+    from kbtui.workspace import open_workspace_at_root
 
     with contextlib.suppress(OSError):
         os.nice(10)
     try:
-        run = run_source(open_workspace_root(Path(words[0])), words[1])
+        run = run_source(open_workspace_at_root(Path(words[0])), words[1])
     except KbtuiError as error:
         print(f"source {words[1]}: {error}", file=sys.stderr)
         return error.exit_code

@@ -239,7 +239,7 @@ def run_tui(
         # If these are exported, Textual uses them instead of the real size, even after a resize.
         for name in ("COLUMNS", "LINES"):
             os.environ.pop(name, None)
-    redirect = StderrRedirect(library.workspace.log_file.with_name("tui.log"))
+    redirect = StderrRedirect(library.workspace.engine_log_file.with_name("tui.log"))
     app = KbtuiApp(library, open_ref, redirect=redirect, start=start)
     redirect.start()
     exit_on_hangup()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kbtui.dates import format_iso_day
+from kbtui.dates import format_unix_time_as_day
 from kbtui.refs import parse_ref
 from kbtui.text import one_line
 from kbtui.tui.commands import find_key_label
@@ -117,7 +117,7 @@ def _make_entry_citation_blocks(
     for use in uses:
         count = (f"{use.cites:>5,}  ", "number") if use.cites else (" " * 7, "")
         left: Spans = [count, (one_line(use.title), ""), (f"  {one_line(use.ref)}", "dim")]
-        right: Spans = [(f"changed {format_iso_day(use.changed)}", "dim")]
+        right: Spans = [(f"changed {format_unix_time_as_day(use.changed)}", "dim")]
         blocks.append(HeadingBlock(f"{section}:{use.ref}", left, right, link=use.ref))
     return blocks
 

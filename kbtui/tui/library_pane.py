@@ -10,7 +10,7 @@ from textual import on
 from textual.containers import Vertical
 from textual.widgets import Input
 
-from kbtui.dates import Clock, format_age
+from kbtui.dates import Clock, format_age_or_day
 from kbtui.notices import format_notice
 from kbtui.refs import Ref, make_conversation_ref, make_subject_ref
 from kbtui.search.filter_definitions import FilterDefinition, FilterValueError, map_filters_by_key
@@ -355,7 +355,7 @@ def _make_sort_label(
     if sort == "turns":
         turns = contents.count_turns(info)
         return "…" if turns < 0 else format_count(turns, "turn")
-    return format_age(_get_sort_time(info, sort), present)
+    return format_age_or_day(_get_sort_time(info, sort), present)
 
 
 def _make_conversation_row(info: ConversationInfo, label: str) -> ListRow:

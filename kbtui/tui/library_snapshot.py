@@ -66,7 +66,7 @@ class LibrarySnapshot:
     """How many subjects must still be read to find out whether they are readable."""
 
     @property
-    def is_unfinished(self) -> bool:
+    def is_index_unfinished(self) -> bool:
         """Whether details must still be read."""
         return bool(self.unread or self.unchecked)
 
@@ -127,7 +127,7 @@ class LibrarySnapshotReader:
             failures.append(f"topics: {error}")
         conversations: list[ConversationInfo] = []
         try:
-            conversations = self._library.list_conversations_quickly(self._infos)
+            conversations = self._library.list_conversations_without_counts(self._infos)
             self._infos = {info.id: info for info in conversations}
         except (KbtuiError, OSError) as error:
             failures.append(f"conversations: {error}")

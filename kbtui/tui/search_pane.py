@@ -11,7 +11,7 @@ from textual.containers import Horizontal, Vertical
 from textual.message import Message
 
 from kbtui.notices import NOTHING_INDEXED, format_notice, format_notices
-from kbtui.text import one_line, sanitize_and_move_ranges
+from kbtui.text import one_line, sanitize_text_and_move_ranges
 from kbtui.tui.commands import find_key_label, make_scope_bindings
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_text import (
@@ -252,7 +252,7 @@ class ResultsPane(BorderOnlyPane, Vertical):
 
 def make_hit_excerpt(hit: Hit, width: int, lines: int) -> list[Spans]:
     """Return up to `lines` lines around the first match, without Markdown, with the matches highlighted."""
-    text, matches = sanitize_and_move_ranges(hit.text, sorted(hit.matches))
+    text, matches = sanitize_text_and_move_ranges(hit.text, sorted(hit.matches))
     if hit.role not in ("tool-call", "tool-result"):
         # Removing Markdown from a long text is slow, so stop soon after the part that is shown.
         reach = min((end for _, end in matches), default=0) + width * (lines + 4) + 300

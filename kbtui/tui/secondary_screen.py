@@ -9,7 +9,7 @@ from textual import on
 from textual.containers import Horizontal, Vertical
 from textual.widgets import Input
 
-from kbtui.errors import describe_error
+from kbtui.errors import format_error_on_one_line
 from kbtui.tui.commands import find_key_label, list_commands, make_scope_bindings
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.command import format_command_hints, format_key_hints
@@ -177,12 +177,12 @@ class SecondaryScreen(StyledScreen):
     def show_totals_line(self, left: Spans, right: Spans | None = None) -> None:
         self.query_one("#totals", TextLine).set_text(left, right)
 
-    def describe_error(self, error: Exception) -> str:
+    def format_error_on_one_line(self, error: Exception) -> str:
         """Return an error on one line, with paths relative to the workspace."""
-        return describe_error(error, self.library.workspace.root)
+        return format_error_on_one_line(error, self.library.workspace.root)
 
     def show_error(self, error: Exception) -> None:
-        self.show_message(self.describe_error(error), "error")
+        self.show_message(self.format_error_on_one_line(error), "error")
 
     @property
     def cursor_block(self) -> DocumentBlock | None:

@@ -8,9 +8,9 @@ from importlib import import_module
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from kbtui.workspace.settings import Settings, load_settings
-    from kbtui.workspace.workspace import Workspace, find_workspace, open_workspace_root
+    from kbtui.workspace.workspace import Workspace, find_workspace, open_workspace_at_root
 
-__all__ = ["Settings", "Workspace", "find_workspace", "load_settings", "open_workspace_root"]
+__all__ = ["Settings", "Workspace", "find_workspace", "load_settings", "open_workspace_at_root"]
 
 
 def __getattr__(name: str) -> object:

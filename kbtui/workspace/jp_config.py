@@ -46,11 +46,11 @@ class ConfigLayer:
 
 
 @dataclass
-class ConfigLayers:
+class ConfigLayerList:
     """The layers in the order of merging, in which later layers override earlier ones.
 
     `files` has every file that was read or would be read if it existed, and every directory
-    that a glob listed, so that changes can be watched. `budget` is the number of files that the current
+    that a glob listed, so that changes can be watched. `files_left` is the number of files that the current
     layer may still load.
     """
 
@@ -59,30 +59,30 @@ class ConfigLayers:
     errors: list[ConfigError] = field(default_factory=list)
     load_paths: list[str] = field(default_factory=list)
     inherit: bool = True
-    budget: int = MAX_LAYERS
+    files_left: int = MAX_LAYERS
 
 
-def read_config_layers(workspace: Workspace, cwd: Path | None = None) -> ConfigLayers:
+def read_config_layers(workspace: Workspace, cwd: Path | None = None) -> ConfigLayerList:
     """Return the workspace's layers: those of JP, then `.jp/kb.toml`.
 
     `.jp.{ext}` files are searched from the root down to `cwd`, by default the current directory. A
-    `cwd` outside the workspace is ignored. Never raises; errors are in `ConfigLayers.errors`.
+    `cwd` outside the workspace is ignored. Never raises; errors are in `ConfigLayerList.errors`.
     """
-    found = ConfigLayers()
+    found = ConfigLayerList()
     for stem in _list_layer_stems(workspace, cwd):
         path = _find_layer_file(stem, found.files)
         if path is not None:
             _load_config_layer(path, found)
         if not found.inherit:
             break
-    kb = workspace.jp / "kb.toml"
+    kb = workspace.jp_directory / "kb.toml"
     found.files.append(kb)
     if _does_path_exist(kb):
         _load_config_layer(kb, found)
     return found
 
 
-def read_named_config_layers(workspace: Workspace, found: ConfigLayers, name: str) -> None:
+def add_named_config_layers(workspace: Workspace, found: ConfigLayerList, name: str) -> None:
     """Add to `found` the layers that `--cfg NAME` means; raises `UsageError` if there is none.
 
     NAME is the path of a file, or a file in one of `config_load_paths`. These paths are tried
@@ -97,8 +97,8 @@ def read_named_config_layers(workspace: Workspace, found: ConfigLayers, name: st
     if not Path(name).name:
         raise UsageError("the name is empty", where="--cfg")
     roots = [Path(get_jp_config_home(), "config"), workspace.root]
-    if workspace.user_dir is not None:
-        roots.append(workspace.user_dir / "config")
+    if workspace.jp_user_directory is not None:
+        roots.append(workspace.jp_user_directory / "config")
     matches, tried = [], []
     for root in roots:
         for load_path in found.load_paths:
@@ -115,19 +115,19 @@ def read_named_config_layers(workspace: Workspace, found: ConfigLayers, name: st
         _load_config_layer(path, found)
 
 
-def find_extended_files(path: Path) -> list[Path]:
+def find_extended_config_files(path: Path) -> list[Path]:
     """Return the readable files that a configuration file extends, directly or indirectly."""
-    found = ConfigLayers()
+    found = ConfigLayerList()
     _load_config_layer(path, found)
     return [layer.path for layer in found.layers if layer.path != path]
 
 
-def parse_config(path: Path) -> dict[str, Any]:
+def load_config_file(path: Path) -> dict[str, Any]:
     """Return a configuration file parsed by its extension; raises `ConfigError` with its path."""
-    return parse_config_text(path, read_config_text(path))
+    return parse_config_text(path, read_config_file_text(path))
 
 
-def read_config_text(path: Path) -> str:
+def read_config_file_text(path: Path) -> str:
     """Return the text of a configuration file; raises `ConfigError` with its path."""
     try:
         return read_regular_file(path).decode("utf-8-sig")
@@ -182,15 +182,15 @@ def _format_parse_error(error: Exception) -> str:
 def _list_layer_stems(workspace: Workspace, cwd: Path | None) -> Iterator[Path]:
     """Yield the paths of JP's layers without their extensions, in order."""
     yield Path(get_jp_config_home(), "config")
-    yield workspace.jp / "config"
+    yield workspace.jp_directory / "config"
     yield workspace.root / ".jp"
     folder = workspace.root
     with suppress(OSError, ValueError, RuntimeError):
         for part in (cwd or Path.cwd()).resolve().relative_to(folder).parts:
             folder = folder / part
             yield folder / ".jp"
-    if workspace.user_dir is not None:
-        yield workspace.user_dir / "config"
+    if workspace.jp_user_directory is not None:
+        yield workspace.jp_user_directory / "config"
 
 
 def _find_layer_file(stem: Path, files: list[Path]) -> Path | None:
@@ -211,22 +211,22 @@ def _does_path_exist(path: Path) -> bool:
     return False
 
 
-def _load_config_layer(path: Path, found: ConfigLayers, above: tuple[Path, ...] = ()) -> None:
+def _load_config_layer(path: Path, found: ConfigLayerList, above: tuple[Path, ...] = ()) -> None:
     """Add a file and the files that it extends to the layers, in the order of merging."""
     if not above:
-        found.budget = MAX_LAYERS
-    found.budget -= 1
-    if found.budget < 0 or len(above) > MAX_DEPTH:
+        found.files_left = MAX_LAYERS
+    found.files_left -= 1
+    if found.files_left < 0 or len(above) > MAX_DEPTH:
         message = "`extends` loads too many files"
         if not any(error.message == message for error in found.errors):
             found.errors.append(ConfigError(message, where=str(path)))
         return
     try:
-        data = parse_config(path)
+        data = load_config_file(path)
     except ConfigError as error:
         found.errors.append(error)
         return
-    before, after = _resolve_extends_value(path, data.get("extends"), found)
+    before, after = _resolve_extended_files(path, data.get("extends"), found)
     stack = (*above, Path(os.path.realpath(path)))
 
     def load_extended_files(others: list[Path]) -> None:
@@ -248,8 +248,8 @@ def _load_config_layer(path: Path, found: ConfigLayers, above: tuple[Path, ...] 
     load_extended_files(after)
 
 
-def _resolve_extends_value(
-    path: Path, value: Any, found: ConfigLayers
+def _resolve_extended_files(
+    path: Path, value: Any, found: ConfigLayerList
 ) -> tuple[list[Path], list[Path]]:
     """Return the files to merge before and after this one."""
     files: dict[str, list[Path]] = {"before": [], "after": []}
@@ -264,13 +264,13 @@ def _resolve_extends_value(
                     '`extends` takes paths or tables {path = …, strategy = "before" or "after"}'
                 )
                 raise ConfigError(message, where=str(path))
-            files[strategy] += _expand_extends_item(path, item, found)
+            files[strategy] += _expand_extends_pattern(path, item, found)
         except ConfigError as error:
             found.errors.append(error)
     return files["before"], files["after"]
 
 
-def _expand_extends_item(path: Path, item: str, found: ConfigLayers) -> Iterable[Path]:
+def _expand_extends_pattern(path: Path, item: str, found: ConfigLayerList) -> Iterable[Path]:
     if not item or "\0" in item or Path(item).is_absolute():
         message = f"`extends`: {item!r} is not a path relative to this file"
         raise ConfigError(message, where=str(path))

@@ -83,7 +83,7 @@ def _find_jp_directory(variable: str, default: str) -> str:
     return get_xdg_directory(variable, default) + "/jp"
 
 
-def find_runtime_folder() -> str:
+def find_runtime_directory() -> str:
     """Return the directory of the engines' sockets: the first one whose path is short enough."""
     runtime, temporary = os.environ.get("XDG_RUNTIME_DIR", ""), os.environ.get("TMPDIR", "")
     for base, folder in (
@@ -98,7 +98,9 @@ def find_runtime_folder() -> str:
 
 def make_socket_path(root: str) -> str:
     """Return the socket path of the engine for the workspace at `root` and this cache directory."""
-    return f"{find_runtime_folder()}/{_hash_paths(make_workspace_key(root), get_cache_home())}.sock"
+    return (
+        f"{find_runtime_directory()}/{_hash_paths(make_workspace_key(root), get_cache_home())}.sock"
+    )
 
 
 def is_peer_same_user(connection: socket | TransportSocket) -> bool:
@@ -126,13 +128,13 @@ def _hash_paths(first: str, *paths: str) -> str:
     return str(sha256(os.fsencode(text)).hexdigest()[:16])
 
 
-def path_to_utf8(path: str | os.PathLike[str]) -> str:
+def convert_path_to_utf8(path: str | os.PathLike[str]) -> str:
     """Return a path as UTF-8 for Rust and for other processes, whose locale may differ."""
     return os.fsencode(path).decode("utf-8", "surrogateescape")
 
 
-def path_from_utf8(path: str) -> str:
-    """Convert a path made by `path_to_utf8` back to the encoding of this process."""
+def convert_path_from_utf8(path: str) -> str:
+    """Convert a path made by `convert_path_to_utf8` back to the encoding of this process."""
     return os.fsdecode(path.encode("utf-8", "surrogateescape"))
 
 
@@ -152,12 +154,12 @@ def find_workspace_root(start: str) -> str | None:
     return None
 
 
-def read_time_zone() -> str:
+def get_time_zone_variable() -> str:
     """Return the environment variable TZ, `local` if it is not set."""
     return os.environ.get("TZ", "local")
 
 
-def describe_answer_environment() -> str:
+def make_search_environment_fingerprint() -> str:
     """Return a text that is equal in processes whose answers to a query are equal."""
     # Everything that affects an answer, except the query and the version.
     settings = get_config_home() + "/config.toml"
@@ -168,7 +170,7 @@ def describe_answer_environment() -> str:
         state = "none"
     zone, model = os.environ.get("TZ", ""), os.environ.get("KBTUI_MODEL", "")
     parts = (get_cache_home(), get_data_home(), settings, state, zone, model)
-    return path_to_utf8("\n".join(parts))
+    return convert_path_to_utf8("\n".join(parts))
 
 
 def make_private_directory(folder: Path) -> None:
@@ -180,20 +182,20 @@ def make_private_directory(folder: Path) -> None:
         folder.mkdir(mode=0o700, exist_ok=True)
 
 
-def format_path_from_root(root: Path, path: Path) -> str:
+def format_path_relative_to_root(root: Path, path: Path) -> str:
     """Return a path as messages show it: relative to the workspace `root` if it is inside."""
     normal = os.path.normpath(path)
     inside = str(root).rstrip("/") + "/"
     return normal[len(inside) :] if normal.startswith(inside) else normal
 
 
-def make_runtime_folder() -> Path:
+def make_runtime_directory() -> Path:
     """Make the directory of the sockets private; raises `WorkspaceError` if it cannot."""
     from pathlib import Path
 
     from kbtui.errors import WorkspaceError
 
-    path = Path(find_runtime_folder())
+    path = Path(find_runtime_directory())
     hint = "set XDG_RUNTIME_DIR to a directory of your own"
     try:
         path.mkdir(mode=0o700, exist_ok=True)

@@ -127,18 +127,18 @@ def get_settings_path() -> Path:
 
 def load_settings(path: Path | None = None) -> Settings:
     """Read the settings: the file, overridden by environment variables. Raises `ConfigError`."""
-    return Settings(**{found.key.name: found.value for found in explain_settings(path)})
+    return Settings(**{found.key.name: found.value for found in list_settings_with_origins(path)})
 
 
-def explain_settings(path: Path | None = None) -> list[SettingValue]:
+def list_settings_with_origins(path: Path | None = None) -> list[SettingValue]:
     """Return every setting with its value and origin; raises `ConfigError` like `load_settings`."""
     path = path or get_settings_path()
     text, values = "", dict[str, Any]()
     if os.path.lexists(path):
         # Every command reads the settings, but few users have this file.
-        from kbtui.workspace.jp_config import parse_config_text, read_config_text
+        from kbtui.workspace.jp_config import parse_config_text, read_config_file_text
 
-        text = read_config_text(path)
+        text = read_config_file_text(path)
         values = parse_config_text(path, text)
     known = {key.name for key in SETTING_KEYS}
     if unknown := [name for name in values if name not in known]:

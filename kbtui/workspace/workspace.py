@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 
 from kbtui.errors import KbtuiError, UsageError, WorkspaceError
-from kbtui.files import read_regular_file, write_file
+from kbtui.files import read_regular_file, write_file_atomically
 from kbtui.workspace import paths
 
 _WORKSPACE_ID = re.compile(r"[0-9a-z]{5}")
@@ -24,7 +24,7 @@ class Workspace:
         return self.root.name or str(self.root)
 
     @property
-    def jp(self) -> Path:
+    def jp_directory(self) -> Path:
         """The directory `.jp`."""
         return self.root / ".jp"
 
@@ -32,38 +32,38 @@ class Workspace:
     def id(self) -> str | None:
         """JP's id of the workspace, five characters of `[0-9a-z]`; None if `.jp/.id` has none."""
         try:
-            lines = read_regular_file(self.jp / ".id").decode("utf-8", "replace").split()
+            lines = read_regular_file(self.jp_directory / ".id").decode("utf-8", "replace").split()
         except OSError:
             return None
         return lines[-1] if lines and _WORKSPACE_ID.fullmatch(lines[-1]) else None
 
     @cached_property
-    def user_dir(self) -> Path | None:
+    def jp_user_directory(self) -> Path | None:
         """JP's user-local directory of this workspace, None if there is none."""
         return paths.find_jp_user_directory(self.root, self.id)
 
     @cached_property
-    def key(self) -> str:
+    def storage_key(self) -> str:
         """16 hex digits that name this workspace in the cache, data and runtime directories."""
         return paths.make_workspace_key(str(self.root))
 
     @property
     def cache_dir(self) -> Path:
         """The directory of the index; it may not exist yet."""
-        return Path(paths.get_cache_home(), self.key)
+        return Path(paths.get_cache_home(), self.storage_key)
 
     @property
     def data_dir(self) -> Path:
         """The directory of the query log and bookmarks; it may not exist yet."""
-        return Path(paths.get_data_home(), self.key)
+        return Path(paths.get_data_home(), self.storage_key)
 
     @property
-    def log_file(self) -> Path:
+    def engine_log_file(self) -> Path:
         """The engine's log file."""
-        return Path(paths.get_state_home(), f"engine-{self.key}.log")
+        return Path(paths.get_state_home(), f"engine-{self.storage_key}.log")
 
 
-def open_workspace_root(root: Path) -> Workspace:
+def open_workspace_at_root(root: Path) -> Workspace:
     """Return the workspace whose `.jp` directory is in `root` itself."""
     return Workspace(root.resolve())
 
@@ -98,7 +98,7 @@ def write_export_file(workspace: Workspace, path: Path, text: str) -> None:
             # Write into a device or a pipe instead of replacing it; a directory raises OSError.
             real.write_bytes(data)
         else:
-            write_file(real, data)
+            write_file_atomically(real, data)
     except OSError as error:
         reason = error.strerror or error
         raise KbtuiError(f"the file cannot be written: {reason}", where=str(path)) from error
@@ -106,7 +106,7 @@ def write_export_file(workspace: Workspace, path: Path, text: str) -> None:
 
 def check_export_path(workspace: Workspace, path: Path) -> None:
     """Raise `UsageError` for a path in a `.jp` directory or in JP's user data directory."""
-    protected = [workspace.jp, Path(paths.get_jp_data_home())]
+    protected = [workspace.jp_directory, Path(paths.get_jp_data_home())]
     real = Path(os.path.realpath(path))
     for folder in (real, *real.parents):
         if folder.name.casefold() == ".jp" or any(_is_same_file(folder, one) for one in protected):

@@ -30,7 +30,7 @@ from kbtui.assistant.jp_local_tool import answer_jp_tool_call
 from kbtui.engine.find_or_start import get_engine_socket_path
 from kbtui.knowledge import load_knowledge
 from kbtui.library import Library
-from kbtui.workspace import open_workspace_root
+from kbtui.workspace import open_workspace_at_root
 
 COMMAND = [sys.executable, "-m", "kbtui.cli.main", "mcp", "-w"]
 
@@ -522,7 +522,7 @@ def test_the_demo_can_be_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         assert wire.end_of_input() == 0
     finally:
         stop(wire)
-    assert open_workspace_root(root).id is not None
+    assert open_workspace_at_root(root).id is not None
 
 
 def test_a_client_is_told_when_the_list_of_tools_changes(wire: Wire, built: Builder) -> None:

@@ -19,7 +19,7 @@ from kbtui.index.embedding_model import (
 )
 from kbtui.library import Library
 from kbtui.search import SearchRequest
-from kbtui.workspace import Settings, Workspace, open_workspace_root
+from kbtui.workspace import Settings, Workspace, open_workspace_at_root
 from tests.bench import workspaces
 from tests.bench.measure import Row, process, timed
 
@@ -34,7 +34,7 @@ def busy(base: Path, times: int) -> Iterator[Row]:
         print(f"  {error}")
     workspaces.subjects(base, 300, 30)
     workspaces.conversations(base, 20, 50)
-    library = Library(open_workspace_root(base), Settings())
+    library = Library(open_workspace_at_root(base), Settings())
     engine = settled(library.connect_engine())
     command = [sys.executable, "-m", "kbtui.cli.main", "search", "-w", str(base)]
     idle, idle_command = ask(library, command)
@@ -54,13 +54,13 @@ def busy(base: Path, times: int) -> Iterator[Row]:
     )
     free, gone = [], []
     for _ in range(9):
-        engine = connect_or_start(open_workspace_root(base))
+        engine = connect_or_start(open_workspace_at_root(base))
         engine.request("refresh", meaning=True, wait=60)
         wait = time.monotonic() + 60
         while not engine.request("status")["left"] and time.monotonic() < wait:
             time.sleep(0.05)
         time.sleep(random.random())
-        first, last = stopped(engine, open_workspace_root(base))
+        first, last = stopped(engine, open_workspace_at_root(base))
         free.append(first)
         gone.append(last)
     for what, took in (("work ended, lock free", free), ("process gone", gone)):
@@ -153,7 +153,7 @@ def stall(base: Path, times: int) -> Iterator[Row]:
         print(f"  {error}")
     workspaces.subjects(base, 100, 10)
     workspaces.conversations(base, 5, 50)
-    settled(connect_or_start(open_workspace_root(base)))
+    settled(connect_or_start(open_workspace_at_root(base)))
     words = [sys.executable, "-c", BEAT, str(base)]
     done = subprocess.run(words, capture_output=True, text=True, check=True, env=os.environ)
     idle, working = json.loads(done.stdout.splitlines()[-1])
@@ -165,7 +165,7 @@ def stall(base: Path, times: int) -> Iterator[Row]:
             f" (median {statistics.median(then) * 1000:.1f}, most {then[-1] * 1000:.0f} ms)"
             f"{'   (target 30 ms more)' if what == 'late' else ''}"
         )
-    connect_or_start(open_workspace_root(base)).stop_engine()
+    connect_or_start(open_workspace_at_root(base)).stop_engine()
     yield from ()
 
 

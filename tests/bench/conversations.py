@@ -14,7 +14,7 @@ from pathlib import Path
 import orjson
 
 from kbtui.conversations.conversation_repository import list_conversations, load_conversation
-from kbtui.workspace import open_workspace_root
+from kbtui.workspace import open_workspace_at_root
 from tests.bench import workspaces
 from tests.bench.measure import Row, process, side_by_side, timed
 
@@ -62,7 +62,7 @@ def decode(base: Path, times: int) -> Iterator[Row]:
     surveyed(base / "surveyed", 50)
     workspaces.conversations(base / "small", 100, 200)
     for name in ("surveyed", "small"):
-        infos = list_conversations(open_workspace_root(base / name), counts=False)
+        infos = list_conversations(open_workspace_at_root(base / name), counts=False)
         paths = [info.events_path for info in infos if info.events_path]
 
         def ours(infos: list = infos) -> object:

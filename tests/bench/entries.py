@@ -24,11 +24,11 @@ def entries(base: Path, times: int) -> Iterator[Row]:
     from kbtui.index.entry_query import EntryFilter, list_entries, serialize_chunks
     from kbtui.userdata import UserData
     from kbtui.userdata.insights import collect_insights
-    from kbtui.workspace import Settings, open_workspace_root
+    from kbtui.workspace import Settings, open_workspace_at_root
 
     root = base / "ws"
     workspaces.subjects(root, ENTRIES, 100, words=40)
-    workspace = open_workspace_root(root)
+    workspace = open_workspace_at_root(root)
     with closing(WorkspaceIndex(workspace, Settings(model="off"))) as index:
         index.refresh()
         folder = index.folder
@@ -150,14 +150,14 @@ def screen(root: Path, times: int) -> Iterator[Row]:
     from kbtui.library import Library
     from kbtui.tui.app import KbtuiApp
     from kbtui.tui.entries.entries_screen import EntriesScreen
-    from kbtui.workspace import Settings, open_workspace_root
+    from kbtui.workspace import Settings, open_workspace_at_root
 
     class Alone(Library):
         def connect_engine(self, *, start: bool = True) -> Any:
             raise EngineUnavailable("not in this measurement")
 
     async def moving() -> tuple[list[float], list[float], float, float]:
-        app = KbtuiApp(Alone(open_workspace_root(root), Settings(model="off")))
+        app = KbtuiApp(Alone(open_workspace_at_root(root), Settings(model="off")))
         app.animation_level = "none"
         async with app.run_test(size=(120, 40)) as pilot:
             page = EntriesScreen(app.library, app.clock)

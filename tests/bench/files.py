@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from kbtui.index import WorkspaceIndex
 from kbtui.knowledge import load_knowledge
-from kbtui.workspace import Settings, open_workspace_root
+from kbtui.workspace import Settings, open_workspace_at_root
 from tests.bench import workspaces
 from tests.bench.measure import Row, side_by_side, timed
 
@@ -16,7 +16,7 @@ from tests.bench.measure import Row, side_by_side, timed
 def resolve(base: Path, times: int) -> Iterator[Row]:
     """`**` over 20,000 subjects in 2,000 directories against a bare walk."""
     workspaces.subjects(base, 20_000, 2_000, words=5)
-    workspace = open_workspace_root(base)
+    workspace = open_workspace_at_root(base)
 
     def ours() -> None:
         found = load_knowledge(workspace).list_slugs("bulk", ["**"])
@@ -44,7 +44,7 @@ def refresh(base: Path, times: int) -> Iterator[Row]:
     """Nothing changed in 5,000 subjects and 1,000 conversations; and the first index of them."""
     workspaces.subjects(base, 5_000, 500)
     workspaces.conversations(base, 1000, 50)
-    index = WorkspaceIndex(open_workspace_root(base), Settings(model="off"))
+    index = WorkspaceIndex(open_workspace_at_root(base), Settings(model="off"))
     index.refresh()
     ours, walk = side_by_side(
         index.refresh, lambda: (bare_walk(base / "docs"), bare_walk(base / ".jp")), times
@@ -82,7 +82,7 @@ def _first(base: Path, folder: Path) -> tuple[_Spent, _Spent]:
     from kbtui.index.keyword_index import KeywordIndexWriter
 
     index = WorkspaceIndex(
-        open_workspace_root(base), Settings(model="off"), cache_dir=folder / "ours"
+        open_workspace_at_root(base), Settings(model="off"), cache_dir=folder / "ours"
     )
     ours = _spent(index.refresh)
     held = [

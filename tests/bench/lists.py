@@ -28,7 +28,7 @@ from textual.events import Key
 from kbtui.errors import EngineUnavailable
 from kbtui.library import Library
 from kbtui.tui.app import KbtuiApp, TuiStartOptions
-from kbtui.workspace import Settings, open_workspace_root
+from kbtui.workspace import Settings, open_workspace_at_root
 from pathlib import Path
 
 
@@ -38,7 +38,7 @@ class WithoutEngine(Library):
 
 
 async def main():
-    app = KbtuiApp(WithoutEngine(open_workspace_root(Path(sys.argv[1])), Settings(model="off")), start=TuiStartOptions(fresh=True))
+    app = KbtuiApp(WithoutEngine(open_workspace_at_root(Path(sys.argv[1])), Settings(model="off")), start=TuiStartOptions(fresh=True))
     app.animation_level = "none"
     worst, busiest, over, phase = {}, {}, {}, "starting"
 

@@ -16,7 +16,7 @@ from kbtui.index import index_generations
 from kbtui.index.embedding_model import export_model_to_onnx, find_embedding_model
 from kbtui.library import Library
 from kbtui.search import SearchRequest
-from kbtui.workspace import Settings, open_workspace_root
+from kbtui.workspace import Settings, open_workspace_at_root
 from tests.bench import workspaces
 from tests.bench.measure import Row, process, side_by_side, timed
 
@@ -43,7 +43,7 @@ def search(base: Path, times: int) -> Iterator[Row]:
     """
     workspaces.subjects(base, 300, 30)
     workspaces.conversations(base, 30, 50)
-    library = Library(open_workspace_root(base), Settings())
+    library = Library(open_workspace_at_root(base), Settings())
     engine = library.connect_engine()
     while not engine.request("settle", wait=5.0)["done"]:
         pass
@@ -84,7 +84,7 @@ def saved(library: Library, base: Path, times: int) -> Iterator[Row]:
         word = f"zyxw{number}q"
         (base / "docs/d0001" / f"fresh{number}.md").write_text(f"# Fresh\n\n{word}\n")
         began = time.perf_counter()
-        while not library.search_keywords(SearchRequest(word, mode="lexical")).hits:
+        while not library.search_by_keywords(SearchRequest(word, mode="lexical")).hits:
             time.sleep(0.001)
         took.append(time.perf_counter() - began)
         time.sleep(0.3)
@@ -127,7 +127,7 @@ def cold(base: Path, times: int) -> Iterator[Row]:
 
 def _first_answer(base: Path) -> float:
     """Seconds from starting an engine to its first semantic answer; the engine is ended again."""
-    library = Library(open_workspace_root(base), Settings())
+    library = Library(open_workspace_at_root(base), Settings())
     began = time.perf_counter()
     while library.search(SearchRequest("gasto", mode="semantic"), wait=60).degraded:
         pass
@@ -176,7 +176,7 @@ def paint(base: Path, times: int) -> Iterator[Row]:
     """First paint of the TUI against that of a bare Textual application, in a terminal."""
     workspaces.subjects(base, 60, 10)
     workspaces.conversations(base, 20, 10)
-    library = Library(open_workspace_root(base), Settings())
+    library = Library(open_workspace_at_root(base), Settings())
     for _ in range(12):  # What is being embedded would take its part of the processor.
         if library.connect_engine().request("settle", wait=5.0)["done"]:
             break

@@ -279,12 +279,12 @@ def _frames(said: dict[str, Any], phase: str) -> str:
 def _measured(root: Path, megabytes: int) -> dict[str, Any]:
     """What a process of its own says of itself while it reads such a conversation."""
     from kbtui.library import Library
-    from kbtui.workspace import Settings, open_workspace_root
+    from kbtui.workspace import Settings, open_workspace_at_root
 
     (root / ".jp").mkdir(parents=True)
     events = write_conversation(root, megabytes)
     os.environ["KBTUI_MODEL"] = "off"
-    engine = Library(open_workspace_root(root), Settings(model="off")).connect_engine()
+    engine = Library(open_workspace_at_root(root), Settings(model="off")).connect_engine()
     try:
         while not engine.request("settle", wait=5.0, timeout=60.0)["done"]:
             pass

@@ -28,7 +28,7 @@ from kbtui.index.embedding_model import (
 from kbtui.index.embedding_status import EmbeddingStatusWriter
 from kbtui.search import SearchRequest
 from kbtui.search.search_pipeline import search_index
-from kbtui.workspace import Settings, open_workspace_root
+from kbtui.workspace import Settings, open_workspace_at_root
 from tests.bench import clusters
 from tests.bench.measure import Row, timed
 from tests.bench.peaks import Peak, Watch, peak_of
@@ -44,7 +44,7 @@ def million(base: Path, times: int) -> Iterator[Row]:
     if not made.exists():
         make(base, made)
     questions = [" ".join(words) for words in json.loads(made.read_text())]
-    workspace = open_workspace_root(base)
+    workspace = open_workspace_at_root(base)
     reader = IndexReader(workspace.cache_dir)
     near = clusters.Near(reader, base)
     print(f"  {reader.count_rows()['chunks']:,} chunks, {len(questions)} questions")
@@ -73,7 +73,7 @@ def million(base: Path, times: int) -> Iterator[Row]:
 def make(base: Path, made: Path) -> None:
     """The subjects, their index and vectors; at last `made`, with what to ask for."""
     words = write_subjects(base, size // SECTIONS)
-    index = WorkspaceIndex(open_workspace_root(base), Settings(model="off"))
+    index = WorkspaceIndex(open_workspace_at_root(base), Settings(model="off"))
     print(f"  keyword index: {timed(index.refresh):.0f} s", flush=True)
     print(f"  vectors and their index: {clusters.fill(index, base):.0f} s", flush=True)
     # The engine is told that every chunk has its vector, as it would know had it made them.
@@ -190,7 +190,7 @@ def memory(base: Path) -> None:
 
 def started(base: Path, **more: Any) -> tuple[EngineClient, Watch]:
     """An engine that has compared all files, watched from its start."""
-    engine = connect_or_start(open_workspace_root(base))
+    engine = connect_or_start(open_workspace_at_root(base))
     watch = Watch(engine.pid)
     engine.request("refresh", wait=600, timeout=700, **more)
     return engine, watch

@@ -16,9 +16,9 @@ import pytest
 from support import grep_answer, list_answer, read_answer
 
 from kbtui.assistant.conversation_answers import ConversationListPage, format_answer_as_xml
-from kbtui.cli.conversation import ConversationFormatter, format_age
+from kbtui.cli.conversation import ConversationFormatter, format_age_or_date
 from kbtui.cli.main import main
-from kbtui.workspace import open_workspace_root
+from kbtui.workspace import open_workspace_at_root
 
 ID = 17_800_836_875
 ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
@@ -113,7 +113,7 @@ def test_nothing_to_list_is_exit_code_one(root: Path, capsys: pytest.CaptureFixt
 def test_the_formats_are_the_answers_of_the_room(
     root: Path, capsys: pytest.CaptureFixture[str], form: str
 ) -> None:
-    workspace = open_workspace_root(root)
+    workspace = open_workspace_at_root(root)
     expected = {
         ("ls",): ("list", list_answer(workspace)),
         ("grep", "NEEDLE", "-C", "1"): (
@@ -340,13 +340,13 @@ def test_what_only_a_later_jp_knows_is_read_shown_found_and_exported(
     assert kbtui("grep", "needle", "-i", ref) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(":")[2] for line in lines] == ["user", "unknown", "tool-result"]
-    answer = read_answer(open_workspace_root(root), id=ref)
+    answer = read_answer(open_workspace_at_root(root), id=ref)
     event = answer["turns"][0]["events"][1]
     assert (event["event_kind"], event["name"]) == ("unknown", "voice_memo")
     assert json.loads(event["content"]) == elements[3]
     assert "<event_kind>unknown</event_kind>" in format_answer_as_xml("read", answer)
     # Kinds that are asked for are given, and no other.
-    answer = read_answer(open_workspace_root(root), id=ref, include=["chat"])
+    answer = read_answer(open_workspace_at_root(root), id=ref, include=["chat"])
     assert [event["event_kind"] for event in answer["turns"][0]["events"]] == ["chat_request"]
 
 
@@ -689,7 +689,7 @@ def test_a_pager_is_used_on_a_terminal_and_never_in_a_pipe(root: Path, tmp_path:
 )
 def test_how_long_ago(before: timedelta, expected: str) -> None:
     now = datetime(2026, 5, 31, 12, tzinfo=UTC)
-    assert format_age(now - before, now) == expected
+    assert format_age_or_date(now - before, now) == expected
 
 
 def test_marks_of_a_conversation_are_words(root: Path) -> None:

@@ -37,7 +37,7 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Builder:
 
 @pytest.fixture
 def engine_log(built: Builder) -> Path:
-    log = built.workspace.log_file
+    log = built.workspace.engine_log_file
     log.parent.mkdir(parents=True, exist_ok=True)
     return log
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from kbtui.conversations.conversation_repository import find_conversation, load_conversation
 from kbtui.conversations.models import Conversation, ConversationEvent
-from kbtui.workspace import Workspace, open_workspace_root
+from kbtui.workspace import Workspace, open_workspace_at_root
 
 ID = 17_800_836_875
 
@@ -132,7 +132,7 @@ def write(
 
 def workspace_at(root: Path) -> Workspace:
     """Open the workspace again, so that nothing is cached."""
-    return open_workspace_root(root)
+    return open_workspace_at_root(root)
 
 
 def load(root: Path, number: int = ID) -> Conversation:

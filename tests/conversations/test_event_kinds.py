@@ -21,9 +21,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from kbtui.conversations.conversation_repository import find_conversation, load_conversation
 from kbtui.tui.reader.conversation_document import build_conversation_document as conversation_document
-from kbtui.workspace import open_workspace_root
+from kbtui.workspace import open_workspace_at_root
 
-conversation = load_conversation(find_conversation(open_workspace_root(Path(sys.argv[1])), sys.argv[2]))
+conversation = load_conversation(find_conversation(open_workspace_at_root(Path(sys.argv[1])), sys.argv[2]))
 assert not conversation.problems, conversation.problems
 document = conversation_document(conversation, datetime.now(UTC))
 print("\\n".join(block.get_searchable_text() for block in document.blocks))
@@ -34,9 +34,9 @@ from pathlib import Path
 from kbtui.index import WorkspaceIndex, IndexReader
 from kbtui.search.search_request_and_answer import SearchRequest
 from kbtui.search.search_pipeline import search_index as answer
-from kbtui.workspace import Settings, open_workspace_root
+from kbtui.workspace import Settings, open_workspace_at_root
 
-workspace = open_workspace_root(Path(sys.argv[1]))
+workspace = open_workspace_at_root(Path(sys.argv[1]))
 index = WorkspaceIndex(workspace, Settings())
 index.refresh()
 index.close()

@@ -12,7 +12,7 @@ from jp_files import BASE, Stream, dump, events_of, load, standard, texts, url_s
 from kbtui.conversations.formats.jp.event_parser import ConversationEventParser
 from kbtui.conversations.models import ConversationEvent, Turn
 from kbtui.dates import format_timestamp, parse_timestamp
-from kbtui.refs import get_jp_creation_time
+from kbtui.refs import get_conversation_creation_time
 
 
 def test_a_conversation_of_today_reads_as_it_was_said(jp: Path) -> None:
@@ -521,7 +521,10 @@ def test_a_fraction_of_any_length_keeps_its_microseconds(nanoseconds: int) -> No
 
 
 def test_an_id_is_its_time_and_shown_times_sort_as_text() -> None:
-    assert format_timestamp(get_jp_creation_time("jp-c17648402467")) == "2025-12-04T09:24:06.700Z"
+    assert (
+        format_timestamp(get_conversation_creation_time("jp-c17648402467"))
+        == "2025-12-04T09:24:06.700Z"
+    )
     times = [parse_timestamp("2026-01-01T00:00:00Z"), parse_timestamp("2026-01-01T00:00:00.5Z")]
     assert format_timestamp(times[0]) < format_timestamp(times[1])  # type: ignore[operator]
     assert format_timestamp(None) is None
@@ -533,10 +536,10 @@ def test_a_big_file_is_read_in_batches(jp: Path) -> None:
         stream.turn().ask(f"question {number}").say("part one, ").say("x" * 4000)
     write(jp, dump(stream.elements))
     from kbtui.conversations.conversation_repository import find_conversation, load_conversation
-    from kbtui.workspace import open_workspace_root
+    from kbtui.workspace import open_workspace_at_root
 
     conversation = load_conversation(
-        find_conversation(open_workspace_root(jp.parent), "jp-c17800836875")
+        find_conversation(open_workspace_at_root(jp.parent), "jp-c17800836875")
     )
     assert len(conversation.turns) == 1500
     assert all(len(turn.events) == 2 for turn in conversation.turns), "pieces join over batches"

@@ -12,14 +12,14 @@ from kbtui.conversations.conversation_repository import list_conversations, load
 from kbtui.conversations.models import Conversation
 from kbtui.index.entries_and_chunks import make_subject_id
 from kbtui.knowledge import Knowledge, load_knowledge, read_subject
-from kbtui.workspace import Workspace, open_workspace_root
+from kbtui.workspace import Workspace, open_workspace_at_root
 
 
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     root = tmp_path_factory.mktemp("workspace") / "demo"
     shutil.copytree(DEMO, root)
-    return open_workspace_root(root)
+    return open_workspace_at_root(root)
 
 
 @pytest.fixture

@@ -57,7 +57,7 @@ def test_whoever_is_connected_goes_on_with_the_changed_settings(
     get_settings_path().write_text(f'model = "{none}"\n')
     library = Library(empty.workspace, load_settings())
     heard: list[dict[str, Any]] = []
-    stop = library.listen_to_engine(heard.append)
+    stop = library.listen_to_engine_events(heard.append)
     until(lambda: any("no such model" in (event.get("reason") or "") for event in heard))
     get_settings_path().write_text('model = "off"\n')
     # Without any request, the engine notices it.

@@ -55,7 +55,7 @@ def library(builder: Builder) -> Library:
 
 
 def refs(lib: Library, query: str) -> list[str]:
-    return [hit.ref for hit in lib.search_keywords(SearchRequest(query, mode="lexical")).hits]
+    return [hit.ref for hit in lib.search_by_keywords(SearchRequest(query, mode="lexical")).hits]
 
 
 def test_ten_clients_at_once_get_one_engine(built: Builder) -> None:
@@ -91,7 +91,7 @@ def test_without_a_model_hybrid_answers_with_keywords_and_says_so(built: Builder
 def test_what_changes_is_told_and_found(built: Builder) -> None:
     lib = library(built)
     heard: list[dict[str, Any]] = []
-    stop = lib.listen_to_engine(heard.append)
+    stop = lib.listen_to_engine_events(heard.append)
     until(lambda: any(event.get("lexical") for event in heard))
 
     def changed(reference: str) -> bool:

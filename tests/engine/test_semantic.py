@@ -394,7 +394,10 @@ def test_the_first_engine_makes_the_export_and_works_on_with_it(
             pass
         assert ask(lib, "a feline naps", "semantic")[0].startswith("notes/cat")
         assert ask(lib, "railway departure 77", "semantic")[0].startswith("notes/n")
-        assert "export is finished; the engine uses it" in builder.workspace.log_file.read_text()
+        assert (
+            "export is finished; the engine uses it"
+            in builder.workspace.engine_log_file.read_text()
+        )
     finally:
         lib.close()
         end_engine(builder)

@@ -76,5 +76,5 @@ def test_where_watches_run_out_files_are_followed_by_polling(
     done = limited(limit, sys.executable, "-c", FOLLOWS, str(built.root), *folders)
     assert done.returncode == 0, done.stderr
     assert "fs.inotify.max_user_watches" in done.stdout
-    log = built.workspace.log_file.read_text()
+    log = built.workspace.engine_log_file.read_text()
     assert log.count("fs.inotify.max_user_watches") == 1

@@ -25,7 +25,7 @@ from kbtui.index.vector_store import (
 )
 from kbtui.search.search_pipeline import search_index
 from kbtui.search.search_request_and_answer import SemanticRanking
-from kbtui.workspace import Settings, Workspace, open_workspace_root
+from kbtui.workspace import Settings, Workspace, open_workspace_at_root
 
 if TYPE_CHECKING:
     from kbtui.search import SearchAnswer, SearchRequest
@@ -106,7 +106,7 @@ def index_corpus(root: Path, vectors: Vectors, settings: Settings | None = None)
     The index is new each time: in an updated one, deleted texts still affect how rare a word is,
     and the figures would differ between runs.
     """
-    workspace = open_workspace_root(root)
+    workspace = open_workspace_at_root(root)
     cache = cache_folder() / f"{root.name}-index"
     shutil.rmtree(cache, ignore_errors=True)
     index = WorkspaceIndex(workspace, settings or Settings(), cache_dir=cache)

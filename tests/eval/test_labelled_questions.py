@@ -13,7 +13,7 @@ from eval.labelled_questions import (
 from kbtui.conversations.conversation_repository import find_conversation, load_conversation
 from kbtui.index.chunk_splitter import format_event_text
 from kbtui.knowledge import load_knowledge, read_subject_text
-from kbtui.workspace import open_workspace_root
+from kbtui.workspace import open_workspace_at_root
 
 OPEN, SEALED = read_questions("questions"), read_questions("sealed")
 
@@ -27,7 +27,7 @@ def test_there_are_enough_questions_and_a_third_of_them_is_sealed() -> None:
 
 
 def read_answer_text(ref: str) -> str:
-    workspace = open_workspace_root(CORPUS)
+    workspace = open_workspace_at_root(CORPUS)
     if match := re.fullmatch(r"jp-c(\d+):(\d+)", ref):
         turn = load_conversation(find_conversation(workspace, f"jp-c{match[1]}")).turn(
             int(match[2])

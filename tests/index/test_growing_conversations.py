@@ -263,7 +263,7 @@ import os, signal, sys
 from pathlib import Path
 from kbtui.conversations.formats.jp import conversation_loader as parts
 from kbtui.index import keyword_index as lexical; from kbtui.index import entry_extraction as pieces; from kbtui.index import WorkspaceIndex, index_catalog
-from kbtui.workspace import Settings, open_workspace_root
+from kbtui.workspace import Settings, open_workspace_at_root
 
 parts.PARTS_FROM, parts.READ_BYTES, pieces.BATCH_BYTES, pieces.WHOLE_BYTES_MAX = 0, 16, 1500, 3000
 left = {"count": int(sys.argv[3])}
@@ -286,7 +286,7 @@ index_catalog.Catalog.commit_transaction = dying("commit", index_catalog.Catalog
 index_catalog.Catalog.replace_citations = dying("cite", index_catalog.Catalog.replace_citations)
 lexical.KeywordIndexWriter.commit = dying("lexical", lexical.KeywordIndexWriter.commit)
 lexical.KeywordIndexWriter.update_chunk_documents = dying("update", lexical.KeywordIndexWriter.update_chunk_documents)
-WorkspaceIndex(open_workspace_root(Path(sys.argv[1])), Settings()).refresh()
+WorkspaceIndex(open_workspace_at_root(Path(sys.argv[1])), Settings()).refresh()
 """
 
 BOUNDARIES = [

@@ -248,7 +248,7 @@ import os, signal, sys
 from pathlib import Path
 from kbtui.index import WorkspaceIndex
 from kbtui.index import keyword_index as lexical; from kbtui.index import index_catalog
-from kbtui.workspace import Settings, open_workspace_root
+from kbtui.workspace import Settings, open_workspace_at_root
 
 where, count = sys.argv[2], int(sys.argv[3])
 left = {"count": count}
@@ -272,7 +272,7 @@ index_catalog.Catalog.write_entry_and_chunks = dying("put", index_catalog.Catalo
 lexical.KeywordIndexWriter.commit = dying("lexical", lexical.KeywordIndexWriter.commit)
 lexical.KeywordIndexWriter.replace_entry_documents = dying("replace", lexical.KeywordIndexWriter.replace_entry_documents)
 lexical.KeywordIndexWriter.update_chunk_documents = dying("replace", lexical.KeywordIndexWriter.update_chunk_documents)
-WorkspaceIndex(open_workspace_root(Path(sys.argv[1])), Settings()).refresh()
+WorkspaceIndex(open_workspace_at_root(Path(sys.argv[1])), Settings()).refresh()
 print("survived")
 """
 

@@ -7,12 +7,12 @@ import pytest
 from kb_support import LAYOUT, TOPICS, Build, write
 
 from kbtui.knowledge import Knowledge, load_knowledge
-from kbtui.workspace import Workspace, open_workspace_root
+from kbtui.workspace import Workspace, open_workspace_at_root
 
 
 @pytest.fixture
 def workspace(workspace_root: Path) -> Workspace:
-    return open_workspace_root(workspace_root)
+    return open_workspace_at_root(workspace_root)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from kb_support import TOPICS, Build, write
 from kbtui.errors import ConfigError, NothingFound, UsageError
 from kbtui.knowledge import load_knowledge
 from kbtui.knowledge.models import Problem, Topic
-from kbtui.workspace import Workspace, open_workspace_root
+from kbtui.workspace import Workspace, open_workspace_at_root
 
 FILES = {"a/x.md": "x", "b/y.md": "y"}
 
@@ -27,7 +27,7 @@ def test_every_field_has_its_value_or_default(build: Build, workspace: Workspace
         'subjects = "b"\n',
         FILES,
     )
-    origin = workspace.jp / "kb.toml"
+    origin = workspace.jp_directory / "kb.toml"
     assert list(knowledge.topics.values()) == [
         Topic(
             id="full",
@@ -70,7 +70,7 @@ def test_later_layers_win_field_by_field_and_lists_replace(
         introduction="i",
         learned=("y",),
         disabled=("q",),
-        origin=workspace.jp / "config.toml",
+        origin=workspace.jp_directory / "config.toml",
     )
 
 
@@ -270,7 +270,7 @@ def test_the_rfds_config_load_paths_example(two_topics: Build, workspace: Worksp
     assert two_topics().topics["project"].learned == ()
     knowledge = two_topics(cfg=["kb/maintainers"])
     assert knowledge.topics["project"].learned == ("maintainers/*",)
-    assert workspace.jp / "config.d/kb/maintainers.toml" in knowledge.files
+    assert workspace.jp_directory / "config.d/kb/maintainers.toml" in knowledge.files
     later = two_topics(cfg=["kb.topic.project.learned+=code-quality", "kb/maintainers"])
     assert later.topics["project"].learned == ("maintainers/*",), "in the order given"
     write(workspace.root, {".jp/config.d/broken.toml": "["})
@@ -345,4 +345,4 @@ def test_fragments_know_which_configuration_loads_them(build: Build, workspace: 
 
 def test_without_fragments_there_are_none(tmp_path: Path) -> None:
     (tmp_path / ".jp").mkdir()
-    assert load_knowledge(open_workspace_root(tmp_path)).read_prompt_fragments() == []
+    assert load_knowledge(open_workspace_at_root(tmp_path)).read_prompt_fragments() == []

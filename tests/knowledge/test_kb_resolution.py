@@ -18,7 +18,7 @@ from kb_support import Build, write
 from kbtui.knowledge import Knowledge, load_knowledge
 from kbtui.knowledge.topic_scan import scan_topic
 from kbtui.knowledge.visibility import compile_slug_pattern, has_unclosed_bracket
-from kbtui.workspace import open_workspace_root
+from kbtui.workspace import open_workspace_at_root
 
 # The model.
 
@@ -149,7 +149,7 @@ def write_tree(folder: Path, tree: list[str], **fields: list[str]) -> Knowledge:
     lines = [f"{name} = {quoted(value)}" for name, value in fields.items()]
     write(root, {".jp/kb.toml": "\n".join(['[kb.topic.t]\nsubjects = "t"', *lines])})
     (root / "t").mkdir(exist_ok=True)
-    return load_knowledge(open_workspace_root(root))
+    return load_knowledge(open_workspace_at_root(root))
 
 
 many = settings(

@@ -49,11 +49,11 @@ def knowledge(two_topics: Build, build: Build) -> Knowledge:
 
 
 def text(knowledge: Knowledge) -> str:
-    return (knowledge.workspace.jp / "kb.toml").read_text()
+    return (knowledge.workspace.jp_directory / "kb.toml").read_text()
 
 
 def test_a_file_with_a_byte_order_mark_is_edited(knowledge: Knowledge) -> None:
-    path = knowledge.workspace.jp / "kb.toml"
+    path = knowledge.workspace.jp_directory / "kb.toml"
     path.write_bytes(b"\xef\xbb\xbf" + WRITTEN.encode())
     apply_toml_change(
         propose_preload_or_disable_marks(
@@ -132,7 +132,7 @@ def test_without_a_file_one_is_made_and_undoing_removes_it(
     assert change.old is None
     assert "--- /dev/null\n+++ .jp/kb.toml\n" in change.diff
     apply_toml_change(change)
-    path = workspace.jp / "kb.toml"
+    path = workspace.jp_directory / "kb.toml"
     assert path.read_text() == '[kb.topic.d]\nlearned = [\n    "a",\n]\n'
     assert build().list_subjects("d")[0].learned
     undo_toml_change(change)
@@ -144,7 +144,11 @@ def test_a_first_topic_can_be_declared(build: Build, workspace: Workspace) -> No
     change = propose_new_topic(knowledge, Topic("docs", "docs", title='The "docs"', learned=("a",)))
     apply_toml_change(change)
     assert build().topics["docs"] == Topic(
-        "docs", "docs", title='The "docs"', learned=("a",), origin=workspace.jp / "kb.toml"
+        "docs",
+        "docs",
+        title='The "docs"',
+        learned=("a",),
+        origin=workspace.jp_directory / "kb.toml",
     )
     with pytest.raises(UsageError, match="the topic already exists"):
         propose_new_topic(knowledge, Topic("docs", "docs"))
@@ -160,9 +164,9 @@ def test_marks_that_change_nothing_write_nothing(knowledge: Knowledge) -> None:
     change = propose_preload_or_disable_marks(knowledge, marks)
     assert change.is_empty
     assert change.diff == ""
-    before = (knowledge.workspace.jp / "kb.toml").stat().st_mtime_ns
+    before = (knowledge.workspace.jp_directory / "kb.toml").stat().st_mtime_ns
     apply_toml_change(change)
-    assert (knowledge.workspace.jp / "kb.toml").stat().st_mtime_ns == before
+    assert (knowledge.workspace.jp_directory / "kb.toml").stat().st_mtime_ns == before
 
 
 def test_the_preview_shows_the_prompt_as_it_would_be(knowledge: Knowledge) -> None:
@@ -233,7 +237,7 @@ def test_a_file_that_changed_meanwhile_is_not_overwritten(knowledge: Knowledge) 
     change = propose_preload_or_disable_marks(
         knowledge, [PreloadOrDisableMark("skills", "ast-grep", "learned")]
     )
-    path = knowledge.workspace.jp / "kb.toml"
+    path = knowledge.workspace.jp_directory / "kb.toml"
     path.write_text(WRITTEN + "# mine\n")
     with pytest.raises(KbtuiError, match="changed by another program"):
         apply_toml_change(change)
@@ -259,11 +263,11 @@ def test_a_failing_write_leaves_the_file_and_no_litter(
     with pytest.raises(KbtuiError, match="No space left on device"):
         apply_toml_change(change)
     assert text(knowledge) == WRITTEN
-    assert {path.name for path in knowledge.workspace.jp.iterdir()} == {"kb", "kb.toml"}
+    assert {path.name for path in knowledge.workspace.jp_directory.iterdir()} == {"kb", "kb.toml"}
 
 
 def test_mode_is_kept_and_links_are_refused(knowledge: Knowledge, tmp_path: Path) -> None:
-    path = knowledge.workspace.jp / "kb.toml"
+    path = knowledge.workspace.jp_directory / "kb.toml"
     path.chmod(0o640)
     marks = [PreloadOrDisableMark("skills", "ast-grep", "learned")]
     apply_toml_change(propose_preload_or_disable_marks(knowledge, marks))
@@ -275,7 +279,7 @@ def test_mode_is_kept_and_links_are_refused(knowledge: Knowledge, tmp_path: Path
 
 
 def test_a_file_that_is_no_toml_is_not_touched(knowledge: Knowledge) -> None:
-    path = knowledge.workspace.jp / "kb.toml"
+    path = knowledge.workspace.jp_directory / "kb.toml"
     write(knowledge.workspace.root, {".jp/config.toml": WRITTEN, ".jp/kb.toml": "[kb\n"})
     with pytest.raises(ConfigError, match="not valid TOML"):
         propose_preload_or_disable_marks(
@@ -298,7 +302,7 @@ def test_a_misshapen_table_is_not_touched(knowledge: Knowledge) -> None:
 
 
 def test_dos_line_ends_stay(knowledge: Knowledge) -> None:
-    path = knowledge.workspace.jp / "kb.toml"
+    path = knowledge.workspace.jp_directory / "kb.toml"
     path.write_bytes(WRITTEN.replace("\n", "\r\n").encode())
     apply_toml_change(
         propose_preload_or_disable_marks(
@@ -357,7 +361,7 @@ marks = st.one_of(
 def test_no_comment_and_no_value_is_ever_lost(
     knowledge: Knowledge, shape: str, wanted: list[PreloadOrDisableMark]
 ) -> None:
-    path = knowledge.workspace.jp / "kb.toml"
+    path = knowledge.workspace.jp_directory / "kb.toml"
     path.write_text(shape)
     base = load_knowledge(knowledge.workspace)
     assert base.problems == []

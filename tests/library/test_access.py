@@ -70,7 +70,7 @@ def test_an_engine_killed_while_it_makes_the_first_index_is_replaced(built: Buil
     pid = until(lambda: read_engine_lock_file(built.workspace))["pid"]
     os.kill(pid, signal.SIGKILL)
     assert len(call.end().hits) == 20
-    assert library.index_notices_phrase is None
+    assert library.index_notices_text is None
     library.close()
 
 
@@ -108,7 +108,7 @@ def test_a_call_that_waits_for_a_stuck_engine_can_be_given_up(built: Builder) ->
         call = Call(search)
         until(lambda: given_up.client is not None)
         # Meanwhile another thread reads, and closing is not held up either.
-        assert library.search_keywords(QUESTION).hits
+        assert library.search_by_keywords(QUESTION).hits
         given_up.cancel()
         assert isinstance(call.end(), Cancelled)
         assert isinstance(Call(search).end(), Cancelled), "cancelled before it began"
@@ -140,8 +140,8 @@ def test_a_private_index_is_made_behind_and_says_what_it_is(
     monkeypatch.setattr(WorkspaceIndex, "refresh", slowly)
     library = Library(no_engine.workspace, load_settings())
     call = Call(lambda: library.search(QUESTION))
-    until(lambda: library.is_unfinished)
-    assert "still being built" in (library.index_notices_phrase or "")
+    until(lambda: library.is_index_unfinished)
+    assert "still being built" in (library.index_notices_text or "")
     # Who would rather not wait does not have to.
     until(lambda: not isinstance(Call(lambda: library.open_index_reader(0.0)).end(), KbtuiError))
     may_go_on.set()
@@ -164,12 +164,12 @@ def test_nobody_is_answered_from_the_beginning_of_a_private_index(
 
     monkeypatch.setattr(WorkspaceIndex, "refresh", slowly)
     library = Library(no_engine.workspace, load_settings())
-    first = Call(lambda: library.search_keywords(QUESTION))
-    until(lambda: library.is_unfinished)
-    second = Call(lambda: library.search_keywords(QUESTION))
-    assert library.is_unfinished
+    first = Call(lambda: library.search_by_keywords(QUESTION))
+    until(lambda: library.is_index_unfinished)
+    second = Call(lambda: library.search_by_keywords(QUESTION))
+    assert library.is_index_unfinished
     assert len(second.end().hits) == len(first.end().hits) == 20
-    assert not library.is_unfinished
+    assert not library.is_index_unfinished
     library.close()
 
 

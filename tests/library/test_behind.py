@@ -64,9 +64,9 @@ def test_while_the_first_index_is_made_an_answer_says_what_is_in_it(
     for number in range(2000):
         (built.root / f"docs/guide/s{number}.md").write_text(f"# S{number}\n\nOtter {number}.\n")
     library.update_index(wait=0.0)
-    assert "not up to date" in (library.search_keywords(OTTER).degraded or "")
+    assert "not up to date" in (library.search_by_keywords(OTTER).degraded or "")
     library.update_index(wait=60.0)
-    assert library.search_keywords(OTTER).degraded is None
+    assert library.search_by_keywords(OTTER).degraded is None
 
 
 def test_while_many_files_are_taken_in_an_answer_says_how_many(

@@ -15,7 +15,7 @@ import kbtui
 from kbtui.citations.citation_extraction import SEARCH_RESULT_HEADER
 from kbtui.errors import UsageError
 from kbtui.search import SearchRequest
-from kbtui.workspace import open_workspace_root
+from kbtui.workspace import open_workspace_at_root
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tui"))
 from tui_support import Tui, running
@@ -172,5 +172,5 @@ async def test_the_client_of_the_documents_example(
     from kbtui.userdata import UserData
 
     assert UserData(
-        open_workspace_root(zoo.root)
+        open_workspace_at_root(zoo.root)
     ).query_log.compute_search_statistics().by_origin == {"sdk": 3}

@@ -134,7 +134,7 @@ class Bed:
     def finds(self, mark: str) -> bool:
         from kbtui.search import SearchRequest
 
-        return bool(self.library.search_keywords(SearchRequest(mark, mode="lexical")).hits)
+        return bool(self.library.search_by_keywords(SearchRequest(mark, mode="lexical")).hits)
 
 
 def _now() -> Any:

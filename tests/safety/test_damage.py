@@ -184,12 +184,12 @@ FULL = """
 import errno, os, resource, signal, sys
 from pathlib import Path
 from kbtui.index import WorkspaceIndex
-from kbtui.workspace import Settings, open_workspace_root
+from kbtui.workspace import Settings, open_workspace_at_root
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]),) * 2)
 try:
-    index = WorkspaceIndex(open_workspace_root(Path(sys.argv[1])), Settings())
+    index = WorkspaceIndex(open_workspace_at_root(Path(sys.argv[1])), Settings())
     index.refresh()
     print("survived")
 except Exception as error:

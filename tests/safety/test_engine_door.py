@@ -166,7 +166,7 @@ def test_an_engine_ends_calmly_while_somebody_at_the_door_is_silent(built: Build
     process.terminate()
     process.wait(60)
     assert all(one.recv(1) == b"" for one in [*silent, half])
-    assert "Traceback" not in built.workspace.log_file.read_text()
+    assert "Traceback" not in built.workspace.engine_log_file.read_text()
     for one in [*silent, half]:
         one.close()
 
@@ -185,7 +185,7 @@ def test_an_engine_ends_calmly_while_a_client_waits_for_its_model(
     other.request("status")  # what was said before is heard by now
     process.terminate()
     process.wait(60)
-    log = built.workspace.log_file.read_text()
+    log = built.workspace.engine_log_file.read_text()
     assert log.rstrip().endswith("ended")
     assert "Traceback" not in log
     waiting.close()

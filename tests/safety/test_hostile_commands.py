@@ -151,7 +151,7 @@ def test_a_workspace_whose_own_name_is_hostile_commands_nothing(
             shown = "".join(text for kind, text in parse(raw, screen=False) if kind == "text")
             assert CANARY not in shown, (words, shown)
             assert code in {0, 1, 3}, (words, shown)
-        written = builder.workspace.log_file.read_bytes()
+        written = builder.workspace.engine_log_file.read_bytes()
         assert b"engine" in written
         list(parse(written, screen=False))
     finally:

@@ -11,7 +11,7 @@ from running import on_pipe, on_terminal
 from support import Builder, kill_engine, tree_hash
 from watching import watched, without_network
 
-from kbtui.workspace import open_workspace_root
+from kbtui.workspace import open_workspace_at_root
 
 ESCAPE = "\x1b[27u"
 SCREENS = ["jjl\r", "2vvjG", "3", ":", "?", "p", "P", "D", "/retry", "B", "'", "s", "H", ".", "T", "4"]  # fmt: skip
@@ -156,4 +156,4 @@ def test_both_watches_can_tell(tmp_path: Path) -> None:
         file.touch()
         assert {what for what, _ in watch.events()} >= {"attributes changed"}
     assert without_network(call)[1]
-    assert open_workspace_root(tmp_path).root == tmp_path.resolve()
+    assert open_workspace_at_root(tmp_path).root == tmp_path.resolve()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbtui.dates import parse_moment
+from kbtui.dates import parse_date_or_age
 from kbtui.notices import format_notice
 from kbtui.search.filter_definitions import map_filters_by_key
 from kbtui.search.query_parser import parse_query
@@ -64,22 +64,22 @@ def test_a_filter_at_the_end_of_what_is_typed_may_be_unfinished() -> None:
     [("3d", 3), ("2w", 14), ("1y", 365.25)],
 )
 def test_an_age_counts_back_from_now(text: str, days: float) -> None:
-    assert parse_moment(text, NOW) == NOW - timedelta(days=days)
+    assert parse_date_or_age(text, NOW) == NOW - timedelta(days=days)
 
 
 def test_days_and_months_begin_at_midnight() -> None:
-    today = parse_moment("today", NOW)
+    today = parse_date_or_age("today", NOW)
     assert today is not None
-    assert parse_moment("yesterday", NOW) == today - timedelta(days=1)
-    assert parse_moment("wednesday", NOW) == today - timedelta(days=7)
-    assert parse_moment("monday", NOW) == today - timedelta(days=2)
-    assert parse_moment("2026-11", NOW) == parse_moment("2026-11-01", NOW)
-    assert parse_moment("2026-11-01T10:00+02:00", NOW) == datetime(2026, 11, 1, 8, tzinfo=UTC)
+    assert parse_date_or_age("yesterday", NOW) == today - timedelta(days=1)
+    assert parse_date_or_age("wednesday", NOW) == today - timedelta(days=7)
+    assert parse_date_or_age("monday", NOW) == today - timedelta(days=2)
+    assert parse_date_or_age("2026-11", NOW) == parse_date_or_age("2026-11-01", NOW)
+    assert parse_date_or_age("2026-11-01T10:00+02:00", NOW) == datetime(2026, 11, 1, 8, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("text", ["", "soon", "2026-13-01", "999999y", "32d2", "0000"])
 def test_what_is_no_date_is_none(text: str) -> None:
-    assert parse_moment(text, NOW) is None
+    assert parse_date_or_age(text, NOW) is None
 
 
 def test_fusion_adds_what_each_leg_gives_by_rank() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from support import Builder
 
 from kbtui.assistant.assistant_tools import format_search_answer
-from kbtui.cli.search import format_answer, format_notices
+from kbtui.cli.search import format_hits_with_explanations, format_search_messages
 from kbtui.engine.search_service import answer_search_request
 from kbtui.index import IndexReader, WorkspaceIndex
 from kbtui.index.entries_and_chunks import make_subject_id
@@ -28,7 +28,7 @@ def test_nothing_found_is_said_once_and_briefly(workspace_root: Path) -> None:
 
     def said(query: str) -> list[str]:
         question = SearchRequest(query, mode="lexical")
-        return format_notices(
+        return format_search_messages(
             search_index(builder.workspace, reader, question).as_engine_message(), query
         )
 
@@ -62,7 +62,7 @@ def test_an_answer_says_that_its_hits_were_found_by_meaning_alone(workspace_root
         assert found.hits
         assert found.notices == [Notice("meaning_only")]
         assert found.as_json()["degraded"] == "no text contains these words; closest by meaning"
-        assert format_notices(found.as_engine_message(), "badger") == [found.degraded]
+        assert format_search_messages(found.as_engine_message(), "badger") == [found.degraded]
         assert format_search_answer(found).startswith(
             "No text contains these words; closest by meaning.\n"
         )
@@ -82,6 +82,6 @@ def test_an_explanation_names_only_the_legs_of_the_mode(workspace_root: Path) ->
     with closing(IndexReader(builder.workspace.cache_dir)) as reader:
         question = SearchRequest("otter", mode="lexical", explain=True)
         found = answer_search_request(builder.workspace, reader, question)
-        text = format_answer(found.as_engine_message(), plain=True)
+        text = format_hits_with_explanations(found.as_engine_message(), plain=True)
     assert "keywords: rank 1" in text
     assert "meaning:" not in text

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support import Builder, asked, said
 
-from kbtui.cli.search import format_notices
+from kbtui.cli.search import format_search_messages
 from kbtui.index import IndexReader, WorkspaceIndex
 from kbtui.notices import NOTHING_INDEXED
 from kbtui.search import SearchAnswer, SearchRequest
@@ -244,7 +244,7 @@ def test_an_empty_workspace_is_said_to_be_empty_and_a_full_one_is_not(
     answered = ask(bare, nothing, "timeout")
     nothing.close()
     assert answered.empty
-    assert format_notices(answered.as_engine_message(), "timeout") == [NOTHING_INDEXED]
+    assert format_search_messages(answered.as_engine_message(), "timeout") == [NOTHING_INDEXED]
 
 
 def test_a_hidden_subject_does_not_show_in_what_is_said_of_emptiness(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from kbtui.search.query_suggestions import suggest_query_completions
 from kbtui.search.rank_explanation import SearchExplainer
 from kbtui.search.search_pipeline import SemanticRanker, search_index
 from kbtui.search.search_request_and_answer import SemanticRanking
-from kbtui.search.similar_passages import find_similar
+from kbtui.search.similar_passages import find_similar_passages
 from kbtui.workspace import Settings
 
 
@@ -298,7 +298,7 @@ def test_more_like_this_finds_the_other_kind_and_never_itself(
     held: tuple[Builder, IndexReader],
 ) -> None:
     builder, reader = held
-    answered = find_similar(builder.workspace, reader, parse_ref("notes/lance"))
+    answered = find_similar_passages(builder.workspace, reader, parse_ref("notes/lance"))
     assert answered.hits
     assert "conversation" in {hit.kind for hit in answered.hits}
     assert not [hit for hit in answered.hits if hit.slug in {"lance", "inner", "off"}]

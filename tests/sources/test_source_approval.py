@@ -12,7 +12,7 @@ from kbtui.sources.config import approve_source, edit_source, find_approval_time
 from kbtui.sources.schedule import SourceScheduler, list_due_sources
 from kbtui.sources.source_runner import SourceNotApproved, run_source
 from kbtui.userdata import UserData
-from kbtui.workspace import open_workspace_root
+from kbtui.workspace import open_workspace_at_root
 
 
 def hostile(root: Path, site: Site, marker: Path) -> Builder:
@@ -69,7 +69,7 @@ def test_opening_a_hostile_clone_runs_nothing(tmp_path: Path, site: Site) -> Non
 def test_an_approval_of_one_clone_is_none_of_another(tmp_path: Path, site: Site) -> None:
     first = hostile(tmp_path / "first", site, tmp_path / "ran").workspace
     shutil.copytree(first.root, tmp_path / "second")
-    second = open_workspace_root(tmp_path / "second")
+    second = open_workspace_at_root(tmp_path / "second")
     source = load_sources(first).find_source("beacon")
     approve_source(first, UserData(first), source)
     assert find_approval_time(first, UserData(first), source)

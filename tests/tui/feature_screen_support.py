@@ -13,7 +13,7 @@ from tui_support import Tui, WithoutEngine, clock, running
 
 from kbtui.index import WorkspaceIndex
 from kbtui.tui.app import KbtuiApp
-from kbtui.workspace import Settings, open_workspace_root
+from kbtui.workspace import Settings, open_workspace_at_root
 
 NOW = clock().timestamp()
 
@@ -22,7 +22,7 @@ class Indexed(WithoutEngine):
     """A library without an engine; `refresh()` updates its index in this process."""
 
     def __init__(self, root: Path) -> None:
-        super().__init__(open_workspace_root(root), Settings(model="off"))
+        super().__init__(open_workspace_at_root(root), Settings(model="off"))
         self._index = WorkspaceIndex(self.workspace, self.settings)
         self.refresh()
 

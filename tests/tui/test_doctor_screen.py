@@ -15,7 +15,7 @@ from tui_support import Tui, running
 from kbtui.library import Library
 from kbtui.library.diagnostics import AREAS, run_diagnostics
 from kbtui.tui.doctor_screen import DoctorScreen
-from kbtui.workspace import load_settings, open_workspace_root
+from kbtui.workspace import load_settings, open_workspace_at_root
 
 
 @pytest.fixture
@@ -137,8 +137,8 @@ async def test_what_one_area_cannot_tell_leaves_the_others(
     def broken(self: Library) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Library, "list_conversations_quickly", broken)
-    found = list(run_diagnostics(Library(open_workspace_root(book.root), load_settings())))
+    monkeypatch.setattr(Library, "list_conversations_without_counts", broken)
+    found = list(run_diagnostics(Library(open_workspace_at_root(book.root), load_settings())))
     assert [f.area for f in found if f.state == "wrong"][:1] == ["conversations"]
     assert [area for area in AREAS if any(f.area == area for f in found)] == list(AREAS)
 
@@ -163,7 +163,7 @@ async def test_thousands_of_findings_are_laid_out_only_in_sight(book: Builder) -
 
 
 def test_a_workspace_that_was_deleted_meanwhile_is_wrong(book: Builder) -> None:
-    library = Library(open_workspace_root(book.root), load_settings())
+    library = Library(open_workspace_at_root(book.root), load_settings())
     shutil.rmtree(book.root)
     [found] = [found for found in run_diagnostics(library) if found.area == "workspace"]
     assert (found.state, "moved or deleted" in found.message) == ("wrong", True)

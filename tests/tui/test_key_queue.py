@@ -178,10 +178,10 @@ async def test_a_mark_set_before_the_topics_are_read_is_set(book: Builder) -> No
 class Failing(WithoutEngine):
     """A library that cannot search."""
 
-    def search_keywords(self, question: Any, **options: Any) -> Any:
+    def search_by_keywords(self, question: Any, **options: Any) -> Any:
         raise OSError("no such disk")
 
-    search = search_keywords  # type: ignore[assignment]
+    search = search_by_keywords  # type: ignore[assignment]
 
 
 async def test_after_a_search_that_failed_no_key_waits_for_its_hits(book: Builder) -> None:

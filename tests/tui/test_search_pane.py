@@ -292,9 +292,9 @@ async def test_enter_before_the_hits_are_there_opens_the_first_of_them(book: Bui
     released = Event()
 
     class Slow(WithoutEngine):
-        def search_keywords(self, question: SearchRequest) -> SearchAnswer:
+        def search_by_keywords(self, question: SearchRequest) -> SearchAnswer:
             released.wait(30)
-            return super().search_keywords(question)
+            return super().search_by_keywords(question)
 
         def search(
             self,
@@ -304,7 +304,7 @@ async def test_enter_before_the_hits_are_there_opens_the_first_of_them(book: Bui
             origin: str | None = None,
             caller: str | None = None,
         ) -> SearchAnswer:
-            return self.search_keywords(question)
+            return self.search_by_keywords(question)
 
     async with running(book.root, library=Slow(book.workspace, load_settings())) as tui:
         await tui.press("slash")
@@ -357,13 +357,13 @@ async def test_a_failing_search_says_why_and_the_next_one_works(book: Builder) -
     class Broken(WithoutEngine):
         broken = True
 
-        def search_keywords(self, question: SearchRequest) -> SearchAnswer:
+        def search_by_keywords(self, question: SearchRequest) -> SearchAnswer:
             if self.broken:
                 raise IndexUnavailable("[/b] the disk is full", hint="make room")
-            return super().search_keywords(question)
+            return super().search_by_keywords(question)
 
         def search(self, question: SearchRequest, wait: float = 10.0, **more: Any) -> SearchAnswer:
-            return self.search_keywords(question)
+            return self.search_by_keywords(question)
 
     library = Broken(book.workspace, load_settings())
     async with running(book.root, library=library) as tui:

@@ -191,9 +191,9 @@ def test_the_way_back_comes_back_around_where_one_was(
 ) -> None:
     root = tmp_path_factory.getbasetemp() / "kept"
     (root / ".jp").mkdir(parents=True, exist_ok=True)
-    from kbtui.workspace import open_workspace_root
+    from kbtui.workspace import open_workspace_at_root
 
-    library = WithoutEngine(open_workspace_root(root), load_settings())
+    library = WithoutEngine(open_workspace_at_root(root), load_settings())
     places = [
         NavigationTarget("home") if name == "home" else make_navigation_target(parse_ref(name))
         for name in names

@@ -257,10 +257,10 @@ def test_open_resolves_chunks_to_where_they_are_from(book: Builder) -> None:
     library = WithoutEngine(book.workspace, load_settings())
     try:
         for query in ("program", "three times"):
-            hit = library.search_keywords(SearchRequest(query)).hits[0]
-            assert str(library.find_reference(f"chunk:{hit.chunk_id}")) == hit.ref
+            hit = library.search_by_keywords(SearchRequest(query)).hits[0]
+            assert str(library.resolve_reference(f"chunk:{hit.chunk_id}")) == hit.ref
         with pytest.raises(NothingFound):
-            library.find_reference("chunk:nosuchchunk")
+            library.resolve_reference("chunk:nosuchchunk")
     finally:
         library.close()
 

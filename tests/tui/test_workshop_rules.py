@@ -27,7 +27,7 @@ from kbtui.tui.prompt_workshop.subject_tree import (
     make_subject_tree_rows,
 )
 from kbtui.tui.prompt_workshop.workshop_previews import escape_glob
-from kbtui.workspace import open_workspace_root
+from kbtui.workspace import open_workspace_at_root
 
 FILES = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None
@@ -68,7 +68,7 @@ def test_growth_has_one_sign_unless_letters_and_tokens_differ() -> None:
 
 
 def test_counting_is_exact_and_reads_again_only_what_changed(book: Builder) -> None:
-    knowledge = load_knowledge(open_workspace_root(book.root))
+    knowledge = load_knowledge(open_workspace_at_root(book.root))
     costs = SubjectCosts()
     todo = next(iter(costs.measure_subject_costs(knowledge, lambda: True)))
     assert todo == 6
@@ -78,7 +78,7 @@ def test_counting_is_exact_and_reads_again_only_what_changed(book: Builder) -> N
             knowledge.learn(topic, slug).text
         )
     book.subject("project/start.md", "shorter\n")
-    again = load_knowledge(open_workspace_root(book.root))
+    again = load_knowledge(open_workspace_at_root(book.root))
     assert next(iter(costs.measure_subject_costs(again, lambda: True))) == 1
     assert list(costs.measure_subject_costs(again, lambda: True))
     assert costs.get_subject_cost("project", "start") == PromptCost(8, 2)
@@ -101,7 +101,7 @@ def test_every_subject_is_listed_once_when_all_is_open(
 
     class Files:
         def load_knowledge(self) -> Knowledge:
-            return load_knowledge(open_workspace_root(book.root))
+            return load_knowledge(open_workspace_at_root(book.root))
 
     planned_prompt = read_planned_prompt(Files(), SubjectCosts())  # type: ignore[arg-type]
     parts = [slug.split("/") for slug in found]
@@ -139,7 +139,7 @@ MARKS = st.lists(
 def test_any_keys_end_in_what_the_marks_alone_would_give(
     book: Builder, presses: list[tuple[str, str]]
 ) -> None:
-    knowledge = load_knowledge(open_workspace_root(book.root))
+    knowledge = load_knowledge(open_workspace_at_root(book.root))
     marks = PendingPreloadMarks()
 
     class Files:
@@ -181,7 +181,7 @@ def test_any_keys_end_in_what_the_marks_alone_would_give(
     )
 )  # fmt: skip
 def test_whatever_one_types_is_understood_or_pointed_at(book: Builder, typed: str) -> None:
-    knowledge = load_knowledge(open_workspace_root(book.root))
+    knowledge = load_knowledge(open_workspace_at_root(book.root))
     trial = find_pattern_matches(typed, knowledge, SubjectCosts(), "project")
     if trial.remark is not None:
         assert 0 <= trial.remark.at <= max(0, len(typed) - 1)
@@ -213,5 +213,5 @@ def test_whatever_one_types_is_understood_or_pointed_at(book: Builder, typed: st
 def test_what_is_typed_is_the_command_that_gives_the_same(
     book: Builder, typed: str, call: str
 ) -> None:
-    knowledge = load_knowledge(open_workspace_root(book.root))
+    knowledge = load_knowledge(open_workspace_at_root(book.root))
     assert find_pattern_matches(typed, knowledge, SubjectCosts(), "project").shell_arguments == call

@@ -104,9 +104,9 @@ async def running(
     now: Callable[[], datetime] = clock,
 ) -> AsyncIterator[Tui]:
     """Run the application on a workspace; yields when the lists were read."""
-    from kbtui.workspace import open_workspace_root
+    from kbtui.workspace import open_workspace_at_root
 
-    library = library or WithoutEngine(open_workspace_root(root), load_settings())
+    library = library or WithoutEngine(open_workspace_at_root(root), load_settings())
     app = KbtuiApp(library, open_ref, now, start=start or TuiStartOptions(fresh=True))
     app.animation_level = "none"
     try:

@@ -9,7 +9,7 @@ from tui_support import Tui, running
 from kbtui.knowledge import Knowledge, load_knowledge
 from kbtui.tui.prompt_workshop.prompt_workshop_screen import PromptWorkshopScreen
 from kbtui.tui.reader.document_blocks import TextBlock
-from kbtui.workspace import open_workspace_root
+from kbtui.workspace import open_workspace_at_root
 
 
 class Shop:
@@ -108,4 +108,4 @@ async def workshop(
 
 def knowledge_of(root: Path, **options: list[str]) -> Knowledge:
     """Return the knowledge as the files declare it, read without the screen."""
-    return load_knowledge(open_workspace_root(root), **options)
+    return load_knowledge(open_workspace_at_root(root), **options)

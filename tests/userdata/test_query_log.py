@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from kbtui.errors import WorkspaceError
 from kbtui.userdata import UserData
 from kbtui.userdata.query_log import QueryLog
-from kbtui.workspace import open_workspace_root
+from kbtui.workspace import open_workspace_at_root
 
 DAY = 86_400.0
 
 
 @pytest.fixture
 def userdata(workspace_root: Path) -> UserData:
-    return UserData(open_workspace_root(workspace_root))
+    return UserData(open_workspace_at_root(workspace_root))
 
 
 def test_a_search_is_counted_with_what_it_found(userdata: UserData) -> None:

@@ -8,12 +8,12 @@ import pytest
 from kbtui.errors import WorkspaceError
 from kbtui.userdata import UserData
 from kbtui.userdata.userdata import SourceRunRecord
-from kbtui.workspace import open_workspace_root
+from kbtui.workspace import open_workspace_at_root
 
 
 @pytest.fixture
 def userdata(workspace_root: Path) -> UserData:
-    return UserData(open_workspace_root(workspace_root))
+    return UserData(open_workspace_at_root(workspace_root))
 
 
 def test_a_bookmark_keeps_its_place_when_its_note_changes(
@@ -23,7 +23,7 @@ def test_a_bookmark_keeps_its_place_when_its_note_changes(
     time.sleep(0.01)
     userdata.save_bookmark("jp-c17800000001:2", "Waking order", "the ibex")
     userdata.save_bookmark("guide/start", "Getting started", "read me\nagain")
-    marks = UserData(open_workspace_root(workspace_root)).list_bookmarks()
+    marks = UserData(open_workspace_at_root(workspace_root)).list_bookmarks()
     assert [(mark.ref, mark.note) for mark in marks] == [
         ("jp-c17800000001:2", "the ibex"),
         ("guide/start", "read me\nagain"),
@@ -38,7 +38,7 @@ def test_a_session_is_found_again(userdata: UserData, workspace_root: Path) -> N
     assert userdata.load_front_end_state("tui") is None
     userdata.save_front_end_state("tui", {"open": "guide/start", "line": 12})
     userdata.save_front_end_state("tui", {"open": "guide/end", "line": 3})
-    assert UserData(open_workspace_root(workspace_root)).load_front_end_state("tui") == {
+    assert UserData(open_workspace_at_root(workspace_root)).load_front_end_state("tui") == {
         "open": "guide/end",
         "line": 3,
     }
@@ -79,8 +79,10 @@ def test_two_clones_share_nothing(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name / ".jp").mkdir(parents=True)
         (tmp_path / name / ".jp" / ".id").write_text("abcde\n")
-    UserData(open_workspace_root(tmp_path / "one")).save_source_approval("docs", "abc")
-    assert UserData(open_workspace_root(tmp_path / "two")).get_source_approval_time("abc") is None
+    UserData(open_workspace_at_root(tmp_path / "one")).save_source_approval("docs", "abc")
+    assert (
+        UserData(open_workspace_at_root(tmp_path / "two")).get_source_approval_time("abc") is None
+    )
 
 
 def test_what_must_not_be_lost_says_when_it_cannot_be_kept(userdata: UserData, home: Path) -> None:

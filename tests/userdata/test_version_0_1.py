@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kbtui.userdata import UserData
-from kbtui.workspace import open_workspace_root
+from kbtui.workspace import open_workspace_at_root
 
 FIXTURE = Path(__file__).parent / "userdata_0_1.sql"
 """Dumps of both databases, as version 0.1 wrote them."""
@@ -16,7 +16,7 @@ FIXTURE = Path(__file__).parent / "userdata_0_1.sql"
 @pytest.fixture
 def userdata(workspace_root: Path) -> UserData:
     """The user data of a workspace that only version 0.1 has used."""
-    workspace = open_workspace_root(workspace_root)
+    workspace = open_workspace_at_root(workspace_root)
     workspace.data_dir.mkdir(parents=True)
     for part in FIXTURE.read_text().split("-- file: ")[1:]:
         name, _, statements = part.partition("\n")

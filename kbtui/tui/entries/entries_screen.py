@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 from textual import on
 from textual.widgets import Input
 
-from kbtui.dates import format_iso_day, format_time
+from kbtui.dates import format_time_with_date, format_unix_time_as_day
 from kbtui.errors import KbtuiError, UsageError
 from kbtui.index.entry_query import CITATION_DAYS, ENTRY_STATUSES, serialize_chunks
 from kbtui.knowledge.front_matter import split_front_matter
 from kbtui.library.index_access import CallCancellation
 from kbtui.refs import parse_ref
 from kbtui.search.query_parser import parse_entry_filter, parse_query
-from kbtui.text import count_columns, one_line, sanitize
+from kbtui.text import measure_text_width, one_line, sanitize
 from kbtui.tui.entries.entry_table import (
     ALL_ROWS,
     PAGE_ROWS,
@@ -131,8 +131,8 @@ def _make_entry_facts(row: EntryRow, source: str | None) -> list[tuple[str, Span
         "tags": [(one_line(", ".join(row.tags)), "")] if row.tags else [],
         "source": [(one_line(source), "")] if source else [],
         "address": [(one_line(row.source_url), "link")] if row.source_url else [],
-        "created": [(format_iso_day(row.created), "")],
-        "changed": [(format_iso_day(row.changed), "")],
+        "created": [(format_unix_time_as_day(row.created), "")],
+        "changed": [(format_unix_time_as_day(row.changed), "")],
         "size": [(f"{row.size:,} bytes", "")],
     }
     return [(name, value) for name, value in facts.items() if value]
@@ -160,7 +160,7 @@ def _make_citation_blocks(library: Library, row: EntryRow, now: datetime) -> lis
     if not citations:
         blocks.append(ParagraphBlock("none", [("No turn cited this entry.", "dim")]))
     for number, citation in enumerate(citations[:CITATIONS_MOST]):
-        when = format_time(citation.timestamp, now) if citation.timestamp else ""
+        when = format_time_with_date(citation.timestamp, now) if citation.timestamp else ""
         title = f"  {one_line(citation.source_title)}"
         left = [(citation.source, "link"), (title, ""), (f"  {citation.how}", "dim")]
         key = f"cite:{number}:{citation.source}"
@@ -320,7 +320,7 @@ class EntriesScreen(ListDetailScreen):
         kinds = sorted(page.by_type.items(), key=lambda pair: (-pair[1], pair[0]))[:6]
         types = [one_line(f"{kind} {count:,}") for kind, count in kinds]
         room = self.query_one("#totals", TextLine).content_size.width - measure_cell_width(left) - 2
-        while types and count_columns(" · ".join(types)) > room:
+        while types and measure_text_width(" · ".join(types)) > room:
             types.pop()
         self.show_totals_line(left, [(" · ".join(types), "dim")])
         self._show_list_position()

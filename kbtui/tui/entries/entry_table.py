@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from textual.message import Message
 
-from kbtui.dates import format_iso_day
+from kbtui.dates import format_unix_time_as_day
 from kbtui.index.entry_query import EntryFilter, EntryPage, EntryRow, list_entries
 from kbtui.library.index_access import get_current_cancellation
-from kbtui.text import count_columns, cut_to_width, one_line
+from kbtui.text import cut_to_width, measure_text_width, one_line
 from kbtui.tui.framework.row_list import RowList
 from kbtui.tui.reader.document import format_size
 
@@ -88,7 +88,7 @@ class EntryTableColumn(NamedTuple):
     def fit_text_to_column(self, text: str) -> str:
         """Cut or pad a text to the width of the column."""
         text = cut_to_width(one_line(text), self.cells)
-        space = " " * (self.cells - count_columns(text))
+        space = " " * (self.cells - measure_text_width(text))
         return space + text if self.is_right_aligned else text + space
 
 
@@ -141,7 +141,7 @@ def make_entry_table_headings(width: int) -> tuple[Spans, Spans]:
         column.fit_text_to_column(column.name) for column in COLUMNS if width >= column.min_width
     )
     # Leave two cells free at the left edge and two for the scroll bar; two cells separate the headings.
-    room = width - count_columns(right) - 6
+    room = width - measure_text_width(right) - 6
     left = next((text for text in FIRST_HEADINGS if len(text) <= room), FIRST_HEADINGS[-1])
     return [(f"  {left}", "section")], [(right, "section")]
 
@@ -163,7 +163,7 @@ def _format_entry_title_cell(entry: EntryRow) -> Spans:
 def _format_entry_value_cells(entry: EntryRow, width: int) -> Spans:
     values = {
         "type": entry.type,
-        "changed": format_iso_day(entry.changed),
+        "changed": format_unix_time_as_day(entry.changed),
         "passages": f"{entry.chunks:,}",
         "size": format_size(entry.size),
         "cited 30d": f"{entry.cites_30d:,}",

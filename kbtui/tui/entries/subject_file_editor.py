@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from textual.app import SuspendNotSupported
 
-from kbtui.errors import KbtuiError, UsageError, describe_error
+from kbtui.errors import KbtuiError, UsageError, format_error_on_one_line
 from kbtui.knowledge import authoring
 from kbtui.knowledge.front_matter import split_front_matter
 from kbtui.knowledge.subject_files import make_file_name
@@ -51,7 +51,7 @@ class SubjectFileEditor:
         self._show_message(self._describe_error(error), "error")
 
     def _describe_error(self, error: Exception) -> str:
-        return describe_error(error, self._library.workspace.root)
+        return format_error_on_one_line(error, self._library.workspace.root)
 
     def create_subject_file(self, title: str = "", topic: str | None = None) -> None:
         """Ask for title, topic, type and tags, then open the editor for the text."""

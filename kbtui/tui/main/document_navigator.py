@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from kbtui.errors import KbtuiError, NothingFound, describe_error
+from kbtui.errors import KbtuiError, NothingFound, format_error_on_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.garbage_collection import pause_garbage_collection
 from kbtui.tui.home_and_help_pages import (
@@ -200,7 +200,7 @@ class DocumentNavigator:
     def _report_open_failure(self, error: Exception) -> None:
         self._status.set_activity("open", None)
         self.is_opening = False
-        reason = describe_error(error, self._library.workspace.root)
+        reason = format_error_on_one_line(error, self._library.workspace.root)
         self._status.flash_message(f"cannot open: {reason}", "error")
 
     def reload_shown_document(self) -> None:
@@ -256,7 +256,7 @@ class DocumentNavigator:
             text = f"{document.ref}:{text.strip()}"
         root = self._library.workspace.root
         self._look_up_and_open(
-            text, lambda error: self._status.refuse_key(describe_error(error, root))
+            text, lambda error: self._status.refuse_key(format_error_on_one_line(error, root))
         )
 
     def open_reference(self, text: str, otherwise: Callable[[], None]) -> None:
@@ -268,7 +268,7 @@ class DocumentNavigator:
 
     def _look_up_and_open(self, text: str, on_error: Callable[[Exception], None]) -> None:
         self._lookup_worker.submit(
-            lambda: make_navigation_target(self._library.find_reference(text)),
+            lambda: make_navigation_target(self._library.resolve_reference(text)),
             self._open_in_front,
             on_error,
         )

@@ -125,7 +125,7 @@ class MainScreen(StyledScreen):
         self.action_first = partial(self.items.propose_first_topic, self.action_reload)
         self.action_search = self.search.focus_input
         self.action_recall_earlier_query = self.search.recall_earlier_query
-        self.action_similar = self.search.find_similar
+        self.action_similar = self.search.find_similar_passages
         self.action_explain_hit = self.search.explain_selected_hit
         self.action_explain_missing = self.search.explain_missing
         self.action_change_search_mode = self.search.switch_to_next_search_mode

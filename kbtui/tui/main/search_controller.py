@@ -227,7 +227,7 @@ class SearchController:
         if self.mode != "semantic":
             request = self._make_search_request(mode="lexical", partial=True)
             self._keyword_worker.submit(
-                lambda: self._library.search_keywords(request),
+                lambda: self._library.search_by_keywords(request),
                 lambda answer: self._show_answer(answer, refining=self.mode == "hybrid"),
                 self._report_search_failure,
             )
@@ -278,7 +278,7 @@ class SearchController:
         self._unlogged = None if self._is_logged else answer
         query = self.query
         seconds, follow_up = LOG_DELAY_SECONDS, self.log_query
-        if self._library.is_unfinished:
+        if self._library.is_index_unfinished:
             seconds, follow_up = REPEAT_INTERVAL_SECONDS, self.repeat_search
         self._pane.set_timer(seconds, lambda: follow_up() if query == self.query else None)
 
@@ -388,7 +388,7 @@ class SearchController:
 
     # similar items and explanations
 
-    def find_similar(self) -> None:
+    def find_similar_passages(self) -> None:
         """Show passages similar to the selected or open item."""
         reference = self._items.get_reference_or_warn()
         if reference is None:
@@ -409,7 +409,7 @@ class SearchController:
 
         self._items.run_with_activity_shown(
             f"looking for passages similar to {reference} …",
-            lambda: self._library.find_similar(ref, request),
+            lambda: self._library.find_similar_passages(ref, request),
             show_similar,
         )
 

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from kbtui.errors import KbtuiError, describe_error
+from kbtui.errors import KbtuiError, format_error_on_one_line
 from kbtui.knowledge.models import Topic
 from kbtui.refs import parse_ref
 from kbtui.text import one_line
@@ -116,7 +116,9 @@ class SelectedItemActions:
 
         def report_failure(error: Exception) -> None:
             clear_activity()
-            status.flash_message(describe_error(error, self._main.library.workspace.root), "error")
+            status.flash_message(
+                format_error_on_one_line(error, self._main.library.workspace.root), "error"
+            )
 
         self._worker.submit(work, deliver_result, report_failure)
 
@@ -279,7 +281,9 @@ class SelectedItemActions:
             path = main.library.find_subject(ref).path
             external_programs.edit_file(main.screen.app, path, ref.lines[0] if ref.lines else 0)
         except KbtuiError as error:
-            main.status.flash_message(describe_error(error, main.library.workspace.root), "error")
+            main.status.flash_message(
+                format_error_on_one_line(error, main.library.workspace.root), "error"
+            )
         else:
             main.navigator.reload_shown_document()
 
@@ -326,7 +330,7 @@ class SelectedItemActions:
             f"Export {conversation} with its sources",
             fields,
             lambda values: prepare_conversation_export(library, conversation, values),
-            lambda error: describe_error(error, library.workspace.root),
+            lambda error: format_error_on_one_line(error, library.workspace.root),
             "write",
         )
         app.push_screen(dialog, export_after_confirmation)

@@ -51,7 +51,7 @@ class WorkspaceSync:
             self._main.status.show_engine_event({"event": "gone", "reason": str(error)})
 
         self._listen_worker.submit(
-            lambda: self._main.library.listen_to_engine(receive_event),
+            lambda: self._main.library.listen_to_engine_events(receive_event),
             keep_listener_stop_function,
             show_engine_gone,
         )
@@ -67,7 +67,7 @@ class WorkspaceSync:
         # Check it in a thread, because a file system may be slow to answer.
         if not self._check_worker.is_busy:
             self._check_worker.submit(
-                self._main.library.workspace.jp.is_dir,
+                self._main.library.workspace.jp_directory.is_dir,
                 self._set_workspace_found,
                 lambda error: self._set_workspace_found(False),
             )
@@ -113,7 +113,7 @@ class WorkspaceSync:
 
         def read_snapshot_if_possible() -> LibrarySnapshot | None:
             # If the workspace is gone, empty lists would look as if it had no topics.
-            exists = self._main.library.workspace.jp.is_dir()
+            exists = self._main.library.workspace.jp_directory.is_dir()
             return self._snapshot_reader.read_snapshot() if exists else None
 
         self._snapshot_worker.submit(
@@ -134,7 +134,7 @@ class WorkspaceSync:
         self._main.panes.library.show_snapshot(snapshot)
         if navigator.shown and navigator.shown.key == "home":
             navigator.reload_shown_document()
-        if snapshot.is_unfinished:
+        if snapshot.is_index_unfinished:
             self._read_details(snapshot)
 
     def _read_details(self, snapshot: LibrarySnapshot) -> None:
@@ -145,7 +145,7 @@ class WorkspaceSync:
         )
 
     def _receive_details(self, snapshot: LibrarySnapshot) -> None:
-        if snapshot.is_unfinished and not self._main.panes.library.needs_summaries:
+        if snapshot.is_index_unfinished and not self._main.panes.library.needs_summaries:
             self._main.navigator.contents = snapshot
             self._read_details(snapshot)
         else:

@@ -535,7 +535,7 @@ class PromptWorkshopScreen(ListDetailScreen):
 
     def _on_write_error(self, error: Exception) -> None:
         self._is_writing = False
-        self.show_message(f"Not written. {self.describe_error(error)}", "error")
+        self.show_message(f"Not written. {self.format_error_on_one_line(error)}", "error")
         self._reload_knowledge_files()
 
     def _show_proposed_change(self, change: TomlChange) -> None:

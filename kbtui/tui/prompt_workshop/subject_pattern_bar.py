@@ -13,7 +13,7 @@ from textual.containers import Horizontal, Vertical
 from kbtui.errors import UsageError
 from kbtui.knowledge.lint import explain_dead_pattern
 from kbtui.knowledge.visibility import MAX_PATTERN_CHARACTERS, has_unclosed_bracket
-from kbtui.text import count_columns, one_line
+from kbtui.text import measure_text_width, one_line
 from kbtui.tui.commands import find_key_label
 from kbtui.tui.framework.styled_text import measure_cell_width, truncate_spans
 from kbtui.tui.framework.styled_widget import get_configured_keys
@@ -273,8 +273,8 @@ class SubjectPatternBar(Vertical):
             command = f"{' ' * self._label_cells}kbtui {one_line(result.shell_arguments)}"
             self._result_line.set_text([(command, "dim")], right)
             return
-        width = self.size.width - sum(count_columns(text) + 1 for text, _ in right)
-        position = self._label_cells + count_columns(result.text[: remark.at])
+        width = self.size.width - sum(measure_text_width(text) + 1 for text, _ in right)
+        position = self._label_cells + measure_text_width(result.text[: remark.at])
         column = max(0, position - round(self.input.scroll_x))
         self._result_line.set_text(_format_remark_with_caret(remark, column, width), right)
 
@@ -283,7 +283,7 @@ def _format_remark_with_caret(remark: PatternProblem, column: int, width: int) -
     """Return a line with `^` in the given column, and the remark on the side where it fits."""
     text = one_line(remark.message + (f"; {remark.hint}" if remark.hint else ""))
     role = "error" if remark.is_error else "warning"
-    size = count_columns(text)
+    size = measure_text_width(text)
     if column + 2 + size <= width or column < size + 1:
         indent = " " * min(column, max(0, width - 2))
         return truncate_spans([(indent, ""), ("^ ", role), (text, role)], width)

@@ -9,9 +9,9 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from kbtui.conversations.event_kinds import EVENT_KINDS
-from kbtui.dates import format_time
+from kbtui.dates import format_time_with_date
 from kbtui.secret_detection import describe_secrets
-from kbtui.text import cut_to_width, one_line, strip_before_cutting
+from kbtui.text import cut_to_width, one_line, strip_escape_sequences_before_cutting
 from kbtui.tui.reader.document import Document, format_count, format_size, format_text_length
 from kbtui.tui.reader.document_blocks import (
     DocumentBlock,
@@ -146,7 +146,7 @@ def list_conversation_facts(
         times += [("pinned", info.pinned_at), ("archived", info.archived_at)]
         times.append(("expires", info.expires_at))
     facts = [("id", info.ref)]
-    facts += [(name, format_time(when, present)) for name, when in times if when]
+    facts += [(name, format_time_with_date(when, present)) for name, when in times if when]
     if conversation.model:
         name = f"{conversation.assistant} · " if conversation.assistant else ""
         facts.append(("assistant", f"{name}{conversation.model}"))
@@ -166,7 +166,7 @@ def list_conversation_facts(
     if not brief:
         facts += _list_turn_facts(conversation)
         times = [("updated", info.updated_at), ("activated", info.last_activated_at)]
-        facts += [(name, format_time(when, present)) for name, when in times if when]
+        facts += [(name, format_time_with_date(when, present)) for name, when in times if when]
     return [(name, [(one_line(value), "")]) for name, value in facts]
 
 
@@ -343,7 +343,7 @@ class _ConversationDocumentBuilder:
         self._add_markdown(key, summary.summary or "")
 
     def _format_time(self, when: datetime | None) -> str:
-        return format_time(when, self.present) if when else ""
+        return format_time_with_date(when, self.present) if when else ""
 
     def _format_time_change(self, when: datetime | None) -> str:
         """Format a time within a turn; return "" if the last time shown was in the same minute."""
@@ -476,11 +476,13 @@ class _ConversationDocumentBuilder:
         self.fold, self.call, self.lead = None, None, []
 
     def _add_markdown(self, key: str, text: str, breaks: bool = False) -> None:
-        text, above = strip_before_cutting(text), self.space_above
+        text, above = strip_escape_sequences_before_cutting(text), self.space_above
         self._add_blocks(*make_markdown_blocks(key, text, above=above, breaks=breaks))
 
     def _add_source(self, key: str, text: str, **fields: Any) -> None:
-        self._add_blocks(*make_source_blocks(key, strip_before_cutting(text), **fields))
+        self._add_blocks(
+            *make_source_blocks(key, strip_escape_sequences_before_cutting(text), **fields)
+        )
 
     def _add_note(self, key: str, text: str, role: str) -> None:
         self._add_blocks(ParagraphBlock(key, [(text, role)]))

@@ -49,7 +49,7 @@ def list_copy_options(viewport: DocumentViewport, reference: str | None) -> list
             found.append(("a", "whole document", document.size, get_text))
     if reference is not None:
         found.append(("r", "the reference", reference, lambda: reference))
-        if link := parse_ref(reference).link:
+        if link := parse_ref(reference).jp_link:
             found.append(("j", "JP link", link, lambda: link))
     if command := build_show_command(document, reference):
         found.append(("c", "kbtui command", command, lambda: command))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from kbtui.dates import format_time
+from kbtui.dates import format_time_with_date
 from kbtui.sources.config import find_approval_time, format_source_toml, load_sources
 from kbtui.sources.schedule import find_due_time
 from kbtui.text import one_line
@@ -122,7 +122,7 @@ def _to_local_time(seconds: float) -> datetime:
 
 
 def _format_unix_time(seconds: float, now: datetime) -> str:
-    return format_time(_to_local_time(seconds), now)
+    return format_time_with_date(_to_local_time(seconds), now)
 
 
 def _format_last_source_run(run: SourceRunRecord, now: datetime) -> Spans:

@@ -368,7 +368,11 @@ class SourcesScreen(ListDetailScreen):
         def show_form(topics: list[str]) -> None:
             fields, label = make_source_form_fields(topics, source), "save" if source else "add"
             form = FormDialog(
-                title, fields, lambda values: save(self.library, values), self.describe_error, label
+                title,
+                fields,
+                lambda values: save(self.library, values),
+                self.format_error_on_one_line,
+                label,
             )
             self.app.push_screen(form, on_closed)
 

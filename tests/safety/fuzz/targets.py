@@ -29,7 +29,7 @@ ID = 17_800_000_001
 @cache
 def workspace() -> Workspace:
     """A workspace of this process, whose files the targets write."""
-    from kbtui.workspace import open_workspace_root
+    from kbtui.workspace import open_workspace_at_root
 
     root = Path(tempfile.mkdtemp(prefix="kb-fuzz-"))
     (root / f".jp/conversations/{ID}").mkdir(parents=True)
@@ -39,7 +39,7 @@ def workspace() -> Workspace:
     _conversation(root, "events.json", b"[]")
     _conversation(root, "metadata.json", b"{}")
     _conversation(root, "base_config.json", b"{}")
-    return open_workspace_root(root)
+    return open_workspace_at_root(root)
 
 
 def _conversation(root: Path, name: str, data: bytes) -> None:
@@ -170,7 +170,7 @@ def query(data: bytes) -> None:
     parse_query(text)
     parse_query(text, partial=True)
     with contextlib.suppress(KbtuiError):
-        _library().search_keywords(SearchRequest(text, mode="lexical"))
+        _library().search_by_keywords(SearchRequest(text, mode="lexical"))
 
 
 def reference(data: bytes) -> None:

@@ -15,7 +15,7 @@ from kbtui.conversations.models import ConversationInfo
 from kbtui.dates import parse_timestamp
 from kbtui.errors import UsageError, WorkspaceError
 from kbtui.refs import (
-    get_jp_creation_time,
+    get_conversation_creation_time,
     is_jp_conversation_id,
     make_jp_conversation_id,
     parse_conversation_id,
@@ -156,7 +156,7 @@ class JpConversationLocation:
             base_config_path=directory / BASE_CONFIG if BASE_CONFIG in events.files else None,
             archived=self.is_archived,
             presence=self.presence,
-            created_at=get_jp_creation_time(self.id),
+            created_at=get_conversation_creation_time(self.id),
             updated_at=datetime.fromtimestamp(max(times), UTC) if times else None,
             last_activated_at=parse_timestamp(metadata.get("last_activated_at")),
             pinned_at=parse_timestamp(metadata.get("pinned_at")),
@@ -258,9 +258,9 @@ def _list_conversation_roots(workspace: Workspace) -> Iterator[tuple[str, bool]]
 
     JP's `storage` link in the user's directory leads back to the first root and is ignored.
     """
-    yield f"{workspace.jp}/conversations", False
-    if workspace.user_dir is not None:
-        yield f"{workspace.user_dir}/conversations", True
+    yield f"{workspace.jp_directory}/conversations", False
+    if workspace.jp_user_directory is not None:
+        yield f"{workspace.jp_user_directory}/conversations", True
 
 
 def count_trashed_conversations(workspace: Workspace) -> dict[str, int]:
@@ -322,7 +322,11 @@ def _describe_os_error(error: OSError) -> str:
 
 def _leads_to_allowed_directory(workspace: Workspace, path: str) -> bool:
     """Return whether a path leads to the workspace, its `.jp`, or JP's directory of the user."""
-    allowed = [workspace.root, workspace.jp, *([workspace.user_dir] if workspace.user_dir else [])]
+    allowed = [
+        workspace.root,
+        workspace.jp_directory,
+        *([workspace.jp_user_directory] if workspace.jp_user_directory else []),
+    ]
     real = f"{os.path.realpath(path)}/"
     return any(real.startswith(f"{os.path.realpath(directory)}/") for directory in allowed)
 
