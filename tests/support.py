@@ -60,7 +60,7 @@ def end_engine(builder: "Builder") -> None:
     """End this workspace's engine by its id, and see that it is gone."""
     import psutil
 
-    from kbtui.engine.find_or_start import read_engine_lock_file
+    from kbtui.engine.engine_launcher import read_engine_lock_file
 
     found = read_engine_lock_file(builder.workspace)
     if not found:
@@ -77,7 +77,7 @@ def kill_engine(builder: "Builder") -> None:
     """Kill this workspace's engine after a test: ending in order takes up to seconds on a busy machine."""
     import psutil
 
-    from kbtui.engine.find_or_start import read_engine_lock_file
+    from kbtui.engine.engine_launcher import read_engine_lock_file
 
     found = read_engine_lock_file(builder.workspace)
     if found:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from typing import Any
 
-    from kbtui.engine.client import EngineClient
+    from kbtui.engine.engine_client import EngineClient
 
 
 def declare_engine_arguments(parser: ArgumentParser) -> None:
@@ -48,7 +48,7 @@ def run_engine_command(args: Namespace) -> int:
         engine.stop_engine()
         print(f"stopped engine {pid}")
         return 0
-    state = engine.request("status")
+    state = engine.send_request("status")
     lines = [
         f"engine {state['pid']}, version {state['version']}, for {state['root']}",
         f"keywords: {'ready' if state['lexical'] else 'indexing'}",
@@ -95,17 +95,17 @@ def run_index_command(args: Namespace) -> int:
     engine = library.connect_engine()
     request: dict[str, Any] = {"rebuild": True} if args.rebuild else {"retry": True, "check": True}
     progress = ProgressLine()
-    state = engine.request("refresh", wait=0.5, **request)
+    state = engine.send_request("refresh", wait=0.5, **request)
     while not state["done"]:
         _show_index_progress(progress, engine)
         # Wait for the same refresh. Requesting a new one each time would never end.
-        state = engine.request("refreshed", wait=0.5)
+        state = engine.send_request("refreshed", wait=0.5)
     keywords = time.monotonic() - began
     if state.get("mended"):
         print_to_stderr(f"{state['mended']}; the index was rebuilt")
-    state = engine.request("status")
+    state = engine.send_request("status")
     while not args.no_vectors:
-        state = engine.request("settle", wait=0.5)
+        state = engine.send_request("settle", wait=0.5)
         if state["done"]:
             break
         _show_index_progress(progress, engine)
@@ -133,7 +133,7 @@ def run_index_command(args: Namespace) -> int:
         return 3
     if args.watch:
         print_to_stderr("watching for changes; press Ctrl+C to stop")
-        for event in engine.iterate_events():
+        for event in engine.subscribe_to_engine_events():
             if event.get("event") == "changed":
                 names = [*event["subjects"], *event["conversations"]]
                 print_result("changed: " + (", ".join(names[:10]) or "configuration") + "\n")
@@ -146,7 +146,7 @@ def run_index_command(args: Namespace) -> int:
 def _show_index_progress(progress: ProgressLine, engine: EngineClient) -> None:
     if not sys.stderr.isatty():
         return
-    found = engine.request("status").get("progress")
+    found = engine.send_request("status").get("progress")
     if not found:
         progress.show_progress("comparing the files with the index")
         return

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
     from kbtui.userdata import UserData
-    from kbtui.userdata.insights import EntryCitationCount, InsightsReport
     from kbtui.userdata.query_log import LoggedQuery
+    from kbtui.userdata.usage_insights import EntryCitationCount, UsageInsightsReport
 
 
 def declare_insights_arguments(parser: ArgumentParser) -> None:
@@ -35,7 +35,7 @@ def run_insights_command(args: Namespace) -> int:
     """
     from kbtui.library import open_workspace
     from kbtui.userdata import UserData
-    from kbtui.userdata.insights import collect_insights
+    from kbtui.userdata.usage_insights import collect_usage_insights
 
     for option, number, least, most in (
         ("--days", args.days, 1, 3660),
@@ -51,7 +51,7 @@ def run_insights_command(args: Namespace) -> int:
     with WaitingLine("bringing the index up to date"):
         library.update_index()
     with WaitingLine("counting"):
-        found = collect_insights(
+        found = collect_usage_insights(
             library.workspace,
             userdata,
             library.open_index_reader(),
@@ -75,7 +75,7 @@ def _erase_query_log(userdata: UserData, args: Namespace) -> int:
     if not args.yes and not ask_for_confirmation("erase every logged search of this workspace?"):
         print_to_stderr("nothing was erased")
         return 1
-    count = userdata.query_log.erase_all_searches()
+    count = userdata.query_log.erase_all_logged_searches()
     text = f"erased {_format_count(count, 'search')}\n"
     print_text_or_json(text, {"erased": count}, args.json)
     return 0
@@ -86,8 +86,8 @@ def _format_count(number: int, noun: str) -> str:
     return f"{number} {noun if number == 1 else plural}"
 
 
-def format_insights_report(found: InsightsReport) -> str:
-    from kbtui.userdata.insights import draw_day_chart
+def format_insights_report(found: UsageInsightsReport) -> str:
+    from kbtui.userdata.usage_insights import draw_daily_usage_chart
 
     never = f"Never cited ({found.never_cited_total})"
     stale = f"Cited, unchanged for {_format_count(found.stale_days, 'day')}"
@@ -97,7 +97,7 @@ def format_insights_report(found: InsightsReport) -> str:
         "Most cited": map(_format_cited_entry, found.most_cited),
         never: map(_format_uncited_entry, found.never_cited),
         stale: map(_format_cited_entry, found.stale),
-        "By day": [f"  {line}" for line in draw_day_chart(found)],
+        "By day": [f"  {line}" for line in draw_daily_usage_chart(found)],
     }
     days, searches = _format_count(found.days, "day"), _format_count(found.searches.total, "search")
     texts = [f"Last {days}: {searches}, {_format_count(found.citations, 'citation')}"]
@@ -106,7 +106,7 @@ def format_insights_report(found: InsightsReport) -> str:
 
 
 def _format_logged_query(asked: LoggedQuery) -> str:
-    return f"{asked.times:>5}  {cut_to_width(one_line(asked.query), 60)}  ({asked.result_phrase})"
+    return f"{asked.times:>5}  {cut_to_width(one_line(asked.query), 60)}  ({asked.last_result_count_text})"
 
 
 def _format_query_gap(asked: LoggedQuery) -> str:

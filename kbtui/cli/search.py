@@ -94,8 +94,8 @@ def _search_with_running_engine(
     Finds workspace and socket by their paths alone, because importing the library takes longer than
     the whole search.
     """
-    from kbtui.engine import protocol
-    from kbtui.engine.client import EngineClient
+    from kbtui.engine import engine_protocol
+    from kbtui.engine.engine_client import EngineClient
     from kbtui.errors import EngineUnavailable
     from kbtui.version import __version__
     from kbtui.workspace import paths
@@ -119,8 +119,9 @@ def _search_with_running_engine(
         if client.hello.get("version") != __version__:
             return None
         surroundings = paths.make_search_environment_fingerprint()
-        reply = client.request(
-            "search", **protocol.make_search_arguments(**request, surroundings=surroundings)
+        reply = client.send_request(
+            "search",
+            **engine_protocol.make_engine_search_arguments(**request, surroundings=surroundings),
         )
     except EngineUnavailable:
         return None
@@ -132,13 +133,13 @@ def _search_with_running_engine(
 
 def _search_with_library(start: str | None, request: dict[str, Any]) -> dict[str, Any]:
     """Search with the library, which starts an engine or searches in this process."""
-    from kbtui.engine import protocol
+    from kbtui.engine import engine_protocol
     from kbtui.library import open_workspace
     from kbtui.search.search_request_and_answer import parse_search_request
 
     question = parse_search_request(request["question"])
     with open_workspace(start) as library:
-        wait = request.get("wait", protocol.WAIT_SECONDS)
+        wait = request.get("wait", engine_protocol.WAIT_SECONDS)
         return library.search(question, wait, origin=request["origin"]).as_engine_message()
 
 
@@ -150,9 +151,9 @@ def _check_search_arguments(args: Namespace) -> None:
     if args.limit is not None and not 1 <= args.limit <= 100:
         raise UsageError(f"must be from 1 to 100, not {args.limit}", where="--limit")
     if args.wait is not None:
-        from kbtui.engine.protocol import check_wait_seconds
+        from kbtui.engine.engine_protocol import validate_wait_seconds
 
-        check_wait_seconds(args.wait, "--wait")
+        validate_wait_seconds(args.wait, "--wait")
 
 
 def _serialize_search_request(args: Namespace) -> dict[str, Any]:

@@ -220,7 +220,7 @@ def _run_sources(workspace: Workspace, userdata: UserData, args: Namespace) -> i
 
 def _print_source_run(run: SourceRunRecord) -> None:
     print_result(
-        f"{run.source}: {run.status}, {_format_document_count(run.entries)} ({run.counts}) "
+        f"{run.source}: {run.status}, {_format_document_count(run.entries)} ({run.document_counts_text}) "
         f"in {run.ended - run.began:.1f} s\n"
     )
     for problem in (*run.problems, *run.edited):

@@ -52,7 +52,8 @@ class EmbeddingThrottle:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._pause = pause
-        self._on_battery, self._load, self._clock = on_battery or is_on_battery, load, clock
+        self._on_battery = on_battery or is_computer_on_battery
+        self._load, self._clock = load, clock
         self._cores = cores or os.cpu_count() or 1
         self._checked_at = -LOAD_CHECK_SECONDS
         self._pause_reason: str | None = None
@@ -77,7 +78,7 @@ class EmbeddingThrottle:
         return None
 
 
-def is_on_battery(supplies: Path = Path("/sys/class/power_supply")) -> bool:
+def is_computer_on_battery(supplies: Path = Path("/sys/class/power_supply")) -> bool:
     """Return whether the computer runs on battery; False if this cannot be determined."""
     if sys.platform == "darwin":
         import subprocess
@@ -142,17 +143,17 @@ class EngineEmbeddingModel:
         self._export: subprocess.Popen[bytes] | None = None
 
     @property
-    def is_loaded(self) -> bool:
+    def is_model_loaded(self) -> bool:
         """Whether the model is loaded."""
         return self._embedder is not None
 
     @property
-    def dimension(self) -> int:
+    def vector_dimension(self) -> int:
         """The length of the model's vectors."""
         assert self._embedder is not None
         return self._embedder.dimension
 
-    def find(self) -> str:
+    def find_model_key(self) -> str:
         """Return the key of the model that the settings name; raises `EmbeddingModelUnavailable`."""
         from kbtui.index.embedding_model import find_embedding_model
 
@@ -160,7 +161,7 @@ class EngineEmbeddingModel:
             self._model = find_embedding_model(self._setting)
         return self._model.key
 
-    def load(self) -> None:
+    def load_model(self) -> None:
         """Load the model, from its ONNX export (in a second) or with torch (in several seconds).
 
         Raises `EmbeddingModelUnavailable`.
@@ -204,7 +205,7 @@ class EngineEmbeddingModel:
             self._embedder = OnnxEmbedder(self._model)
             self._log("the model's export is finished; the engine uses it from now on")
 
-    def get_encoder(self, missing: int) -> OnnxEmbedder | TorchEmbedder:
+    def get_passage_encoder(self, missing: int) -> OnnxEmbedder | TorchEmbedder:
         """Return the encoder for `missing` chunks; if these are many, one that uses all cores.
 
         Call this in the thread with low priority.
@@ -234,8 +235,8 @@ class EngineEmbeddingModel:
 class EmbeddingWorker:
     """Loads the model, keeps the vectors up to date with the catalog, and ranks by meaning.
 
-    `missing` is the notice why there is no semantic search, or None if it is available. `left` is
-    the number of chunks without a vector, None while it is unknown. `is_asleep` means that the
+    `keywords_only_notice` says why there is no semantic search; it is None if there is one. `left`
+    is the number of chunks without a vector, None while it is unknown. `is_asleep` means that the
     model is not loaded because no query and no chunk needs it. `model_ready` is set when the model
     is loaded or could not be loaded. `caught_up` is set when every chunk has its vector, or when an
     error prevents embedding.
@@ -250,12 +251,15 @@ class EmbeddingWorker:
         log: Callable[[str], None],
         model: EngineEmbeddingModel | None = None,
     ) -> None:
-        """`on_change` is called when `missing`, `left` or `is_asleep` may have changed."""
+        """Create the worker.
+
+        It calls `on_change` when `keywords_only_notice`, `left` or `is_asleep` may have changed.
+        """
         self._settings, self._cache_dir = settings, cache_dir
         self._on_progress, self._on_change, self._log = on_progress, on_change, log
         self._model = model or EngineEmbeddingModel(settings.model, log)
         self._model_key = ""
-        self.missing: Notice | None = MODEL_LOADING
+        self.keywords_only_notice: Notice | None = MODEL_LOADING
         self.left: int | None = None
         self.is_busy = False
         self.is_asleep = False
@@ -282,15 +286,15 @@ class EmbeddingWorker:
             1, thread_name_prefix="passages", initializer=lower_thread_priority
         )
         self._thread = threading.Thread(
-            target=self._run_until_stopped, name="embedding", daemon=True
+            target=self._embed_chunks_until_stopped, name="embedding", daemon=True
         )
 
-    def start(self) -> None:
+    def start_thread(self) -> None:
         """Start the thread."""
         self._wake.set()
         self._thread.start()
 
-    def stop(self) -> None:
+    def stop_thread(self) -> None:
         """Stop the thread after the current batch, without waiting until it has ended.
 
         An interrupted write leaves the table of vectors unchanged.
@@ -307,7 +311,7 @@ class EmbeddingWorker:
         self._wake.set()
 
     @property
-    def generation(self) -> str | None:
+    def generation_name(self) -> str | None:
         """The name of the index generation whose vectors are open."""
         return self._open_folder.name if self._open_folder else None
 
@@ -324,7 +328,7 @@ class EmbeddingWorker:
         """Load the model and open the vectors again, if either failed."""
         if self._failed_at is None:
             return
-        self.missing = MODEL_LOADING
+        self.keywords_only_notice = MODEL_LOADING
         self.model_ready.clear()
         self.caught_up.clear()
         self._failed_at = None
@@ -335,11 +339,11 @@ class EmbeddingWorker:
     def start_query_embedding(self, text: str) -> Future[Matrix] | None:
         """Begin to embed a query; return None if the model is not loaded yet."""
         self.request_model_loading()
-        if not self._model.is_loaded:
+        if not self._model.is_model_loaded:
             return None
         return self._query_pool.submit(self._model.encode_query, text)
 
-    def search(
+    def rank_chunks_by_meaning(
         self,
         text: str,
         pending: Future[Matrix] | None,
@@ -348,7 +352,7 @@ class EmbeddingWorker:
         per_entry: int,
         worded: Sequence[int] = (),
     ) -> dict[str, Any]:
-        """Rank chunks by meaning; call only while `missing` is None.
+        """Rank chunks by meaning; call only while `keywords_only_notice` is None.
 
         `pending` is the result of `start_query_embedding` for `text`; `filters` are arguments of
         `vectors.make_vector_filter_sql`. `worded` are the numbers of the chunks that the keyword
@@ -369,7 +373,7 @@ class EmbeddingWorker:
         store = self._store
         ranked: list[tuple[int, float]] = []
         try:
-            if store is not None and self._model.is_loaded:
+            if store is not None and self._model.is_model_loaded:
                 # If the pool has not begun with this query, this thread embeds it: waiting for the
                 # other queries in the pool would take longer.
                 has_begun = pending is not None and not pending.cancel()
@@ -398,7 +402,7 @@ class EmbeddingWorker:
 
     # the thread
 
-    def _run_until_stopped(self) -> None:
+    def _embed_chunks_until_stopped(self) -> None:
         while not self._stop.is_set():
             self._wake.wait()
             self._wake.clear()
@@ -407,7 +411,7 @@ class EmbeddingWorker:
                 self.caught_up.set()
                 continue
             try:
-                self._load_and_embed()
+                self._load_model_and_embed_chunks()
             except KbtuiError as error:
                 self._report_model_failure(error.message, str(error))
             except Exception as error:
@@ -416,19 +420,19 @@ class EmbeddingWorker:
         self.model_ready.set()
         self.caught_up.set()
 
-    def _load_and_embed(self) -> None:
+    def _load_model_and_embed_chunks(self) -> None:
         """Load the model if it is needed, and embed the chunks that have no vector."""
-        self._model_key = self._model.find()
+        self._model_key = self._model.find_model_key()
         if self._stop.is_set() or self._is_model_unneeded():
             return
-        if not self._model.is_loaded:
-            self._model.load()
+        if not self._model.is_model_loaded:
+            self._model.load_model()
         if self._folder is not None and not self._stop.is_set():
             self._update_vectors(self._folder)
 
     def _report_model_failure(self, reason: str, details: str) -> None:
         """Set the reason why there is no semantic search, log details and wake waiting callers."""
-        self.missing = make_keywords_only_notice(
+        self.keywords_only_notice = make_keywords_only_notice(
             "model_off" if self._settings.model == "off" else "error", reason
         )
         self._log(f"no semantic search: {details}")
@@ -444,7 +448,7 @@ class EmbeddingWorker:
         """Return whether no query and no chunk needs the model."""
         from kbtui.index.embedding_status import is_fully_embedded
 
-        if self._model.is_loaded or self._is_wanted.is_set():
+        if self._model.is_model_loaded or self._is_wanted.is_set():
             self.is_asleep = False
             return False
         if self._folder is None:
@@ -490,7 +494,7 @@ class EmbeddingWorker:
     def _discard_vectors(self, folder: Path) -> None:
         from kbtui.index.vector_store import remove_vector_directory
 
-        self.missing = make_keywords_only_notice("vectors_replaced")
+        self.keywords_only_notice = make_keywords_only_notice("vectors_replaced")
         self._store = self._open_folder = self._queue = None
         self._is_damaged, self._rebuilt_folder = False, folder
         remove_vector_directory(folder / "vectors")
@@ -505,23 +509,25 @@ class EmbeddingWorker:
         cache = EmbeddingCache(self._cache_dir / "embeddings.sqlite", self._model_key)
         try:
             if self._open_folder != folder or self._queue is None:
-                store = VectorStore(folder / "vectors", self._model_key, self._model.dimension)
+                store = VectorStore(
+                    folder / "vectors", self._model_key, self._model.vector_dimension
+                )
                 self._store, self._open_folder = store, folder
                 self._queue = EmbeddingQueue(
                     catalog, store, cache,
-                    on_progress=self._report_progress, stop=self._stop,
+                    on_progress=self._report_embedding_progress, stop=self._stop,
                     get_pause_reason=self._throttle.get_pause_reason,
                 )  # fmt: skip
             else:
                 self._queue.reopen_catalog_and_cache(catalog, cache)
-            self.missing = None
+            self.keywords_only_notice = None
             self.model_ready.set()
             self._on_change()
             while not self._stop.is_set():
                 self._has_moved = False
                 work = self._passage_pool.submit(
                     self._queue.embed_missing_chunks,
-                    self._model.get_encoder,
+                    self._model.get_passage_encoder,
                     lambda: self._has_moved or self._is_damaged,
                 )
                 self.left = work.result()
@@ -531,6 +537,6 @@ class EmbeddingWorker:
             catalog.close()
             cache.close()
 
-    def _report_progress(self, progress: IndexProgress) -> None:
+    def _report_embedding_progress(self, progress: IndexProgress) -> None:
         self.left = progress.total - progress.done
         self._on_progress(progress)

@@ -17,7 +17,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from kbtui.engine.find_or_start import get_engine_lock_path, get_engine_socket_path
+from kbtui.engine.engine_launcher import get_engine_lock_path, get_engine_socket_path
 from kbtui.errors import KbtuiError
 from kbtui.text import sanitize
 from kbtui.version import __version__
@@ -49,28 +49,33 @@ def run_engine(root: Path) -> int:
         return 0
     with contextlib.suppress(OSError):
         os.nice(5)
-    place = inode = None
+    socket_path = inode = None
     try:
-        place = get_engine_socket_path(workspace)
-        listener = _open_engine_socket(place)
-        inode = _get_lock_file_inode(place)
-        _write_lock_file(lock, place)
-        write_engine_log_record(f"engine {__version__} for {workspace.root} on {place}")
-        from kbtui.engine.socket_server import EngineServer
+        socket_path = get_engine_socket_path(workspace)
+        listener = _open_engine_socket(socket_path)
+        inode = _get_inode_number(socket_path)
+        _write_engine_lock_file(lock, socket_path)
+        write_engine_log_record(f"engine {__version__} for {workspace.root} on {socket_path}")
+        from kbtui.engine.engine_server import EngineServer
 
-        def still_holds_lock() -> bool:
-            return holds_engine_lock(lock, workspace) and _get_lock_file_inode(place) == inode
+        def still_holds_lock_and_socket() -> bool:
+            return holds_engine_lock(lock, workspace) and _get_inode_number(socket_path) == inode
 
         asyncio.run(
             EngineServer(
-                workspace, settings, listener, still_holds_lock, umask, write_engine_log_record
-            ).serve()
+                workspace,
+                settings,
+                listener,
+                still_holds_lock_and_socket,
+                umask,
+                write_engine_log_record,
+            ).serve_clients()
         )
     except KbtuiError as error:
         write_engine_log_record(f"stopped: {error}")
         return 3
     finally:
-        _release_engine_lock(lock, place, inode)
+        _release_engine_lock(lock, socket_path, inode)
         write_engine_log_record("ended")
     return 0
 
@@ -97,7 +102,7 @@ def _take_engine_lock(workspace: Workspace) -> Any:
     return None
 
 
-def _get_lock_file_inode(path: Path) -> int | None:
+def _get_inode_number(path: Path) -> int | None:
     try:
         return path.stat().st_ino
     except OSError:
@@ -112,22 +117,22 @@ def holds_engine_lock(lock: Any, workspace: Workspace) -> bool:
         return False
 
 
-def _open_engine_socket(place: Path) -> socket.socket:
-    place.unlink(missing_ok=True)
+def _open_engine_socket(socket_path: Path) -> socket.socket:
+    socket_path.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    listener.bind(str(place))
-    place.chmod(0o600)
+    listener.bind(str(socket_path))
+    socket_path.chmod(0o600)
     listener.listen(64)
     listener.setblocking(False)
     return listener
 
 
-def _write_lock_file(lock: Any, place: Path) -> None:
+def _write_engine_lock_file(lock: Any, socket_path: Path) -> None:
     facts = {
         "pid": os.getpid(),
         "version": __version__,
         "host": os.uname().nodename,
-        "socket": paths.convert_path_to_utf8(str(place)),
+        "socket": paths.convert_path_to_utf8(str(socket_path)),
     }
     lock.seek(0)
     lock.truncate()
@@ -135,13 +140,17 @@ def _write_lock_file(lock: Any, place: Path) -> None:
     lock.flush()
 
 
-def _release_engine_lock(lock: Any, place: Path | None, inode: int | None) -> None:
+def _release_engine_lock(lock: Any, socket_path: Path | None, inode: int | None) -> None:
     """Release the lock, and unlink the socket unless it already belongs to the next engine."""
     with contextlib.suppress(OSError):
         lock.seek(0)
         lock.truncate()
-        if place is not None and inode is not None and _get_lock_file_inode(place) == inode:
-            place.unlink()
+        if (
+            socket_path is not None
+            and inode is not None
+            and _get_inode_number(socket_path) == inode
+        ):
+            socket_path.unlink()
     lock.close()
 
 

@@ -211,19 +211,21 @@ class FileWatcher:
         self._pause = ROOT_CHECK_SECONDS
         self._topics: list[Path] = []
         self.polling_reason: str | None = None
-        self._thread = threading.Thread(target=self._run_until_stopped, name="watch", daemon=True)
+        self._thread = threading.Thread(
+            target=self._watch_files_until_stopped, name="watch", daemon=True
+        )
 
-    def start(self) -> None:
+    def start_thread(self) -> None:
         """Start the thread."""
         self._thread.start()
 
-    def stop(self) -> None:
+    def stop_thread(self) -> None:
         """Stop the thread; wait up to two seconds until it has ended."""
         self._stop.set()
         self._restart_watching()
         self._thread.join(2.0)
 
-    def watch_topic_directories(self, folders: Iterable[Path]) -> None:
+    def set_watched_topic_directories(self, folders: Iterable[Path]) -> None:
         """Set the configured topic directories to watch in addition to JP's own directories."""
         found = sorted(set(folders))
         if found != self._topics:
@@ -235,7 +237,7 @@ class FileWatcher:
         if self._alarm is not None:
             os.eventfd_write(self._alarm, 1)
 
-    def _find_watched_roots(self) -> list[Path]:
+    def _find_directories_to_watch(self) -> list[Path]:
         """Return the directories to watch: JP's own, the topics', and the targets of links.
 
         No directory in the list is inside another one.
@@ -243,22 +245,24 @@ class FileWatcher:
         root = self._workspace.root
         # A topic directory that leads out of the workspace must not be read.
         wanted = [self._workspace.jp_directory]
-        wanted += [path for path in self._topics if _resolve_path(path).is_relative_to(root)]
+        wanted += [path for path in self._topics if _resolve_path_links(path).is_relative_to(root)]
         if self._workspace.jp_user_directory:
             wanted.append(self._workspace.jp_user_directory / "conversations")
         # Symbolic links are not followed, so their targets are roots of their own.
         roots: list[Path] = []
-        for place in sorted({place for path in wanted for place in (path, _resolve_path(path))}):
+        for place in sorted(
+            {place for path in wanted for place in (path, _resolve_path_links(path))}
+        ):
             # In sorted order, a directory directly precedes everything inside it.
             if place.is_dir() and not (roots and place.is_relative_to(roots[-1])):
                 roots.append(place)
         return roots
 
-    def _run_until_stopped(self) -> None:
+    def _watch_files_until_stopped(self) -> None:
         unreadable = False
         while not self._stop.is_set():
             self._should_restart.clear()
-            roots = self._find_watched_roots()
+            roots = self._find_directories_to_watch()
             reports = (
                 self._watch_with_inotify(roots)
                 if self._uses_inotify
@@ -266,7 +270,7 @@ class FileWatcher:
             )
             try:
                 with closing(reports):
-                    self._report_changed_paths(roots, reports)
+                    self._report_changes_until_roots_change(roots, reports)
             except (OSError, RuntimeError) as error:
                 if isinstance(error, PermissionError) and not self._uses_inotify and not unreadable:
                     # A directory cannot be read: start again and ignore such errors.
@@ -276,9 +280,11 @@ class FileWatcher:
                 self._log(f"watching by polling: {self.polling_reason}")
                 self._stop.wait(ROOT_CHECK_SECONDS)
 
-    def _report_changed_paths(self, roots: list[Path], reports: Iterator[set[str]]) -> None:
+    def _report_changes_until_roots_change(
+        self, roots: list[Path], reports: Iterator[set[str]]
+    ) -> None:
         """Call `on_change` whenever paths are reported; return when the roots change."""
-        state, places = _get_root_identities(roots), set(map(str, roots))
+        state, places = _get_root_inodes(roots), set(map(str, roots))
         compared = time.monotonic()
         for paths in reports:
             if self._stop.is_set():
@@ -290,7 +296,7 @@ class FileWatcher:
             # A root that was deleted and created again may have the same inode.
             if (
                 not places.isdisjoint(paths)
-                or _get_root_identities(self._find_watched_roots()) != state
+                or _get_root_inodes(self._find_directories_to_watch()) != state
             ):
                 self._on_change()
                 return
@@ -330,7 +336,7 @@ class FileWatcher:
         """Return whether to watch a directory below a root; a link must not leave the workspace."""
         if Path(path).name in _IGNORED_NAMES or path.startswith(str(self._workspace.cache_dir)):
             return False
-        target = _resolve_path(Path(path))
+        target = _resolve_path_links(Path(path))
         return not os.path.islink(path) or target.is_relative_to(self._workspace.root)  # noqa: PTH114
 
     def _watch_with_watchfiles(self, roots: list[Path], unreadable: bool) -> Generator[set[str]]:
@@ -371,12 +377,12 @@ def _explain_watch_error(error: Exception) -> str:
     )
 
 
-def _resolve_path(path: Path) -> Path:
+def _resolve_path_links(path: Path) -> Path:
     """Resolve links in a path. `Path.resolve` is not used because it raises for circular links."""
     return Path(os.path.realpath(path))
 
 
-def _get_root_identities(roots: list[Path]) -> list[tuple[str, int]]:
+def _get_root_inodes(roots: list[Path]) -> list[tuple[str, int]]:
     found = []
     for root in roots:
         try:

@@ -45,7 +45,7 @@ again takes milliseconds.
 """
 
 
-def _is_fixed_by_rebuild(error: BaseException) -> bool:
+def _is_error_fixed_by_rebuild(error: BaseException) -> bool:
     """Return whether rebuilding the index may fix an error.
 
     The error can be a panic of tantivy, which is not an `Exception`.
@@ -59,7 +59,7 @@ class IndexWorker:
     """Brings the index up to date with the files, one refresh at a time.
 
     `first_refresh` is set after the first refresh. `error` says why the last refresh failed.
-    `repaired_damage` describes the damage that the last requested check found. `has_notified` means
+    `repaired_damage` describes the damage that the last requested check found. `has_reported_generation` means
     that the owner knows the current generation; if it is False, the next refresh reports it.
     """
 
@@ -88,19 +88,21 @@ class IndexWorker:
         self.repaired_damage: str | None = None
         self._compact_at: float | None = None
         self.first_refresh = threading.Event()
-        self.has_notified = False
+        self.has_reported_generation = False
         self.is_busy = True
         self.error: str | None = None
         self.topic_folders: list[Path] = []
         self.configuration_problem: str | None = None
-        self._thread = threading.Thread(target=self._run_until_stopped, name="refresh", daemon=True)
+        self._thread = threading.Thread(
+            target=self._refresh_index_until_stopped, name="refresh", daemon=True
+        )
 
-    def start(self) -> None:
+    def start_thread(self) -> None:
         """Start the thread, which begins with a refresh."""
         self.request_index_refresh()
         self._thread.start()
 
-    def stop(self) -> None:
+    def stop_thread(self) -> None:
         """Stop the thread after the current entry; wait up to ten seconds until it has ended."""
         self._stop.set()
         self._wake.set()
@@ -139,20 +141,20 @@ class IndexWorker:
         return time.monotonic() - self._checked_at < DAMAGE_CHECK_VALIDITY
 
     @property
-    def folder(self) -> Path:
+    def generation_directory(self) -> Path:
         """The directory of the index generation that this thread writes."""
         if self._folder is None:
             raise RuntimeError("the index was never opened")
         return self._folder
 
     @property
-    def generation(self) -> str | None:
+    def generation_name(self) -> str | None:
         """The name of the index generation that this thread writes; None before the first refresh."""
         return self._folder.name if self._folder else None
 
-    def _run_until_stopped(self) -> None:
+    def _refresh_index_until_stopped(self) -> None:
         while not self._stop.is_set():
-            self._wait_for_work()
+            self._wait_until_work_is_due()
             self._wake.clear()
             if self._stop.is_set():
                 break
@@ -177,7 +179,7 @@ class IndexWorker:
             for done in (*self._running, *self._pending):
                 done.set()
 
-    def _wait_for_work(self) -> None:
+    def _wait_until_work_is_due(self) -> None:
         """Wait for a request or until compacting is due; close the index after a while."""
         if self._index is not None and not self._wake.wait(self._close_after):
             self._close_index()
@@ -195,7 +197,7 @@ class IndexWorker:
                 retry, self._is_retry_requested = self._is_retry_requested, False
                 changes = index.refresh(retry=retry)
                 # Report the generation after a retry, so that embedding is retried too.
-                self.has_notified = self.has_notified and not retry
+                self.has_reported_generation = self.has_reported_generation and not retry
                 self.error = None
                 self.topic_folders = index.topic_folders
                 self.configuration_problem = index.configuration_problem
@@ -209,12 +211,12 @@ class IndexWorker:
                 self._close_after = CLOSE_INDEX_SECONDS if changes else 0.0
                 return False
             except BaseException as error:
-                if not _is_fixed_by_rebuild(error):
+                if not _is_error_fixed_by_rebuild(error):
                     raise
                 self.error = str(error)
                 self._log(f"refresh failed: {type(error).__name__}: {error}")
                 self._close_index()
-                self.has_notified = False
+                self.has_reported_generation = False
                 # A new index does not help against write errors such as a full disk.
                 self._is_rebuild_requested = attempt == 1 and not isinstance(
                     error, KbtuiError | OSError
@@ -250,7 +252,7 @@ class IndexWorker:
         began = time.monotonic()
         self._checked_folder, self._checked_at = folder, began
 
-        def check() -> None:
+        def check_for_damage() -> None:
             # A check that a client requested during the delay replaces this one.
             if self._stop.wait(DAMAGE_CHECK_DELAY) or self._checked_at != began:
                 return
@@ -259,9 +261,9 @@ class IndexWorker:
                 self._log(f"{found}; building a new index")
                 self.request_index_rebuild()
 
-        threading.Thread(target=check, name="check", daemon=True).start()
+        threading.Thread(target=check_for_damage, name="check", daemon=True).start()
 
-    def _check_damage_if_requested(self) -> None:
+    def _check_index_damage_if_requested(self) -> None:
         """Check the index for damage if a client requested this; request a rebuild if damaged."""
         if not self._is_check_requested:
             return
@@ -277,7 +279,7 @@ class IndexWorker:
 
     def _open_index(self) -> WorkspaceIndex:
         """Return the open index; open, replace or rebuild it first if necessary."""
-        self._check_damage_if_requested()
+        self._check_index_damage_if_requested()
         if self._is_rebuild_requested and self._index is not None:
             self._close_index()
         if self._index is None or not self._index.are_files_in_place():
@@ -291,7 +293,9 @@ class IndexWorker:
                 should_yield=lambda: bool(self._pending),
             )
             self._is_rebuild_requested = False
-            self.has_notified = self.has_notified and self._index.folder == self._folder
+            self.has_reported_generation = (
+                self.has_reported_generation and self._index.folder == self._folder
+            )
             self._folder = self._index.folder
         return self._index
 

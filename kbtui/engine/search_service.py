@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kbtui.dates import parse_time_zone
-from kbtui.engine import protocol
+from kbtui.engine import engine_protocol
 from kbtui.errors import IndexUnavailable, KbtuiError
 from kbtui.notices import Notice, make_keywords_only_notice
 from kbtui.search.search_request_and_answer import SemanticRanking, parse_search_request
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from kbtui.engine.embedding_worker import EmbeddingWorker
-    from kbtui.engine.protocol import RefreshState
+    from kbtui.engine.engine_protocol import RefreshOutcome
     from kbtui.index import IndexReader
     from kbtui.index.embedding_model import Matrix
     from kbtui.search.search_pipeline import SemanticLeg, SemanticRanker
@@ -73,7 +73,7 @@ def make_empty_semantic_leg(notice: Notice | None) -> SemanticLeg:
     return lambda text: lambda question, generation: SemanticRanking(None, notice)
 
 
-def make_index_behind_notice(state: RefreshState) -> Notice | None:
+def make_index_behind_notice(state: RefreshOutcome) -> Notice | None:
     """Return a notice that the index is not up to date with the files; None if it is.
 
     `state` is the engine's readiness; its `done` means that all files have been compared with the
@@ -107,7 +107,9 @@ class SearchService:
         self._active = 0
         self._last_used = 0.0
 
-    def answer_client_request(self, request: dict[str, Any], state: RefreshState) -> dict[str, Any]:
+    def answer_client_search(
+        self, request: dict[str, Any], state: RefreshOutcome
+    ) -> dict[str, Any]:
         """Answer a request that has the fields `question`, `wait`, `origin`, `caller` and `uses_model`.
 
         Returns a dictionary of one of three forms:
@@ -120,7 +122,7 @@ class SearchService:
         """
         began = time.perf_counter()
         question = _parse_search_request(request)
-        wait = min(float(request.get("wait", protocol.WAIT_SECONDS)), 600.0)
+        wait = min(float(request.get("wait", engine_protocol.WAIT_SECONDS)), 600.0)
         if question.zone is not None:
             try:
                 if question.zone == "local":
@@ -177,10 +179,13 @@ class SearchService:
     def _start_semantic_ranking(self, wait: float, text: str) -> SemanticRanker:
         # The query is embedded while the keyword leg runs.
         return partial(
-            self._rank_by_meaning, text, self._embedding_worker.start_query_embedding(text), wait
+            self._rank_chunks_by_meaning,
+            text,
+            self._embedding_worker.start_query_embedding(text),
+            wait,
         )
 
-    def _rank_by_meaning(
+    def _rank_chunks_by_meaning(
         self,
         text: str,
         pending: Future[Matrix] | None,
@@ -191,15 +196,15 @@ class SearchService:
         """Rank by meaning, after waiting up to `wait` seconds for the model."""
         from kbtui.search.search_pipeline import make_vector_filters, parse_semantic_ranking
 
-        if self._embedding_worker.missing is not None and wait:
+        if self._embedding_worker.keywords_only_notice is not None and wait:
             self._embedding_worker.model_ready.wait(wait)
-        if self._embedding_worker.missing is not None:
-            return SemanticRanking(None, self._embedding_worker.missing)
-        if generation != self._embedding_worker.generation:
+        if self._embedding_worker.keywords_only_notice is not None:
+            return SemanticRanking(None, self._embedding_worker.keywords_only_notice)
+        if generation != self._embedding_worker.generation_name:
             return parse_semantic_ranking({"cause": "index_replaced"})
         filters, worded = make_vector_filters(question), list(question.worded)
         return parse_semantic_ranking(
-            self._embedding_worker.search(
+            self._embedding_worker.rank_chunks_by_meaning(
                 text, pending, filters, question.depth, question.per_entry, worded
             )
         )

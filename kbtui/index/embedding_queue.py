@@ -156,16 +156,16 @@ class EmbeddingQueue:
 
     def embed_missing_chunks(
         self,
-        get_encoder: Callable[[int], OnnxEmbedder | TorchEmbedder],
+        get_passage_encoder: Callable[[int], OnnxEmbedder | TorchEmbedder],
         should_restart: Callable[[], bool] = lambda: False,
     ) -> int:
         """Embed the missing chunks; return how many are left.
 
         Ends early if `stop` is set or if `should_restart` returns true, because the catalog has
-        changed. `get_encoder` is called with the number of missing chunks, but only if the cache
+        changed. `get_passage_encoder` is called with the number of missing chunks, but only if the cache
         lacks a text.
         """
-        self._get_encoder, self._should_restart = get_encoder, should_restart
+        self._get_encoder, self._should_restart = get_passage_encoder, should_restart
         self._status = EmbeddingStatusWriter(self._catalog.path.parent)
         self._missing.update(self._catalog, self._store)
         self._status.start(self._missing.seq, self._cache.model, self._missing.entries)
@@ -173,13 +173,13 @@ class EmbeddingQueue:
             self._total = self._store.count_rows() + len(self._missing.numbers)
             hidden = self._missing.count_hidden()
             self._hidden_total = self._store.count_rows("hidden = true") + hidden
-            self._report_progress()
+            self._report_embedding_progress()
             self._embed_and_write()
         if not self._stop.is_set():
             self._store.compact()
         return len(self._missing.numbers)
 
-    def _report_progress(self, pause_reason: str | None = None) -> None:
+    def _report_embedding_progress(self, pause_reason: str | None = None) -> None:
         done = self._total - len(self._missing.numbers) + len(self._rows)
         self._on_progress(IndexProgress("vectors", done, self._total, pause_reason))
 
@@ -188,7 +188,7 @@ class EmbeddingQueue:
         written, writes = time.monotonic(), 0
         for rows in self._embed_missing_in_slices():
             self._rows += rows
-            self._report_progress()
+            self._report_embedding_progress()
             if self._stop.is_set():
                 # Nothing is lost: every embedded text is in the cache.
                 self._rows = []
@@ -302,7 +302,7 @@ class EmbeddingQueue:
         reason = self._get_pause_reason()
         while reason and not self._stop.is_set():
             self._write_vector_rows()
-            self._report_progress(reason)
+            self._report_embedding_progress(reason)
             if self._should_restart():
                 return False
             self._stop.wait(PAUSE_SECONDS)

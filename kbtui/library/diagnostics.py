@@ -354,7 +354,7 @@ def _check_index(library: Library) -> Iterator[FindingWithoutArea]:
 
 def _check_engine(library: Library) -> Iterator[FindingWithoutArea]:
     from kbtui.engine import EngineNotRunning
-    from kbtui.engine.find_or_start import get_engine_socket_path
+    from kbtui.engine.engine_launcher import get_engine_socket_path
 
     try:
         client = library.connect_engine(start=False)
@@ -370,7 +370,7 @@ def _check_engine(library: Library) -> Iterator[FindingWithoutArea]:
         yield "wrong", str(error)
         return
     try:
-        state = client.request("status")
+        state = client.send_request("status")
     except EngineUnavailable as error:
         yield "note", f"the engine does not answer: {error.message}"
         return

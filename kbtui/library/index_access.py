@@ -16,8 +16,8 @@ from kbtui.notices import Notice, NoticeValues
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kbtui.engine.client import EngineClient
-    from kbtui.engine.protocol import EngineEvent
+    from kbtui.engine.engine_client import EngineClient
+    from kbtui.engine.engine_protocol import EngineEvent
     from kbtui.index import IndexReader
     from kbtui.workspace import Settings, Workspace
 
@@ -132,10 +132,10 @@ class IndexAccess:
 
     def connect_engine(self, *, start: bool = True) -> EngineClient:
         """Open a new connection to the engine; raises `EngineUnavailable`."""
-        from kbtui.engine.find_or_start import connect_or_start
+        from kbtui.engine.engine_launcher import connect_or_start_engine
 
         check = get_current_cancellation().raise_if_cancelled
-        return connect_or_start(self.workspace, start=start, check=check)
+        return connect_or_start_engine(self.workspace, start=start, check=check)
 
     def request_engine_refresh(self, wait: float, **arguments: Any) -> dict[str, Any]:
         """Have the engine refresh the index; wait up to `wait` seconds until it has done so."""
@@ -150,7 +150,7 @@ class IndexAccess:
             try:
                 client = client or self._open_engine_connection()
                 with cancellation.close_client_on_cancel(client):
-                    found = client.request(op, timeout=timeout, **arguments)
+                    found = client.send_request(op, timeout=timeout, **arguments)
             except EngineUnavailable as error:
                 cancellation.raise_if_cancelled()
                 if client is None:
@@ -169,7 +169,7 @@ class IndexAccess:
 
     def _open_engine_connection(self) -> EngineClient:
         """Open a connection to the engine; raise at once if it has recently failed to answer."""
-        from kbtui.engine.client import UnresponsiveEngine
+        from kbtui.engine.engine_client import UnresponsiveEngine
 
         with self._lock:
             error, since = self._silent
@@ -372,7 +372,7 @@ class EngineEventListener:
             reason = "the engine went away"
             try:
                 self._client = self._connect()
-                for event in self._client.iterate_events():
+                for event in self._client.subscribe_to_engine_events():
                     if self._stop.is_set():
                         return
                     failures = 0

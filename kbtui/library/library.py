@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         ConversationInfo,
         ConversationToolsAndModels,
     )
-    from kbtui.engine.protocol import EngineEvent
+    from kbtui.engine.engine_protocol import EngineEvent
     from kbtui.index import IndexReader
     from kbtui.knowledge.models import Topic
     from kbtui.refs import Ref
@@ -201,9 +201,9 @@ class Library(ReferenceReader):
         a `limit` outside 1 to 100, or a `wait` below 0 or above a day. Mistakes in the query of a
         `SearchRequest` raise no error; the answer lists them in `mistakes`.
         """
-        from kbtui.engine.protocol import check_wait_seconds
+        from kbtui.engine.engine_protocol import validate_wait_seconds
 
-        check_wait_seconds(wait, "wait")
+        validate_wait_seconds(wait, "wait")
         if isinstance(query, SearchRequest):
             return self._run_search_request(query, wait, origin, caller)
         request = make_search_request(query, mode=mode, types=types, topics=topics, limit=limit)
@@ -238,10 +238,10 @@ class Library(ReferenceReader):
         self, request: SearchRequest, wait: float, origin: str | None, caller: str | None
     ) -> tuple[SearchAnswer | None, bool]:
         """Return the engine's answer (None if there is none), and whether the engine logged it."""
-        from kbtui.engine.protocol import make_search_arguments
+        from kbtui.engine.engine_protocol import make_engine_search_arguments
         from kbtui.search.search_request_and_answer import SearchAnswer
 
-        arguments = make_search_arguments(
+        arguments = make_engine_search_arguments(
             request.as_json(),
             wait=wait,
             origin=origin if self.settings.query_log else None,

@@ -80,7 +80,7 @@ class BrowserSession(AppService):
             if self._requested_size is not None:
                 await self.set_terminal_size(*self._requested_size)
 
-    async def forward_page_message(self, text: str) -> None:
+    async def handle_page_message(self, text: str) -> None:
         """Handle a message from the page; raises `ValueError` if no kbtui page would send it."""
         message = json.loads(text)
         if not isinstance(message, list) or not message:
@@ -126,10 +126,12 @@ class BrowserSession(AppService):
 
 def limit_terminal_size(width: Any, height: Any) -> tuple[int, int]:
     """Convert the size that a browser requests to columns and rows within the limits."""
-    return _limit_number(width, 80, 20, 500), _limit_number(height, 24, 5, 300)
+    return _parse_number_within_limits(width, 80, 20, 500), _parse_number_within_limits(
+        height, 24, 5, 300
+    )
 
 
-def _limit_number(value: Any, default: int, least: int, most: int) -> int:
+def _parse_number_within_limits(value: Any, default: int, least: int, most: int) -> int:
     try:
         return min(max(int(value), least), most)
     except (TypeError, ValueError, OverflowError):

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
-from kbtui.serve.browser_access import (
-    HEADERS,
+from kbtui.serve.browser_session import BrowserSession, limit_terminal_size
+from kbtui.serve.web_access_control import (
+    SECURITY_HEADERS,
     AllowedHostHeaders,
-    find_refusal_reason,
+    find_request_refusal_reason,
     is_correct_token,
 )
-from kbtui.serve.browser_session import BrowserSession, limit_terminal_size
 
 if TYPE_CHECKING:
     import socket
@@ -49,11 +49,11 @@ class BrowserServer:
         self._font_size = font_size
         self._sessions: set[BrowserSession] = set()
 
-    def make_application(self) -> web.Application:
+    def make_web_application(self) -> web.Application:
         """Return the aiohttp application, which checks every request before it handles it."""
         app = web.Application(middlewares=[self._refuse_or_pass_request], client_max_size=1024)
         app.router.add_get("/", self._send_terminal_page)
-        app.router.add_get("/ws", self._serve_websocket)
+        app.router.add_get("/ws", self._serve_terminal_websocket)
         app.router.add_static("/own", STATIC_DIRECTORY)
         app.router.add_static("/static", str(files("textual_serve") / "static"))
         app.on_response_prepare.append(self._add_security_headers)
@@ -69,7 +69,7 @@ class BrowserServer:
         kind = {"/": "page", "/ws": "socket"}.get(request.path, "file")
         if not request.raw_path.startswith("/"):
             raise web.HTTPBadRequest(text="kbtui: the request must name a path of this server\n")
-        reason = find_refusal_reason(request.headers, self._hosts, kind)
+        reason = find_request_refusal_reason(request.headers, self._hosts, kind)
         if reason is None and not (
             is_correct_token(request.cookies.get(self._cookie), self._token)
             or (kind == "page" and is_correct_token(request.query.get("token"), self._token))
@@ -83,7 +83,7 @@ class BrowserServer:
         self, request: web.Request, response: web.StreamResponse
     ) -> None:
         socket = f"ws://{request.host}" if request.host.lower() in self._hosts else ""
-        for name, value in HEADERS.items():
+        for name, value in SECURITY_HEADERS.items():
             response.headers[name] = value.replace("{socket}", socket)
         response.headers.pop("Server", None)
 
@@ -98,7 +98,7 @@ class BrowserServer:
         response.set_cookie(self._cookie, self._token, httponly=True, samesite="Strict", path="/")
         return response
 
-    async def _serve_websocket(self, request: web.Request) -> web.WebSocketResponse:
+    async def _serve_terminal_websocket(self, request: web.Request) -> web.WebSocketResponse:
         websocket = web.WebSocketResponse(heartbeat=15, max_msg_size=MESSAGE_MOST)
         await websocket.prepare(request)
         if len(self._sessions) >= SESSIONS_MOST:
@@ -113,7 +113,7 @@ class BrowserServer:
             await session.start(*size)
             async for message in websocket:
                 if message.type == WSMsgType.TEXT:
-                    await session.forward_page_message(message.data)
+                    await session.handle_page_message(message.data)
         except (ValueError, RecursionError, ConnectionError):
             await websocket.close(code=1008)
         finally:
@@ -133,7 +133,7 @@ async def run_browser_server(
 
     Calls `on_ready` when the server accepts connections.
     """
-    runner = web.AppRunner(server.make_application(), access_log=None, shutdown_timeout=2.0)
+    runner = web.AppRunner(server.make_web_application(), access_log=None, shutdown_timeout=2.0)
     await runner.setup()
     await web.SockSite(runner, listening).start()
     loop = asyncio.get_running_loop()

@@ -19,7 +19,7 @@ from kbtui.sources.config import find_approval_time, load_sources, remove_source
 from kbtui.sources.http_fetcher import HttpFetcher, make_source_limits, resolve_host_name
 from kbtui.sources.source_directory import MAX_NAMED_PROBLEMS, SourceDirectory, SourceRunContext
 from kbtui.userdata import UserData
-from kbtui.userdata.userdata import SourceRunRecord, SourceRunSkip
+from kbtui.userdata.userdata import SkippedDocument, SourceRunRecord
 from kbtui.workspace.paths import make_private_directory
 from kbtui.workspace.settings import load_settings
 
@@ -72,13 +72,13 @@ def run_source(
         began = time.time()
         try:
             directory = read_source_directory(workspace, source)
-            memory = userdata.load_fetched_addresses(name)
+            memory = userdata.load_fetched_address_facts(name)
             context = SourceRunContext(source, directory, memory, on_progress)
             limits = limits or make_source_limits(load_settings())
             fetching = _fetch_documents(workspace.root, context, limits, resolve)
             interrupted = _run_source_to_end(context, fetching, should_stop)
             run = _make_run_record(context, began)
-            userdata.save_fetched_addresses(name, context.new_memory)
+            userdata.save_fetched_address_facts(name, context.new_memory)
         except (KbtuiError, OSError) as error:
             reason = str(error) if isinstance(error, KbtuiError) else error.strerror or str(error)
             before = userdata.load_last_source_runs().get(name)
@@ -131,7 +131,7 @@ def _make_run_record(context: SourceRunContext, began: float) -> SourceRunRecord
     counts: dict[str, Any] = directory.counts
     problems = (*context.problems, *directory.problems)
     has_worked = any(counts.values())
-    skips = tuple(SourceRunSkip(*skip) for skip in context.skips.items())
+    skips = tuple(SkippedDocument(*skip) for skip in context.skips.items())
     if skips and not (problems or has_worked or directory.documents):
         what, reason = skips[0]
         problems = (f"nothing could be fetched: {what}: {reason}",)

@@ -17,14 +17,14 @@ from kbtui.tui.reader.document import Document, format_count
 from kbtui.tui.reader.document_blocks import DocumentBlock, HeadingBlock, ParagraphBlock
 from kbtui.tui.secondary_screen import SecondaryScreen
 from kbtui.userdata import UserData
-from kbtui.userdata.insights import collect_insights, draw_day_chart
+from kbtui.userdata.usage_insights import collect_usage_insights, draw_daily_usage_chart
 
 if TYPE_CHECKING:
     from kbtui.dates import Clock
     from kbtui.library import Library
     from kbtui.tui.framework.styled_text import Span, Spans
-    from kbtui.userdata.insights import EntryCitationCount, InsightsReport
     from kbtui.userdata.query_log import LoggedQuery
+    from kbtui.userdata.usage_insights import EntryCitationCount, UsageInsightsReport
 
 
 PERIODS = (30, 90, 7)
@@ -45,18 +45,20 @@ GAP_PREFIX = "gap:"
 class DailyActivityChartBlock(DocumentBlock):
     """A chart of the searches and citations of each day, as wide as the page."""
 
-    insights: InsightsReport
+    insights: UsageInsightsReport
 
     def layout(self, width: int, found: MatchHighlight | None, opened: bool) -> list[StyledLine]:
         # The two bars of a line share the width that the date and the numbers leave.
         bar_width = max(4, min(36, (width - 28) // 2))
-        return [StyledLine([(line, "")]) for line in draw_day_chart(self.insights, bar_width)]
+        return [
+            StyledLine([(line, "")]) for line in draw_daily_usage_chart(self.insights, bar_width)
+        ]
 
     def estimate_height(self, width: int) -> int:
         return self.above + 1 + self.insights.days
 
 
-def build_insights_document(found: InsightsReport, create_key: str) -> Document:
+def build_insights_document(found: UsageInsightsReport, create_key: str) -> Document:
     """Return the page: a section for each list, then the chart.
 
     `create_key` is the label of the key that creates an entry for a query.
@@ -107,7 +109,7 @@ def _make_query_block(prefix: str, query: LoggedQuery, right: Span) -> DocumentB
 
 def _describe_query_results(query: LoggedQuery) -> Span:
     is_found = query.results and not query.is_meaning_only
-    return query.result_phrase, "dim" if is_found else "warning"
+    return query.last_result_count_text, "dim" if is_found else "warning"
 
 
 def _make_entry_citation_blocks(
@@ -134,7 +136,7 @@ class InsightsScreen(SecondaryScreen):
 
     def __init__(self, library: Library, clock: Clock) -> None:
         super().__init__(library)
-        self.insights: InsightsReport | None = None
+        self.insights: UsageInsightsReport | None = None
         self.writer = SubjectFileEditor(
             self, library, self.show_message, lambda ref: self.action_reload()
         )
@@ -154,10 +156,10 @@ class InsightsScreen(SecondaryScreen):
     def action_reload(self) -> None:
         self.run_in_thread(self._read_insights, self._show_insights)
 
-    def _read_insights(self) -> tuple[InsightsReport, Document]:
+    def _read_insights(self) -> tuple[UsageInsightsReport, Document]:
         """Collect the insights and build their page; called in a thread."""
         library = self.library
-        found = collect_insights(
+        found = collect_usage_insights(
             library.workspace,
             UserData(library.workspace),
             library.open_index_reader(),
@@ -169,7 +171,7 @@ class InsightsScreen(SecondaryScreen):
         create_key = find_key_label("insights.open", self.configured_keys)
         return found, build_insights_document(found, create_key)
 
-    def _show_insights(self, made: tuple[InsightsReport, Document]) -> None:
+    def _show_insights(self, made: tuple[UsageInsightsReport, Document]) -> None:
         self.insights, document = made
         self.show_document(document)
         searches, citations = self.insights.searches, self.insights.citations
@@ -213,7 +215,7 @@ class InsightsScreen(SecondaryScreen):
     def action_erase(self) -> None:
         def erase_if_confirmed(answer: str | None) -> None:
             if answer is not None:
-                erase = UserData(self.library.workspace).query_log.erase_all_searches
+                erase = UserData(self.library.workspace).query_log.erase_all_logged_searches
                 self.run_in_thread(erase, self._show_erased_search_count, self._erase_worker)
 
         question = "Delete all logged searches of this workspace? Citations stay, because they are stored in the conversations."

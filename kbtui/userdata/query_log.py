@@ -60,7 +60,7 @@ class LoggedQuery(NamedTuple):
     is_meaning_only: bool = False
 
     @property
-    def result_phrase(self) -> str:
+    def last_result_count_text(self) -> str:
         """The number of results of the last search, as text."""
         if self.is_meaning_only:
             return f"0 with these words, {self.results:,} by meaning"
@@ -149,7 +149,7 @@ class QueryLog:
         try:
             with (
                 contextlib.suppress(ValueError, OverflowError),
-                self._store.write_transaction(LOG_SECONDS) as db,
+                self._store.open_write_transaction(LOG_SECONDS) as db,
             ):
                 if replaces:
                     db.execute(
@@ -168,42 +168,42 @@ class QueryLog:
                     row,
                 )
         except WorkspaceError as error:
-            if _is_damage(error.__cause__):
+            if _is_database_damage_error(error.__cause__):
                 return str(error)
         return None
 
     def check_query_log_file(self) -> None:
         """Raise `WorkspaceError` if the file is damaged."""
-        for (found,) in self._store.select("PRAGMA quick_check(1)"):
+        for (found,) in self._store.select_rows("PRAGMA quick_check(1)"):
             if found != "ok":
                 message = f"kbtui's own data cannot be used: {found}"
                 raise WorkspaceError(message, where=str(self.path), hint=_HINT)
 
-    def remove_old_searches(self, days: int, now: float | None = None) -> int:
+    def remove_old_logged_searches(self, days: int, now: float | None = None) -> int:
         """Remove searches older than `days` (or as far ahead); return how many. Never raises."""
         now = time.time() if now is None else now
         span = max(0, days) * DAY_SECONDS
         times = (now - span, now + span + DAY_SECONDS)
         if self.path.exists():
-            with contextlib.suppress(WorkspaceError), self._store.write_transaction() as db:
+            with contextlib.suppress(WorkspaceError), self._store.open_write_transaction() as db:
                 return db.execute("DELETE FROM searches WHERE at < ? OR at > ?", times).rowcount
         return 0
 
-    def erase_all_searches(self) -> int:
+    def erase_all_logged_searches(self) -> int:
         """Remove every search without a trace, or a damaged file; return how many there were."""
         if not self.path.exists():
             return 0
         with self._store.wrap_sqlite_errors("delete the file"):
             try:
-                return self._erase_searches()
+                return self._delete_searches_from_disk()
             except sqlite3.DatabaseError as error:
-                if not _is_damage(error):
+                if not _is_database_damage_error(error):
                     raise
                 self._store.delete_database_files()
                 return 0
 
-    def _erase_searches(self) -> int:
-        with contextlib.closing(self._store.connect()) as db:
+    def _delete_searches_from_disk(self) -> int:
+        with contextlib.closing(self._store.connect_to_database()) as db:
             db.execute("PRAGMA secure_delete=ON")
             count = db.execute("DELETE FROM searches").rowcount
             db.execute("VACUUM")
@@ -218,7 +218,7 @@ class QueryLog:
             "SELECT query, max(at) AS last FROM searches WHERE origin = ? GROUP BY key "
             "ORDER BY last DESC, query LIMIT ?"
         )
-        return [row[0] for row in self._store.select(statement, origin, limit)]
+        return [row[0] for row in self._store.select_rows(statement, origin, limit)]
 
     def compute_search_statistics(
         self, days: int = 30, limit: int = 10, now: float | None = None
@@ -229,7 +229,7 @@ class QueryLog:
         search without filters found nothing that fits. Searches with filters are ignored for gaps,
         because the filters may have excluded the answer. Raises `WorkspaceError`.
         """
-        dates = list_last_dates(time.time() if now is None else now, days)
+        dates = list_last_local_dates(time.time() if now is None else now, days)
         since = get_local_midnight(dates[0])
 
         def group_logged_queries(rows: str, queries: str) -> list[LoggedQuery]:
@@ -240,14 +240,14 @@ class QueryLog:
                 f"filters, is_gap, is_meaning_only FROM searches WHERE at >= ? {rows} GROUP BY key) "
                 f"{queries} ORDER BY times DESC, last DESC, query LIMIT ?"
             )
-            found = self._store.select(statement, since, limit)
+            found = self._store.select_rows(statement, since, limit)
             return [LoggedQuery(*row)._replace(is_meaning_only=bool(row[5])) for row in found]
 
         def count_searches_by(column: str) -> dict[str, int]:
             statement = (
                 f"SELECT {column}, count(*) FROM searches WHERE at >= ? GROUP BY 1 ORDER BY 1"
             )
-            return dict(self._store.select(statement, since))
+            return dict(self._store.select_rows(statement, since))
 
         by_day = count_searches_by("date(at, 'unixepoch', 'localtime')")
         by_origin = count_searches_by("origin")
@@ -260,7 +260,7 @@ class QueryLog:
         )
 
 
-def _is_damage(error: BaseException | None) -> bool:
+def _is_database_damage_error(error: BaseException | None) -> bool:
     # The subclass `OperationalError` means that the file is locked or the disk is full, for example.
     is_operational = isinstance(error, sqlite3.OperationalError)
     return isinstance(error, sqlite3.DatabaseError) and not is_operational
@@ -271,7 +271,7 @@ def normalize_query(query: str) -> str:
     return " ".join(query.casefold().split())
 
 
-def list_last_dates(now: float, days: int) -> list[str]:
+def list_last_local_dates(now: float, days: int) -> list[str]:
     """Return `days` local dates in ISO form, oldest first; the last one is that of `now`."""
     last = datetime.fromtimestamp(now).date()
     return [(last - timedelta(days=back)).isoformat() for back in range(max(1, days) - 1, -1, -1)]

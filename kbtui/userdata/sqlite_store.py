@@ -32,11 +32,11 @@ class SqliteStore:
         self._sync, self._upgrades = sync, upgrades
 
     @contextmanager
-    def write_transaction(self, wait: float = BUSY_SECONDS) -> Iterator[sqlite3.Connection]:
+    def open_write_transaction(self, wait: float = BUSY_SECONDS) -> Iterator[sqlite3.Connection]:
         """Open a transaction, committed unless the `with` block raises; wait for other writers."""
         with self.wrap_sqlite_errors():
             make_private_directory(self.path.parent)
-            with closing(self.connect(wait)) as db:
+            with closing(self.connect_to_database(wait)) as db:
                 db.execute("BEGIN IMMEDIATE")
                 try:
                     yield db
@@ -45,15 +45,15 @@ class SqliteStore:
                     raise
                 db.execute("COMMIT")
 
-    def select(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+    def select_rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         """Return the rows of a query; an empty list if the file does not exist yet."""
         with self.wrap_sqlite_errors():
             if not self.path.exists():
                 return []
-            with closing(self.connect()) as db:
+            with closing(self.connect_to_database()) as db:
                 return db.execute(statement, values).fetchall()
 
-    def connect(self, wait: float = BUSY_SECONDS) -> sqlite3.Connection:
+    def connect_to_database(self, wait: float = BUSY_SECONDS) -> sqlite3.Connection:
         """Open the file and create or upgrade its tables. Raises `sqlite3.Error` or `OSError`."""
         db = sqlite3.connect(self.path, timeout=wait, isolation_level=None)
         try:

@@ -43,7 +43,7 @@ class Bookmark(NamedTuple):
     changed: float
 
 
-class SourceRunSkip(NamedTuple):
+class SkippedDocument(NamedTuple):
     """An address or a file that a run skipped, and the reason."""
 
     what: str
@@ -71,11 +71,11 @@ class SourceRunRecord(NamedTuple):
     unchanged: int = 0
     problems: tuple[str, ...] = ()
     skipped: int = 0
-    skips: tuple[SourceRunSkip, ...] = ()
+    skips: tuple[SkippedDocument, ...] = ()
     edited: tuple[str, ...] = ()
 
     @property
-    def counts(self) -> str:
+    def document_counts_text(self) -> str:
         """The number of documents with each outcome, as one line of text."""
         counted = {
             "new": self.added,
@@ -131,7 +131,7 @@ class UserData:
     def save_bookmark(self, ref: str, title: str = "", note: str = "") -> None:
         """Bookmark a reference, or change the title and note of its bookmark."""
         now = time.time()
-        self._execute(
+        self._execute_write_statement(
             "INSERT INTO bookmarks VALUES (?, ?, ?, ?, ?) ON CONFLICT (ref) DO UPDATE "
             "SET title = excluded.title, note = excluded.note, changed = excluded.changed",
             *map(replace_surrogates, (ref, title, note)),
@@ -141,15 +141,20 @@ class UserData:
 
     def remove_bookmark(self, ref: str) -> bool:
         """Remove a bookmark; return False if there was none."""
-        return self._execute("DELETE FROM bookmarks WHERE ref = ?", replace_surrogates(ref)) > 0
+        return (
+            self._execute_write_statement(
+                "DELETE FROM bookmarks WHERE ref = ?", replace_surrogates(ref)
+            )
+            > 0
+        )
 
-    def _execute(self, statement: str, *values: object) -> int:
-        with self._store.write_transaction() as db:
+    def _execute_write_statement(self, statement: str, *values: object) -> int:
+        with self._store.open_write_transaction() as db:
             return db.execute(statement, values).rowcount
 
     def list_bookmarks(self) -> list[Bookmark]:
         """Return all bookmarks, newest first."""
-        rows = self._store.select("SELECT * FROM bookmarks ORDER BY created DESC, ref")
+        rows = self._store.select_rows("SELECT * FROM bookmarks ORDER BY created DESC, ref")
         return [Bookmark(*row) for row in rows]
 
     def save_front_end_state(self, name: str, state: dict[str, Any]) -> None:
@@ -157,22 +162,24 @@ class UserData:
         text = json.dumps(state)
         if len(text) > SESSION_CHARACTERS:
             raise ValueError("the state is too large to save")
-        self._execute("INSERT OR REPLACE INTO sessions VALUES (?, ?, ?)", name, text, time.time())
+        self._execute_write_statement(
+            "INSERT OR REPLACE INTO sessions VALUES (?, ?, ?)", name, text, time.time()
+        )
 
     def load_front_end_state(self, name: str) -> dict[str, Any] | None:
         """Return the state that was saved under a name, None if there is none."""
-        rows = self._store.select("SELECT state FROM sessions WHERE name = ?", name)
+        rows = self._store.select_rows("SELECT state FROM sessions WHERE name = ?", name)
         return json.loads(rows[0][0]) if rows else None
 
     def save_source_approval(self, source: str, digest: str) -> None:
         """Record that the user approved the source's configuration block with the hash `digest`."""
-        self._execute(
+        self._execute_write_statement(
             "INSERT OR REPLACE INTO approvals VALUES (?, ?, ?)", digest, source, time.time()
         )
 
     def get_source_approval_time(self, digest: str) -> float | None:
         """Return when the user approved the block with this hash, None if it is not approved."""
-        rows = self._store.select("SELECT at FROM approvals WHERE hash = ?", digest)
+        rows = self._store.select_rows("SELECT at FROM approvals WHERE hash = ?", digest)
         return rows[0][0] if rows else None
 
     def save_source_run(self, run: SourceRunRecord) -> None:
@@ -180,37 +187,37 @@ class UserData:
         details = {name: getattr(run, name) for name in ("problems", "skipped", "skips", "edited")}
         error = replace_surrogates(run.error) if run.error else None
         statement = "INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-        self._execute(statement, *run[:4], error, *run[5:10], json.dumps(details))
+        self._execute_write_statement(statement, *run[:4], error, *run[5:10], json.dumps(details))
 
     def load_last_source_runs(self) -> dict[str, SourceRunRecord]:
         """Return the last run of each source, by source name."""
         runs = {}
-        for row in self._store.select("SELECT * FROM runs"):
+        for row in self._store.select_rows("SELECT * FROM runs"):
             run, details = SourceRunRecord(*row[:-1]), json.loads(row[-1])
             if isinstance(details, list):  # version 0.1 wrote the problems alone
                 details = {"problems": details}
             runs[run.source] = run._replace(
                 problems=tuple(details["problems"]),
                 skipped=details.get("skipped", 0),
-                skips=tuple(SourceRunSkip(*skip) for skip in details.get("skips", ())),
+                skips=tuple(SkippedDocument(*skip) for skip in details.get("skips", ())),
                 edited=tuple(details.get("edited", ())),
             )
         return runs
 
-    def save_fetched_addresses(self, source: str, facts: dict[str, dict[str, Any]]) -> None:
+    def save_fetched_address_facts(self, source: str, facts: dict[str, dict[str, Any]]) -> None:
         """Replace what a source's next run needs about each address: `ETag`, links and the like."""
         rows = [(source, replace_surrogates(url), json.dumps(fact)) for url, fact in facts.items()]
-        with self._store.write_transaction() as db:
+        with self._store.open_write_transaction() as db:
             db.execute("DELETE FROM fetched WHERE source = ?", (source,))
             db.executemany("INSERT INTO fetched VALUES (?, ?, ?)", rows)
 
-    def load_fetched_addresses(self, source: str) -> dict[str, dict[str, Any]]:
-        """Return the facts that `save_fetched_addresses` saved for a source, by address."""
-        rows = self._store.select("SELECT url, facts FROM fetched WHERE source = ?", source)
+    def load_fetched_address_facts(self, source: str) -> dict[str, dict[str, Any]]:
+        """Return the facts that `save_fetched_address_facts` saved for a source, by address."""
+        rows = self._store.select_rows("SELECT url, facts FROM fetched WHERE source = ?", source)
         return {url: json.loads(facts) for url, facts in rows}
 
     def forget_source_data(self, source: str) -> None:
         """Remove a source's approvals, run and fetched addresses."""
-        with self._store.write_transaction() as db:
+        with self._store.open_write_transaction() as db:
             for table in ("approvals", "runs", "fetched"):
                 db.execute(f"DELETE FROM {table} WHERE source = ?", (source,))

@@ -27,7 +27,7 @@ from support import Builder, end_engine, tree_hash
 from kbtui.assistant import mcp_server as server
 from kbtui.assistant.assistant_tools import TOOLS, answer_tool_call, list_offered_tools
 from kbtui.assistant.jp_local_tool import answer_jp_tool_call
-from kbtui.engine.find_or_start import get_engine_socket_path
+from kbtui.engine.engine_launcher import get_engine_socket_path
 from kbtui.knowledge import load_knowledge
 from kbtui.library import Library
 from kbtui.workspace import open_workspace_at_root

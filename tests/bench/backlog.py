@@ -10,8 +10,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from kbtui.engine import EngineClient, connect_or_start
-from kbtui.engine.find_or_start import read_engine_lock_file
+from kbtui.engine import EngineClient, connect_or_start_engine
+from kbtui.engine.engine_launcher import read_engine_lock_file
 from kbtui.index.embedding_model import (
     EmbeddingModelUnavailable,
     export_model_to_onnx,
@@ -39,10 +39,10 @@ def busy(base: Path, times: int) -> Iterator[Row]:
     command = [sys.executable, "-m", "kbtui.cli.main", "search", "-w", str(base)]
     idle, idle_command = ask(library, command)
     _more(base, 1500)
-    while not engine.request("status")["left"]:
+    while not engine.send_request("status")["left"]:
         time.sleep(0.05)
     working, working_command = ask(library, command)
-    left = engine.request("status")["left"]
+    left = engine.send_request("status")["left"]
     print(f"  {left} chunks were still left")
     yield Row("a question while a backlog is embedded", working, "idle engine", idle, "<= 2")
     yield Row(
@@ -54,10 +54,10 @@ def busy(base: Path, times: int) -> Iterator[Row]:
     )
     free, gone = [], []
     for _ in range(9):
-        engine = connect_or_start(open_workspace_at_root(base))
-        engine.request("refresh", meaning=True, wait=60)
+        engine = connect_or_start_engine(open_workspace_at_root(base))
+        engine.send_request("refresh", meaning=True, wait=60)
         wait = time.monotonic() + 60
-        while not engine.request("status")["left"] and time.monotonic() < wait:
+        while not engine.send_request("status")["left"] and time.monotonic() < wait:
             time.sleep(0.05)
         time.sleep(random.random())
         first, last = stopped(engine, open_workspace_at_root(base))
@@ -74,7 +74,7 @@ def busy(base: Path, times: int) -> Iterator[Row]:
 def stopped(engine: EngineClient, workspace: Workspace) -> tuple[float, float]:
     """Stop an engine; seconds until another could begin, and until its memory was given back."""
     began = time.perf_counter()
-    engine.request("stop")
+    engine.send_request("stop")
     while read_engine_lock_file(workspace):
         time.sleep(0.001)
     free = time.perf_counter() - began
@@ -84,8 +84,8 @@ def stopped(engine: EngineClient, workspace: Workspace) -> tuple[float, float]:
 
 def settled(engine: EngineClient) -> EngineClient:
     """Wait until everything is embedded."""
-    engine.request("refresh", meaning=True, wait=120, timeout=150)
-    while not engine.request("settle", wait=5.0)["done"]:
+    engine.send_request("refresh", meaning=True, wait=120, timeout=150)
+    while not engine.send_request("settle", wait=5.0)["done"]:
         pass
     return engine
 
@@ -153,7 +153,7 @@ def stall(base: Path, times: int) -> Iterator[Row]:
         print(f"  {error}")
     workspaces.subjects(base, 100, 10)
     workspaces.conversations(base, 5, 50)
-    settled(connect_or_start(open_workspace_at_root(base)))
+    settled(connect_or_start_engine(open_workspace_at_root(base)))
     words = [sys.executable, "-c", BEAT, str(base)]
     done = subprocess.run(words, capture_output=True, text=True, check=True, env=os.environ)
     idle, working = json.loads(done.stdout.splitlines()[-1])
@@ -165,7 +165,7 @@ def stall(base: Path, times: int) -> Iterator[Row]:
             f" (median {statistics.median(then) * 1000:.1f}, most {then[-1] * 1000:.0f} ms)"
             f"{'   (target 30 ms more)' if what == 'late' else ''}"
         )
-    connect_or_start(open_workspace_at_root(base)).stop_engine()
+    connect_or_start_engine(open_workspace_at_root(base)).stop_engine()
     yield from ()
 
 

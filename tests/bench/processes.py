@@ -45,7 +45,7 @@ def search(base: Path, times: int) -> Iterator[Row]:
     workspaces.conversations(base, 30, 50)
     library = Library(open_workspace_at_root(base), Settings())
     engine = library.connect_engine()
-    while not engine.request("settle", wait=5.0)["done"]:
+    while not engine.send_request("settle", wait=5.0)["done"]:
         pass
     folder = index_generations.find_current_index_generation(library.workspace.cache_dir)
     words = ["gasto", "subject"]
@@ -60,7 +60,7 @@ def search(base: Path, times: int) -> Iterator[Row]:
 
     yield compare("", "<= 3.5")
     yield from saved(library, base, times)
-    engine.request("stop")
+    engine.send_request("stop")
     off = {"KBTUI_MODEL": "off"}
     process([*command, *words], **off)()
     for options in (
@@ -132,7 +132,7 @@ def _first_answer(base: Path) -> float:
     while library.search(SearchRequest("gasto", mode="semantic"), wait=60).degraded:
         pass
     took = time.perf_counter() - began
-    library.connect_engine().request("stop")
+    library.connect_engine().send_request("stop")
     time.sleep(2)
     return took
 
@@ -178,7 +178,7 @@ def paint(base: Path, times: int) -> Iterator[Row]:
     workspaces.conversations(base, 20, 10)
     library = Library(open_workspace_at_root(base), Settings())
     for _ in range(12):  # What is being embedded would take its part of the processor.
-        if library.connect_engine().request("settle", wait=5.0)["done"]:
+        if library.connect_engine().send_request("settle", wait=5.0)["done"]:
             break
     ours, bare = side_by_side(
         painted([sys.executable, "-m", "kbtui.cli.main", "-w", str(base)], "search subjects"),
@@ -194,7 +194,7 @@ def paint(base: Path, times: int) -> Iterator[Row]:
         "<= 1.3",
         remark=f"the quickest of each: {least:.2f}x",
     )
-    library.connect_engine().request("stop")
+    library.connect_engine().send_request("stop")
 
 
 BENCHES = {"search": search, "cold": cold, "paint": paint}

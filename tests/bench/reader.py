@@ -286,13 +286,13 @@ def _measured(root: Path, megabytes: int) -> dict[str, Any]:
     os.environ["KBTUI_MODEL"] = "off"
     engine = Library(open_workspace_at_root(root), Settings(model="off")).connect_engine()
     try:
-        while not engine.request("settle", wait=5.0, timeout=60.0)["done"]:
+        while not engine.send_request("settle", wait=5.0, timeout=60.0)["done"]:
             pass
         command = [sys.executable, "-c", CHILD, str(root), str(IDENTITY), str(events)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr[-3000:]
     finally:
-        engine.request("stop")
+        engine.send_request("stop")
     return {**json.loads(done.stdout.splitlines()[-1]), "size": events.stat().st_size}
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from kbtui.engine import EngineClient, connect_or_start
+from kbtui.engine import EngineClient, connect_or_start_engine
 from kbtui.index import IndexReader, WorkspaceIndex
 from kbtui.index.embedding_model import (
     EmbeddingModelUnavailable,
@@ -180,7 +180,7 @@ def memory(base: Path) -> None:
     engine.stop_engine()
     del os.environ["KBTUI_MODEL"]
     engine, watch = started(base, meaning=True)
-    while not engine.request("settle", wait=5.0, timeout=60)["done"]:
+    while not engine.send_request("settle", wait=5.0, timeout=60)["done"]:
         pass
     for _ in range(20):
         subprocess.run([*search, "hybrid", "subject"], stdout=subprocess.DEVNULL, check=True)
@@ -190,9 +190,9 @@ def memory(base: Path) -> None:
 
 def started(base: Path, **more: Any) -> tuple[EngineClient, Watch]:
     """An engine that has compared all files, watched from its start."""
-    engine = connect_or_start(open_workspace_at_root(base))
+    engine = connect_or_start_engine(open_workspace_at_root(base))
     watch = Watch(engine.pid)
-    engine.request("refresh", wait=600, timeout=700, **more)
+    engine.send_request("refresh", wait=600, timeout=700, **more)
     return engine, watch
 
 

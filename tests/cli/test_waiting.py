@@ -14,7 +14,7 @@ from support import Builder, asked, end_engine
 
 from kbtui.cli.main import main
 from kbtui.cli.output import WaitingLine, format_time_left
-from kbtui.engine.find_or_start import read_engine_lock_file
+from kbtui.engine.engine_launcher import read_engine_lock_file
 
 
 @pytest.fixture

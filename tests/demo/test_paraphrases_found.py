@@ -24,7 +24,7 @@ def test_the_fusion_finds_what_keywords_miss(
     shutil.copytree(CORPUS, root)
     library = open_workspace(root)
     engine = library.connect_engine()
-    while not engine.request("settle", wait=5.0)["done"]:
+    while not engine.send_request("settle", wait=5.0)["done"]:
         pass
 
     def place(query: str, target: str, mode: str) -> int | None:

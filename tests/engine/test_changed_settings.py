@@ -9,7 +9,7 @@ import pytest
 from support import Builder, kill_engine
 
 from kbtui.cli.main import main
-from kbtui.engine import connect_or_start
+from kbtui.engine import connect_or_start_engine
 from kbtui.library import Library
 from kbtui.search import SearchRequest
 from kbtui.workspace import load_settings
@@ -71,13 +71,13 @@ def test_whoever_is_connected_goes_on_with_the_changed_settings(
 
 def test_a_mistake_in_the_settings_does_not_end_the_engine(empty: Builder) -> None:
     get_settings_path().write_text('model = "off"\n')
-    engine = connect_or_start(empty.workspace)
+    engine = connect_or_start_engine(empty.workspace)
     get_settings_path().write_text("model = off\n")
     time.sleep(1.5)
-    assert engine.request("refresh", wait=30)["done"]
+    assert engine.send_request("refresh", wait=30)["done"]
     get_settings_path().write_text('# The same, with a remark.\nmodel = "off"\n')
-    assert engine.request("refresh", wait=30)["done"]
-    assert engine.request("status")["pid"] == engine.pid
+    assert engine.send_request("refresh", wait=30)["done"]
+    assert engine.send_request("status")["pid"] == engine.pid
     engine.close()
 
 
@@ -96,10 +96,10 @@ def test_a_model_of_one_commands_environment_is_not_that_of_the_next(
 def test_a_model_of_one_commands_environment_does_not_end_the_engine_of_others(
     empty: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = connect_or_start(empty.workspace)
+    first = connect_or_start_engine(empty.workspace)
     monkeypatch.setenv("KBTUI_MODEL", "another/model")
-    second = connect_or_start(empty.workspace)
+    second = connect_or_start_engine(empty.workspace)
     assert second.pid == first.pid
-    assert first.request("status")["pid"] == first.pid
+    assert first.send_request("status")["pid"] == first.pid
     first.close()
     second.close()

@@ -24,13 +24,13 @@ SEED = 11
 class LetterModel(EngineEmbeddingModel):
     """A model that counts the letters of a text."""
 
-    is_loaded = True
-    dimension = 26
+    is_model_loaded = True
+    vector_dimension = 26
 
-    def find(self) -> str:
+    def find_model_key(self) -> str:
         return "letters"
 
-    def get_encoder(self, missing: int) -> Any:
+    def get_passage_encoder(self, missing: int) -> Any:
         return self
 
     def encode(self, texts: Sequence[str]) -> Any:
@@ -84,13 +84,15 @@ def held(builder: Builder, folder: Path) -> tuple[Any, Any, list[str]]:
     semantic = make_worker(builder, logged)
     semantic.request_model_loading()
     semantic.set_generation_to_embed(folder)
-    semantic.start()
+    semantic.start_thread()
     try:
         assert semantic.caught_up.wait(60)
-        assert semantic.missing is None, logged
+        assert semantic.keywords_only_notice is None, logged
         # Damage in a file that only searches read is noticed by the first search.
         end = time.monotonic() + 60
-        while "ranked" not in (found := semantic.search("otter kkkkkkkkk", None, {}, 5, 3)):
+        while "ranked" not in (
+            found := semantic.rank_chunks_by_meaning("otter kkkkkkkkk", None, {}, 5, 3)
+        ):
             assert time.monotonic() < end, logged
             time.sleep(0.05)
         database = lancedb.connect(folder / "vectors")
@@ -102,7 +104,7 @@ def held(builder: Builder, folder: Path) -> tuple[Any, Any, list[str]]:
         assert len(vectors) == table.num_rows
         return vectors, [number for number, _ in found["ranked"]], logged
     finally:
-        semantic.stop()
+        semantic.stop_thread()
         join_worker()
 
 
@@ -146,14 +148,14 @@ def test_what_is_lost_while_it_runs_is_made_anew_when_it_is_asked(
     semantic = make_worker(builder, logged)
     semantic.request_model_loading()
     semantic.set_generation_to_embed(folder)
-    semantic.start()
+    semantic.start_thread()
     assert semantic.caught_up.wait(60)
     for path in files(folder / "vectors"):
         path.write_bytes(b"")
     semantic.caught_up.clear()
     # Lance may still answer from memory, correctly; otherwise the reply names the cause.
-    answer = semantic.search("otter kkkkkkkkk", None, {}, 5, 3)
+    answer = semantic.rank_chunks_by_meaning("otter kkkkkkkkk", None, {}, 5, 3)
     assert answer.get("cause") or [number for number, _ in answer["ranked"]] == good[1]
-    semantic.stop()
+    semantic.stop_thread()
     join_worker()
     assert held(builder, folder)[:2] == good

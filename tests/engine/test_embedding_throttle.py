@@ -4,7 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from kbtui.engine.embedding_worker import LOAD_CHECK_SECONDS, EmbeddingThrottle, is_on_battery
+from kbtui.engine.embedding_worker import (
+    LOAD_CHECK_SECONDS,
+    EmbeddingThrottle,
+    is_computer_on_battery,
+)
 
 
 class Machine:
@@ -65,14 +69,14 @@ def supply(folder: Path, name: str, **facts: str) -> None:
 
 
 def test_a_battery_counts_only_while_it_is_emptied(tmp_path: Path) -> None:
-    assert not is_on_battery(tmp_path)
-    assert not is_on_battery(tmp_path / "none")
+    assert not is_computer_on_battery(tmp_path)
+    assert not is_computer_on_battery(tmp_path / "none")
     supply(tmp_path, "BAT0", type="Battery", status="Discharging")
     supply(tmp_path, "hid", type="Battery")
-    assert is_on_battery(tmp_path)
+    assert is_computer_on_battery(tmp_path)
     supply(tmp_path, "AC", type="Mains", online="1")
-    assert not is_on_battery(tmp_path)
+    assert not is_computer_on_battery(tmp_path)
     (tmp_path / "AC/online").write_text("0\n")
-    assert is_on_battery(tmp_path)
+    assert is_computer_on_battery(tmp_path)
     (tmp_path / "BAT0/status").write_text("Full\n")
-    assert not is_on_battery(tmp_path)
+    assert not is_computer_on_battery(tmp_path)

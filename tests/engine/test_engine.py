@@ -19,8 +19,8 @@ import pytest
 from support import Builder, asked, content_of, end_engine, kill_engine, said
 
 from kbtui.cli.main import main
-from kbtui.engine import EngineClient, connect_or_start
-from kbtui.engine.find_or_start import get_engine_socket_path, read_engine_lock_file
+from kbtui.engine import EngineClient, connect_or_start_engine
+from kbtui.engine.engine_launcher import get_engine_socket_path, read_engine_lock_file
 from kbtui.errors import EngineUnavailable
 from kbtui.index import WorkspaceIndex
 from kbtui.library import Library
@@ -60,7 +60,7 @@ def refs(lib: Library, query: str) -> list[str]:
 
 def test_ten_clients_at_once_get_one_engine(built: Builder) -> None:
     with ThreadPoolExecutor(10) as pool:
-        clients = list(pool.map(lambda _: connect_or_start(built.workspace), range(10)))
+        clients = list(pool.map(lambda _: connect_or_start_engine(built.workspace), range(10)))
     assert len({client.pid for client in clients}) == 1
     # Engines that did not get the lock end by themselves.
     until(lambda: len(engines(built)) == 1)
@@ -172,13 +172,13 @@ def test_killed_at_any_moment_the_next_engine_repairs(
 ) -> None:
     for number in range(60):
         built.subject(f"guide/s{number}.md", f"# S{number}\n\n" + f"word{number} and more. " * 40)
-    engine = connect_or_start(built.workspace)
+    engine = connect_or_start_engine(built.workspace)
     time.sleep(moment)
     os.kill(engine.pid, signal.SIGKILL)
     psutil.wait_procs([psutil.Process(engine.pid)] if psutil.pid_exists(engine.pid) else [], 5)
     built.subject("guide/s3.md", "# S3\n\nrewritten after the kill\n")
     lib = library(built)
-    until(lambda: lib.connect_engine().request("refresh", wait=10)["done"])
+    until(lambda: lib.connect_engine().send_request("refresh", wait=10)["done"])
     assert lib.connect_engine().pid != engine.pid
     end_engine(built)
     index = WorkspaceIndex(built.workspace, Settings(model="off"), cache_dir=tmp_path / "fresh")
@@ -191,7 +191,7 @@ def test_an_engine_without_clients_goes_away_and_leaves_nothing(
     built: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KBTUI_ENGINE_IDLE", "0.3")
-    engine = connect_or_start(built.workspace)
+    engine = connect_or_start_engine(built.workspace)
     pid = engine.pid
     place = get_engine_socket_path(built.workspace)
     assert place.exists()
@@ -216,8 +216,8 @@ def test_an_idle_engine_wakes_at_most_twice_a_second(
     built: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KBTUI_ENGINE_IDLE", "60")
-    engine = connect_or_start(built.workspace)
-    assert engine.request("refresh", wait=60)["done"]
+    engine = connect_or_start_engine(built.workspace)
+    assert engine.send_request("refresh", wait=60)["done"]
     seconds, counted = 4.0, []
     # Work of the first seconds, or of every half minute, may be in one of the samples.
     for _ in range(5):
@@ -232,7 +232,7 @@ def test_an_idle_engine_wakes_at_most_twice_a_second(
 def test_a_deleted_cache_does_not_give_two_engines(built: Builder) -> None:
     import shutil
 
-    first = connect_or_start(built.workspace)
+    first = connect_or_start_engine(built.workspace)
     shutil.rmtree(built.workspace.cache_dir, ignore_errors=True)
     until(
         lambda: not psutil.pid_exists(first.pid) or psutil.Process(first.pid).status() == "zombie"
@@ -245,11 +245,11 @@ def test_a_deleted_cache_does_not_give_two_engines(built: Builder) -> None:
 def test_an_engine_whose_cache_was_taken_away_does_not_call_it_up_to_date(built: Builder) -> None:
     import shutil
 
-    first = connect_or_start(built.workspace)
-    assert first.request("refresh", wait=60, timeout=90)["done"]
+    first = connect_or_start_engine(built.workspace)
+    assert first.send_request("refresh", wait=60, timeout=90)["done"]
     shutil.rmtree(built.workspace.cache_dir, ignore_errors=True)
     with pytest.raises(EngineUnavailable):
-        first.request("refresh", wait=60, timeout=90)
+        first.send_request("refresh", wait=60, timeout=90)
     lib = library(built)
     until(lambda: refs(lib, "aardvark"))
     assert lib.connect_engine().pid != first.pid
@@ -278,18 +278,18 @@ def raw(builder: Builder) -> socket.socket:
     ids=["nothing", "http", "huge", "no json", "no object", "deep", "protocol"],
 )
 def test_a_client_that_talks_nonsense_hurts_nobody(built: Builder, junk: bytes) -> None:
-    engine = connect_or_start(built.workspace)
+    engine = connect_or_start_engine(built.workspace)
     plug = raw(built)
     plug.sendall(junk)
     plug.shutdown(socket.SHUT_WR)
     with plug:
         while plug.recv(4096):
             pass
-    assert engine.request("status")["pid"] == engine.pid
+    assert engine.send_request("status")["pid"] == engine.pid
 
 
 def test_a_client_that_does_not_read_is_let_go_and_others_are_served(built: Builder) -> None:
-    engine = connect_or_start(built.workspace)
+    engine = connect_or_start_engine(built.workspace)
     silent = raw(built)
     body = b'{"hello":"kbtui","protocol":1,"version":"0"}'
     silent.sendall(struct.pack(">I", len(body)) + body)
@@ -306,22 +306,22 @@ def test_a_client_that_does_not_read_is_let_go_and_others_are_served(built: Buil
     thread = threading.Thread(target=flood, daemon=True)
     thread.start()
     for _ in range(20):
-        assert engine.request("status", timeout=60)["pid"] == engine.pid
+        assert engine.send_request("status", timeout=60)["pid"] == engine.pid
     silent.close()
     thread.join(10)
 
 
 def test_an_unknown_operation_and_bad_arguments_are_errors_not_ends(built: Builder) -> None:
-    engine = connect_or_start(built.workspace)
+    engine = connect_or_start_engine(built.workspace)
     with pytest.raises(EngineUnavailable, match="unknown operation"):
-        engine.request("explode")
+        engine.send_request("explode")
     with pytest.raises(EngineUnavailable):
-        engine.request("search", question={"query": 1, "kinds": [1]}, wait="x")
-    assert engine.request("status")["pid"] == engine.pid
+        engine.send_request("search", question={"query": 1, "kinds": [1]}, wait="x")
+    assert engine.send_request("status")["pid"] == engine.pid
 
 
 def test_a_newer_client_has_an_older_engine_make_way(built: Builder) -> None:
-    engine = connect_or_start(built.workspace)
+    engine = connect_or_start_engine(built.workspace)
     plug = raw(built)
     body = b'{"hello":"kbtui","protocol":99,"version":"9.9"}'
     plug.sendall(struct.pack(">I", len(body)) + body)
@@ -334,40 +334,40 @@ def test_a_newer_client_has_an_older_engine_make_way(built: Builder) -> None:
 def test_an_engine_whose_index_cannot_be_read_is_replaced(
     built: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from kbtui.engine import find_or_start
+    from kbtui.engine import engine_launcher
     from kbtui.index import index_generations
 
     first = library(built).connect_engine()
     until(lambda: refs(library(built), "aardvark"))
     # As after an update: this process reads another index format than the engine writes.
     monkeypatch.setattr(index_generations, "compute_index_schema_hash", lambda: "abcdef")
-    monkeypatch.setattr(find_or_start, "compute_index_schema_hash", lambda: "abcdef")
-    assert connect_or_start(built.workspace).pid != first.pid
+    monkeypatch.setattr(engine_launcher, "compute_index_schema_hash", lambda: "abcdef")
+    assert connect_or_start_engine(built.workspace).pid != first.pid
 
 
 def test_an_older_client_leaves_a_newer_engine_and_makes_do(
     built: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from kbtui.engine import find_or_start
+    from kbtui.engine import engine_launcher
     from kbtui.index import index_generations
 
     lib = library(built)
     engine = lib.connect_engine()
     until(lambda: refs(lib, "aardvark"))
     with monkeypatch.context() as older:
-        older.setattr(find_or_start, "__version__", "0.0.1")
+        older.setattr(engine_launcher, "__version__", "0.0.1")
         older.setattr(index_generations, "compute_index_schema_hash", lambda: "abcdef")
-        older.setattr(find_or_start, "compute_index_schema_hash", lambda: "abcdef")
+        older.setattr(engine_launcher, "compute_index_schema_hash", lambda: "abcdef")
         aged = library(built)
         answer = aged.search(SearchRequest("aardvark", mode="lexical"))
         assert [hit.ref for hit in answer.hits] == ["guide/start:1-3"]
         assert "newer than this kbtui" in (answer.degraded or "")
         aged.close()
-    assert engine.request("status")["pid"] == engine.pid
+    assert engine.send_request("status")["pid"] == engine.pid
 
 
 def test_the_socket_is_this_users_alone(built: Builder) -> None:
-    connect_or_start(built.workspace)
+    connect_or_start_engine(built.workspace)
     place = get_engine_socket_path(built.workspace)
     assert place.parent.stat().st_mode & 0o077 == 0
     assert place.stat().st_mode & 0o077 == 0
@@ -380,7 +380,7 @@ def test_a_working_directory_supplies_no_modules(
     (built.root / "json.py").write_text("raise SystemExit('hijacked')")
     monkeypatch.chdir(built.root)
     monkeypatch.setenv("PYTHONPATH", str(built.root))
-    assert connect_or_start(built.workspace).pid
+    assert connect_or_start_engine(built.workspace).pid
 
 
 def test_a_read_only_cache_means_a_temporary_index_and_a_notice(
@@ -401,28 +401,28 @@ def test_a_read_only_cache_means_a_temporary_index_and_a_notice(
 def test_clients_with_another_runtime_directory_find_the_engine(
     built: Builder, monkeypatch: pytest.MonkeyPatch, home: Path
 ) -> None:
-    first = connect_or_start(built.workspace)
+    first = connect_or_start_engine(built.workspace)
     (home / "run2").mkdir(mode=0o700)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(home / "run2"))
-    second: EngineClient = connect_or_start(built.workspace)
+    second: EngineClient = connect_or_start_engine(built.workspace)
     assert second.pid == first.pid
 
 
 def test_each_cache_directory_has_an_engine_of_its_own(
     built: Builder, monkeypatch: pytest.MonkeyPatch, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    first = connect_or_start(built.workspace)
+    first = connect_or_start_engine(built.workspace)
     command = ["-w", str(built.root)]
     with monkeypatch.context() as elsewhere:
         elsewhere.setenv("XDG_CACHE_HOME", str(home / "cache2"))
         assert main([*command, "engine", "stop"]) == 1, "that is another cache's engine"
         assert main([*command, "index", "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["subjects"] == 1
-        second = connect_or_start(built.workspace, start=False)
+        second = connect_or_start_engine(built.workspace, start=False)
         assert second.pid != first.pid
         assert main([*command, "engine", "stop"]) == 0
-    assert first.request("status")["pid"] == first.pid
-    assert connect_or_start(built.workspace, start=False).pid == first.pid
+    assert first.send_request("status")["pid"] == first.pid
+    assert connect_or_start_engine(built.workspace, start=False).pid == first.pid
 
 
 def test_a_copied_cache_directory_does_not_lead_to_the_engine_of_the_original(
@@ -430,17 +430,17 @@ def test_a_copied_cache_directory_does_not_lead_to_the_engine_of_the_original(
 ) -> None:
     import shutil
 
-    first = connect_or_start(built.workspace)
-    assert first.request("refresh", wait=60)["done"]
+    first = connect_or_start_engine(built.workspace)
+    assert first.send_request("refresh", wait=60)["done"]
     # SQLite removes its side files when the engine closes a connection, perhaps during the copy.
     without_side_files = shutil.ignore_patterns("*-shm", "*-wal")
     shutil.copytree(home / "cache", home / "cache2", ignore=without_side_files)
     with monkeypatch.context() as elsewhere:
         elsewhere.setenv("XDG_CACHE_HOME", str(home / "cache2"))
-        second = connect_or_start(built.workspace)
+        second = connect_or_start_engine(built.workspace)
         assert second.pid != first.pid
         end_engine(built)
-    assert connect_or_start(built.workspace, start=False).pid == first.pid
+    assert connect_or_start_engine(built.workspace, start=False).pid == first.pid
 
 
 @pytest.mark.parametrize("name", ["x" * 120, "ä" * 50], ids=["long", "long in bytes"])
@@ -457,28 +457,28 @@ def test_a_runtime_directory_too_long_for_a_socket_is_passed_over(
     long.mkdir(mode=0o700)
     for variable in variables:
         monkeypatch.setenv(variable, str(long))
-    engine = connect_or_start(built.workspace)
+    engine = connect_or_start_engine(built.workspace)
     place = read_engine_lock_file(built.workspace)
     assert place
     assert not place["socket"].startswith(str(long))
     assert Path(place["socket"]).parent.stat().st_mode & 0o077 == 0
-    assert connect_or_start(built.workspace, start=False).pid == engine.pid
+    assert connect_or_start_engine(built.workspace, start=False).pid == engine.pid
     main(["paths", "-w", str(built.root), "--json"])
     assert json.loads(capsys.readouterr().out)["engine_socket"] == place["socket"]
 
 
 def test_an_estimate_counts_from_the_first_thing_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kbtui.engine import socket_server as estimating
+    from kbtui.engine import engine_server as estimating
 
     clock = {"now": 0.0}
     monkeypatch.setattr(estimating.time, "monotonic", lambda: clock["now"])
-    estimate = estimating.RemainingTimeEstimate()
-    assert estimate.estimate_seconds("vectors", 0, 100) is None
+    estimate = estimating.RemainingTimeEstimator()
+    assert estimate.estimate_seconds_left("vectors", 0, 100) is None
     clock["now"] = 60.0  # loading
-    assert estimate.estimate_seconds("vectors", 0, 100) is None
+    assert estimate.estimate_seconds_left("vectors", 0, 100) is None
     clock["now"] = 62.0
-    assert estimate.estimate_seconds("vectors", 10, 100) == 18.0
-    assert estimate.estimate_seconds("vectors", 100, 100) is None
+    assert estimate.estimate_seconds_left("vectors", 10, 100) == 18.0
+    assert estimate.estimate_seconds_left("vectors", 100, 100) is None
 
 
 def test_the_engine_sweeps_old_searches_from_the_log(
@@ -494,7 +494,7 @@ def test_the_engine_sweeps_old_searches_from_the_log(
         (table,) = db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchone()
         db.execute(f"UPDATE {table} SET at = at - 91 * 86400")
     userdata.query_log.log_search("a new one", "lexical", 0, "cli")
-    connect_or_start(built.workspace)
+    connect_or_start_engine(built.workspace)
 
     def left() -> list[str]:
         with sqlite3.connect(userdata.query_log.path) as db:
@@ -510,9 +510,9 @@ def test_a_connection_is_closed_after_half_a_message(built: Builder) -> None:
     engine = psutil.Process(client.pid)
     engine.suspend()
     try:
-        client.notify("search", question={"query": "x" * 3_000_000})
+        client.send_request_without_waiting("search", question={"query": "x" * 3_000_000})
     finally:
         engine.resume()
     with pytest.raises(EngineUnavailable):
-        client.request("status")
+        client.send_request("status")
     assert lib.search(SearchRequest("aardvark"), wait=5).hits

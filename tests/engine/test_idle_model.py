@@ -8,7 +8,7 @@ import psutil
 import pytest
 from support import Builder, kill_engine
 
-from kbtui.engine import EngineClient, connect_or_start
+from kbtui.engine import EngineClient, connect_or_start_engine
 from kbtui.library import Library
 from kbtui.search import SearchRequest
 from kbtui.workspace import Settings
@@ -29,11 +29,11 @@ def has_loaded(engine: EngineClient) -> bool:
 
 
 def test_with_nothing_to_embed_neither_model_nor_vectors_are_loaded(empty: Builder) -> None:
-    engine = connect_or_start(empty.workspace)
+    engine = connect_or_start_engine(empty.workspace)
     end = time.monotonic() + 60
-    while not engine.request("settle", wait=1.0)["done"]:
+    while not engine.send_request("settle", wait=1.0)["done"]:
         assert time.monotonic() < end
-    state = engine.request("status")
+    state = engine.send_request("status")
     assert (state["semantic"], state["reason"], state["left"]) == (True, None, 0)
     assert not has_loaded(engine)
     engine.close()
@@ -42,8 +42,8 @@ def test_with_nothing_to_embed_neither_model_nor_vectors_are_loaded(empty: Build
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_who_asks_wakes_it(empty: Builder) -> None:
-    engine = connect_or_start(empty.workspace)
-    while not engine.request("settle", wait=1.0)["done"]:
+    engine = connect_or_start_engine(empty.workspace)
+    while not engine.send_request("settle", wait=1.0)["done"]:
         pass
     library = Library(empty.workspace, Settings())
     assert library.search(SearchRequest("badger"), wait=120).degraded is None

@@ -17,18 +17,18 @@ from kbtui.workspace import Settings
 class CountingModel(EngineEmbeddingModel):
     """Counts the queries that it embeds; waits for `go` while it embeds "slow"."""
 
-    is_loaded = True
-    dimension = 4
+    is_model_loaded = True
+    vector_dimension = 4
 
     def __init__(self) -> None:
         super().__init__("", print)
         self.queries: list[str] = []
         self.begun, self.go = threading.Event(), threading.Event()
 
-    def find(self) -> str:
+    def find_model_key(self) -> str:
         return "counting"
 
-    def get_encoder(self, missing: int) -> Any:
+    def get_passage_encoder(self, missing: int) -> Any:
         return self
 
     def encode(self, texts: Sequence[str]) -> Any:
@@ -62,10 +62,10 @@ def worker(workspace_root: Path, model: CountingModel) -> Iterator[EmbeddingWork
     )
     found.set_generation_to_embed(index.folder)
     found.request_model_loading()
-    found.start()
+    found.start_thread()
     assert found.caught_up.wait(60)
     yield found
-    found.stop()
+    found.stop_thread()
 
 
 def test_a_query_is_embedded_once_before_its_search(
@@ -74,7 +74,7 @@ def test_a_query_is_embedded_once_before_its_search(
     pending = worker.start_query_embedding("otter")
     assert pending is not None
     pending.result(30)
-    assert len(worker.search("otter", pending, {}, 5, 3)["ranked"]) == 1
+    assert len(worker.rank_chunks_by_meaning("otter", pending, {}, 5, 3)["ranked"]) == 1
     assert model.queries == ["otter"]
 
 
@@ -84,11 +84,11 @@ def test_a_query_that_has_not_begun_is_embedded_by_its_own_thread(
     worker.start_query_embedding("slow")
     assert model.begun.wait(30)
     pending = worker.start_query_embedding("otter")
-    assert worker.search("otter", pending, {}, 5, 3)["ranked"]
+    assert worker.rank_chunks_by_meaning("otter", pending, {}, 5, 3)["ranked"]
     assert model.queries == ["slow", "otter"]
     model.go.set()
 
 
 def test_a_query_that_cannot_be_embedded_has_no_ranking(worker: EmbeddingWorker) -> None:
     pending = worker.start_query_embedding("bad")
-    assert worker.search("bad", pending, {}, 5, 3) == {"cause": "vectors_replaced"}
+    assert worker.rank_chunks_by_meaning("bad", pending, {}, 5, 3) == {"cause": "vectors_replaced"}

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from support import Builder, asked, end_engine, kill_engine, said
 
-from kbtui.engine import EngineClient, connect_or_start
+from kbtui.engine import EngineClient, connect_or_start_engine
 from kbtui.userdata import UserData
 
 
@@ -27,16 +27,16 @@ def served(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bu
     builder.conversation(
         1, [[asked("Where is the badger?"), said("In its sett.\x1b[31m")]], title="Badgers"
     )
-    settled(connect_or_start(builder.workspace))
+    settled(connect_or_start_engine(builder.workspace))
     yield builder
     kill_engine(builder)
 
 
 def settled(engine: EngineClient) -> EngineClient:
     """Wait until the engine is idle; before that it declines searches."""
-    engine.request("refresh", wait=60.0)
+    engine.send_request("refresh", wait=60.0)
     end = time.monotonic() + 60
-    while engine.request("status")["busy"]:
+    while engine.send_request("status")["busy"]:
         assert time.monotonic() < end, "the engine is never done"
         time.sleep(0.02)
     return engine
@@ -89,7 +89,7 @@ def test_dates_of_a_query_hold_in_the_time_zone_of_who_asks(served: Builder) -> 
             served.subject(f"guide/{name}.md", f"# {name}\n\nA pangolin of {zone}.\n")
             path = served.root / f"docs/guide/{name}.md"
             os.utime(path, (moment, moment))
-        settled(connect_or_start(served.workspace))
+        settled(connect_or_start_engine(served.workspace))
         words = ("--mode", "lexical", "--json", "pangolin", "after:2026-03-01", "before:2026-03-02")
         code, shown, errors = run(served, *words, TZ=zone)
         assert code == 0, errors
@@ -109,7 +109,7 @@ def test_a_search_is_logged_once(served: Builder) -> None:
 
 def test_what_was_just_saved_is_found(served: Builder) -> None:
     served.subject("guide/new.md", "# New\n\nThe capybara swims.\n")
-    settled(connect_or_start(served.workspace))
+    settled(connect_or_start_engine(served.workspace))
     code, shown, _ = run(served, "--mode", "lexical", "--json", "capybara")
     assert code == 0
     assert [hit["ref"] for hit in json.loads(shown)["hits"]] == ["guide/new:1-3"]

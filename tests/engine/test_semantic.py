@@ -15,7 +15,7 @@ import pytest
 from support import Builder, asked, end_engine, kill_engine, said
 
 from kbtui.cli.main import main
-from kbtui.engine.find_or_start import read_engine_lock_file
+from kbtui.engine.engine_launcher import read_engine_lock_file
 from kbtui.index.embedding_model import (
     CHECKSUMS,
     EmbeddingModel,
@@ -92,7 +92,7 @@ def test_found_by_meaning_kept_through_a_kill_and_told_honestly(
     )
     lib = Library(builder.workspace, load_settings())
     engine = lib.connect_engine()
-    while not engine.request("settle", wait=1.0)["done"]:
+    while not engine.send_request("settle", wait=1.0)["done"]:
         pass
     assert ask(lib, "when do people get paid", "semantic")[0].startswith("notes/money")
     assert ask(lib, "a feline is napping on the couch", "semantic")[0].startswith("notes/cat")
@@ -118,7 +118,7 @@ def test_found_by_meaning_kept_through_a_kill_and_told_honestly(
     lib.close()
     lib = Library(builder.workspace, load_settings())
     engine = lib.connect_engine()
-    while not engine.request("settle", wait=1.0)["done"]:
+    while not engine.send_request("settle", wait=1.0)["done"]:
         pass
     assert len(rows(embeddings)) >= len(remembered) + 60
     assert remembered <= rows(embeddings)
@@ -151,13 +151,13 @@ def test_a_hidden_subject_that_is_being_embedded_changes_no_visible_answer(
         return [found.degraded, *((hit.chunk_id, hit.score, hit.legs) for hit in found.hits)]
 
     try:
-        while not engine.request("settle", wait=1.0)["done"]:
+        while not engine.send_request("settle", wait=1.0)["done"]:
             pass
         before, during = visible(), 0
         passages = "\n\n".join(f"Secret {number}. " + f"w{number} " * 150 for number in range(24))
         builder.subject("notes/.hidden.md", f"# Hidden\n\n{passages}\n")
-        assert engine.request("refresh", wait=60)["done"]
-        while not engine.request("settle", wait=0.0)["done"]:
+        assert engine.send_request("refresh", wait=60)["done"]
+        while not engine.send_request("settle", wait=0.0)["done"]:
             everything = lib.search(
                 SearchRequest("a train to the sea", hidden=True), wait=90
             ).degraded
@@ -186,7 +186,7 @@ async def test_the_screen_says_when_no_text_has_the_words_and_lists_all_that_is_
     request.addfinalizer(lambda: end_engine(builder))
     lib = Library(builder.workspace, load_settings())
     engine = lib.connect_engine()
-    while not engine.request("settle", wait=1.0)["done"]:
+    while not engine.send_request("settle", wait=1.0)["done"]:
         pass
     remark = "No text contains these words; closest by meaning"
     async with running(builder.root, library=lib) as tui:
@@ -365,7 +365,7 @@ def test_without_a_sound_model_there_are_keywords_and_a_reason(
     answer = lib.search(SearchRequest("albatross"), wait=90)
     assert [hit.slug for hit in answer.hits] == ["a"]
     assert reason in (answer.degraded or "")
-    lib.connect_engine().request("stop")
+    lib.connect_engine().send_request("stop")
 
 
 @pytest.mark.slow
@@ -381,7 +381,7 @@ def test_the_first_engine_makes_the_export_and_works_on_with_it(
     lib = Library(builder.workspace, load_settings())
     engine = lib.connect_engine()
     try:
-        while not engine.request("settle", wait=1.0)["done"]:
+        while not engine.send_request("settle", wait=1.0)["done"]:
             pass
         assert ask(lib, "a feline naps", "semantic")[0].startswith("notes/cat")
         while not get_onnx_export_path(find_embedding_model("")).with_suffix(".json").exists():
@@ -389,8 +389,8 @@ def test_the_first_engine_makes_the_export_and_works_on_with_it(
         time.sleep(1.0)
         for number in range(400):
             builder.subject(f"notes/n{number}.md", f"# Note {number}\n\nTrain {number} leaves.\n")
-        assert engine.request("refresh", wait=60, timeout=90)["done"]
-        while not engine.request("settle", wait=1.0)["done"]:
+        assert engine.send_request("refresh", wait=60, timeout=90)["done"]
+        while not engine.send_request("settle", wait=1.0)["done"]:
             pass
         assert ask(lib, "a feline naps", "semantic")[0].startswith("notes/cat")
         assert ask(lib, "railway departure 77", "semantic")[0].startswith("notes/n")

@@ -12,8 +12,8 @@ import pytest
 from support import Builder, end_engine
 
 from kbtui.cli.main import main
-from kbtui.engine import EngineNotRunning, connect_or_start, find_or_start
-from kbtui.engine.client import UnresponsiveEngine
+from kbtui.engine import EngineNotRunning, connect_or_start_engine, engine_launcher
+from kbtui.engine.engine_client import UnresponsiveEngine
 from kbtui.library import Library
 from kbtui.library.diagnostics import run_diagnostics
 from kbtui.search import SearchRequest
@@ -24,15 +24,15 @@ from kbtui.workspace import Settings
 def stopped(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Builder]:
     """A workspace whose engine is suspended and whose socket's queue is full."""
     monkeypatch.setenv("KBTUI_ENGINE_IDLE", "60")
-    monkeypatch.setattr(find_or_start, "SILENT_SECONDS", 0.2)
+    monkeypatch.setattr(engine_launcher, "SILENT_SECONDS", 0.2)
     builder = Builder(workspace_root)
     builder.topics(guide={})
     builder.subject("guide/one.md", "# One\n\nThe badger is in its sett.\n")
-    with contextlib.closing(connect_or_start(builder.workspace)) as engine:
-        while not engine.request("status")["lexical"]:
+    with contextlib.closing(connect_or_start_engine(builder.workspace)) as engine:
+        while not engine.send_request("status")["lexical"]:
             time.sleep(0.02)
         pid = engine.pid
-    place = find_or_start.read_engine_lock_file(builder.workspace)["socket"]  # type: ignore[index]
+    place = engine_launcher.read_engine_lock_file(builder.workspace)["socket"]  # type: ignore[index]
     os.kill(pid, signal.SIGSTOP)
     waiting: list[socket.socket] = []
     try:
@@ -54,7 +54,7 @@ def test_it_is_not_called_no_engine_and_a_search_goes_on_without_it(
 ) -> None:
     for start in (False, True):
         with pytest.raises(UnresponsiveEngine) as raised:
-            connect_or_start(stopped.workspace, start=start)
+            connect_or_start_engine(stopped.workspace, start=start)
         assert raised.value.message == "an engine is running, but does not answer"
         assert str(raised.value.where).startswith("process ")
         assert "kill -9" in str(raised.value.hint)
@@ -70,7 +70,7 @@ def test_it_is_not_called_no_engine_and_a_search_goes_on_without_it(
     library.close()
     capsys.readouterr()
     # The command names the process, and says what to do.
-    pid = (find_or_start.read_engine_lock_file(stopped.workspace) or {})["pid"]
+    pid = (engine_launcher.read_engine_lock_file(stopped.workspace) or {})["pid"]
     assert main(["-w", str(stopped.root), "search", "badger"]) == 0
     said = capsys.readouterr().err
     assert reason in said
@@ -79,4 +79,4 @@ def test_it_is_not_called_no_engine_and_a_search_goes_on_without_it(
 
 def test_where_there_is_none_that_is_said(workspace_root: Path) -> None:
     with pytest.raises(EngineNotRunning):
-        connect_or_start(Builder(workspace_root).workspace, start=False)
+        connect_or_start_engine(Builder(workspace_root).workspace, start=False)

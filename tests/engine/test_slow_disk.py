@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from support import Builder, end_engine
 
-from kbtui.engine import connect_or_start
+from kbtui.engine import connect_or_start_engine
 from kbtui.errors import EngineUnavailable
 
 SLOW_DISK = """
@@ -45,7 +45,7 @@ def slow(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Buil
         end = time.monotonic() + 30
         while True:
             try:
-                connect_or_start(builder.workspace, start=False).close()
+                connect_or_start_engine(builder.workspace, start=False).close()
                 break
             except EngineUnavailable:
                 assert time.monotonic() < end, "the engine does not start"

@@ -17,18 +17,18 @@ from kbtui.workspace import Settings
 class SlowModel(EngineEmbeddingModel):
     """A model whose first batch waits for `go`."""
 
-    is_loaded = True
-    dimension = 4
+    is_model_loaded = True
+    vector_dimension = 4
 
     def __init__(self) -> None:
         super().__init__("", print)
         self.begun, self.go = threading.Event(), threading.Event()
         self.batches = 0
 
-    def find(self) -> str:
+    def find_model_key(self) -> str:
         return "slow"
 
-    def get_encoder(self, missing: int) -> Any:
+    def get_passage_encoder(self, missing: int) -> Any:
         return self
 
     def encode(self, texts: Sequence[str]) -> Any:
@@ -56,12 +56,12 @@ def test_the_batch_at_hand_is_not_waited_for_and_is_the_last(
     )
     semantic.request_model_loading()
     semantic.set_generation_to_embed(index.folder)
-    semantic.start()
+    semantic.start_thread()
     (thread,) = (one for one in threading.enumerate() if one.name == "embedding")
     assert model.begun.wait(60)
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "join", lambda *_: pytest.fail("it waits for a thread"))
-        semantic.stop()
+        semantic.stop_thread()
     assert thread.is_alive(), "the batch is still at hand"
     model.go.set()
     thread.join(60)

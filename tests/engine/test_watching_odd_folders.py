@@ -29,8 +29,8 @@ def test_a_folder_that_is_none_does_not_end_the_watching(
     odd(folder)
     seen, said = threading.Event(), list[str]()
     watcher = FileWatcher(builder.workspace, seen.set, said.append)
-    watcher.watch_topic_directories([folder])
-    watcher.start()
+    watcher.set_watched_topic_directories([folder])
+    watcher.start_thread()
     try:
         assert seen.wait(30)  # the first look
         for number in range(1, 60):
@@ -41,4 +41,4 @@ def test_a_folder_that_is_none_does_not_end_the_watching(
         assert seen.is_set()
         assert not said
     finally:
-        watcher.stop()
+        watcher.stop_thread()

@@ -75,9 +75,9 @@ class IndexedCorpus:
 
     def semantic(self, text: str) -> SemanticRanker:
         """Start the semantic ranking of a query, like the engine."""
-        return partial(self._rank_by_meaning, text)
+        return partial(self._rank_chunks_by_meaning, text)
 
-    def _rank_by_meaning(
+    def _rank_chunks_by_meaning(
         self, text: str, question: SearchRequest, generation: str
     ) -> SemanticRanking:
         where = make_vector_filter_sql(

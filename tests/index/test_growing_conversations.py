@@ -248,10 +248,10 @@ def test_who_asked_first_is_told_when_all_is_done(
             asked_.append(refresher.request_index_refresh())
 
     refresher = IndexWorker(builder.workspace, Settings(), say, refreshed, lambda _: None)
-    refresher.start()
+    refresher.start_thread()
     while len(asked_) < 3 or not all(done.wait(60) for done in asked_):
         assert refresher.first_refresh.wait(60)
-    refresher.stop()
+    refresher.stop_thread()
     assert rounds[0]
     assert not rounds[-1]
     chunks = IndexReader(builder.workspace.cache_dir).list_chunks("jp-c17800000001")

@@ -14,7 +14,7 @@ import psutil
 import pytest
 from support import Builder, kill_engine
 
-from kbtui.engine.find_or_start import read_engine_lock_file
+from kbtui.engine.engine_launcher import read_engine_lock_file
 from kbtui.errors import Cancelled, EngineUnavailable, KbtuiError
 from kbtui.index import WorkspaceIndex
 from kbtui.library import CallCancellation, Library
@@ -123,7 +123,7 @@ def no_engine(built: Builder, monkeypatch: pytest.MonkeyPatch) -> Builder:
     def unavailable(*args: Any, **more: Any) -> Any:
         raise EngineUnavailable("the engine cannot be started")
 
-    monkeypatch.setattr("kbtui.engine.find_or_start.connect_or_start", unavailable)
+    monkeypatch.setattr("kbtui.engine.engine_launcher.connect_or_start_engine", unavailable)
     return built
 
 

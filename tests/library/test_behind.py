@@ -41,12 +41,12 @@ def library(built: Builder) -> Iterator[Library]:
 def full(built: Builder, library: Library) -> Iterator[None]:
     """Add a subject that the running engine cannot index, because its disk is full."""
     with closing(library.connect_engine()) as engine:
-        engine.request("refresh", wait=30)
+        engine.send_request("refresh", wait=30)
         held = resource.prlimit(engine.pid, resource.RLIMIT_FSIZE)
         resource.prlimit(engine.pid, resource.RLIMIT_FSIZE, (1, held[1]))
         built.subject("guide/new.md", "# New\n\nThe stork.\n")
         end = time.monotonic() + 60
-        while not engine.request("refresh", wait=5).get("error"):
+        while not engine.send_request("refresh", wait=5).get("error"):
             assert time.monotonic() < end, "it did not fail"
         yield
 
@@ -83,10 +83,10 @@ def test_while_many_files_are_taken_in_an_answer_says_how_many(
                 text = f"# S{number}\n\nOtter {number}, {end - time.monotonic()}\n"
                 (built.root / f"docs/guide/s{number}.md").write_text(text)
             written = time.monotonic()
-            while not engine.request("status")["progress"] and time.monotonic() < written + 10:
+            while not engine.send_request("status")["progress"] and time.monotonic() < written + 10:
                 pass
             degraded = library.search(OTTER).degraded or ""
-        assert engine.request("refresh", wait=60)["done"]
+        assert engine.send_request("refresh", wait=60)["done"]
     assert library.search(OTTER).degraded is None
 
 

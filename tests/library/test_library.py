@@ -51,7 +51,7 @@ def test_a_search_is_logged_with_its_origin_and_can_be_forbidden(built: Builder)
     assert "secret" not in [
         row.query for row in UserData(lib.workspace).query_log.compute_search_statistics().top
     ]
-    lib.connect_engine().request("stop")
+    lib.connect_engine().send_request("stop")
 
 
 def test_a_log_that_cannot_be_written_does_not_fail_the_search(built: Builder) -> None:
@@ -59,7 +59,7 @@ def test_a_log_that_cannot_be_written_does_not_fail_the_search(built: Builder) -
     lib.workspace.data_dir.parent.mkdir(parents=True, exist_ok=True)
     lib.workspace.data_dir.write_text("in the way")
     assert lib.search(SearchRequest("aardvark", mode="lexical"), origin="cli").hits
-    lib.connect_engine().request("stop")
+    lib.connect_engine().send_request("stop")
 
 
 @pytest.mark.parametrize("wait", [-1.0, float("nan"), float("inf"), 1e300])

@@ -117,7 +117,7 @@ async def same_everywhere(builder: Builder, questions: list[str]) -> None:
     library = kbtui.open_workspace(builder.root)
     try:
         library.search(SearchRequest(questions[0]), wait=60.0, origin=None)
-        library.connect_engine().request("settle", wait=60.0, timeout=70.0)
+        library.connect_engine().send_request("settle", wait=60.0, timeout=70.0)
         expected = []
         for question in questions:
             answered = library.search(SearchRequest(question), wait=60.0)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from support import Builder, asked, content_of, hurt_file, kill_engine, said
 
-from kbtui.engine import connect_or_start
+from kbtui.engine import connect_or_start_engine
 from kbtui.errors import EngineUnavailable
 from kbtui.index import WorkspaceIndex, index_generations
 from kbtui.index.index_generations import find_damage
@@ -83,7 +83,7 @@ def hurt(cache: Path, random_: random.Random) -> str:
 
 
 def heal_and_compare(builder: Builder, fresh: dict[str, Any], what: str) -> None:
-    engine = connect_or_start(builder.workspace, wait=60)
+    engine = connect_or_start_engine(builder.workspace, wait=60)
     end = time.monotonic() + 60
     while not is_fresh(builder, fresh):
         assert time.monotonic() < end, (what, SEED)
@@ -157,7 +157,7 @@ def test_a_cache_that_is_half_deleted_while_running_is_whole_again(
 ) -> None:
     refresh(built, tmp_path / "fresh")
     fresh = content_of(tmp_path / "fresh")
-    engine = connect_or_start(built.workspace)
+    engine = connect_or_start_engine(built.workspace)
     until(lambda: is_fresh(built, fresh))
     folder = index_generations.find_current_index_generation(built.workspace.cache_dir)
     assert folder is not None
@@ -169,8 +169,8 @@ def test_a_cache_that_is_half_deleted_while_running_is_whole_again(
 
     def mended() -> bool:
         try:
-            client = connect_or_start(built.workspace)
-            client.request("refresh", wait=5)
+            client = connect_or_start_engine(built.workspace)
+            client.send_request("refresh", wait=5)
             client.close()
         except EngineUnavailable:
             return False
@@ -224,18 +224,18 @@ def test_a_full_disk_is_said_and_the_next_start_repairs(
 def test_an_engine_on_a_full_disk_lives_says_so_and_goes_on_when_there_is_room(
     built: Builder, tmp_path: Path
 ) -> None:
-    engine = connect_or_start(built.workspace)
-    until(lambda: engine.request("status")["lexical"])
+    engine = connect_or_start_engine(built.workspace)
+    until(lambda: engine.send_request("status")["lexical"])
     held = resource.prlimit(engine.pid, resource.RLIMIT_FSIZE)
     resource.prlimit(engine.pid, resource.RLIMIT_FSIZE, (1, held[1]))
     built.subject("guide/new.md", "# New\n\nThe stork.\n")
-    until(lambda: engine.request("refresh", wait=5).get("error"))
-    assert engine.request("status")["pid"] == engine.pid
+    until(lambda: engine.send_request("refresh", wait=5).get("error"))
+    assert engine.send_request("status")["pid"] == engine.pid
     resource.prlimit(engine.pid, resource.RLIMIT_FSIZE, held)
     refresh(built, tmp_path / "fresh")
     fresh = content_of(tmp_path / "fresh")
-    until(lambda: engine.request("refresh", wait=5)["done"] and is_fresh(built, fresh))
-    assert not engine.request("status")["error"]
+    until(lambda: engine.send_request("refresh", wait=5)["done"] and is_fresh(built, fresh))
+    assert not engine.send_request("status")["error"]
 
 
 @pytest.mark.parametrize("years", [-30, 50])
@@ -260,7 +260,7 @@ def test_a_clock_that_jumps_changes_nothing_of_the_content(
 def test_a_killed_engine_leaves_no_damage(built: Builder) -> None:
     for number in range(60):
         built.subject(f"guide/k{number}.md", f"# K{number}\n\n" + "egret " * 300)
-    engine = connect_or_start(built.workspace)
+    engine = connect_or_start_engine(built.workspace)
     os.kill(engine.pid, signal.SIGKILL)
     engine.close()
     refresh(built)

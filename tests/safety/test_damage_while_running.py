@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from support import Builder, asked, kill_engine, said
 
-from kbtui.engine import connect_or_start
+from kbtui.engine import connect_or_start_engine
 from kbtui.index import index_generations
 from kbtui.index.index_generations import find_damage
 
@@ -28,10 +28,10 @@ def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bui
         text = f"# S{number}\n\n" + f"word{number} tells of otters and rivers. " * 30
         builder.subject(f"guide/s{number}.md", text)
     builder.conversation(1, [[asked("Where are the otters?"), said("In the rivers.")]])
-    with closing(connect_or_start(builder.workspace)) as engine:
-        assert engine.request("refresh", wait=60)["done"]
+    with closing(connect_or_start_engine(builder.workspace)) as engine:
+        assert engine.send_request("refresh", wait=60)["done"]
         # The check for damage after an engine's start has ended.
-        assert engine.request("refresh", check=True, wait=60)["done"]
+        assert engine.send_request("refresh", check=True, wait=60)["done"]
     yield builder
     kill_engine(builder)
 
@@ -108,7 +108,7 @@ def test_doctor_names_damage_and_index_mends_it(built: Builder) -> None:
 )  # fmt: skip
 def test_a_damaged_catalog_is_no_traceback(built: Builder, words: list[str]) -> None:
     path = folder(built) / "catalog.sqlite"
-    with closing(connect_or_start(built.workspace)) as engine:
+    with closing(connect_or_start_engine(built.workspace)) as engine:
         engine.stop_engine()
     for number in range(40):
         flip(path, 100 + path.stat().st_size * number // 41)

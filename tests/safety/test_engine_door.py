@@ -17,13 +17,13 @@ import pytest
 from support import Builder, kill_engine
 
 from kbtui.cli.main import main
-from kbtui.engine import connect_or_start, protocol
-from kbtui.engine.find_or_start import (
+from kbtui.engine import connect_or_start_engine, engine_protocol
+from kbtui.engine.engine_launcher import (
     get_engine_lock_path,
     get_engine_socket_path,
     read_engine_lock_file,
 )
-from kbtui.engine.socket_server import MAX_UNGREETED, is_from_same_user
+from kbtui.engine.engine_server import MAX_UNGREETED, is_client_from_same_user
 from kbtui.errors import EngineUnavailable
 from kbtui.index import WorkspaceIndex
 from kbtui.workspace import load_settings
@@ -58,7 +58,7 @@ def plug(builder: Builder) -> socket.socket:
 def test_directory_socket_cache_and_lock_are_this_users_alone(built: Builder) -> None:
     with_umask = os.umask(0)
     try:
-        connect_or_start(built.workspace).close()
+        connect_or_start_engine(built.workspace).close()
     finally:
         os.umask(with_umask)
     for path in (get_engine_socket_path(built.workspace).parent, built.workspace.cache_dir):
@@ -72,7 +72,7 @@ def test_a_runtime_directory_that_others_may_enter_is_closed_first(
 ) -> None:
     folder = get_engine_socket_path(built.workspace).parent
     folder.chmod(0o755)
-    connect_or_start(built.workspace).close()
+    connect_or_start_engine(built.workspace).close()
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
@@ -147,7 +147,7 @@ def test_nothing_is_said_to_another_users_process(built: Builder) -> None:
         try:
             assert listener.stdout.readline() == "listening\n"
             with pytest.raises(EngineUnavailable, match="another user"):
-                connect_or_start(built.workspace)
+                connect_or_start_engine(built.workspace)
             main(["search", "-w", str(built.root), "--mode", "lexical", "otter"])
             assert [listener.stdout.readline() for _ in range(2)] == ["b''\n"] * 2
         finally:
@@ -155,13 +155,13 @@ def test_nothing_is_said_to_another_users_process(built: Builder) -> None:
 
 
 def test_an_engine_ends_calmly_while_somebody_at_the_door_is_silent(built: Builder) -> None:
-    connect_or_start(built.workspace).close()
+    connect_or_start_engine(built.workspace).close()
     found = read_engine_lock_file(built.workspace)
     assert found
     silent = [plug(built) for _ in range(3)]
     half = plug(built)
     half.sendall(b"\0\0")
-    connect_or_start(built.workspace).close()  # those before are let in by now
+    connect_or_start_engine(built.workspace).close()  # those before are let in by now
     process = psutil.Process(found["pid"])
     process.terminate()
     process.wait(60)
@@ -178,11 +178,11 @@ def test_an_engine_ends_calmly_while_a_client_waits_for_its_model(
     model.mkdir()
     os.mkfifo(model / "modules.json")  # whoever reads it waits for ever
     monkeypatch.setenv("KBTUI_MODEL", str(model))
-    waiting = connect_or_start(built.workspace)
-    waiting.notify("search", question={"query": "otter"}, wait=600)
+    waiting = connect_or_start_engine(built.workspace)
+    waiting.send_request_without_waiting("search", question={"query": "otter"}, wait=600)
     process = psutil.Process(waiting.pid)
-    other = connect_or_start(built.workspace)
-    other.request("status")  # what was said before is heard by now
+    other = connect_or_start_engine(built.workspace)
+    other.send_request("status")  # what was said before is heard by now
     process.terminate()
     process.wait(60)
     log = built.workspace.engine_log_file.read_text()
@@ -207,7 +207,11 @@ def as_another_user(builder: Builder) -> bytes:
             with socket.socket(socket.AF_UNIX) as made:
                 made.settimeout(30)
                 made.connect(str(place))
-                made.sendall(protocol.encode_frame(protocol.make_hello_message("9", schema="x")))
+                made.sendall(
+                    engine_protocol.encode_message_as_frame(
+                        engine_protocol.make_hello_message("9", schema="x")
+                    )
+                )
                 heard = made.recv(4096)
         except (BrokenPipeError, ConnectionResetError):
             heard = b""
@@ -237,23 +241,23 @@ def test_another_users_process_is_refused(
     built: Builder, short_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(short_dir))
-    engine = connect_or_start(built.workspace)
+    engine = connect_or_start_engine(built.workspace)
     if os.getuid() == 0:
         assert as_another_user(built) == b"nothing"
-    assert is_from_same_user(_Writer(os.getuid()))  # type: ignore[arg-type]
-    assert not is_from_same_user(_Writer(os.getuid() + 1))  # type: ignore[arg-type]
-    assert engine.request("status")["pid"] == engine.pid
+    assert is_client_from_same_user(_Writer(os.getuid()))  # type: ignore[arg-type]
+    assert not is_client_from_same_user(_Writer(os.getuid() + 1))  # type: ignore[arg-type]
+    assert engine.send_request("status")["pid"] == engine.pid
 
 
 def test_silent_clients_do_not_keep_others_out(built: Builder) -> None:
-    engine = connect_or_start(built.workspace)
+    engine = connect_or_start_engine(built.workspace)
     silent = [plug(built) for _ in range(MAX_UNGREETED * 3)]
     try:
         # Like every client, this one retries while the queue is full.
-        newcomer = connect_or_start(built.workspace, start=False)
-        assert newcomer.request("status")["pid"] == engine.pid
+        newcomer = connect_or_start_engine(built.workspace, start=False)
+        assert newcomer.send_request("status")["pid"] == engine.pid
         newcomer.close()
-        assert engine.request("status")["pid"] == engine.pid
+        assert engine.send_request("status")["pid"] == engine.pid
         # The connections that were silent longest were closed.
         assert silent[0].recv(1) == b""
     finally:
@@ -262,9 +266,14 @@ def test_silent_clients_do_not_keep_others_out(built: Builder) -> None:
 
 
 def test_half_a_frame_and_a_huge_one_end_only_their_own_connection(built: Builder) -> None:
-    engine = connect_or_start(built.workspace)
-    hello = protocol.encode_frame(protocol.make_hello_message("1", schema="x"))
-    for bad in (struct.pack(">I", 100) + b"{", struct.pack(">I", protocol.REQUEST_BYTES_MAX + 1)):
+    engine = connect_or_start_engine(built.workspace)
+    hello = engine_protocol.encode_message_as_frame(
+        engine_protocol.make_hello_message("1", schema="x")
+    )
+    for bad in (
+        struct.pack(">I", 100) + b"{",
+        struct.pack(">I", engine_protocol.REQUEST_BYTES_MAX + 1),
+    ):
         with plug(built) as made:
             made.sendall(hello)
             made.recv(4096)
@@ -273,7 +282,7 @@ def test_half_a_frame_and_a_huge_one_end_only_their_own_connection(built: Builde
             end = time.monotonic() + 30
             while made.recv(4096):
                 assert time.monotonic() < end
-        assert engine.request("status")["pid"] == engine.pid
+        assert engine.send_request("status")["pid"] == engine.pid
 
 
 def test_nothing_is_ever_unpickled_or_evaluated() -> None:

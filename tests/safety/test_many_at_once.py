@@ -14,8 +14,8 @@ import pytest
 from pty_support import COMMAND, Terminal
 from support import Builder, asked, content_of, kill_engine, said
 
-from kbtui.engine import connect_or_start
-from kbtui.engine.find_or_start import read_engine_lock_file
+from kbtui.engine import connect_or_start_engine
+from kbtui.engine.engine_launcher import read_engine_lock_file
 from kbtui.errors import EngineUnavailable
 from kbtui.index import WorkspaceIndex
 from kbtui.index.index_generations import find_damage
@@ -173,8 +173,8 @@ def test_nobody_sees_an_error_and_nothing_is_lost(built: Builder, tmp_path: Path
         assert screen.leave() == 0
     assert failed == []
     # After all changes.
-    engine = connect_or_start(built.workspace)
-    assert engine.request("refresh", wait=60, timeout=90)["done"]
+    engine = connect_or_start_engine(built.workspace)
+    assert engine.send_request("refresh", wait=60, timeout=90)["done"]
     index = WorkspaceIndex(built.workspace, Settings(model="off"), cache_dir=tmp_path / "fresh")
     index.refresh()
     index.close()
@@ -189,8 +189,8 @@ def refreshed(builder: Builder) -> None:
     end = time.monotonic() + 120
     while True:
         try:
-            engine = connect_or_start(builder.workspace, wait=60)
-            assert engine.request("refresh", wait=60, timeout=90)["done"]
+            engine = connect_or_start_engine(builder.workspace, wait=60)
+            assert engine.send_request("refresh", wait=60, timeout=90)["done"]
             engine.close()
             return
         except EngineUnavailable:
@@ -217,10 +217,10 @@ def test_engines_that_are_ended_and_caches_that_go_while_many_ask(
     for round_ in range(12):
         change(built, random_, round_)
         try:
-            client = connect_or_start(built.workspace, wait=60)
+            client = connect_or_start_engine(built.workspace, wait=60)
         except EngineUnavailable:
             time.sleep(0.5)
-            client = connect_or_start(built.workspace, wait=60)
+            client = connect_or_start_engine(built.workspace, wait=60)
         if round_ % 3 == 0:
             psutil.Process(client.pid).kill()
         elif round_ % 3 == 1:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from support import Builder
 
-from kbtui.engine import connect_or_start, find_or_start
-from kbtui.engine.find_or_start import find_network_file_system
+from kbtui.engine import connect_or_start_engine, engine_launcher
+from kbtui.engine.engine_launcher import find_network_file_system_type
 from kbtui.errors import EngineUnavailable
 from kbtui.library import Library
 from kbtui.search import SearchRequest
@@ -18,7 +18,7 @@ from kbtui.workspace import load_settings
 def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A mount table that tests write."""
     path = tmp_path / "mountinfo"
-    monkeypatch.setattr(find_or_start, "MOUNT_TABLE", path)
+    monkeypatch.setattr(engine_launcher, "MOUNT_TABLE", path)
     return path
 
 
@@ -31,16 +31,16 @@ def test_the_nearest_mount_decides(table: Path) -> None:
     table.write_text(
         mounted(("/", "ext4"), ("/far", "nfs4"), ("/far/near", "ext4"), ("/a\\040b", "cifs"))
     )
-    assert find_network_file_system(Path("/far/home/x")) == "nfs4"
-    assert find_network_file_system(Path("/far/near/x")) is None
-    assert find_network_file_system(Path("/farther")) is None
-    assert find_network_file_system(Path("/a b/c")) == "cifs"
+    assert find_network_file_system_type(Path("/far/home/x")) == "nfs4"
+    assert find_network_file_system_type(Path("/far/near/x")) is None
+    assert find_network_file_system_type(Path("/farther")) is None
+    assert find_network_file_system_type(Path("/a b/c")) == "cifs"
     table.unlink()
-    assert find_network_file_system(Path("/far")) is None
+    assert find_network_file_system_type(Path("/far")) is None
 
 
 def test_the_real_table_can_be_read() -> None:
-    assert find_network_file_system(Path("/")) in {None, "9p", "nfs", "nfs4"}
+    assert find_network_file_system_type(Path("/")) in {None, "9p", "nfs", "nfs4"}
 
 
 def test_no_engine_is_started_there_and_search_says_why(
@@ -53,7 +53,7 @@ def test_no_engine_is_started_there_and_search_says_why(
     cache = os.path.realpath(home / "cache").replace(" ", "\\040")
     table.write_text(mounted(("/", "ext4"), (cache, "nfs4")))
     with pytest.raises(EngineUnavailable, match=r"network file system \(nfs4\)"):
-        connect_or_start(builder.workspace)
+        connect_or_start_engine(builder.workspace)
     library = Library(builder.workspace, load_settings())
     answer = library.search(SearchRequest("otter", mode="lexical"))
     assert [hit.ref for hit in answer.hits] == ["guide/one:1-3"]

@@ -239,7 +239,7 @@ def test_a_large_index_is_compacted_when_nothing_changes_for_a_while(
         reader.close()
         return [[hit.chunk_id for hit in one.hits] for one in found]
 
-    held.start()
+    held.start_thread()
     try:
         assert held.request_index_refresh().wait(60)
         for _ in range(20):
@@ -254,7 +254,7 @@ def test_a_large_index_is_compacted_when_nothing_changes_for_a_while(
             assert time.monotonic() < end, "it was not compacted"
             time.sleep(0.1)
     finally:
-        held.stop()
+        held.stop_thread()
     assert said == []
 
 
@@ -267,7 +267,7 @@ def test_the_engine_answers_as_after_a_rebuild(
 
     def answers(**how: bool) -> list[Any]:
         with closing(library.connect_engine()) as engine:
-            assert engine.request("refresh", wait=60, timeout=90, **how)["done"]
+            assert engine.send_request("refresh", wait=60, timeout=90, **how)["done"]
         asked_for = [SearchRequest(query, mode="lexical", limit=100) for query in QUERIES]
         return [[hit.chunk_id for hit in library.search(one).hits] for one in asked_for]
 

@@ -273,10 +273,10 @@ def test_a_newer_reader_reads_again_what_did_not_change(
     project.crawl(site.url())
     project.run()
     userdata = UserData(project.builder.workspace)
-    facts = userdata.load_fetched_addresses("docs")
+    facts = userdata.load_fetched_address_facts("docs")
     for one in facts.values():
         del one["reader"]
-    userdata.save_fetched_addresses("docs", facts)
+    userdata.save_fetched_address_facts("docs", facts)
     site.asked.clear()
     assert project.run().unchanged == 1
     [headers] = [headers for path, headers in site.asked if path == "/"]

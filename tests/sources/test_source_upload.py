@@ -285,7 +285,7 @@ def test_documents_that_carry_a_path_from_before_keep_their_files(project: Sourc
         {**facts, "digest": compute_document_digest(facts, "# A\n\ntext")}, "# A\n\ntext"
     )
     path.write_text(written)
-    UserData(project.builder.workspace).save_fetched_addresses(
+    UserData(project.builder.workspace).save_fetched_address_facts(
         "docs", {facts["source_url"]: {"stat": "1:1"}}
     )
     run = project.run()

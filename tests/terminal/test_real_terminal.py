@@ -110,7 +110,7 @@ def test_no_workspace_is_said_before_anything_is_drawn(tmp_path: Path) -> None:
 def test_a_killed_engine_is_replaced_while_one_reads(built: Builder) -> None:
     import psutil
 
-    from kbtui.engine.find_or_start import read_engine_lock_file
+    from kbtui.engine.engine_launcher import read_engine_lock_file
 
     terminal = Terminal(["-w", str(built.root)])
     terminal.until("keywords only")

@@ -10,14 +10,14 @@ import pytest
 from support import Builder
 from tui_support import running
 
-from kbtui.engine import protocol
-from kbtui.engine.find_or_start import get_engine_socket_path
+from kbtui.engine import engine_protocol
+from kbtui.engine.engine_launcher import get_engine_socket_path
 from kbtui.index.index_generations import compute_index_schema_hash
 from kbtui.library import Library
 from kbtui.version import __version__
 from kbtui.workspace import load_settings
 
-MOST = protocol.REQUEST_BYTES_MAX
+MOST = engine_protocol.REQUEST_BYTES_MAX
 
 
 class SlowEngine:
@@ -44,17 +44,23 @@ class SlowEngine:
 
     def _meet(self, guest: socket.socket) -> None:
         with contextlib.suppress(OSError, struct.error), guest.makefile("rb") as frames:
-            frames.read(protocol.parse_frame_length(frames.read(protocol.FRAME_HEADER.size), MOST))
-            guest.sendall(
-                protocol.encode_frame(
-                    protocol.make_hello_message(__version__, schema=compute_index_schema_hash())
+            frames.read(
+                engine_protocol.parse_frame_length(
+                    frames.read(engine_protocol.FRAME_HEADER.size), MOST
                 )
             )
-            size = frames.read(protocol.FRAME_HEADER.size)
-            if (
-                protocol.decode_frame(frames.read(protocol.parse_frame_length(size, MOST))).get(
-                    "op"
+            guest.sendall(
+                engine_protocol.encode_message_as_frame(
+                    engine_protocol.make_hello_message(
+                        __version__, schema=compute_index_schema_hash()
+                    )
                 )
+            )
+            size = frames.read(engine_protocol.FRAME_HEADER.size)
+            if (
+                engine_protocol.decode_frame_body(
+                    frames.read(engine_protocol.parse_frame_length(size, MOST))
+                ).get("op")
                 != "search"
             ):
                 frames.read(1)

@@ -9,11 +9,11 @@ from index_without_engine import indexed
 from support import Builder, called
 
 from kbtui.userdata import UserData
-from kbtui.userdata.insights import (
-    InsightsReport,
-    collect_insights,
+from kbtui.userdata.usage_insights import (
+    UsageInsightsReport,
+    collect_usage_insights,
     draw_bar_of_blocks,
-    draw_day_chart,
+    draw_daily_usage_chart,
 )
 
 DAY = 86_400.0
@@ -30,7 +30,7 @@ def created(ago: float) -> int:
 
 
 @pytest.fixture
-def found(workspace_root: Path) -> InsightsReport:
+def found(workspace_root: Path) -> UsageInsightsReport:
     builder = Builder(workspace_root)
     builder.topics(guide={})
     for name in ("used", "old", "never", ".hidden", "gone"):
@@ -49,10 +49,10 @@ def found(workspace_root: Path) -> InsightsReport:
     userdata = UserData(builder.workspace)
     userdata.query_log.log_search("nothing like it", "hybrid", 0, "cli", at=NOON)
     with indexed(builder) as reader:
-        return collect_insights(builder.workspace, userdata, reader, days=30, now=NOON)
+        return collect_usage_insights(builder.workspace, userdata, reader, days=30, now=NOON)
 
 
-def test_most_cited_counts_what_exists_in_the_span(found: InsightsReport) -> None:
+def test_most_cited_counts_what_exists_in_the_span(found: UsageInsightsReport) -> None:
     assert [(use.ref, use.cites) for use in found.most_cited] == [
         ("guide/used", 2),
         ("guide/old", 1),
@@ -61,16 +61,16 @@ def test_most_cited_counts_what_exists_in_the_span(found: InsightsReport) -> Non
     assert found.citations == 3
 
 
-def test_never_cited_are_subjects_alone_and_no_hidden_ones(found: InsightsReport) -> None:
+def test_never_cited_are_subjects_alone_and_no_hidden_ones(found: UsageInsightsReport) -> None:
     assert [use.ref for use in found.never_cited] == ["guide/never"]
     assert found.never_cited_total == 1
 
 
-def test_stale_is_what_is_cited_and_long_unchanged(found: InsightsReport) -> None:
+def test_stale_is_what_is_cited_and_long_unchanged(found: UsageInsightsReport) -> None:
     assert [use.ref for use in found.stale] == ["guide/old"]
 
 
-def test_every_day_of_the_span_is_there_and_adds_up(found: InsightsReport) -> None:
+def test_every_day_of_the_span_is_there_and_adds_up(found: UsageInsightsReport) -> None:
     assert len(found.citations_by_day) == 30
     assert list(found.citations_by_day) == sorted(found.searches.by_day)
     assert sum(found.citations_by_day.values()) == found.citations
@@ -80,8 +80,8 @@ def test_every_day_of_the_span_is_there_and_adds_up(found: InsightsReport) -> No
     assert [gap["query"] for gap in shape["zero_result_queries"]] == ["nothing like it"]
 
 
-def test_the_chart_has_a_line_a_day_with_bars_to_scale(found: InsightsReport) -> None:
-    lines = draw_day_chart(found, width=8)
+def test_the_chart_has_a_line_a_day_with_bars_to_scale(found: UsageInsightsReport) -> None:
+    lines = draw_daily_usage_chart(found, width=8)
     assert len(lines) == 31
     days = {line[:10]: line for line in lines[1:]}
     assert days[day(3)].endswith("2 ████████")

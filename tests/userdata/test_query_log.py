@@ -146,8 +146,8 @@ def test_an_empty_journal_has_empty_insights_and_makes_no_file(userdata: UserDat
     found = userdata.query_log.compute_search_statistics(7)
     assert (found.total, found.top, found.gaps) == (0, [], [])
     assert list(found.by_day.values()) == [0] * 7
-    assert userdata.query_log.erase_all_searches() == 0
-    assert userdata.query_log.remove_old_searches(90) == 0
+    assert userdata.query_log.erase_all_logged_searches() == 0
+    assert userdata.query_log.remove_old_logged_searches(90) == 0
     assert not userdata.directory.exists()
 
 
@@ -156,7 +156,7 @@ def test_what_is_old_is_swept_and_what_a_wrong_clock_wrote(tmp_path: Path) -> No
     now = time.time()
     for age in (0.0, 89.0, 91.0, -200.0):
         log.log_search(f"{age} days old", "hybrid", 1, "cli", None, None, at=now - age * DAY)
-    assert log.remove_old_searches(90, now) == 2
+    assert log.remove_old_logged_searches(90, now) == 2
     left = {one.query for one in log.compute_search_statistics(100, 10, now).top}
     assert left == {"0.0 days old", "89.0 days old"}
 
@@ -164,7 +164,7 @@ def test_what_is_old_is_swept_and_what_a_wrong_clock_wrote(tmp_path: Path) -> No
 def test_erasing_leaves_no_byte_of_a_query(userdata: UserData) -> None:
     for number in range(200):
         userdata.query_log.log_search(f"tell-nobody-{number}", "hybrid", 0, "cli")
-    assert userdata.query_log.erase_all_searches() == 200
+    assert userdata.query_log.erase_all_logged_searches() == 200
     left = b"".join(path.read_bytes() for path in userdata.directory.iterdir())
     assert b"tell-nobody" not in left
     assert userdata.query_log.compute_search_statistics().total == 0
@@ -176,7 +176,7 @@ def test_a_damaged_file_stops_no_search_and_can_be_erased(userdata: UserData) ->
     userdata.query_log.log_search("retry", "hybrid", 1, "cli")
     with pytest.raises(WorkspaceError, match="insights erase"):
         userdata.query_log.compute_search_statistics()
-    userdata.query_log.erase_all_searches()
+    userdata.query_log.erase_all_logged_searches()
     userdata.query_log.log_search("retry", "hybrid", 1, "cli")
     assert userdata.query_log.compute_search_statistics().total == 1
 
@@ -184,7 +184,7 @@ def test_a_damaged_file_stops_no_search_and_can_be_erased(userdata: UserData) ->
 def test_a_place_that_cannot_be_written_stops_no_search(userdata: UserData, home: Path) -> None:
     (home / "data" / "kbtui").write_text("a file where the directory should be")
     userdata.query_log.log_search("retry", "hybrid", 1, "cli")
-    assert userdata.query_log.remove_old_searches(90) == 0
+    assert userdata.query_log.remove_old_logged_searches(90) == 0
 
 
 def test_an_unknown_origin_is_dropped_not_stored(userdata: UserData) -> None:

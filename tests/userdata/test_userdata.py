@@ -68,11 +68,11 @@ def test_the_last_run_is_kept(userdata: UserData) -> None:
 
 
 def test_what_a_source_fetched_is_replaced_as_a_whole(userdata: UserData) -> None:
-    userdata.save_fetched_addresses("docs", {"https://a/": {"etag": "1"}, "https://b/": {}})
-    userdata.save_fetched_addresses("other", {"https://a/": {"etag": "2"}})
-    userdata.save_fetched_addresses("docs", {"https://a/": {"etag": "3"}})
-    assert userdata.load_fetched_addresses("docs") == {"https://a/": {"etag": "3"}}
-    assert userdata.load_fetched_addresses("other") == {"https://a/": {"etag": "2"}}
+    userdata.save_fetched_address_facts("docs", {"https://a/": {"etag": "1"}, "https://b/": {}})
+    userdata.save_fetched_address_facts("other", {"https://a/": {"etag": "2"}})
+    userdata.save_fetched_address_facts("docs", {"https://a/": {"etag": "3"}})
+    assert userdata.load_fetched_address_facts("docs") == {"https://a/": {"etag": "3"}}
+    assert userdata.load_fetched_address_facts("other") == {"https://a/": {"etag": "2"}}
 
 
 def test_two_clones_share_nothing(tmp_path: Path) -> None:

@@ -54,4 +54,4 @@ def test_sessions_approvals_runs_and_fetched_addresses_are_kept(userdata: UserDa
     run = userdata.load_last_source_runs()["docs"]
     assert (run.status, run.entries, run.unchanged) == ("partial", 7, 4)
     assert run.problems == ("one address timed out",)
-    assert userdata.load_fetched_addresses("docs") == {"https://a.example/": {"etag": "1"}}
+    assert userdata.load_fetched_address_facts("docs") == {"https://a.example/": {"etag": "1"}}

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from textual.strip import Strip
     from textual.timer import Timer
 
-    from kbtui.engine.protocol import EngineEvent
+    from kbtui.engine.engine_protocol import EngineEvent
     from kbtui.tui.framework.styled_text import Spans
 
 FLASH_SECONDS = 4.0

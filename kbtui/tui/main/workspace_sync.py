@@ -11,7 +11,7 @@ from kbtui.tui.library_snapshot import LibrarySnapshot, LibrarySnapshotReader
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from kbtui.engine.protocol import EngineEvent
+    from kbtui.engine.engine_protocol import EngineEvent
     from kbtui.refs import Ref
     from kbtui.tui.main.document_navigator import MainScreenContext
     from kbtui.tui.main.search_controller import SearchController

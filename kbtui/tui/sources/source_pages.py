@@ -193,7 +193,7 @@ def _make_last_run_blocks(run: SourceRunRecord | None, now: datetime) -> list[Do
         ("status", [(f"{sign} {run.status}", role)]),
         ("started", [(began, "")]),
         ("documents", [(f"{run.entries:,}", "")]),
-        ("changes", [(run.counts, "")]),
+        ("changes", [(run.document_counts_text, "")]),
     ]
     blocks: list[DocumentBlock] = [FactTableBlock("runs", facts)]
     for n, problem in enumerate(run.problems):

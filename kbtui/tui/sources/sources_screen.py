@@ -299,7 +299,7 @@ class SourcesScreen(ListDetailScreen):
         if isinstance(outcome, SourceRunRecord):
             documents = format_count(outcome.entries, "document")
             error = f". {one_line(outcome.error)}" if outcome.error else ""
-            text = f"{name}: {outcome.status}, {documents} ({outcome.counts}){error}"
+            text = f"{name}: {outcome.status}, {documents} ({outcome.document_counts_text}){error}"
             self.show_message(text, STATUS_SIGNS[outcome.status][1])
         else:
             self.show_error(outcome)

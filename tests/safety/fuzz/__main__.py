@@ -21,7 +21,7 @@ def one(name: str, seconds: int, corpus: Path) -> None:
         import kbtui.assistant.assistant_tools
         import kbtui.assistant.jp_local_tool
         import kbtui.conversations
-        import kbtui.engine.socket_server
+        import kbtui.engine.engine_server
         import kbtui.index.entry_extraction
         import kbtui.knowledge
         import kbtui.refs

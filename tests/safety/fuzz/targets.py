@@ -186,15 +186,15 @@ def reference(data: bytes) -> None:
 
 def message(data: bytes) -> None:
     """A frame to the engine, and what it asks for."""
-    from kbtui.engine import protocol
-    from kbtui.engine.socket_server import parse_timeout_seconds
+    from kbtui.engine import engine_protocol
+    from kbtui.engine.engine_server import parse_timeout_seconds
     from kbtui.search.search_request_and_answer import parse_search_request
 
-    with contextlib.suppress(protocol.InvalidProtocolFrame, struct.error):
-        protocol.parse_frame_length(data[:4], protocol.REQUEST_BYTES_MAX)
-    with contextlib.suppress(protocol.InvalidProtocolFrame):
-        found = protocol.decode_frame(data)
-        protocol.encode_frame(found)
+    with contextlib.suppress(engine_protocol.InvalidProtocolFrame, struct.error):
+        engine_protocol.parse_frame_length(data[:4], engine_protocol.REQUEST_BYTES_MAX)
+    with contextlib.suppress(engine_protocol.InvalidProtocolFrame):
+        found = engine_protocol.decode_frame_body(data)
+        engine_protocol.encode_message_as_frame(found)
         parse_timeout_seconds(found.get("wait"), 1.0)
         if isinstance(question := found.get("question"), dict):
             with contextlib.suppress(ValueError, TypeError):

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kbtui.engine.client import EngineClient, OtherUsersEngine, UnresponsiveEngine
+from kbtui.engine.engine_client import EngineClient, EngineOwnedByOtherUser, UnresponsiveEngine
 from kbtui.errors import ConfigError, EngineUnavailable, WorkspaceError
 from kbtui.index.index_generations import compute_index_schema_hash
 from kbtui.version import __version__
@@ -59,7 +59,7 @@ _NETWORK_FILE_SYSTEMS = frozenset({
 })  # fmt: skip
 
 
-def find_network_file_system(path: Path) -> str | None:
+def find_network_file_system_type(path: Path) -> str | None:
     """Return the type of the network file system that contains `path`, such as `nfs4`.
 
     Returns None for a local file system, and on systems other than Linux.
@@ -97,7 +97,7 @@ class EngineNotRunning(EngineUnavailable):
     """No engine is running, and the caller did not want to start one."""
 
 
-def connect_or_start(
+def connect_or_start_engine(
     workspace: Workspace,
     *,
     start: bool = True,
@@ -111,8 +111,8 @@ def connect_or_start(
     `EngineUnavailable` if the connection fails for another reason.
     """
     client = _connect_to_running_engine(workspace, min(wait, SILENT_SECONDS), check)
-    if client is not None and start and _is_engine_outdated(client):
-        _stop_outdated_engine(client)
+    if client is not None and start and _is_engine_incompatible(client):
+        _stop_incompatible_engine(client)
         client = None
     if client is not None:
         return client
@@ -170,7 +170,7 @@ def _connect_to_running_engine(
         time.sleep(0.05)
 
 
-def _is_engine_outdated(client: EngineClient) -> bool:
+def _is_engine_incompatible(client: EngineClient) -> bool:
     """Return whether this client needs an engine with another index format or another model.
 
     An engine notices changed settings itself, but not that a client's environment names another
@@ -187,12 +187,14 @@ def _is_engine_outdated(client: EngineClient) -> bool:
     return not is_its_model and not client.hello.get("others")
 
 
-def _stop_outdated_engine(client: EngineClient) -> None:
+def _stop_incompatible_engine(client: EngineClient) -> None:
     """Stop an engine that this client cannot use.
 
     Raises `EngineUnavailable` if the engine's version is newer than this client's.
     """
-    if _parse_version(str(client.hello.get("version"))) > _parse_version(__version__):
+    if _parse_version_numbers(str(client.hello.get("version"))) > _parse_version_numbers(
+        __version__
+    ):
         client.close()
         raise EngineUnavailable(
             f"the running engine is newer than this kbtui: version {client.hello.get('version')}",
@@ -201,7 +203,7 @@ def _stop_outdated_engine(client: EngineClient) -> None:
     client.stop_engine()
 
 
-def _parse_version(version: str) -> tuple[int, ...]:
+def _parse_version_numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".") if part.isdigit())
 
 
@@ -211,15 +213,15 @@ def _try_connect_to_engine(workspace: Workspace) -> EngineClient | None:
     Returns None if no engine of this workspace listens on either.
     """
     found = read_engine_lock_file(workspace)
-    places: list[str] = []
+    socket_paths: list[str] = []
     if found and found.get("host") == os.uname().nodename:
-        places.append(found["socket"])
+        socket_paths.append(found["socket"])
     with contextlib.suppress(Exception):
-        places.append(str(get_engine_socket_path(workspace)))
-    for place in dict.fromkeys(places):
+        socket_paths.append(str(get_engine_socket_path(workspace)))
+    for socket_path in dict.fromkeys(socket_paths):
         try:
-            client = EngineClient(place)
-        except (UnresponsiveEngine, OtherUsersEngine):
+            client = EngineClient(socket_path)
+        except (UnresponsiveEngine, EngineOwnedByOtherUser):
             raise
         except EngineUnavailable:
             continue
@@ -237,7 +239,7 @@ def _start_engine(workspace: Workspace) -> Any:
     """Start the engine's process; raises `EngineUnavailable`."""
     from kbtui.workspace.paths import make_private_directory
 
-    if kind := find_network_file_system(workspace.cache_dir):
+    if kind := find_network_file_system_type(workspace.cache_dir):
         # On a network file system, locks and shared memory are unreliable: two engines could write
         # the same index.
         raise EngineUnavailable(

@@ -18,7 +18,7 @@ from kbtui.errors import UsageError
 if TYPE_CHECKING:
     from multidict import CIMultiDictProxy
 
-HEADERS = {
+SECURITY_HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
         "img-src 'self' data:; font-src 'self'; connect-src 'self' {socket}; "
@@ -59,7 +59,7 @@ class AllowedHostHeaders:
         return port == self._port
 
 
-def find_refusal_reason(
+def find_request_refusal_reason(
     headers: CIMultiDictProxy[str], hosts: AllowedHostHeaders, kind: str
 ) -> str | None:
     """Return why to refuse a request for a "page", "file" or "socket"; None to accept it."""

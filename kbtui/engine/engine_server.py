@@ -10,7 +10,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from kbtui.engine import protocol
+from kbtui.engine import engine_protocol
 from kbtui.engine.embedding_worker import EmbeddingWorker
 from kbtui.engine.file_watcher import FileWatcher
 from kbtui.engine.index_worker import IndexWorker
@@ -33,19 +33,24 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable
 
-    from kbtui.engine.protocol import EngineEvent, EngineReadiness, FileProgress, RefreshState
+    from kbtui.engine.engine_protocol import (
+        EngineEvent,
+        EngineReadiness,
+        RefreshOutcome,
+        RefreshProgress,
+    )
     from kbtui.index.indexer import IndexProgress, IndexRefreshChanges
     from kbtui.workspace import Settings, Workspace
 
 
-class RemainingTimeEstimate:
+class RemainingTimeEstimator:
     """Estimates how many seconds a phase of work has left, from its pace so far."""
 
     def __init__(self) -> None:
         self._began: dict[str, tuple[float, int]] = {}
         self._idle: dict[str, int] = {}
 
-    def estimate_seconds(self, phase: str, done: int, total: int) -> float | None:
+    def estimate_seconds_left(self, phase: str, done: int, total: int) -> float | None:
         """Return the seconds left, or None while too few items are done for an estimate."""
         now = time.monotonic()
         began, first = self._began.get(phase, (now, done))
@@ -65,12 +70,12 @@ class RemainingTimeEstimate:
 
 async def read_protocol_frame(reader: asyncio.StreamReader) -> dict[str, Any]:
     """Read the next message; raises `InvalidProtocolFrame`, and `IncompleteReadError` at the end."""
-    header = await reader.readexactly(protocol.FRAME_HEADER.size)
-    size = protocol.parse_frame_length(header, protocol.REQUEST_BYTES_MAX)
-    return protocol.decode_frame(await reader.readexactly(size))
+    header = await reader.readexactly(engine_protocol.FRAME_HEADER.size)
+    size = engine_protocol.parse_frame_length(header, engine_protocol.REQUEST_BYTES_MAX)
+    return engine_protocol.decode_frame_body(await reader.readexactly(size))
 
 
-def is_from_same_user(writer: asyncio.StreamWriter) -> bool:
+def is_client_from_same_user(writer: asyncio.StreamWriter) -> bool:
     """Return whether the client is a process of this user."""
     peer = writer.get_extra_info("socket")
     return peer is None or is_peer_same_user(peer)
@@ -150,18 +155,18 @@ class EngineServer:
         workspace: Workspace,
         settings: Settings,
         listener: socket.socket,
-        is_in_charge: Callable[[], bool],
+        holds_lock_and_socket: Callable[[], bool],
         umask: int,
         log: Callable[[str], None],
     ) -> None:
         """Create the server.
 
-        `is_in_charge` returns whether the lock file and the socket still belong to this engine.
+        `holds_lock_and_socket` returns whether the lock file and the socket still belong to this engine.
         `umask` is the user's own, for files that sources write.
         """
         self._log = log
         self._workspace, self._settings = workspace, settings
-        self._listener, self._is_in_charge, self._umask = listener, is_in_charge, umask
+        self._listener, self._is_in_charge, self._umask = listener, holds_lock_and_socket, umask
         self._clients: set[ClientConnection] = set()
         self._ungreeted: list[ClientConnection] = []
         self._last_seen = time.monotonic()
@@ -170,24 +175,28 @@ class EngineServer:
         self._broken_environment: str | None = None
         """A later state in which the settings are invalid; the error has been logged."""
         self._last_progress: EngineEvent | None = None
-        self._index_progress: FileProgress | None = None
+        self._index_progress: RefreshProgress | None = None
         """During a refresh, the number of changed entries (`total`) and of indexed ones (`done`)."""
-        self._time_estimate = RemainingTimeEstimate()
+        self._time_estimate = RemainingTimeEstimator()
         self._search_pool = ThreadPoolExecutor(MAX_SEARCHES, thread_name_prefix="search")
 
-    async def serve(self) -> None:
+    async def serve_clients(self) -> None:
         """Start the workers, serve clients until there is a reason to end, and stop the workers."""
         self._loop = asyncio.get_running_loop()
         self._should_end = asyncio.Event()
         self._embedding_worker = EmbeddingWorker(
             self._settings,
             self._workspace.cache_dir,
-            self._on_progress,
+            self._broadcast_index_progress,
             self._broadcast_readiness,
             self._log,
         )
         self._index_worker = IndexWorker(
-            self._workspace, self._settings, self._on_progress, self._on_refreshed, self._log
+            self._workspace,
+            self._settings,
+            self._broadcast_index_progress,
+            self._handle_index_refresh,
+            self._log,
         )
         self._search_service = SearchService(
             self._workspace,
@@ -199,25 +208,30 @@ class EngineServer:
             self._workspace, self._index_worker.request_index_refresh, self._log
         )
         self._schedule = SourceScheduler(self._workspace, self._log, self._umask)
-        self._index_worker.start()
-        self._file_watcher.start()
-        self._embedding_worker.start()
+        self._index_worker.start_thread()
+        self._file_watcher.start_thread()
+        self._embedding_worker.start_thread()
         server = await asyncio.start_unix_server(self._serve_client, sock=self._listener)
         for name in ("SIGTERM", "SIGINT"):
             import signal
 
             self._loop.add_signal_handler(getattr(signal, name), self._should_end.set)
         try:
-            await self._run_until_idle()
+            await self._do_periodic_work_until_idle()
         finally:
             server.close()
             for client in [*self._clients, *self._ungreeted]:
                 client.close()
-            parts = (self._schedule, self._file_watcher, self._index_worker, self._embedding_worker)
-            await asyncio.gather(*(asyncio.to_thread(part.stop) for part in parts))
+            stops = (
+                self._schedule.stop,
+                self._file_watcher.stop_thread,
+                self._index_worker.stop_thread,
+                self._embedding_worker.stop_thread,
+            )
+            await asyncio.gather(*map(asyncio.to_thread, stops))
             self._search_pool.shutdown(wait=False, cancel_futures=True)
 
-    async def _run_until_idle(self) -> None:
+    async def _do_periodic_work_until_idle(self) -> None:
         """Check every second for a reason to end, and do the periodic work."""
         swept = looked = -math.inf
         while not self._should_end.is_set():
@@ -227,7 +241,7 @@ class EngineServer:
                 swept = time.monotonic()
                 days = self._settings.query_log_days
                 await asyncio.to_thread(
-                    UserData(self._workspace).query_log.remove_old_searches, days
+                    UserData(self._workspace).query_log.remove_old_logged_searches, days
                 )
             if time.monotonic() - looked > SCHEDULE_SECONDS:
                 looked = time.monotonic()
@@ -276,14 +290,14 @@ class EngineServer:
 
     # called by the workers' threads
 
-    def _on_progress(self, progress: IndexProgress) -> None:
+    def _broadcast_index_progress(self, progress: IndexProgress) -> None:
         event: EngineEvent = {
             "event": "progress",
             "phase": progress.phase,
             "done": progress.done,
             "total": progress.total,
             "waits": progress.pause_reason,
-            "seconds_left": self._time_estimate.estimate_seconds(
+            "seconds_left": self._time_estimate.estimate_seconds_left(
                 progress.phase, progress.done, progress.total
             ),
         }
@@ -292,13 +306,13 @@ class EngineServer:
             self._index_progress = {"done": progress.done, "total": progress.total}
         self._broadcast_event_from_thread(event)
 
-    def _on_refreshed(self, changes: IndexRefreshChanges) -> None:
-        self._file_watcher.watch_topic_directories(self._index_worker.topic_folders)
+    def _handle_index_refresh(self, changes: IndexRefreshChanges) -> None:
+        self._file_watcher.set_watched_topic_directories(self._index_worker.topic_folders)
         if not changes.is_unfinished:
             self._index_progress = None
-        if changes or not self._index_worker.has_notified:
-            self._index_worker.has_notified = True
-            self._embedding_worker.set_generation_to_embed(self._index_worker.folder)
+        if changes or not self._index_worker.has_reported_generation:
+            self._index_worker.has_reported_generation = True
+            self._embedding_worker.set_generation_to_embed(self._index_worker.generation_directory)
         if changes:
             self._broadcast_event_from_thread(
                 {
@@ -311,16 +325,20 @@ class EngineServer:
         self._broadcast_readiness()
 
     def _broadcast_readiness(self) -> None:
-        event: Any = {"event": "ready", **self._describe_readiness()}
+        event: Any = {"event": "ready", **self._describe_engine_readiness()}
         self._broadcast_event_from_thread(event)
 
-    def _describe_readiness(self) -> EngineReadiness:
+    def _describe_engine_readiness(self) -> EngineReadiness:
         """Return the state of index and model that clients get in answers and `ready` events."""
-        missing = None if self._embedding_worker.is_asleep else self._embedding_worker.missing
+        notice = (
+            None
+            if self._embedding_worker.is_asleep
+            else self._embedding_worker.keywords_only_notice
+        )
         return {
             "lexical": self._index_worker.first_refresh.is_set(),
-            "semantic": missing is None,
-            "reason": get_keywords_only_reason(missing) if missing else None,
+            "semantic": notice is None,
+            "reason": get_keywords_only_reason(notice) if notice else None,
             "left": self._embedding_worker.left,
             "error": self._index_worker.error,
             "configuration_problem": self._index_worker.configuration_problem,
@@ -332,7 +350,7 @@ class EngineServer:
             self._loop.call_soon_threadsafe(self._broadcast_event, event)
 
     def _broadcast_event(self, event: EngineEvent) -> None:
-        frame = protocol.encode_frame(event)
+        frame = engine_protocol.encode_message_as_frame(event)
         for client in list(self._clients):
             if client.is_subscribed:
                 client.send_frame(frame)
@@ -344,7 +362,7 @@ class EngineServer:
     ) -> None:
         """Exchange hellos, then answer the client's requests until it disconnects."""
         client = ClientConnection(writer)
-        if len(self._clients) >= MAX_CLIENTS or not is_from_same_user(writer):
+        if len(self._clients) >= MAX_CLIENTS or not is_client_from_same_user(writer):
             client.close()
             return
         self._ungreeted.append(client)
@@ -356,12 +374,12 @@ class EngineServer:
             self._ungreeted.remove(client)
             if greeting.get("hello") != "kbtui":
                 return
-            self._end_engine_if_replaced()
+            self._end_engine_if_obsolete()
             others = len(self._clients)
             self._clients.add(client)
             client.send_frame(
-                protocol.encode_frame(
-                    protocol.make_hello_message(
+                engine_protocol.encode_message_as_frame(
+                    engine_protocol.make_hello_message(
                         __version__,
                         schema=compute_index_schema_hash(),
                         pid=os.getpid(),
@@ -372,7 +390,7 @@ class EngineServer:
                     )
                 )
             )
-            if int(greeting.get("protocol") or 0) > protocol.PROTOCOL_VERSION:
+            if int(greeting.get("protocol") or 0) > engine_protocol.PROTOCOL_VERSION:
                 self._log("stopping because a newer client connected")
                 self._should_end.set()
                 return
@@ -381,7 +399,7 @@ class EngineServer:
                 # The requests of one client run in sequence, those of several clients in parallel.
                 client.send_frame(await self._answer_request(client, request))
                 await client.wait_until_frames_are_sent()
-        except (protocol.InvalidProtocolFrame, TypeError, ValueError) as error:
+        except (engine_protocol.InvalidProtocolFrame, TypeError, ValueError) as error:
             self._log(f"closed a client's connection: {error}")
         except (asyncio.IncompleteReadError, ConnectionError, TimeoutError):
             pass
@@ -397,40 +415,42 @@ class EngineServer:
     async def _answer_request(self, client: ClientConnection, request: dict[str, Any]) -> bytes:
         """Run the operation of a request and return the answer as a frame."""
         number = request.get("id")
-        operation = getattr(self, f"_op_{request.get('op')}", None)
+        operation = getattr(self, f"_execute_{request.get('op')}_operation", None)
         if operation is None:
-            return protocol.encode_frame(
+            return engine_protocol.encode_message_as_frame(
                 {"id": number, "error": f"unknown operation {request.get('op')!r}"}
             )
         try:
             found = await operation(client, request)
-        except (protocol.InvalidProtocolFrame, KeyError, TypeError, ValueError) as error:
-            return protocol.encode_frame(
+        except (engine_protocol.InvalidProtocolFrame, KeyError, TypeError, ValueError) as error:
+            return engine_protocol.encode_message_as_frame(
                 {"id": number, "error": f"{type(error).__name__}: {error}"}
             )
-        return protocol.encode_frame({"id": number, "ok": found})
+        return engine_protocol.encode_message_as_frame({"id": number, "ok": found})
 
-    async def _op_status(self, client: ClientConnection, request: dict[str, Any]) -> dict[str, Any]:
+    async def _execute_status_operation(
+        self, client: ClientConnection, request: dict[str, Any]
+    ) -> dict[str, Any]:
         return {
             "pid": os.getpid(),
             "version": __version__,
             "root": str(self._workspace.root),
-            "generation": self._index_worker.generation,
+            "generation": self._index_worker.generation_name,
             "clients": len(self._clients),
             "progress": self._last_progress,
             "busy": self._embedding_worker.is_busy or self._index_worker.is_busy,
             "polling": self._file_watcher.polling_reason,
-            **self._describe_readiness(),
+            **self._describe_engine_readiness(),
         }
 
-    async def _op_subscribe(
+    async def _execute_subscribe_operation(
         self, client: ClientConnection, request: dict[str, Any]
     ) -> dict[str, Any]:
         client.is_subscribed = True
         self._embedding_worker.request_model_loading()
-        return {"event": "ready", **self._describe_readiness()}
+        return {"event": "ready", **self._describe_engine_readiness()}
 
-    async def _op_refresh(
+    async def _execute_refresh_operation(
         self, client: ClientConnection, request: dict[str, Any]
     ) -> dict[str, Any]:
         """Bring the index up to date; answer when a refresh that began after this call is done.
@@ -445,13 +465,13 @@ class EngineServer:
         `rebuild`: build a new index;
         `wait`: the maximum number of seconds until the answer.
         """
-        self._end_engine_if_replaced()
+        self._end_engine_if_obsolete()
         wait = parse_timeout_seconds(request.get("wait"), 10.0)
         if request.get("meaning"):
             self._embedding_worker.request_model_loading()
         check = request.get("check")
         if check == "suspicion" and self._index_worker.was_damage_checked_recently:
-            return {"done": True, **self._describe_readiness()}
+            return {"done": True, **self._describe_engine_readiness()}
         if request.get("rebuild"):
             done = self._index_worker.request_index_rebuild()
         elif check:
@@ -467,28 +487,30 @@ class EngineServer:
         else:
             done = self._index_worker.first_refresh
         client.pending_refresh, client.wants_damage_check = done, bool(check)
-        return await self._wait_for_refresh(client, wait)
+        return await self._wait_for_requested_refresh(client, wait)
 
-    async def _op_refreshed(
+    async def _execute_refreshed_operation(
         self, client: ClientConnection, request: dict[str, Any]
     ) -> dict[str, Any]:
         """Continue to wait for the last refresh that this connection requested."""
         if client.pending_refresh is None:
             raise ValueError("this connection has not requested a refresh")
-        return await self._wait_for_refresh(
+        return await self._wait_for_requested_refresh(
             client, parse_timeout_seconds(request.get("wait"), 10.0)
         )
 
-    async def _wait_for_refresh(self, client: ClientConnection, wait: float) -> dict[str, Any]:
+    async def _wait_for_requested_refresh(
+        self, client: ClientConnection, wait: float
+    ) -> dict[str, Any]:
         assert client.pending_refresh is not None
         finished = await wait_for_thread_event(client.pending_refresh, wait)
-        self._end_engine_if_replaced()
+        self._end_engine_if_obsolete()
         mended = (
             self._index_worker.repaired_damage if client.wants_damage_check and finished else None
         )
-        return {"done": finished, "mended": mended, **self._describe_readiness()}
+        return {"done": finished, "mended": mended, **self._describe_engine_readiness()}
 
-    def _end_engine_if_replaced(self) -> None:
+    def _end_engine_if_obsolete(self) -> None:
         """End the engine if its cache was removed or the settings have changed.
 
         In this case, raises `ConnectionResetError`, which closes the connection, so that the client
@@ -498,20 +520,28 @@ class EngineServer:
             self._should_end.set()
             raise ConnectionResetError(reason)
 
-    async def _op_settle(self, client: ClientConnection, request: dict[str, Any]) -> dict[str, Any]:
+    async def _execute_settle_operation(
+        self, client: ClientConnection, request: dict[str, Any]
+    ) -> dict[str, Any]:
         """Wait until every chunk has its vector, or until an error prevents embedding."""
         finished = await wait_for_thread_event(
             self._embedding_worker.caught_up, parse_timeout_seconds(request.get("wait"), 1.0)
         )
-        return {"done": finished, "progress": self._last_progress, **self._describe_readiness()}
+        return {
+            "done": finished,
+            "progress": self._last_progress,
+            **self._describe_engine_readiness(),
+        }
 
-    async def _op_search(self, client: ClientConnection, request: dict[str, Any]) -> dict[str, Any]:
-        """Answer a question (see `SearchService.answer_client_request`).
+    async def _execute_search_operation(
+        self, client: ClientConnection, request: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Answer a question (see `SearchService.answer_client_search`).
 
         The engine declines if the client's `surroundings` (environment and settings file) differ
         from its own, because then the client's settings may differ, too.
         """
-        self._end_engine_if_replaced()
+        self._end_engine_if_obsolete()
         if request.get("surroundings", self._environment) != self._environment:
             return {"declined": "surroundings"}
         if request["question"].get("mode") != "lexical" and request.get("uses_model", True):
@@ -519,12 +549,18 @@ class EngineServer:
         is_done = await wait_for_thread_event(
             self._index_worker.first_refresh, FIRST_REFRESH_SECONDS
         )
-        state: RefreshState = {"done": is_done, "mended": None, **self._describe_readiness()}
+        state: RefreshOutcome = {
+            "done": is_done,
+            "mended": None,
+            **self._describe_engine_readiness(),
+        }
         return await self._loop.run_in_executor(
-            self._search_pool, self._search_service.answer_client_request, request, state
+            self._search_pool, self._search_service.answer_client_search, request, state
         )
 
-    async def _op_stop(self, client: ClientConnection, request: dict[str, Any]) -> dict[str, Any]:
+    async def _execute_stop_operation(
+        self, client: ClientConnection, request: dict[str, Any]
+    ) -> dict[str, Any]:
         # The event loop sends the answer before it runs this callback.
         self._loop.call_soon(self._should_end.set)
         return {"stopping": True}

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any, Literal, TypedDict
 
-    class FileProgress(TypedDict):
+    class RefreshProgress(TypedDict):
         """The progress of a refresh: `done` of `total` changed entries are indexed."""
 
         done: int
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
         left: int | None
         error: str | None
         configuration_problem: str | None
-        reading: FileProgress | None
+        reading: RefreshProgress | None
 
-    class RefreshState(EngineReadiness, total=False):
+    class RefreshOutcome(EngineReadiness, total=False):
         """The readiness after a refresh.
 
         `done` says whether the refresh is finished, `mended` which damage it repaired.
@@ -87,7 +87,7 @@ class InvalidProtocolFrame(Exception):
     """The received bytes violate the protocol."""
 
 
-def check_wait_seconds(seconds: float, where: str) -> None:
+def validate_wait_seconds(seconds: float, where: str) -> None:
     """Raise `UsageError` unless `seconds` is from 0 to a day; `where` names the argument."""
     if not 0 <= seconds <= MAX_WAIT_SECONDS:
         from kbtui.errors import UsageError
@@ -97,10 +97,10 @@ def check_wait_seconds(seconds: float, where: str) -> None:
         )
 
 
-def make_search_arguments(
+def make_engine_search_arguments(
     question: dict[str, Any], *, wait: float = WAIT_SECONDS, origin: str | None, **more: Any
 ) -> dict[str, Any]:
-    """Return the arguments of `EngineClient.request` for the operation `search`.
+    """Return the arguments of `EngineClient.send_request` for the operation `search`.
 
     `question` is a `SearchRequest` as JSON. Unless it names a time zone, its dates are in the time
     zone of this process. The search waits up to `wait` seconds for the model. `origin` is recorded
@@ -111,7 +111,7 @@ def make_search_arguments(
     return {"question": question, "wait": wait, "origin": origin, "timeout": timeout, **more}
 
 
-def encode_frame(message: Mapping[str, Any]) -> bytes:
+def encode_message_as_frame(message: Mapping[str, Any]) -> bytes:
     """Return a message as a frame."""
     body = json.dumps(message, ensure_ascii=True, separators=(",", ":")).encode("ascii")
     return FRAME_HEADER.pack(len(body)) + body
@@ -125,7 +125,7 @@ def parse_frame_length(header: bytes, most: int) -> int:
     return int(size)
 
 
-def decode_frame(body: bytes) -> dict[str, Any]:
+def decode_frame_body(body: bytes) -> dict[str, Any]:
     """Parse a frame's body; raises `InvalidProtocolFrame` if it is not a JSON object."""
     try:
         message = json.loads(body)

@@ -11,13 +11,13 @@ import os
 from _socket import AF_UNIX, SHUT_RDWR, SOCK_STREAM, socket
 from _thread import allocate_lock
 
-from kbtui.engine.protocol import (
+from kbtui.engine.engine_protocol import (
     ANSWER_BYTES_MAX,
     FRAME_HEADER,
     PROTOCOL_VERSION,
     InvalidProtocolFrame,
-    decode_frame,
-    encode_frame,
+    decode_frame_body,
+    encode_message_as_frame,
     make_hello_message,
     parse_frame_length,
 )
@@ -30,24 +30,24 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from kbtui.engine.protocol import EngineEvent
+    from kbtui.engine.engine_protocol import EngineEvent
 
 
 class UnresponsiveEngine(EngineUnavailable):
     """An engine is running but does not answer."""
 
 
-class OtherUsersEngine(EngineUnavailable):
+class EngineOwnedByOtherUser(EngineUnavailable):
     """A process of another user listens on the engine's socket."""
 
 
 class EngineClient:
     """A client's connection to an engine. Threads may share it; requests wait for each other."""
 
-    def __init__(self, place: str, timeout: float = 5.0) -> None:
-        """Connect to the socket at `place` and exchange hellos; each step has `timeout` seconds.
+    def __init__(self, socket_path: str, timeout: float = 5.0) -> None:
+        """Connect to the socket at `socket_path` and exchange hellos; each step has `timeout` seconds.
 
-        Raises `UnresponsiveEngine`, `OtherUsersEngine`, and `EngineUnavailable` if no process
+        Raises `UnresponsiveEngine`, `EngineOwnedByOtherUser`, and `EngineUnavailable` if no process
         listens on the socket or the engine speaks another protocol.
         """
         self._socket = socket(AF_UNIX, SOCK_STREAM)
@@ -56,31 +56,33 @@ class EngineClient:
         self._next = 0
         try:
             # The lock file has the path in UTF-8, regardless of this process's locale.
-            self._socket.connect(place.encode("utf-8", "surrogateescape"))
+            self._socket.connect(socket_path.encode("utf-8", "surrogateescape"))
             if not is_peer_same_user(self._socket):
-                raise OtherUsersEngine(
+                raise EngineOwnedByOtherUser(
                     "a process of another user listens on the engine's socket",
-                    where=place,
+                    where=socket_path,
                     hint="remove the socket, or set XDG_RUNTIME_DIR to a directory that only you can write",
                 )
             self._send_message(make_hello_message(__version__))
             self.hello = self._receive_message()
-        except OtherUsersEngine:
+        except EngineOwnedByOtherUser:
             self._socket.close()
             raise
         except (TimeoutError, BlockingIOError) as error:
             # There was no answer, or the listener's queue is full.
             self._socket.close()
-            raise UnresponsiveEngine("the engine does not answer", where=place) from error
+            raise UnresponsiveEngine("the engine does not answer", where=socket_path) from error
         except (OSError, InvalidProtocolFrame) as error:
             self._socket.close()
-            raise EngineUnavailable(f"the engine does not answer: {error}", where=place) from error
+            raise EngineUnavailable(
+                f"the engine does not answer: {error}", where=socket_path
+            ) from error
         if self.hello.get("hello") != "kbtui" or self.hello.get("protocol") != PROTOCOL_VERSION:
             self._socket.close()
             raise EngineUnavailable(
                 f"the engine speaks protocol {self.hello.get('protocol')}, "
                 f"this kbtui speaks {PROTOCOL_VERSION}",
-                where=place,
+                where=socket_path,
                 hint="run `kbtui engine stop` with the newer kbtui",
             )
 
@@ -89,7 +91,9 @@ class EngineClient:
         """The engine's process id."""
         return int(self.hello.get("pid", 0))
 
-    def request(self, op: str, *, timeout: float | None = 30.0, **arguments: Any) -> dict[str, Any]:
+    def send_request(
+        self, op: str, *, timeout: float | None = 30.0, **arguments: Any
+    ) -> dict[str, Any]:
         """Send a request and return the `ok` of its answer, or {} if `ok` is not an object.
 
         Raises `EngineUnavailable` if the engine reports an error, ends the connection or does not
@@ -115,7 +119,7 @@ class EngineClient:
         ok = answer.get("ok")
         return ok if isinstance(ok, dict) else {}
 
-    def notify(self, op: str, **arguments: Any) -> None:
+    def send_request_without_waiting(self, op: str, **arguments: Any) -> None:
         """Send a request without waiting for its answer; raises nothing."""
         with self._lock:
             self._next += 1
@@ -125,12 +129,12 @@ class EngineClient:
                 # Part of the frame may have been sent, so the connection is unusable now.
                 self._socket.close()
 
-    def iterate_events(self) -> Iterator[EngineEvent]:
+    def subscribe_to_engine_events(self) -> Iterator[EngineEvent]:
         """Subscribe, and yield the engine's events until the connection ends.
 
         The connection cannot be used for anything else afterwards.
         """
-        event: Any = self.request("subscribe")
+        event: Any = self.send_request("subscribe")
         yield event
         try:
             self._socket.settimeout(None)
@@ -146,7 +150,7 @@ class EngineClient:
         import time
 
         with contextlib.suppress(EngineUnavailable):
-            self.request("stop")
+            self.send_request("stop")
         self.close()
         until = time.monotonic() + wait
         while time.monotonic() < until:
@@ -168,11 +172,11 @@ class EngineClient:
         self._socket.close()
 
     def _send_message(self, message: dict[str, Any]) -> None:
-        self._socket.sendall(encode_frame(message))
+        self._socket.sendall(encode_message_as_frame(message))
 
     def _receive_message(self) -> dict[str, Any]:
         header = self._receive_bytes(FRAME_HEADER.size)
-        return decode_frame(self._receive_bytes(parse_frame_length(header, ANSWER_BYTES_MAX)))
+        return decode_frame_body(self._receive_bytes(parse_frame_length(header, ANSWER_BYTES_MAX)))
 
     def _receive_bytes(self, size: int) -> bytes:
         parts = bytearray()
