@@ -96,8 +96,8 @@ KNOWLEDGE_SEARCH = ToolDefinition(
     "first passage list the sources in the same order: pass `topic/slug:lines` as the topic to "
     "`learn`, and `jp-c…:turn` as the id to `conversation_read`. A passage need not contain all "
     'words of the query, but it must contain a "phrase in quotes" and not contain a -word. Filters '
-    "are title:, role:, tool:, arg:, after: and before:, as in after:2w or tool:fs_read_file. Just "
-    "after a start, passages may be found by keywords only; the first line then says so.",
+    "are title:, role:, tool:, arg:, after: and before:, as in after:2w or tool:fs_read_file. Shortly "
+    "after kbtui starts, passages may be found by keywords only; the first line then says so.",
     {
         "query": _make_string_schema("What to look for: words or a question."),
         "limit": _make_integer_schema(
@@ -299,7 +299,7 @@ def should_mask_secrets(settings: Settings, protocol: Literal["mcp", "jp"]) -> b
 
 
 def _mask_secrets_in_hit(library: Library, hit: Hit) -> Hit:
-    """Mask the secrets in a hit. Its whole source is checked: a passage may have a part of a key."""
+    """Mask the secrets in a hit, by its whole source: a passage may contain only a part of a key."""
     from kbtui.text import strip_escape_sequences
 
     try:
@@ -312,7 +312,7 @@ def _mask_secrets_in_hit(library: Library, hit: Hit) -> Hit:
 
 
 def _read_hit_source_texts(library: Library, hit: Hit) -> list[str]:
-    """Return the present texts of a hit's subject or turn, one of which contains the passage."""
+    """Return the current texts of a hit's subject or turn; one of them contains the passage."""
     if hit.kind == "subject":
         return [library.read_subject_text(library.find_subject(hit.target._replace(lines=None)))]
     from kbtui.index.chunk_splitter import format_event_text
@@ -323,9 +323,9 @@ def _read_hit_source_texts(library: Library, hit: Hit) -> list[str]:
 
 
 ANSWER_LIMIT = 60_000
-"""The maximum number of characters of a reply."""
+"""The maximum number of characters in a reply."""
 TITLE_LENGTH = 400
-"""The maximum number of columns of a passage's title in a reply."""
+"""The maximum width of a passage's title in a reply, in columns."""
 _HEAD_LENGTH = 2_000
 """How many characters are reserved for the lines above the first passage, except the sources."""
 SURROGATES = re.compile("[\ud800-\udfff]")
@@ -447,7 +447,7 @@ def _answer_search_call(call: ToolCall) -> ToolReply:
     )
     if not request.query.strip():
         raise UsageError("`query` is empty")
-    # Do not wait for the model, which may take ten seconds. A notice says that it is missing.
+    # Do not wait for the model, which may take ten seconds to load. A notice says that it is missing.
     answered = library.search(request, wait=0.0, origin="mcp")
     if answered.mistakes:
         raise UsageError("; ".join(map(str, answered.mistakes)))

@@ -1,7 +1,7 @@
 """What the conversation tools return: answers as JSON and XML, notices, and refusals.
 
-Assistants need the names of arguments, and people the names of options, so a notice or refusal has
-both wordings. JSON and XML contain the assistants' wording, even if a command prints them.
+Assistants pass arguments and people type options, so a notice or refusal has a wording for each.
+Answers in JSON and XML contain the wording for assistants, even when a command prints them.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from kbtui.conversations.conversation_grep import GrepLine
 
 GREP_HINT_LENGTH = 1_500
-"""The maximum number of characters of the hint of `conversation_grep`."""
+"""The maximum length of the hint in an answer of `conversation_grep`, in characters."""
 READ_HINT_LENGTH = 400
-"""The maximum number of characters of the hint of `conversation_read`."""
+"""The maximum length of the hint in an answer of `conversation_read`, in characters."""
 # Characters that XML 1.0 does not allow, and control characters that no text needs.
 _FORBIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -30,7 +30,7 @@ _SUSPECT = re.compile("[\x00-\x08\x0b-\x1f&<>\x7f-\x9f\ud800-\udfff\ufffe\uffff]
 
 
 class ConversationNotice(NamedTuple):
-    """A remark on an answer: a fact, and what to do with a tool or a command."""
+    """A remark on an answer: a fact, with one hint for the tool and one for the command."""
 
     fact: str
     tool_hint: str = ""
@@ -64,11 +64,11 @@ class ToolCallRefused(KbtuiError):
 
 
 class ToolArgumentsRefused(ToolCallRefused, UsageError):
-    """The arguments of a call contradict each other, or the answer would be too long."""
+    """The arguments contradict each other, name the current conversation, or ask for too much."""
 
 
 class ToolConversationNotFound(ToolCallRefused, NothingFound):
-    """There is no such conversation among those that the call asks for."""
+    """A conversation in a call does not exist, or the argument `archived` excludes it."""
 
 
 @dataclass
@@ -128,7 +128,7 @@ class ConversationGrepAnswer:
     """The answer of `conversation_grep`: matching lines, with lines of context.
 
     `total` is the number of matches; `hits` contains `count` of them, with their context.
-    `is_bounded` means that the answer and its hint have a limited size.
+    `is_bounded` says whether the size of the answer and its hint is limited.
     """
 
     is_bounded: bool
@@ -217,7 +217,7 @@ def format_xml_element(tag: str, fields: Mapping[str, Any], indent: int) -> str:
 
 
 def escape_xml(text: str) -> str:
-    """Escape text for the content of an XML element."""
+    """Escape a text for an XML element, and remove characters that XML does not allow."""
     if not _SUSPECT.search(text):
         return text
     text = _SURROGATE.sub("\ufffd", _FORBIDDEN.sub("", text))

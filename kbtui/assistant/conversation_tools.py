@@ -67,7 +67,7 @@ _FRAME_LENGTH = 10_000
 The number is generous, because escaping can lengthen the hint.
 """
 _HIT_LENGTH_LEAST = 100
-"""The minimum number of characters of a hit's XML."""
+"""The minimum length of a hit in XML, in characters."""
 _PROBLEMS_NAMED = 3
 _IDS_NAMED = 40
 _LABELS_SHOWN = 20
@@ -98,8 +98,8 @@ def answer_conversation_list(
     """Answer a call of `conversation_list`.
 
     `sort` is `created`, `activity` or `updated`. The page has fewer than `limit` conversations if
-    its XML would exceed `max_chars` characters. `masked` replaces secrets. Raises `UsageError` for
-    a number that is too small.
+    its XML would exceed `max_chars` characters. With `masked`, secrets are replaced. Raises
+    `UsageError` if `limit` or `offset` is too small.
     """
     _check_argument_minimum("limit", limit, 1)
     _check_argument_minimum("offset", offset, 0)
@@ -195,8 +195,8 @@ def answer_conversation_grep(
     """Answer a call of `conversation_grep`.
 
     The conversation with the latest activity comes first; in each, a match in the title comes
-    before the matching lines. The XML has at most `max_chars` characters. `masked` replaces secrets
-    before the search. Without matches, the answer is empty. Raises `UsageError` for an invalid
+    before the matching lines. The XML has at most `max_chars` characters. With `masked`, secrets
+    are replaced before the search. Without matches, the answer is empty. Raises `UsageError` for an invalid
     argument, and `NothingFound` for an unknown id.
     """
     _check_argument_minimum("context", context, 0)
@@ -255,9 +255,9 @@ def answer_conversation_grep(
 def _make_omitted_matches_notice(
     answer: ConversationGrepAnswer, unfinished: list[str] | None
 ) -> ConversationNotice:
-    """Return the notice that matches are omitted, by the argument `limit` or for lack of room.
+    """Return the notice that matches are omitted, either by `limit` or because the answer is full.
 
-    `unfinished` has the conversations with matches for which there was no room, else None.
+    `unfinished` has the conversations whose matches did not fit; it is None if `limit` omits them.
     """
     fact = f"{answer.omitted_match_count} more {'match' if answer.omitted_match_count == 1 else 'matches'}"
     command_hint = "use a longer pattern, -i or -s to find fewer, --limit to show more"
@@ -360,7 +360,7 @@ def answer_conversation_read(
 
     `max_chars` limits the size of the answer as XML, even if another format is printed; None means
     no limit. A single turn that exceeds the limit is shortened; for several turns, `UsageError` is
-    raised. `masked` replaces secrets. An invalid argument raises `UsageError`, an unknown
+    raised. With `masked`, secrets are replaced. An invalid argument raises `UsageError`, an unknown
     conversation or turn `NothingFound`.
     """
     ref = parse_conversation_ref(str(id), workspace.id)
@@ -383,7 +383,7 @@ def answer_conversation_read(
 
 
 def resolve_requested_turn(ref: Ref, turn: int | None, last: int | None) -> int | None:
-    """Return the turn that the reference or the argument names; raises `UsageError`."""
+    """Return the turn number in the reference or the argument; raises `UsageError` if they differ."""
     if ref.turn is None:
         return turn
     name, value = ("turn", turn) if last is None else ("last", last)
@@ -398,7 +398,7 @@ def resolve_requested_turn(ref: Ref, turn: int | None, last: int | None) -> int 
 
 
 def resolve_included_kinds(include: Sequence[str] | None) -> frozenset[str]:
-    """Return the event kinds of the named groups (None: of all groups); raises `UsageError`."""
+    """Return the event kinds of these groups, of all groups for None; raises `UsageError`."""
     groups = map_include_groups_to_event_kinds()
     names = include or tuple(groups)
     for name in names:
@@ -488,7 +488,7 @@ def _make_read_answer(
 def _make_answer_too_long_error(
     answer: ConversationReadAnswer, size: int, limit: int, room: int
 ) -> ToolArgumentsRefused:
-    """Return the error for several turns that do not fit; it says how many of the last turns do."""
+    """Return the error for turns that are too long together; it says how many of the last ones fit."""
     total = answer.turns_total
     turns = "1 turn" if total == 1 else f"{total} turns"
     fitting = _count_fitting_turns(answer.turns, room)
@@ -617,7 +617,7 @@ def _cut_text_middle(text: str, keep: int) -> str:
 
 
 def _compute_max_text_size(sizes: list[int], total: int) -> int:
-    """Return the size to which texts must be cut to have `total` characters together."""
+    """Return the size to which longer texts must be cut, so that all have `total` characters."""
     rest, count = total, len(sizes)
     for size in sorted(sizes):
         share = rest // count if count else 0
@@ -629,7 +629,7 @@ def _compute_max_text_size(sizes: list[int], total: int) -> int:
 
 
 def _select_fitting_events(events: list[dict[str, Any]], size: int) -> list[dict[str, Any]]:
-    """Return the events from both ends that fit into `size` if texts are cut to `_TEXT_LEAST`."""
+    """Return the first and last events that fit into `size` if texts are cut to `_TEXT_LEAST`."""
     sizes = []
     for event in events:
         spare = sum(max(0, text.size - _TEXT_LEAST) for text in _find_shortenable_texts(event))

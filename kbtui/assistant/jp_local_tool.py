@@ -1,4 +1,4 @@
-"""JP's protocol for local tools: a call has two JSON arguments, its answer is a JSON object."""
+"""JP's protocol for local tools: a call has two JSON arguments, and its answer is a JSON object."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kbtui.library import Library
 
 ARGUMENT_LENGTH = 200
-"""The maximum number of columns of one argument in the answer to `format_arguments`."""
+"""The maximum width of an argument in the answer to `format_arguments`, in columns."""
 
 
 def answer_jp_tool_call(context_json: str, tool_json: str) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def _open_library(root: Any) -> Library:
 
 
 def _parse_current_conversation_id(context: dict[str, Any], workspace: str | None) -> str | None:
-    """Return the id of the calling conversation, which JP may write in several forms."""
+    """Return the id of the calling conversation, which JP writes in several forms; None if unknown."""
     from kbtui.refs import parse_conversation_id
 
     found = context.get("conversation_id")

@@ -52,7 +52,7 @@ def format_tool_toml(tool: ToolDefinition) -> str:
 
 
 def _make_toml_parameter_table(schema: dict[str, Any], *, is_required: bool) -> dict[str, Any]:
-    """Return a parameter as a table with the keys of JSON Schema that JP knows."""
+    """Return a TOML table for a parameter, with those keys of its JSON Schema that JP knows."""
     table = {"type": schema["type"], "summary": schema["description"]}
     if is_required:
         table["required"] = True
@@ -100,7 +100,7 @@ class PlannedFileChange:
     The actions `write`, `update` and `remove` change the file. The others do not: `keep` means that
     it is up to date, `edited` that the user has edited it, and `taken` that somebody else wrote it
     or that another file defines the tool (`why` explains this). `old` is the content that the file
-    must still have, `new` the content to write.
+    must still have when the change is made, `new` the content to write.
     """
 
     path: str
@@ -180,7 +180,7 @@ def apply_file_changes(workspace: Workspace, changes: Iterable[PlannedFileChange
         [FileReplacement(workspace.root / one.path, one.old, one.new) for one in todo]
     )
     for folder in sorted(folders, key=len, reverse=True):
-        # Only directories that were created for these files, and only if they are empty.
+        # Remove only empty directories that were created for these files.
         if _is_inside_workspace(workspace, folder):
             with suppress(OSError):
                 (workspace.root / folder).rmdir()
@@ -218,7 +218,7 @@ def _plan_file_change(workspace: Workspace, path: str, body: str) -> PlannedFile
 def _read_file_and_ownership(
     workspace: Workspace, path: str
 ) -> tuple[Literal["absent", "ours", "edited", "taken"], bytes]:
-    """Return whose file this is, and its content if kbtui wrote it."""
+    """Return whether the file exists, who wrote it, and its content."""
     target = workspace.root / path
     try:
         status = target.lstat()

@@ -49,10 +49,10 @@ async def _forward_valid_messages(
     checked: MemoryObjectSendStream[Item],
     output: WriteStream[SessionMessage],
 ) -> None:
-    """Pass messages on with two checks that the SDK does not make, until the input ends.
+    """Forward messages until the input ends, and handle two faults that the SDK does not handle.
 
     Unpaired surrogates are replaced. A line that is not a message is answered with an error; the
-    SDK would drop it without letting the server answer.
+    SDK would drop it silently.
     """
     with contextlib.suppress(anyio.BrokenResourceError):
         async with reading, checked:
@@ -73,7 +73,7 @@ async def _forward_valid_messages(
 async def _forward_masked_messages(
     messages: MemoryObjectReceiveStream[SessionMessage], writing: WriteStream[SessionMessage]
 ) -> None:
-    """Pass messages on with the secrets in protocol errors masked, because they quote requests."""
+    """Forward messages, and mask secrets in protocol errors, because these errors quote requests."""
     async with messages, writing:
         async for item in messages:
             message = item.message
@@ -120,8 +120,8 @@ def make_invalid_line_response(item: Item) -> types.JSONRPCError | None:
         if isinstance(line, str) and not line.strip():
             return None
         code, text = types.PARSE_ERROR, "the line is not valid JSON"
-    # Every message lacks fields of other kinds of message. The error for such a missing field
-    # contains the whole message.
+    # The SDK tries every kind of message, so it also reports missing fields of other kinds. The
+    # report of a missing field contains the whole message.
     whole = next((one["input"] for one in found if one["type"] == "missing"), None)
     if isinstance(whole, dict):
         number = whole.get("id")

@@ -121,7 +121,7 @@ def _format_source_list(cited: list[Citation]) -> str:
 
 
 def _format_citation_target(citation: Citation) -> str:
-    """Return the target of a citation, and its title if that says more."""
+    """Return the target of a citation, followed by its title if that differs."""
     has_title = citation.title not in (citation.target, "")
     title = f" {_escape_markdown(citation.title)}" if has_title else ""
     return _format_code_span(citation.target) + title
@@ -130,7 +130,7 @@ def _format_citation_target(citation: Citation) -> str:
 def _escape_markdown(text: str) -> str:
     """Return a text on one line with Markdown's special characters escaped.
 
-    Removes escape sequences first: after escaping, `sanitize` would no longer recognize them.
+    Removes escape sequences of terminals first, because `sanitize` does not recognize escaped ones.
     """
     line = " ".join(strip_escape_sequences(text).split())
     return _MARKDOWN_CHARACTERS.sub(r"\\\1", line)

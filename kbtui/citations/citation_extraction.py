@@ -81,9 +81,9 @@ class CitationTargetLookup:
 _FILE_TOOLS = {"fs_read_file": "path"}
 """The tools that read a file, each with the name of the argument for the path."""
 _KBTUI_TOOLS = "learn|knowledge_search|conversation_read|conversation_grep"
-# Hosts rename the tools of an MCP server: `kbtui_learn`, `mcp__kbtui__learn`, `learn__kbtui`. Only
-# names that contain `kbtui` count, because other servers have tools such as `duolingo_learn`: a
-# wrong citation is worse than a missing one.
+# Hosts rename the tools of an MCP server: `kbtui_learn`, `mcp__kbtui__learn`, `learn__kbtui`. A longer
+# name must contain `kbtui`, because other servers have tools such as `duolingo_learn`. A wrong citation
+# is worse than a missing one.
 _TOOL_NAME = re.compile(
     rf"(?:mcp[_.:/-]+)?kbtui[_.:/-]+(?P<tail>{_KBTUI_TOOLS})"
     rf"|(?P<head>{_KBTUI_TOOLS})(?:[_.:/-]+(?:mcp[_.:/-]+)?kbtui)?"
@@ -91,7 +91,7 @@ _TOOL_NAME = re.compile(
 
 
 def parse_kbtui_tool_name(name: str) -> str | None:
-    """Return which of kbtui's tools a call's tool name stands for; None for any other tool."""
+    """Return the kbtui tool that a host calls by this name; None for any other tool."""
     match = _TOOL_NAME.fullmatch(name)
     return (match["tail"] or match["head"]) if match else None
 
@@ -105,20 +105,20 @@ SEARCH_RESULT_HEADER = re.compile(
 )
 """The first line of a hit in the answer of `knowledge_search`: entry, chunk, score, title."""
 _SUBJECT_TAG = re.compile(r'^<subject "([^"\n]+)">\r?$', re.MULTILINE)
-# The answers of `learn` that have no text of a subject.
+# The answers of `learn` that do not contain the text of a subject.
 _NO_TEXT = re.compile(
     r'\s*(?:"[^\n]+" is already in the system prompt\.|Skipped "[^\n]+": [^\n]+\.'
     r'|Everything that matches "[^\n]+" is already in the system prompt\.'
     r'|Nothing (?:in topic "[^\n]+" )?matches "[^\n]+\.)\s*(?:\Z|</subject>)'
 )
-# Text inside the XML answer is escaped, so no transcript can forge these lines.
+# Text inside the XML answer is escaped, so no quoted conversation can forge these lines.
 _GREP_HIT = re.compile(r"^[ \t]*<hit>(.*?)^[ \t]*</hit>", re.MULTILINE | re.DOTALL)
 _GREP_HIT_ID = re.compile(r"^[ \t]*<id>(jp-c\d+)</id>", re.MULTILINE)
 _GREP_HIT_MATCH = re.compile(r"^[ \t]*<is_match>true</is_match>", re.MULTILINE)
 
 
 class _CitedTarget(NamedTuple):
-    """One thing that a tool call used: the fields of `Citation` that depend on the target."""
+    """A target that a tool call used: the fields of `Citation` that depend on the target."""
 
     how: CitationMethod
     kind: Any

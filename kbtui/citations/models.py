@@ -44,11 +44,11 @@ class Citation(NamedTuple):
 
 
 class Citations(NamedTuple):
-    """The citations of one thing in both directions.
+    """What a conversation or turn cites, and which turns cite a subject, conversation or file.
 
-    `ref` is the reference of the thing, or the path of a file that is not a subject. `uses` has
-    what it used, if it is a conversation or a turn. `used_by` has the turns that used it, newest
-    first. `gone` says why the thing no longer exists, and is None if it exists.
+    `ref` is its reference, or the path of a file that is not a subject. `uses` has the citations that
+    it makes, if it is a conversation or a turn. `used_by` has the citations of it, newest first.
+    `gone` says why it no longer exists; None if it exists.
     """
 
     ref: str

@@ -94,7 +94,7 @@ def _letter_to_regex(letter: str) -> str:
 def _find_required_letters(pattern: str) -> tuple[str, ...]:
     """Return all letters that match the first non-ASCII letter of a pattern.
 
-    A text without any of them has no match; this test is ten times as fast as the expression.
+    A text without any of them has no match; this test is ten times as fast as the regular expression.
     """
     letter = next(letter for letter in pattern if not letter.isascii())
     letters = "".join(map(chr, (*range(0xD800), *range(0xE000, 0x20000))))
@@ -237,7 +237,7 @@ def _search_event(
 
 
 def _mask_event_text(event: ConversationEvent, text: str) -> str:
-    """Mask the secrets in an event's text; those of a tool call before JSON escapes its values."""
+    """Mask the secrets in an event's text; in a tool call, do so before JSON escapes the values."""
     if event.kind == "tool_call_request" and event.arguments and not event.text:
         arguments = format_json(mask_json_values(event.arguments))
         return mask_secrets(f"{event.name}\n{arguments}" if event.name else arguments)

@@ -7,7 +7,7 @@ Without a renderer, the reader shows the event folded.
 
 from __future__ import annotations
 
-# Importing `typing` would take a tenth of the time of `kbtui search`, which imports this table.
+# Importing `typing` would take a tenth of the time of `kbtui search`, which imports this module.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable

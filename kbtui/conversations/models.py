@@ -191,10 +191,9 @@ class ConversationToolsAndModels:
 class TurnResumePoint:
     """The beginning of a turn, at which reading a conversation can resume.
 
-    The turn begins at byte `offset`; `digest` is the SHA-256 (hex) of everything before it.
-    `turns` and `elements` count the turns and elements before it. `configured` says whether the first
-    element is a configuration. `problem` is the first problem before the mark, and `waiting` has the
-    ids of the calls without a result.
+    The turn begins at byte `offset`. Before this byte, the file has the SHA-256 `digest` (hex), and it
+    has `turns` turns, `elements` elements, the first problem `problem`, and calls without a result,
+    whose ids are `waiting`. `configured` says whether the first element is a configuration.
     """
 
     offset: int
@@ -210,9 +209,9 @@ class TurnResumePoint:
 class TurnRangeOfConversation:
     """Some turns of a conversation, numbered as in the whole.
 
-    `start` is the mark at which the part begins, None for the beginning of the file. `mark` is the
-    last point from which reading can continue, None if there is none; in the last part it is
-    the beginning of the last turn, which may still grow.
+    `start` is the point at which these turns begin, None for the beginning of the file. `mark` is the
+    last point from which reading can continue, None if there is none. If these are the last turns, it
+    is the beginning of the last turn, which may still grow.
     """
 
     conversation: Conversation

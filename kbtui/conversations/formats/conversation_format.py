@@ -54,7 +54,7 @@ class ConversationLocation(Protocol):
 
     @property
     def signature(self) -> str:
-        """A digest of path, inode, size and time of all files; it changes if one of them does."""
+        """A digest of path, inode, size and modification time of all files; it changes if a file does."""
 
     def read_conversation_info(self) -> ConversationInfo:
         """Read the metadata but no events. Never raises; `problem` says what is wrong."""

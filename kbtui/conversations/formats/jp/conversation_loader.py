@@ -84,7 +84,7 @@ def load_conversation(info: ConversationInfo) -> Conversation:
 def load_conversation_beginning(
     info: ConversationInfo, size: int = _BEGINNING_BYTES
 ) -> Conversation | None:
-    """Load the turns in the first `size` bytes, to show a long conversation before it is read.
+    """Load the turns in the first `size` bytes, to show a long conversation before all of it is read.
 
     Returns None if the file is shorter, or if its beginning cannot be read separately.
     """
@@ -293,7 +293,7 @@ def _hash_file_until_resume_point(file: int, mark: TurnResumePoint | None) -> An
 
 
 class _JsonElementBatch(NamedTuple):
-    """Consecutive elements of the array: their bytes, their offsets in these, and their values."""
+    """Consecutive elements of the array: their bytes, the offset of each in these, and their values."""
 
     data: bytes
     starts: list[int]
@@ -311,10 +311,10 @@ class _JsonElementBatch(NamedTuple):
 def _read_whole_turns(
     file: int, start: int, file_size: int, size: int
 ) -> tuple[_JsonElementBatch | None, bool] | None:
-    """Read whole turns from byte `start` on; return their span, and whether they are the last.
+    """Read whole turns from byte `start` on; return their elements, and whether they are the last.
 
-    Returns None if `size` bytes contain no whole turn. The span is None if the bytes are not formatted
-    like JP's.
+    Returns None if `size` bytes contain no whole turn. The elements are None if the bytes are not
+    formatted like JP's.
     """
     is_last = file_size - start <= size + READ_BYTES
     data = os.pread(file, file_size - start if is_last else size, start)
@@ -352,7 +352,7 @@ def _decode_conversation_part(
     span: _JsonElementBatch,
     is_last: bool,
 ) -> TurnRangeOfConversation | None:
-    """Decode the turns of a span; None if one of its tool results belongs to a call before the span."""
+    """Decode the turns of `span`; None if a tool result in it belongs to a call before it."""
     before = start or TurnResumePoint(1, "", 0, 0)
     waiting = set(before.waiting)
     if waiting and any(

@@ -32,7 +32,7 @@ ID_PREFIX = "jp-c"
 EVENTS, METADATA, BASE_CONFIG = "events.json", "metadata.json", "base_config.json"
 _ARCHIVE, _TRASH = ".archive", ".trash"
 _METADATA_BYTES = 1 << 20
-_LINK_LEAVES = "it is a link to a place outside the workspace"
+_LINK_LEAVES = "it is a link that leads out of the workspace"
 
 
 @dataclass(slots=True)
@@ -63,8 +63,8 @@ class ConversationCopy:
     def get_rank_by_events_file(self) -> tuple[bool, int, bool]:
         """Return a sort key; the events of the copy with the highest key are read.
 
-        Copies with events come before copies without, which JP cannot load. Among them, the newest
-        comes first, and among equally new copies the one in the user's root.
+        Copies with events rank above copies without, which JP cannot load. Among them, the newest
+        ranks highest, and among equally new copies the one in the user's root.
         """
         newest = max(
             self.get_file_modification_time(EVENTS), self.get_file_modification_time(BASE_CONFIG)
@@ -110,7 +110,7 @@ class JpConversationLocation:
 
     @property
     def signature(self) -> str:
-        """A digest of path, inode, size and time of all files; it changes if one of them does."""
+        """A digest of path, inode, size and modification time of all files; it changes if a file does."""
         from hashlib import blake2b
 
         states = sorted(
@@ -379,8 +379,8 @@ def stat_conversation_copy(
 def list_live_conversations(path: str | None) -> dict[int, str]:
     """Return the live conversations of the workspace at or above `path` (default: here) for completion.
 
-    The result maps each id, without prefix, to the rest of the directory's name. No file is read or
-    checked. Without a workspace, the result is empty.
+    The result maps each id, without prefix, to the rest of the directory's name. No file of a
+    conversation is read or checked. Without a workspace, the result is empty.
     """
     root = paths.find_workspace_root(os.path.realpath("." if path is None else path))
     if root is None:

@@ -96,8 +96,8 @@ PROBLEMS_NAMED = 100
 class ConversationEventParser:
     """Parses elements in order.
 
-    A parser that starts in the middle of a file needs the numbers of earlier turns (`turns`) and
-    elements (`count`). `last_time` is the time of the last element. `is_configured` says whether
+    A parser that starts in the middle of a file must be told how many turns (`turns`) and elements
+    (`count`) come before. `last_time` is the time of the last element. `is_configured` says whether
     the file's first element is a configuration.
     """
 
@@ -126,7 +126,7 @@ class ConversationEventParser:
 
     @property
     def turns(self) -> list[Turn]:
-        """All turns so far. The texts of split messages are joined now, each only once."""
+        """All turns so far. Reading this property joins the texts of messages that are split."""
         for message, texts in self._split_messages.values():
             message.text = "".join(texts)
         self._split_messages.clear()
@@ -395,7 +395,7 @@ class ConversationEventParser:
         except RecursionError:
             self._report_event_problem(event, "its metadata is nested too deeply")
             return {}
-        # These are base64 in JP and encoded again on disk.
+        # JP keeps these in base64 and encodes them a second time in the file.
         if type(rendered := decoded.get("rendered_arguments")) is str:
             decoded["rendered_arguments"] = decode_base64_text(rendered)
         return decoded
@@ -529,8 +529,8 @@ _MEDIA_KEYS = ("mimeType", "mime_type")
 def format_typed_content(value: Any) -> str | None:
     """Return the text of typed content; None for any other value.
 
-    Typed content is one of these: an object with a `type`; a reference (`$blob`) to content that is
-    stored elsewhere; an array of both. Raises `RecursionError` if it is nested too deeply.
+    Typed content is an object with a `type`, a reference (`$blob`) to content that is stored
+    elsewhere, or an array of such objects and references. Raises `RecursionError` if it is nested too deeply.
     """
     blocks = value if type(value) is list else [value]
     for block in blocks:

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LARGEST = 512 << 20
-"""The maximum size in bytes of a file that is read. JP's own files are a thousandth of this."""
+"""The maximum size in bytes of a file that is read. JP's own files are a thousand times smaller."""
 LARGEST_CONFIG = 16 << 20
 DAMAGED = object()
-"""The value in the place of an unreadable element, so that the later ones keep their index."""
+"""The value that replaces an unreadable element, so that later elements keep their index."""
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
 SPLIT_FROM = 4 << 20
 """The size in bytes from which an array is decoded in parts."""
@@ -45,10 +45,10 @@ _LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 @contextmanager
 def open_regular_file(path: str, largest: int | None = None) -> Iterator[tuple[int, int]]:
-    """Open a file of at most `largest` bytes; return its descriptor and its size.
+    """Open a file of at most `largest` bytes; yield its descriptor and its size.
 
-    Opening a pipe fails instead of waiting for a writer. A link out of the root of the
-    conversations and a read error within the block raise `WorkspaceError`, as other failures do.
+    Opening a pipe fails instead of waiting for a writer. All failures raise `WorkspaceError`, also
+    a link that leads out of the root of the conversations, and a read error within the block.
     """
     try:
         try:
@@ -105,13 +105,13 @@ def read_file_tail(path: str, length: int) -> bytes:
 
 
 class HarmlessFileProblem(str):
-    """A problem in a file, without loss of data."""
+    """A problem in a file that causes no loss of data."""
 
     __slots__ = ()
 
 
 def parse_json_object(data: bytes, problems: list[str]) -> dict[str, Any]:
-    """Parse one JSON object; append problems without loss of data to `problems`.
+    """Parse one JSON object; append problems that cause no loss of data to `problems`.
 
     Raises `ValueError` with a message for anything else.
     """
@@ -272,7 +272,7 @@ def _decode_utf8(data: bytes, problems: list[str]) -> str:
 
 
 def _decode_json(text: str, position: int, found: list[str]) -> tuple[Any, int]:
-    """Return a JSON value and the position of its end; append the invalid parts in it to `found`.
+    """Return a JSON value and the position of its end; append what is invalid in it to `found`.
 
     Raises `ValueError` and `RecursionError`.
     """
