@@ -188,7 +188,7 @@ async def test_what_changed_in_a_hidden_pane_shows_with_it(
         if pane == "results":
             await tui.press("4")
         await tui.until(lambda: tui.main.query_one(selector).region.width > 0)
-        assert after in tui.text
+        await tui.until(after)
         assert before not in tui.text
         await assert_painted(tui)
         await resize_there_and_back(tui)
