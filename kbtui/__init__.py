@@ -9,8 +9,8 @@ from kbtui.version import __version__
 
 TYPE_CHECKING = False  # importing `typing` would take time
 if TYPE_CHECKING:
-    from kbtui.citations.models import Citation, Citations
-    from kbtui.conversations.models import ConversationInfo
+    from kbtui.citations.citation_classes import Citation, Citations
+    from kbtui.conversations.conversation_classes import ConversationInfo
     from kbtui.errors import (
         ConfigError,
         IndexUnavailable,
@@ -48,9 +48,9 @@ __all__ = [
 
 _MODULES = {
     "SearchAnswer": "search.search_request_and_answer",
-    "Citation": "citations.models",
-    "Citations": "citations.models",
-    "ConversationInfo": "conversations.models",
+    "Citation": "citations.citation_classes",
+    "Citations": "citations.citation_classes",
+    "ConversationInfo": "conversations.conversation_classes",
     "Hit": "search.search_request_and_answer",
     "KnowledgeHit": "library.async_client",
     "Library": "library",

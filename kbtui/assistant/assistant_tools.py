@@ -318,7 +318,7 @@ def _read_hit_source_texts(library: Library, hit: Hit) -> list[str]:
     from kbtui.index.chunk_splitter import format_event_text
 
     ref = hit.target
-    turn = library.load_conversation(ref.conversation or "").turn(ref.turn or 0)
+    turn = library.load_conversation(ref.conversation or "").find_turn(ref.turn or 0)
     return [format_event_text(event) for event in (turn.events if turn else ())]
 
 

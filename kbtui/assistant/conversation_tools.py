@@ -55,7 +55,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime
 
-    from kbtui.conversations.models import Conversation, ConversationEvent, ConversationInfo, Turn
+    from kbtui.conversations.conversation_classes import (
+        Conversation,
+        ConversationEvent,
+        ConversationInfo,
+        Turn,
+    )
     from kbtui.refs import Ref
     from kbtui.workspace import Workspace
 
@@ -430,7 +435,7 @@ def select_requested_turns(
             _check_argument_minimum(name, value, 1)
     if turn is None:
         return conversation.turns if last is None else conversation.turns[-last:]
-    if found := conversation.turn(turn):
+    if found := conversation.find_turn(turn):
         return [found]
     total = len(conversation.turns)
     hint = f"it has the turns 1 to {total}" if total else "it has no turns"

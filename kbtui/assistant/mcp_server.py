@@ -307,7 +307,7 @@ class _McpRequestHandler:
             if not done.cancelled():
                 set_outcome()
 
-        def run_work() -> None:
+        def run_work_and_deliver_outcome() -> None:
             set_outcome: Callable[[], None]
             try:
                 set_outcome = partial(done.set_result, work())
@@ -317,5 +317,5 @@ class _McpRequestHandler:
                 # If the event loop is closed, nobody waits for the result.
                 loop.call_soon_threadsafe(deliver_outcome, set_outcome)
 
-        threading.Thread(target=run_work, name="call", daemon=True).start()
+        threading.Thread(target=run_work_and_deliver_outcome, name="call", daemon=True).start()
         return await done

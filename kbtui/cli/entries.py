@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from typing import Any
 
-    from kbtui.citations.models import Citation
+    from kbtui.citations.citation_classes import Citation
     from kbtui.cli.parser import CommandParser
     from kbtui.index.entry_query import EntryPage, EntryRow
     from kbtui.knowledge.front_matter import SubjectText

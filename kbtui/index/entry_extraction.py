@@ -23,7 +23,7 @@ from kbtui.knowledge.front_matter import split_front_matter
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kbtui.conversations.models import (
+    from kbtui.conversations.conversation_classes import (
         Conversation,
         ConversationInfo,
         TurnRangeOfConversation,
@@ -227,8 +227,8 @@ def read_conversation_entry_parts(
     Each part must be written before the next one is requested. Damaged events are left out, and the
     entry's `error` names the first problem.
     """
+    from kbtui.conversations.conversation_classes import TurnRangeOfConversation
     from kbtui.conversations.conversation_repository import get_conversation_format
-    from kbtui.conversations.models import TurnRangeOfConversation
 
     form = get_conversation_format(info)
     has_parts = form.can_load_conversation_parts(info)
@@ -258,7 +258,7 @@ def _find_indexed_conversation_part(
     catalog: Catalog, info: ConversationInfo
 ) -> _IndexedConversationPart | None:
     """Return the indexed part of a conversation; None if all of it must be indexed again."""
-    from kbtui.conversations.models import TurnResumePoint
+    from kbtui.conversations.conversation_classes import TurnResumePoint
 
     kept, text = catalog.get_entry(info.id), catalog.get_resume_mark(info.id)
     if not kept or not text or (kept.title, kept.archived) != (info.name, info.archived):

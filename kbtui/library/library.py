@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any, Self
 
-    from kbtui.citations.models import Citations
-    from kbtui.conversations.models import (
+    from kbtui.citations.citation_classes import Citations
+    from kbtui.conversations.conversation_classes import (
         Conversation,
         ConversationInfo,
         ConversationToolsAndModels,

@@ -6,7 +6,7 @@ import os
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from kbtui.citations.models import Citation, Citations
+from kbtui.citations.citation_classes import Citation, Citations
 from kbtui.conversations import conversation_repository
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.index.entries_and_chunks import make_subject_id
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kbtui.citations.citation_extraction import CitationTargetLookup
-    from kbtui.conversations.models import Conversation, Turn
+    from kbtui.conversations.conversation_classes import Conversation, Turn
     from kbtui.index.entries_and_chunks import CatalogEntry
     from kbtui.knowledge import Knowledge
     from kbtui.knowledge.models import Subject
@@ -293,7 +293,7 @@ class ReferenceReader(IndexAccess):
 
 def _get_turn(conversation: Conversation, ref: Ref) -> Turn:
     """Return the turn that a reference names; raises `NothingFound`."""
-    turn = conversation.turn(ref.turn or 0)
+    turn = conversation.find_turn(ref.turn or 0)
     if turn is None:
         turns = len(conversation.turns)
         message = f"the conversation has {turns} turn{'s' * (turns != 1)}"

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from datetime import datetime, tzinfo
     from typing import Any, Literal
 
-    from kbtui.conversations.models import ConversationInfo, ConversationToolsAndModels
+    from kbtui.conversations.conversation_classes import (
+        ConversationInfo,
+        ConversationToolsAndModels,
+    )
 
     LibraryCondition = Callable[[ConversationInfo, ConversationToolsAndModels, Any], bool]
     """A function that returns whether a conversation matches a value (folded text, or a time)."""

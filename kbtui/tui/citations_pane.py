@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.timer import Timer
 
-    from kbtui.citations.models import Citation
-    from kbtui.conversations.models import Conversation
+    from kbtui.citations.citation_classes import Citation
+    from kbtui.conversations.conversation_classes import Conversation
     from kbtui.library import Library
     from kbtui.tui.reader.document import Document
     from kbtui.tui.reader.document_view import DocumentView
@@ -280,7 +280,7 @@ def _make_citations_heading(key: str, text: str, right: str = "") -> ListRow:
 
 
 def _explain_missing_citations(conversation: Conversation, turn: int) -> str:
-    found = conversation.turn(turn)
+    found = conversation.find_turn(turn)
     events = found.events if found else ()
     calls = [event.name for event in events if event.kind == "tool_call_request"]
     if not LOOKUP_TOOLS.isdisjoint(calls):

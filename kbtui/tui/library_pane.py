@@ -34,7 +34,10 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
-    from kbtui.conversations.models import ConversationInfo, ConversationToolsAndModels
+    from kbtui.conversations.conversation_classes import (
+        ConversationInfo,
+        ConversationToolsAndModels,
+    )
     from kbtui.knowledge.models import Subject
     from kbtui.tui.framework.styled_text import Spans
 

@@ -12,7 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from kbtui.conversations.models import ConversationInfo, ConversationToolsAndModels
+    from kbtui.conversations.conversation_classes import (
+        ConversationInfo,
+        ConversationToolsAndModels,
+    )
     from kbtui.knowledge.models import Problem, Subject, Topic
     from kbtui.library import Library
 

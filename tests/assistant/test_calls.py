@@ -18,7 +18,12 @@ from kbtui.assistant.assistant_tools import (
 )
 from kbtui.citations import CitationTargetLookup, extract_citations
 from kbtui.citations.citation_extraction import SEARCH_RESULT_HEADER
-from kbtui.conversations.models import Conversation, ConversationEvent, ConversationInfo, Turn
+from kbtui.conversations.conversation_classes import (
+    Conversation,
+    ConversationEvent,
+    ConversationInfo,
+    Turn,
+)
 from kbtui.index.entries_and_chunks import make_subject_id
 from kbtui.library import Library
 from kbtui.notices import Notice, make_keywords_only_notice

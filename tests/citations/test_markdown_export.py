@@ -6,7 +6,12 @@ from pathlib import Path
 from kbtui.assistant.conversation_tools import resolve_included_kinds
 from kbtui.citations import Citation
 from kbtui.citations.citation_export import format_conversation_markdown
-from kbtui.conversations.models import Conversation, ConversationEvent, ConversationInfo, Turn
+from kbtui.conversations.conversation_classes import (
+    Conversation,
+    ConversationEvent,
+    ConversationInfo,
+    Turn,
+)
 
 ID = "jp-c17800836875"
 NOW = datetime(2026, 5, 29, 10, tzinfo=UTC)

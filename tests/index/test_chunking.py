@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbtui.conversations.models import ConversationEvent
+from kbtui.conversations.conversation_classes import ConversationEvent
 from kbtui.index.chunk_splitter import (
     MAX_CHUNK_SIZE,
     format_event_text,

@@ -13,7 +13,7 @@ import pytest
 from support import Builder, asked, called, said
 from tui_support import Tui, running
 
-from kbtui.conversations.models import Conversation
+from kbtui.conversations.conversation_classes import Conversation
 from kbtui.tui.reader.document import MANY_BLOCKS, Document
 
 pytestmark = pytest.mark.slow

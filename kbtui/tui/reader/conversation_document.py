@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from datetime import datetime
 
-    from kbtui.conversations.models import (
+    from kbtui.conversations.conversation_classes import (
         Conversation,
         ConversationCompaction,
         ConversationEvent,

@@ -297,7 +297,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
             from kbtui.tui.reader.markdown import strip_markdown
 
             conversation = document.record
-            found = conversation.turn(turn) if conversation else None
+            found = conversation.find_turn(turn) if conversation else None
             events = found.events if found else []
             text = next((event.text for event in events if event.kind == "chat_request"), "")
             self._request_texts[turn] = one_line(strip_markdown(text[:300], [])[0])

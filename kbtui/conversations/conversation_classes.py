@@ -141,7 +141,7 @@ class Conversation:
         events = (event for turn in self.turns for event in turn.events)
         return [*self.leading, *(event for event in events if event.kind == "unknown")]
 
-    def turn(self, number: int) -> Turn | None:
+    def find_turn(self, number: int) -> Turn | None:
         """Return turn `number` (1-based), None if there is none."""
         return self.turns[number - 1] if 1 <= number <= len(self.turns) else None
 
