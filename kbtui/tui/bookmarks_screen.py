@@ -1,4 +1,4 @@
-"""The screen that lists bookmarks, to open them, change their notes, or remove them."""
+"""The bookmarks screen: open bookmarks, change their notes, or remove them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class BookmarksScreen(StyledScreen):
-    """A list of bookmarks; its result is the target of the bookmark that the user opens."""
+    """A screen with a list of bookmarks; its result is the target of the one that the user opens."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,apostrophe", "dismiss", show=False),

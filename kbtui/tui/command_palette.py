@@ -39,7 +39,7 @@ ITEMS_MOST = 100
 
 
 class CommandPaletteItem(NamedTuple):
-    """An item of the palette: a command, something to open, a typed reference, or a theme's name.
+    """An item of the palette: a command, a topic or entry to open, a typed reference, or a theme.
 
     `penalty` is added to the score of a match, which moves the item down the list.
     """
@@ -86,7 +86,7 @@ def list_theme_items(themes: Iterable[str]) -> list[CommandPaletteItem]:
 
 
 def list_openable_items(contents: LibrarySnapshot | None, hidden: bool) -> list[CommandPaletteItem]:
-    """Return an item for each topic, subject and conversation; slow for large libraries."""
+    """Return an item for each topic, subject and conversation; this is slow for a large library."""
     if contents is None:
         return []
     items: list[CommandPaletteItem] = []
@@ -107,9 +107,9 @@ def list_openable_items(contents: LibrarySnapshot | None, hidden: bool) -> list[
 
 
 def _score_name_match(text: str, words: list[str]) -> float | None:
-    """Return the score of a match (lower is better), or None if the name does not match.
+    """Return the score of a match (lower is better), or None if the text does not match.
 
-    The name must contain each word, or at least its letters in the same order. Matches at the
+    The text must contain each word, or at least the word's letters in the same order. Matches at the
     beginning of a word score best.
     """
     folded = text.casefold()
@@ -162,7 +162,8 @@ class CommandPaletteScreen(StyledScreen):
     """A screen with an input and a list of matching items; its result is the chosen item.
 
     The result is a `TuiCommand`, the name of a theme, a `TypedReference`, or a `NavigationTarget`
-    for everything else. `find_targets` is called in a thread.
+    for everything else. `find_targets` lists everything that can be opened; it is called in a
+    background thread.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -221,7 +222,7 @@ class CommandPaletteScreen(StyledScreen):
         self.list.set_rows(rows, [("No match.", "dim")], rows[0].key if rows else None)
 
     def should_key_wait(self, key: str) -> bool:
-        """Return whether the key acts on the list and the list does not match the input yet."""
+        """Return whether a key must wait because it acts on the list, which is not up to date yet."""
         needs_list = key in {"enter", "down", "up", "pagedown", "pageup", "ctrl+n"}
         is_loading = bool(self.input.value) and self._targets_worker.has_pending_result
         return needs_list and (is_loading or self._search_worker.has_pending_result)

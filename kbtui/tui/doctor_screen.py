@@ -38,7 +38,10 @@ class DoctorFindingBlock(ParagraphBlock):
 
 
 def build_doctor_document(findings: list[DiagnosticFinding], checking: str | None) -> Document:
-    """Return the page: the findings of each area; `checking` is the area being checked, None at the end."""
+    """Return a page with the findings of each area.
+
+    `checking` is the area being checked, or None when all checks are done.
+    """
     blocks: list[DocumentBlock] = []
     for area in AREAS:
         own = [finding for finding in findings if finding.area == area]
@@ -67,7 +70,7 @@ def _count_errors_and_notes(findings: list[DiagnosticFinding]) -> dict[str, int]
 
 
 class DoctorScreen(SecondaryScreen):
-    """Shows findings while the checks run; returns the reference that the user opens."""
+    """A screen that shows findings while checks run; its result is the reference to open, or None."""
 
     HEADING = "Doctor"
     SCOPE = "doctor"
@@ -77,9 +80,9 @@ class DoctorScreen(SecondaryScreen):
         super().__init__(library)
         self.findings: list[DiagnosticFinding] = []
         self.checking: str | None = AREAS[0]
-        """The area being checked, None when all checks are done."""
+        """The area being checked, or None when all checks are done."""
         self._run = 0
-        # The message line is hidden until needed, because a failed check becomes a finding.
+        # Messages are rare, because a failed check becomes a finding; so hide the line until it is needed.
         self.message_line.display = False
 
     def on_mount(self) -> None:
@@ -89,7 +92,7 @@ class DoctorScreen(SecondaryScreen):
         self._run += 1
 
     def handle_files_changed(self, event: Mapping[str, Any]) -> None:
-        """Do nothing, because the user starts the checks."""
+        """Do nothing: the checks run again only when the user asks for it."""
 
     def action_reload(self) -> None:
         self._run += 1
@@ -98,7 +101,7 @@ class DoctorScreen(SecondaryScreen):
         threading.Thread(target=self._run_checks, args=(self._run,), daemon=True).start()
 
     def _run_checks(self, run: int) -> None:
-        """Run the checks in a thread, and show the findings in growing batches."""
+        """Run the checks, and show the findings in growing batches. Called in a background thread."""
         findings: list[DiagnosticFinding] = []
         area, next_count = AREAS[0], 1
 
@@ -154,7 +157,7 @@ class DoctorScreen(SecondaryScreen):
     def action_open(self) -> None:
         block = self.cursor_block
         if block and block.link:
-            # The subject existed during the check; if it is deleted by now, opening it shows an error.
+            # The subject existed during the check; if it has been deleted since, opening it shows an error.
             self.dismiss(parse_ref(block.link, lambda topic, slug: True))
         elif isinstance(block, DoctorFindingBlock):
             self.show_message("This finding has nothing to open.", "dim")

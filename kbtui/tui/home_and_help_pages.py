@@ -46,7 +46,7 @@ HOME_KEYS = (
     ("library.open", "open what is selected"),
     ("help", "help for the current pane"),
 )
-"""The ids of the commands that the home page shows, with what they do."""
+"""The id and a description of each command that the home page shows."""
 RECENT_CONVERSATIONS = 5
 TERMS_MOST = 20
 """The maximum number of matching terms that an explanation lists."""
@@ -72,10 +72,10 @@ def build_home_document(
     keymap: Mapping[str, str],
     note: str,
 ) -> Document:
-    """Return the home page: the most important keys, topics, recent conversations and problems.
+    """Return the home page with the most important keys, topics, recent conversations and problems.
 
     `contents` is None while the lists are being read. `notices` are problems with the settings.
-    `note` says why this page is shown in place of another.
+    `note` says why this page is shown instead of another.
     """
     blocks: list[DocumentBlock] = [ParagraphBlock("name", [(one_line(name), "h1")])]
     if note:
@@ -99,7 +99,7 @@ def build_home_document(
 
 
 def _list_creation_commands(contents: LibrarySnapshot | None) -> list[tuple[str, str]]:
-    """Return the id and the label of the command that creates a missing first topic or entry."""
+    """Return the id and a description of the command that creates a missing first topic or entry."""
     if contents is None or _has_unreadable_topics(contents):
         return []
     if not contents.listings:
@@ -169,7 +169,7 @@ def _make_problem_blocks(problems: Iterable[object]) -> list[DocumentBlock]:
 
 
 def build_topic_document(listing: TopicWithSubjects, learn_text: str) -> Document:
-    """Return the page of a topic: a table of facts, then what `learn` returns for the topic."""
+    """Return the page of a topic: a table of facts, followed by what `learn` returns for it."""
     topic, subjects = listing.topic, listing.subjects
     counts = {
         "hidden": sum(subject.hidden for subject in subjects),
@@ -211,14 +211,16 @@ def build_problem_document(
 
 
 def build_main_help_document(scopes: tuple[Scope, ...], keymap: Mapping[str, str]) -> Document:
-    """Return the help of the main screen, with the keys of the given scopes first."""
+    """Return the help page of the main screen, with the keys of the given scopes first."""
     first: list[Scope] = [scope for scope in scopes if scope != "everywhere"]
     blocks: list[DocumentBlock] = []
     for scope in dict.fromkeys((*first, "moving", "everywhere", *SCOPES)):
         blocks.append(_make_heading(f"head:{scope}", SCOPES[scope], above=int(bool(blocks))))
         blocks.append(_make_key_table(f"keys:{scope}", scope, keymap))
     marks: Facts = [(sign, [(name, "")]) for name, (sign, _) in ENTRY_MARKS.items()]
-    text = "In an input, keys type text. Press Esc to leave it and use single-key commands."
+    text = (
+        "In an input, letters are typed as text. Press Esc to leave it and use single-key commands."
+    )
     blocks += [
         _make_heading("head:marks", "Marks in the library"),
         FactTableBlock("marks", marks),
@@ -230,7 +232,7 @@ def build_main_help_document(scopes: tuple[Scope, ...], keymap: Mapping[str, str
 def build_screen_help_document(
     scope: Scope, notes: Sequence[str], keymap: Mapping[str, str], more: Sequence[DocumentBlock]
 ) -> Document:
-    """Return the help of a secondary screen: its keys, then the blocks in `more`, then the notes."""
+    """Return the help page of a secondary screen: its keys, the blocks in `more`, and the notes."""
     heading = _make_heading("head", SCREENS[scope], above=0)
     keys = _make_key_table("keys", scope, keymap)
     last = [_make_paragraph(f"note:{n}", note, "dim", above=1) for n, note in enumerate(notes)]

@@ -38,7 +38,7 @@ ORIGIN_LABELS = {
     "sdk": "from programs",
 }
 GAP_PREFIX = "gap:"
-"""The start of the keys of blocks that show a gap; the query follows."""
+"""The prefix of the key of a block that shows a gap; the query follows it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -48,7 +48,7 @@ class DailyActivityChartBlock(DocumentBlock):
     insights: UsageInsightsReport
 
     def layout(self, width: int, found: MatchHighlight | None, opened: bool) -> list[StyledLine]:
-        # The two bars of a line share the width that the date and the numbers leave.
+        # The two bars of a line share the width that is left beside the date and the numbers.
         bar_width = max(4, min(36, (width - 28) // 2))
         return [
             StyledLine([(line, "")]) for line in draw_daily_usage_chart(self.insights, bar_width)
@@ -59,7 +59,7 @@ class DailyActivityChartBlock(DocumentBlock):
 
 
 def build_insights_document(found: UsageInsightsReport, create_key: str) -> Document:
-    """Return the page: a section for each list, then the chart.
+    """Return a page with a section for each list, followed by the chart.
 
     `create_key` is the label of the key that creates an entry for a query.
     """
@@ -89,7 +89,7 @@ def build_insights_document(found: UsageInsightsReport, create_key: str) -> Docu
 def _make_insights_section(
     name: str, heading: str, rows: list[DocumentBlock], total: int | None = None, hint: str = ""
 ) -> list[DocumentBlock]:
-    """Return a heading with the total or a hint at its right, then the rows of a list."""
+    """Return a heading with the total or a hint on its right, followed by the rows of a list."""
     total = len(rows) if total is None else total
     right: Spans = [(hint, "key") if hint else (f"{total:,}", "dim")] if rows else []
     above = int(name != "top")
@@ -125,7 +125,7 @@ def _make_entry_citation_blocks(
 
 
 class InsightsScreen(SecondaryScreen):
-    """The insights of this workspace. Its result is the reference to open, or None."""
+    """A screen with the insights of a workspace; its result is the reference to open, or None."""
 
     HEADING = "Insights"
     SCOPE = "insights"
@@ -157,7 +157,7 @@ class InsightsScreen(SecondaryScreen):
         self.run_in_thread(self._read_insights, self._show_insights)
 
     def _read_insights(self) -> tuple[UsageInsightsReport, Document]:
-        """Collect the insights and build their page; called in a thread."""
+        """Collect the insights and build their page. Called in a background thread."""
         library = self.library
         found = collect_usage_insights(
             library.workspace,
@@ -203,7 +203,7 @@ class InsightsScreen(SecondaryScreen):
         if block.key.startswith(GAP_PREFIX):
             self.writer.create_subject_file(" ".join(block.key.removeprefix(GAP_PREFIX).split()))
         elif link := block.link:
-            # The link is the reference of an existing entry, so a colon in it cannot start a line number.
+            # The entry exists, so a colon in its reference belongs to the slug and starts no line number.
             self.dismiss(parse_ref(link, lambda topic, slug: f"{topic}/{slug}" == link))
         else:
             self.show_message("This line has nothing to open.", "dim")

@@ -43,8 +43,8 @@ T = TypeVar("T")
 class SecondaryScreen(StyledScreen):
     """A screen with panes, and lines for totals, a message and key hints.
 
-    `SCOPE` selects its commands and their keys. It reads its data after the first paint. Its result is
-    the reference of an entry to open, or None.
+    `SCOPE` selects the commands and their keys. The screen reads its data after the first paint. Its
+    result is the reference of an entry to open, or None.
     """
 
     HEADING: ClassVar[str]
@@ -125,11 +125,11 @@ class SecondaryScreen(StyledScreen):
 
     @property
     def met_command_needs(self) -> dict[str, bool]:
-        """For each need of commands (`TuiCommand.needs`), whether the screen meets it now."""
+        """Whether the screen now meets each of the needs that commands declare (`TuiCommand.needs`)."""
         return {}
 
     def get_key_label(self, name: str) -> str:
-        """Return the label of a command's first key for a message; `name` is without the scope."""
+        """Return the label of a command's first key for a message; `name` is its id without the scope."""
         return find_key_label(f"{self.SCOPE}.{name}", self.configured_keys) or "no key"
 
     def list_hinted_commands(self) -> list[TuiCommand]:
@@ -150,7 +150,7 @@ class SecondaryScreen(StyledScreen):
         self.show_key_hints()
 
     def make_help_blocks(self) -> Sequence[DocumentBlock]:
-        """Return extra blocks for the help page, which follow the keys."""
+        """Return extra blocks that the help page shows after the keys."""
         return ()
 
     def action_help(self) -> None:
@@ -165,12 +165,12 @@ class SecondaryScreen(StyledScreen):
         self._is_refusal = False
 
     def refuse_key(self, text: str) -> None:
-        """Show why a key does nothing here, until the next key."""
+        """Show why a key does nothing here; the next key removes the message."""
         self.show_message(text, "warning")
         self._is_refusal = True
 
     def clear_refusal(self) -> None:
-        """Remove a message that `refuse_key` shows."""
+        """Remove the message of `refuse_key` if it is still shown."""
         if self._is_refusal:
             self.show_message()
 
@@ -186,12 +186,12 @@ class SecondaryScreen(StyledScreen):
 
     @property
     def cursor_block(self) -> DocumentBlock | None:
-        """The block under the cursor, None if the page is empty."""
+        """The block under the cursor, or None if the page is empty."""
         port = self.reader.viewport
         return port.document.blocks[port.cursor.block] if port.document.blocks else None
 
     def show_document(self, document: Document) -> None:
-        """Show a document; if it replaces an older version of itself, the position stays."""
+        """Show a document; if it is a new version of the shown one, keep the position."""
         if self.reader.document.key == document.key:
             self.reader.reload_document(document)
         else:
@@ -216,7 +216,7 @@ class SecondaryScreen(StyledScreen):
 
 
 class ListDetailScreen(SecondaryScreen):
-    """A screen with a list on the left and the selected item on the right.
+    """A screen with a list on the left and the details of the selected row on the right.
 
     In a narrow terminal, only one of the two panes is visible.
     """
@@ -243,7 +243,7 @@ class ListDetailScreen(SecondaryScreen):
 
     @abstractmethod
     def action_back(self) -> None:
-        """Close the innermost thing that is open; if nothing is open, leave the screen."""
+        """Close what is open inside the screen, such as a filter, or else leave the screen."""
 
     def compose_panes(self) -> ComposeResult:
         """Yield the list pane and the detail pane."""
@@ -271,13 +271,13 @@ class ListDetailScreen(SecondaryScreen):
         return self.focused is self.reader
 
     def focus_detail_pane(self) -> None:
-        """Focus the right pane, and show it if the terminal is narrow."""
+        """Focus the right pane; in a narrow terminal, also show it."""
         self.add_class("detailed")
         self.set_focus(self.reader)
         self.show_key_hints()
 
     def focus_list_pane(self, widget: Widget | None = None) -> None:
-        """Focus the list or another widget of the left pane, and show that pane if the terminal is narrow."""
+        """Focus the list or another widget of the left pane; in a narrow terminal, also show the pane."""
         self.remove_class("detailed")
         self.set_focus(widget or self.list)
         self.show_key_hints()

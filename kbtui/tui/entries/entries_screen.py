@@ -72,7 +72,7 @@ PENDING_SECONDS = 3.0
 ACTIONS_WITHOUT_ENTRY = {"filter", "help", "back", "leave", "new", "reload", "app.theme"}
 """The actions that do not depend on the selected entry."""
 READ_AHEAD_ROWS = 100
-"""How many rows below the selected row are read in advance."""
+"""More rows are read when fewer than this many rows are left below the selected row."""
 
 
 # the page of an entry
@@ -101,7 +101,10 @@ class FoldablePassageBlock(FoldHeadingBlock):
 
 
 def build_entry_document(library: Library, row: EntryRow, now: datetime) -> Document:
-    """Return the details of an entry: facts, recent citations, passages. Called in a thread."""
+    """Return a page with the facts, recent citations and passages of an entry.
+
+    Called in a background thread.
+    """
     chunks = serialize_chunks(library.open_index_reader(), row.id)
     source, problem = _read_source_name_and_problem(library, row)
     title: Spans = [(one_line(row.title), "h1")]
@@ -139,7 +142,10 @@ def _make_entry_facts(row: EntryRow, source: str | None) -> list[tuple[str, Span
 
 
 def _read_source_name_and_problem(library: Library, row: EntryRow) -> tuple[str | None, str | None]:
-    """Return the source that fetched a subject, and the problem with its front matter; either may be None."""
+    """Return the name of the source that fetched a subject, and a problem with its front matter.
+
+    Either may be None.
+    """
     subject = library.load_knowledge().find(row.topic or "", row.slug or "")
     if subject is None:
         return None, None
@@ -172,7 +178,7 @@ def _make_citation_blocks(library: Library, row: EntryRow, now: datetime) -> lis
 
 
 def _describe_passage_origin(chunk: dict[str, object]) -> str:
-    """Return the lines or the turn that a passage comes from."""
+    """Name the lines or the turn that a passage comes from."""
     lines, turn = chunk["lines"], chunk["turn"]
     if isinstance(lines, list):
         first, last = lines
@@ -184,14 +190,14 @@ def _describe_passage_origin(chunk: dict[str, object]) -> str:
 
 
 class EntriesScreen(ListDetailScreen):
-    """A table of entries, read page by page; the result is the reference of an entry to open, or None."""
+    """A screen with a table of entries; its result is the reference of an entry to open, or None."""
 
     HEADING = "Entries"
     SCOPE = "entries"
     NOTES = (
         "● ready, ◌ not embedded yet, ! cannot be read or embedded.",
         "Example of a filter: `deploy type:rule,decision is:pending after:2026-05 before:2026-06`. "
-        "Words must occur in the title or text; after: and before: limit the day of creation.",
+        "Words must occur in the title or text; after: and before: limit the creation date.",
     )
     DEFAULT_CSS = "EntriesScreen #columns { height: 1; padding: 0 1; background: $background; }"
 
@@ -213,14 +219,14 @@ class EntriesScreen(ListDetailScreen):
         self._filter_timer: Timer | None = None
         self._go_to_end = False
         self._types: list[str] = []
-        """All types seen so far, because a list filtered by type contains only that type."""
+        """All types seen so far; a list filtered by type would provide only that type."""
         self._ref_to_select: str | None = None
 
     def compose_list_pane(self) -> list[Widget]:
         return [self.filter, TextLine(id="columns"), self.list]
 
     def on_mount(self) -> None:
-        """Explain the filter, and look regularly whether pending entries are ready."""
+        """Explain the filter in its input, and check regularly whether pending entries are ready."""
         self.filter.input.placeholder = "words, type:, is:, topic:, after:, before:"
         self.set_interval(PENDING_SECONDS, self._reload_if_entries_pending)
 
@@ -254,9 +260,9 @@ class EntriesScreen(ListDetailScreen):
         return [one._replace(label=labels.get(one.id, one.label)) for one in commands]
 
     def should_key_wait(self, key: str) -> bool:
-        """Return whether a key acts on the selected entry while the list or the details are still loading."""
+        """Return whether a key must wait until the list or the details of an entry are loaded."""
         owner, action = self._find_action(key)
-        # No node binds a letter typed into the filter, so its owner is None.
+        # No widget binds a letter typed into the filter, so the owner of that key is None.
         is_typing = self.focused is self.filter.input and owner in (None, self.filter.input)
         if is_typing or action in ACTIONS_WITHOUT_ENTRY:
             return False
@@ -273,7 +279,7 @@ class EntriesScreen(ListDetailScreen):
     # reading the list
 
     def action_reload(self) -> None:
-        """Read everything again; if the filter is unchanged, read at least as many rows as before."""
+        """Reload the list; if the filter is unchanged, read at least as many rows as before."""
         before = self.loaded
         # Read a page more than before, so that the selected row stays in the list if new rows appear above it.
         known = len(before.rows) if before is not None and before.wanted == self._wanted else 0
@@ -327,7 +333,7 @@ class EntriesScreen(ListDetailScreen):
         self.show_key_hints()
 
     def _describe_included_entries(self) -> list[str]:
-        """Return what the list includes and leaves out, which explains its counts."""
+        """Say which entries the list includes and leaves out, to explain its counts."""
         shown = [name for name, is_shown in self._flags.items() if is_shown]
         # Disabled subjects are not in the index.
         *missing, last = [name for name in [*self._flags, "disabled"] if name not in shown]
@@ -350,7 +356,7 @@ class EntriesScreen(ListDetailScreen):
         self._show_entry_details_after_delay()
 
     def _show_entry_details_after_delay(self) -> None:
-        """Show the selected entry's details once the selection has stayed for a moment."""
+        """Show the details of the selected entry when the selection has not changed for a moment."""
         if self._detail_timer is not None:
             self._detail_timer.stop()
         self._detail_timer = self.set_timer(DETAIL_DELAY, self._show_entry_details)
@@ -388,7 +394,7 @@ class EntriesScreen(ListDetailScreen):
             self.dismiss(self._parse_entry_ref(entry))
 
     def _parse_entry_ref(self, entry: EntryRow) -> Ref:
-        # The reference is that of an existing entry, so a colon in its slug cannot start a line number.
+        # The entry exists, so a colon in its slug belongs to the slug and starts no line number.
         return parse_ref(entry.ref, lambda topic, slug: (topic, slug) == (entry.topic, entry.slug))
 
     def action_copy(self) -> None:
@@ -461,7 +467,7 @@ class EntriesScreen(ListDetailScreen):
             self.writer.remove_subject(self._parse_entry_ref(entry))
 
     def _require_selected_subject(self) -> EntryRow | None:
-        """Return the selected entry if it is a subject; for a conversation, show why it cannot be changed."""
+        """Return the selected entry, or None after a message if it is a conversation."""
         entry = self.list.selected_entry
         if entry is not None and entry.kind == "conversation":
             self.refuse_key("conversations cannot be changed here; only subjects can")

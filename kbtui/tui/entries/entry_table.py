@@ -1,4 +1,4 @@
-"""The table of entries, read page by page."""
+"""The table of the entries screen, whose rows are read page by page."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ STATUS_SIGNS = {"ready": ("●", "inserted"), "pending": ("◌", "warning"), "er
 
 
 class LoadedEntryRows(NamedTuple):
-    """The rows read so far; `page` is the page read last, which contains the totals."""
+    """The rows read so far; `page` is the last page read, which contains the totals."""
 
     wanted: EntryFilter
     rows: list[EntryRow]
@@ -41,16 +41,16 @@ class LoadedEntryRows(NamedTuple):
 
     @property
     def has_more_rows(self) -> bool:
-        """Whether more rows can be read."""
+        """Whether there are more rows to read."""
         return self.page.cursor is not None
 
 
 def read_entry_pages(
     library: Library, wanted: EntryFilter, before: LoadedEntryRows | None, least: int, now: datetime
 ) -> LoadedEntryRows:
-    """Read at least `least` more rows than `before` contains, or all if there are fewer.
+    """Read at least `least` more rows after those in `before`, or all rows if fewer are left.
 
-    Called in a thread.
+    Called in a background thread.
     """
     call = get_current_cancellation()
     rows = list(before.rows) if before else []
@@ -75,7 +75,7 @@ def read_entry_pages(
 
 
 class EntryTableColumn(NamedTuple):
-    """A column at the right, shown only if the table is at least `min_width` cells wide.
+    """A column to the right of the titles, shown if the table is at least `min_width` cells wide.
 
     The minimum widths leave at least 48 cells for the titles.
     """
@@ -136,7 +136,7 @@ class EntryTable(RowList):
 
 
 def make_entry_table_headings(width: int) -> tuple[Spans, Spans]:
-    """Return the left and the right part of the heading of a table that is `width` cells wide."""
+    """Return the left and right parts of the headings for a table that is `width` cells wide."""
     right = "  ".join(
         column.fit_text_to_column(column.name) for column in COLUMNS if width >= column.min_width
     )
@@ -149,7 +149,7 @@ def make_entry_table_headings(width: int) -> tuple[Spans, Spans]:
 def _format_entry_title_cell(entry: EntryRow) -> Spans:
     sign, role = STATUS_SIGNS[entry.status]
     flags = ", ".join(name for name in ("hidden", "archived") if getattr(entry, name))
-    # Tags come last, because a narrow table cuts the end.
+    # Tags come last, because a narrow table cuts off the end of the text.
     tags = "".join(f" #{one_line(tag)}" for tag in entry.tags)
     return [
         (f"{sign} ", role),

@@ -32,8 +32,8 @@ TYPE_HELP = "note, rule, pattern, reference, decision, or any other word"
 class SubjectFileEditor:
     """Creates, changes and removes subject files for a screen.
 
-    `show_message` is called with a text and a style role, `on_written` with the reference of each
-    subject that was written or removed.
+    `show_message` is called with a text and a style role. `on_written` is called with the reference of
+    each subject that was written or removed.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class SubjectFileEditor:
         return format_error_on_one_line(error, self._library.workspace.root)
 
     def create_subject_file(self, title: str = "", topic: str | None = None) -> None:
-        """Ask for title, topic, type and tags, then open the editor for the text."""
+        """Ask for the title, topic, type and tags, then open the editor for the text."""
         open_form = partial(self._open_new_subject_form, title, topic)
         self._worker.submit(self._library.load_knowledge, open_form, self._show_error)
 
@@ -66,7 +66,7 @@ class SubjectFileEditor:
             return
         title_help = "Title of the entry; the file name is made from it."
         topic_help = "Topic of the entry; choose it with ← and →."
-        slug_help = "Leave empty to make it from the title; use / for folders."
+        slug_help = "Leave it empty to derive it from the title; use / for folders."
         fields = (
             FormField("title", "title", title, title_help),
             FormField("topic", "topic", topic or "", topic_help, topics),
@@ -80,7 +80,10 @@ class SubjectFileEditor:
         self._screen.app.push_screen(form, self._write_planned_subject)
 
     def _plan_new_subject(self, values: FormValues) -> PlannedSubject:
-        """Check that the entry can be written before the user types its text; called in a thread."""
+        """Check that the entry can be written, before the user types its text.
+
+        Called in a background thread.
+        """
 
         if not values["title"]:
             raise authoring.MissingTitle("an entry needs a title")
@@ -110,12 +113,15 @@ class SubjectFileEditor:
         self._suspend_tui_and_run(lambda: authoring.edit_draft(*planned), report_new_entry)
 
     def edit_subject(self, ref: Ref) -> None:
-        """Open a subject in the editor; its id and its citations stay the same."""
+        """Open a subject in the editor; its id and its citations do not change."""
         find_subject = partial(self._find_subject_to_edit, ref)
         self._worker.submit(find_subject, self._edit_subject_and_report, self._show_error)
 
     def _find_subject_to_edit(self, ref: Ref) -> tuple[Subject, str | None]:
-        """Return the subject and the source that fetched it, if any; called in a thread."""
+        """Return the subject, and the name of the source that fetched it, if any.
+
+        Called in a background thread.
+        """
 
         authoring.find_editor_command()
         subject = self._library.find_subject(ref)

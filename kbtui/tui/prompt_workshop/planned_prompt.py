@@ -1,4 +1,4 @@
-"""The state of the prompt: the costs of texts, the marks, and the prompt that the marks would produce."""
+"""The prompt that the unwritten marks would produce, and the costs of its texts."""
 
 from __future__ import annotations
 
@@ -22,22 +22,25 @@ if TYPE_CHECKING:
 
 
 COUNTED_BYTES_MOST = 1_000_000
-"""The size in bytes above which a subject is estimated instead of counted."""
+"""The cost of a subject above this size in bytes is estimated instead of counted."""
 COUNTED_TOTAL_MOST = 256 * 1024 * 1024
-"""How many bytes are read in total to count subjects; all remaining subjects are estimated."""
+"""How many bytes of subjects are counted in total; the costs of the others are estimated."""
 REPORT_EVERY = 400
 """How many subjects are counted between two progress reports."""
 
 
 class PromptCost(NamedTuple):
-    """A number of characters and of tokens; with `is_estimate`, estimated from the size of a file."""
+    """How many characters and tokens a text has; an estimate is made from the size of its file."""
 
     characters: int = 0
     tokens: int = 0
     is_estimate: bool = False
 
     def format_cost_without_units(self, *, exact: bool = True) -> str:
-        """Format as `1,204 ≈ 301`, or without `exact` as an aligned `1.2k ≈ 301`; `~` marks an estimate."""
+        """Format as `1,204 ≈ 301` if `exact` is true, else as `1.2k ≈ 301` in aligned columns.
+
+        `~` marks an estimate.
+        """
         sign = "~" if self.is_estimate else ""
         if exact:
             return f"{sign}{self.characters:,} ≈ {self.tokens:,}"
@@ -70,7 +73,7 @@ def format_cost_growth(before: PromptCost, after: PromptCost, *, units: bool = T
 
 
 class SubjectCosts:
-    """The known costs of subjects, and the reasons why some subjects cannot be read.
+    """The known costs of subjects, and why some of them cannot be read.
 
     One thread writes while other threads read, so values are replaced, never modified.
     """
@@ -89,7 +92,7 @@ class SubjectCosts:
         return self._costs.get((topic, slug))
 
     def sum_subject_costs(self, subjects: Collection[tuple[str, str]]) -> PromptCost:
-        """Return the total cost of pairs of topic and slug; an estimate unless all are counted."""
+        """Return the total cost of subjects (pairs of topic and slug); an estimate unless all are counted."""
         costs = [cost for subject in subjects if (cost := self._costs.get(subject))]
         characters = sum(cost.characters for cost in costs)
         tokens = sum(cost.tokens for cost in costs)
@@ -99,13 +102,13 @@ class SubjectCosts:
     def measure_subject_costs(
         self, knowledge: Knowledge, is_wanted: Callable[[], bool]
     ) -> Iterator[int]:
-        """Count every subject; from time to time, yield how many are left.
+        """Measure the cost of every subject; from time to time, yield how many are left.
 
-        Estimate all new and changed subjects first, and do not read unchanged files (same size and
-        time) again. End early if `is_wanted` returns False. Called in a thread.
+        Estimate all new and changed subjects first. Do not read a file again if its size and time
+        are unchanged. End early if `is_wanted` returns False. Called in a background thread.
         """
         todo: list[Subject] = []
-        # Work on a copy, because a `Knowledge` keeps the subjects that it lists.
+        # Use a copy and delete it, because a `Knowledge` keeps all subjects that it lists in memory.
         copied = knowledge.copy_with_marks(())
         for topic in copied.topics:
             for subject in copied.list_subjects(topic):
@@ -155,7 +158,7 @@ class FolderCostSums:
 
 
 def find_slug_prefix_range(slugs: list[str], prefix: str) -> tuple[int, int]:
-    """Return the start and end of the part of a sorted list whose slugs have a prefix."""
+    """Return the start and end of the range in a sorted list where slugs start with a prefix."""
     return bisect_left(slugs, prefix), bisect_left(slugs, prefix + chr(0x10FFFF))
 
 
@@ -173,7 +176,10 @@ MarkState = Literal["learned", "disabled", "plain", "on", "off"]
 
 
 class PendingPreloadMarks(dict[tuple[str, str | None], PreloadOrDisableMark]):
-    """(Topic, slug or None) -> a mark that is not written yet, in the order in which the user set them."""
+    """The marks that are not written yet, by topic and slug, in the order in which the user set them.
+
+    The slug is None for the mark of a whole topic.
+    """
 
     @property
     def unwritten_marks(self) -> tuple[PreloadOrDisableMark, ...]:
@@ -181,17 +187,23 @@ class PendingPreloadMarks(dict[tuple[str, str | None], PreloadOrDisableMark]):
         return tuple(self.values())
 
     def find_marked_state(self, written: Knowledge, topic: str, slug: str | None) -> MarkState:
-        """Return the marked state of a subject, or of a topic if `slug` is None; without a mark, the written one."""
+        """Return the state of a subject, or of a topic if `slug` is None, with its mark applied.
+
+        `written` is the knowledge as the files define it.
+        """
         mark = self.get((topic, slug))
         return mark.state if mark else find_subject_or_topic_state(written, topic, slug)
 
     def toggle_mark(self, mark: PreloadOrDisableMark, knowledge: Knowledge) -> None:
-        """Set a mark, or remove it if it is set already; `knowledge` is as the files define it."""
+        """Set a mark, or remove it if it is set already.
+
+        `knowledge` is the knowledge as the files define it.
+        """
         current = self.find_marked_state(knowledge, mark.topic, mark.slug)
         written = find_subject_or_topic_state(knowledge, mark.topic, mark.slug)
         wanted: MarkState = mark.state
         if current == wanted:
-            # To switch off a state that the files define, the state "plain" is marked instead.
+            # A mark cannot remove a state that the files define, so mark the subject as "plain" instead.
             wanted = "plain" if written == wanted else written
         self.pop((mark.topic, mark.slug), None)
         if wanted != written:
@@ -240,7 +252,7 @@ class PlannedPrompt:
 def read_planned_prompt(
     library: Library, costs: SubjectCosts, marks: tuple[PreloadOrDisableMark, ...] = ()
 ) -> PlannedPrompt:
-    """Read the files and apply the marks to them."""
+    """Read the files, and apply the marks to the knowledge in them."""
     written = library.load_knowledge()
     for topic in written.topics:
         # Read the directory in this thread, so that drawing a row never waits for it.
@@ -253,7 +265,7 @@ def read_planned_prompt(
 def apply_preload_marks(
     before: PlannedPrompt, costs: SubjectCosts, marks: tuple[PreloadOrDisableMark, ...]
 ) -> PlannedPrompt:
-    """Return the state with `marks` instead of its own; marks that cannot be set become `refusals`."""
+    """Return the planned prompt with other marks; marks that cannot be set become `refusals`."""
     knowledge, applied = before.written, []
     if marks[: len(before.marks)] == before.marks:  # only new marks were added
         knowledge, applied = before.knowledge, list(before.marks)

@@ -68,15 +68,15 @@ if TYPE_CHECKING:
     from kbtui.tui.reader.document_blocks import DocumentBlock
 
 PAGE_DELAY = 0.06
-"""How many seconds a row stays selected before its preview is built."""
+"""How many seconds a row must stay selected before its preview is built."""
 EXPAND_MOST = 40
-"""If there are no more subjects than this, all topics are expanded at first."""
+"""With at most this many subjects, all topics are expanded at first."""
 
 
 class PromptWorkshopScreen(ListDetailScreen):
     """A tree of topics and subjects with their costs, a preview, and an input to try patterns.
 
-    The result of the screen is whether it wrote anything. `reference` is the entry selected at first.
+    The result of the screen is whether it wrote anything. `reference` is the entry to select at first.
     `written` is the list of changes written in this session; the screen appends to it.
     """
 
@@ -123,7 +123,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self._write_worker = LatestOnlyWorker(self)
         self._mark_worker = LatestOnlyWorker(self)
         self._row_worker = LatestOnlyWorker(self)
-        # Run two at a time, so that a text of several megabytes does not delay the preview of the next row.
+        # Build two previews at a time, so that a very long text does not delay the preview of the next row.
         self._page_worker = LatestOnlyWorker(self, limit=2)
         self.pattern_worker = LatestOnlyWorker(self)
         self.count_worker = LatestOnlyWorker(self, cancellation=CallCancellation)
@@ -139,7 +139,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self._show_prompt_totals()
 
     def on_unmount(self) -> None:
-        """Stop counting, and free the rows and the state, which may be large."""
+        """Stop counting, and free the rows and the prompt, which may be large."""
         self.count_worker.discard_results()
         self.planned_prompt = self.list.planned_prompt = None
         self.pattern_result = PatternMatchResult("")
@@ -199,7 +199,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         )
 
     def _apply_marks_to_prompt(self) -> None:
-        """Apply the marks to the state read from the files."""
+        """Apply the marks to the prompt that was read from the files."""
         planned_prompt, marks = self.planned_prompt, self.marks.unwritten_marks
         if planned_prompt is None:
             return
@@ -563,7 +563,7 @@ class PromptWorkshopScreen(ListDetailScreen):
     # leaving
 
     def action_back(self) -> None:
-        """Close the question, the change, the pattern or the filter, or leave the preview; else leave the screen."""
+        """Close the question, change, pattern or filter, or leave the preview, or else the screen."""
         if self._is_asking_to_leave:
             self.show_message()
         elif self._shown_change is not None:
@@ -585,7 +585,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             self.dismiss(self._has_written)
 
     def can_leave(self) -> bool:
-        """Return True if no mark would be lost or the user was already asked; otherwise ask."""
+        """Return whether no mark would be lost or the user was already asked; otherwise, ask."""
         if self._is_writing:
             self.refuse_key(".jp/kb.toml is being written; try again in a moment")
             return False
@@ -610,8 +610,8 @@ class PromptWorkshopScreen(ListDetailScreen):
         write, enter = self.get_key_label("write"), self.get_key_label("open")
         note = (
             f"Marks have no effect until you write them: {write} shows the change of .jp/kb.toml, then "
-            f"{write} or {enter} writes it. In an input, keys type text; press Esc to leave it and "
-            "use single-key commands."
+            f"{write} or {enter} writes it. In an input, letters are typed as text; press Esc to leave "
+            "it and use single-key commands."
         )
         return [
             HeadingBlock("head:signs", [("Signs", "h2")], above=1),

@@ -1,4 +1,4 @@
-"""Try a glob or `-k TOPIC/GLOB`: find what it matches and costs, and show the input for it."""
+"""Patterns to try, `TOPIC/GLOB` or `-k TOPIC/GLOB`: their matches and costs, and their input."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ FLAGS = ("-k", "--knowledge")
 
 
 class PatternInputWord(NamedTuple):
-    """A word of the input without its quotes; `at` is the position of its start in the input."""
+    """A word of the input without its quotes; `at` is the index of its first character."""
 
     text: str
     at: int
 
 
 class PatternProblem(NamedTuple):
-    """A remark about the character at position `at` of the input.
+    """A remark about the character at index `at` of the input.
 
-    `is_error` says whether the problem leaves the input without a result.
+    An error leaves the input without a result; any other problem is only a warning.
     """
 
     message: str
@@ -56,8 +56,9 @@ class PatternProblem(NamedTuple):
 
 @dataclass(frozen=True)
 class PatternMatchResult:
-    """What a pattern matches: subjects that a call of `learn` returns, or that `-k` would pre-load.
+    """The subjects that a pattern matches: `learn` would return them, or `-k` would pre-load them.
 
+    `topic` and `patterns` are the arguments of `learn`; `preloads` are the values of `-k`.
     `matches` are pairs of topic and slug, and `cost` is their total cost.
     """
 
@@ -71,12 +72,12 @@ class PatternMatchResult:
 
     @property
     def is_valid_pattern(self) -> bool:
-        """Whether the pattern has a result to show."""
+        """Whether the pattern could be parsed, so that there is a result to show."""
         return bool(self.topic or self.preloads)
 
     @property
     def shell_arguments(self) -> str:
-        """The arguments that make `kbtui` print this result, quoted for a shell."""
+        """The arguments with which `kbtui` prints this result, quoted for a shell."""
         if self.preloads:
             return "prompt " + " ".join(f"-k {quote(value)}" for value in self.preloads)
         return " ".join(["learn", *map(quote, [self.topic or "", *self.patterns])])
@@ -117,9 +118,9 @@ _WORD = re.compile(r"""(?:[^\s"']|"[^"]*"|'[^']*')+|["']""")
 
 
 def _split_pattern_words(text: str) -> Iterator[PatternInputWord]:
-    """Split the input at spaces outside of quotes.
+    """Split the input at spaces outside quotes.
 
-    `shlex.split` could do this too, but returns no positions.
+    `shlex.split` is not used, because it does not return the positions of the words.
     """
     for match in _WORD.finditer(text):
         if match[0] in "\"'":
@@ -207,7 +208,7 @@ def _parse_knowledge_flag_values(words: list[PatternInputWord]) -> Iterator[Patt
 def _find_pattern_problem(
     knowledge: Knowledge, topic: str, patterns: list[PatternInputWord]
 ) -> PatternProblem | None:
-    """Return a remark about the first pattern that matches nothing or has an unclosed `[`."""
+    """Return a remark about the first pattern that is too long, matches nothing, or has an unclosed `[`."""
     resolved = knowledge.get_topic_slugs(topic)
     for word in patterns:
         pattern = word.text
@@ -238,7 +239,7 @@ class SubjectPatternInput(PaneInput):
 
 
 class SubjectPatternBar(Vertical):
-    """The input, and a line below it with the result, or with a remark that points at a character with `^`."""
+    """The input, and a line below it with the result or a remark; `^` points at the problem."""
 
     def __init__(self) -> None:
         super().__init__(id="trying")
@@ -261,7 +262,10 @@ class SubjectPatternBar(Vertical):
         yield self._result_line
 
     def show_pattern_result(self, result: PatternMatchResult, outcome: str) -> None:
-        """Show the number of matches with `outcome` at the right, and the command or a remark at the left."""
+        """Show the command or a remark on the left, and the number of matches on the right.
+
+        `outcome` follows the number; it is the cost of the matches, or how they change the prompt.
+        """
         self._result_line.display = bool(result.text.strip())
         if not self._result_line.display:
             return
@@ -280,7 +284,7 @@ class SubjectPatternBar(Vertical):
 
 
 def _format_remark_with_caret(remark: PatternProblem, column: int, width: int) -> Spans:
-    """Return a line with `^` in the given column, and the remark on the side where it fits."""
+    """Return a line with `^` in the given column, and the remark on the side that has room for it."""
     text = one_line(remark.message + (f"; {remark.hint}" if remark.hint else ""))
     role = "error" if remark.is_error else "warning"
     size = measure_text_width(text)

@@ -70,7 +70,7 @@ WHOLE_NODE = SubjectTreeNode("whole")
 
 @dataclass
 class SubjectTreeOptions:
-    """What the list shows: the keys of expanded rows, whether hidden subjects appear, the filter words."""
+    """What the list shows: the keys of expanded rows, whether hidden subjects are listed, and filter words."""
 
     opened: set[str] = field(default_factory=set)
     hidden: bool = False
@@ -133,7 +133,7 @@ def _contains_all_words(text: str, words: list[str]) -> bool:
 
 
 def _make_folder_rows(topic: str, slugs: list[str], opened: set[str]) -> Iterator[ListRow]:
-    """Yield the rows of slugs in tree order, with a row for each folder before its first slug."""
+    """Yield a row for each slug, and a row for each folder before its first slug; `slugs` are sorted."""
     shown: list[str] = []
     closed = ""
     for slug in slugs:
@@ -306,7 +306,7 @@ def format_prompt_totals(
 
 
 def describe_tree_node(prompt: PlannedPrompt, node: SubjectTreeNode) -> str:
-    """Return the line below the list, which says more about the selected row."""
+    """Return the text of the line below the list, which says more about the selected row."""
     if node.kind == "whole":
         topics = [topic for topic in prompt.knowledge.topics.values() if topic.enable]
         slugs = (prompt.knowledge.get_topic_slugs(topic.id) for topic in topics)

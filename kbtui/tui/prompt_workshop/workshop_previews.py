@@ -35,9 +35,9 @@ NO_SECTION = "There is no <knowledge> section, because no topic has a subject to
 
 @dataclass(frozen=True)
 class DocumentWithCost:
-    """A document, and what its text costs in a prompt; None if it is not part of a prompt.
+    """A document, and the cost of its text in a prompt, or None if the text is not for a prompt.
 
-    `line` is the 1-based line to start at, None for the top.
+    `line` is the 1-based line to start at, or None for the top.
     """
 
     document: Document
@@ -51,9 +51,9 @@ def make_workshop_preview(
     view: str,
     result: PatternMatchResult | None,
 ) -> DocumentWithCost:
-    """Return the preview of the selected row or of the tried pattern; an error becomes a page.
+    """Return the preview of the selected row or of the tried pattern; on an error, a page about it.
 
-    Called in a thread.
+    Called in a background thread.
     """
     try:
         return _make_tree_node_preview(planned_prompt, node, view, result)

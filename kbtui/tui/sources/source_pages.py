@@ -1,4 +1,4 @@
-"""Rows and pages for sources: their state, their last run, and what an approval allows."""
+"""Rows and pages for sources: their status, their last run, and what an approval allows."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class BulletItemBlock(ParagraphBlock):
 class SourceStatus(NamedTuple):
     """A source with its last run, the time of its approval, and the time of its next run.
 
-    Times are Unix seconds, None if there is no approval or schedule. `folder` is the directory of its
+    Times are Unix seconds, or None without an approval or a schedule. `folder` is the directory of its
     documents, relative to the workspace.
     """
 
@@ -59,14 +59,14 @@ class SourceStatus(NamedTuple):
 
 
 class SourceStatuses(NamedTuple):
-    """The states of all valid sources, and the problems of declarations that cannot be read."""
+    """The status of each valid source, and the problems of declarations that cannot be read."""
 
     sources: list[SourceStatus]
     problems: list[Problem]
 
 
 def read_source_statuses(library: Library) -> SourceStatuses:
-    """Read the state of every source; called in a thread."""
+    """Read the status of every source. Called in a background thread."""
     workspace = library.workspace
     userdata = UserData(workspace)
     found, runs = load_sources(workspace), userdata.load_last_source_runs()
@@ -89,7 +89,7 @@ def make_source_rows(
 ) -> list[ListRow]:
     """Return a row of two lines for each source, followed by a row for each problem.
 
-    `running` maps each running source to its progress, None before the first report. `review_key` is
+    `running` maps each running source to its progress, or to None before the first report. `review_key` is
     the label of the key that shows what a source would do.
     """
     rows = []
@@ -157,7 +157,7 @@ def make_source_problem_page(problem: Problem) -> Document:
 
 
 def make_source_page(state: SourceStatus, now: datetime) -> Document:
-    """Return the page of a source: facts, the last run, and the declaration."""
+    """Return the page of a source with facts, the last run, and the declaration."""
     source = state.source
     approved: Spans = [("not yet", "warning")]
     if state.approved:
@@ -220,7 +220,7 @@ def _make_declaration_blocks(source: SourceDefinition) -> list[DocumentBlock]:
 
 
 def make_source_approval_page(state: SourceStatus, approve_key: str, back_key: str) -> Document:
-    """Return a page with everything a source would do, and the keys to approve it or go back."""
+    """Return a page with everything that a source would do, and the keys to approve it or go back."""
     source = state.source
     intro = "Each run does the following on this computer, with your permissions:"
     answers = f"Press {approve_key} to approve exactly this (any later change needs a new approval), or {back_key} to go back without approving."

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 RELOAD_SECONDS = 5.0
-"""How many seconds pass before the screen looks again for runs started elsewhere."""
+"""How often, in seconds, the screen looks for runs that were started elsewhere."""
 NO_SOURCES = "No sources yet. Press {} to add web pages, files or an MCP server."
 KINDS = ("url_crawl", "file_upload", "mcp")
 LIST_KEYS = {"prefixes", "allow_hosts", "env"}
@@ -80,7 +80,7 @@ def make_source_form_fields(
         FormField("topic", "topic", get_text_value("topic"), "The topic that the documents are added to; choose it with ← and →.", tuple(topics)),
         FormField("depth", "depth", get_text_value("depth", "1"), "How many links to follow from the first page; 0 = only the first page.", is_shown=web),
         FormField("prefixes", "only below", get_text_value("prefixes"), "Fetch only pages with these URL prefixes, separated by spaces; empty = the first page's directory.", is_shown=web),
-        FormField("allow_hosts", "private hosts", get_text_value("allow_hosts"), "Hosts in a private network that may be fetched from; usually empty.", is_shown=web),
+        FormField("allow_hosts", "private hosts", get_text_value("allow_hosts"), "Hosts in a private network that kbtui may fetch from; usually empty.", is_shown=web),
         FormField("pattern", "pattern", get_text_value("pattern"), "Fetch only resources whose address matches this glob.", is_shown=mcp),
         FormField("env", "variables", get_text_value("env"), "Names of your environment variables to pass to the server.", is_shown=mcp),
         FormField("cron", "cron", get_text_value("cron"), "When the engine runs the source, such as 0 4 * * 1; empty = only when you start it."),
@@ -110,7 +110,10 @@ def make_source_toml_table(values: FormValues, kind: str) -> dict[str, Any]:
 
 
 def add_source_from_form(library: Library, values: FormValues) -> SourceDefinition:
-    """Add a source to the file and approve it, because the user wrote it in the form. Raises `KbtuiError`."""
+    """Add a source to the file, and approve it, because the user wrote it in the form.
+
+    Raises `KbtuiError`.
+    """
     kind, workspace = values["kind"], library.workspace
     what = values.get(MAIN_KEY[kind], "")
     if not what:
@@ -127,7 +130,7 @@ def change_source_from_form(
     """Change a source; return the changed source, and whether it is approved.
 
     An approved source stays approved, because the user made the change. Raises `KbtuiError` if the
-    change fails, or if the source is no longer the same in the file as in `before`.
+    change fails, or if the source in the file is no longer equal to `before`.
     """
     workspace, userdata = library.workspace, UserData(library.workspace)
     current = load_sources(workspace).find_source(before.name)
@@ -152,14 +155,17 @@ def change_source_from_form(
 
 @dataclass
 class ActiveSourceRun:
-    """A run that the screen started in a thread; `progress` is None before the first report."""
+    """A run that this screen started; `progress` is None before the first report."""
 
     stop: threading.Event = field(default_factory=threading.Event)
     progress: SourceProgress | None = None
 
 
 class SourcesScreen(ListDetailScreen):
-    """A list of sources with a page for each; a source runs only if its current declaration is approved."""
+    """A screen with a list of sources and a page for each.
+
+    A source runs only if its current declaration is approved.
+    """
 
     HEADING = "Sources"
     SCOPE = "sources"
@@ -175,13 +181,13 @@ class SourcesScreen(ListDetailScreen):
         self.runs: dict[str, ActiveSourceRun] = {}
         self.states: SourceStatuses | None = None
         self.approving: SourceStatus | None = None
-        """The source on the approval page; approving applies to exactly this state, even if the file changes."""
+        """The source on the approval page; exactly this declaration is approved, even if the file changes."""
         self._clock = clock
         self._reload_worker = LatestOnlyWorker(self)
         self._key_to_select: str | None = None
 
     def on_mount(self) -> None:
-        """Look regularly for runs started elsewhere."""
+        """Look regularly for runs that were started elsewhere."""
         self.set_interval(RELOAD_SECONDS, self.action_reload)
 
     def on_unmount(self) -> None:
@@ -405,7 +411,7 @@ class SourcesScreen(ListDetailScreen):
         try:
             return count_documents(self.library.workspace, source)
         except KbtuiError:
-            return 0  # when the source is removed, a message says why the documents stay
+            return 0  # a message after the removal says why the documents stay
 
     def _ask_to_remove_source(self, name: str, count: int) -> None:
         from kbtui.sources.source_runner import remove_source_and_documents
