@@ -37,10 +37,10 @@ class BookmarksScreen(StyledScreen):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,apostrophe", "dismiss", show=False),
-        Binding("enter", "open", show=False),
-        Binding("e,n", "note", show=False),
-        Binding("d,delete", "remove", show=False),
-        Binding("u", "undo", show=False),
+        Binding("enter", "open_bookmark", show=False),
+        Binding("e,n", "edit_note", show=False),
+        Binding("d,delete", "remove_bookmark", show=False),
+        Binding("u", "undo_removal", show=False),
     ]
 
     def __init__(self, library: Library) -> None:
@@ -87,14 +87,14 @@ class BookmarksScreen(StyledScreen):
         self.list.set_rows([], [(f"! {one_line(str(error))}", "error")])
 
     @on(RowList.RowClicked)
-    def action_open(self) -> None:
+    def action_open_bookmark(self) -> None:
         if row := self.list.selected_row:
             try:
                 self.dismiss(make_navigation_target(parse_ref(row.data.ref)))
             except KbtuiError as error:
                 self._show_error(error)
 
-    def action_note(self) -> None:
+    def action_edit_note(self) -> None:
         if row := self.list.selected_row:
             mark: Bookmark = row.data
 
@@ -104,13 +104,13 @@ class BookmarksScreen(StyledScreen):
 
             self.app.push_screen(TextInputDialog(f"Note on {mark.ref}", mark.note), save_note)
 
-    def action_remove(self) -> None:
+    def action_remove_bookmark(self) -> None:
         if row := self.list.selected_row:
             self._removed = row.data
             self._update_key_hints()
             self._change_bookmarks(lambda: self._userdata.remove_bookmark(row.data.ref))
 
-    def action_undo(self) -> None:
+    def action_undo_removal(self) -> None:
         mark, self._removed = self._removed, None
         if mark is not None:
             self._update_key_hints()

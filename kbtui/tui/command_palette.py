@@ -51,7 +51,7 @@ class CommandPaletteItem(NamedTuple):
     penalty: float = 0.0
 
 
-def list_command_items(
+def list_palette_commands(
     scopes: Iterable[str], keymap: Mapping[str, str] | None = None
 ) -> list[CommandPaletteItem]:
     """Return the commands of the given scopes, followed by those that work everywhere."""
@@ -77,7 +77,7 @@ def _describe_command(command: TuiCommand) -> str:
     return f"{label[0].upper()}{label[1:]}: {text[0].lower()}{text[1:]}"
 
 
-def list_theme_items(themes: Iterable[str]) -> list[CommandPaletteItem]:
+def list_palette_themes(themes: Iterable[str]) -> list[CommandPaletteItem]:
     """Return the themes: first those of kbtui and of the user, then Textual's."""
     return [
         CommandPaletteItem(f"Theme: {name}", "theme", name, penalty=0.5 * is_builtin)
@@ -85,7 +85,9 @@ def list_theme_items(themes: Iterable[str]) -> list[CommandPaletteItem]:
     ]
 
 
-def list_openable_items(contents: LibrarySnapshot | None, hidden: bool) -> list[CommandPaletteItem]:
+def list_palette_topics_and_entries(
+    contents: LibrarySnapshot | None, hidden: bool
+) -> list[CommandPaletteItem]:
     """Return an item for each topic, subject and conversation; this is slow for a large library."""
     if contents is None:
         return []
@@ -200,10 +202,10 @@ class CommandPaletteScreen(StyledScreen):
         self.input.focus()
         self._show_palette_items(find_command_palette_items(self._items, ""))
         self._targets_worker.submit(
-            self._find_targets, self._add_openable_items, lambda error: None
+            self._find_targets, self._add_topics_and_entries, lambda error: None
         )
 
-    def _add_openable_items(self, targets: list[CommandPaletteItem]) -> None:
+    def _add_topics_and_entries(self, targets: list[CommandPaletteItem]) -> None:
         self._items = [*self._items, *targets]
         if self.input.value:
             self._search_palette_items()

@@ -98,9 +98,9 @@ class DoctorScreen(SecondaryScreen):
         self._run += 1
         self.show_message()
         self._show_findings(self._run, [], AREAS[0], build_doctor_document([], AREAS[0]))
-        threading.Thread(target=self._run_checks, args=(self._run,), daemon=True).start()
+        threading.Thread(target=self._run_diagnostic_checks, args=(self._run,), daemon=True).start()
 
-    def _run_checks(self, run: int) -> None:
+    def _run_diagnostic_checks(self, run: int) -> None:
         """Run the checks, and show the findings in growing batches. Called in a background thread."""
         findings: list[DiagnosticFinding] = []
         area, next_count = AREAS[0], 1
@@ -149,12 +149,12 @@ class DoctorScreen(SecondaryScreen):
         self.message_line.display = bool(text)
         super().show_message(text, role)
 
-    def action_next(self, step: int) -> None:
+    def action_go_to_next_problem(self, step: int) -> None:
         self.go_to_next_block(
             step, lambda block: isinstance(block, DoctorFindingBlock) and block.state != "ok"
         )
 
-    def action_open(self) -> None:
+    def action_open_entry_of_finding(self) -> None:
         block = self.cursor_block
         if block and block.link:
             # The subject existed during the check; if it has been deleted since, opening it shows an error.

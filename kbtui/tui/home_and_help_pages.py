@@ -92,7 +92,7 @@ def build_home_document(
     if contents.listings:
         blocks += _make_topic_blocks(contents)
     else:
-        blocks += _make_first_topic_blocks(contents, find_key_label("first", keymap))
+        blocks += _make_missing_topics_blocks(contents, find_key_label("first", keymap))
     blocks += _make_conversation_blocks(contents, now)
     blocks += _make_problem_blocks([*contents.failures, *contents.problems, *notices])
     return Document("home", "Home", blocks)
@@ -130,7 +130,7 @@ def _make_topic_blocks(contents: LibrarySnapshot) -> list[DocumentBlock]:
     return blocks
 
 
-def _make_first_topic_blocks(contents: LibrarySnapshot, key: str) -> list[DocumentBlock]:
+def _make_missing_topics_blocks(contents: LibrarySnapshot, key: str) -> list[DocumentBlock]:
     if _has_unreadable_topics(contents):
         heading = _make_heading("topics", "No topic can be read")
         return [heading, _make_paragraph("why", UNREADABLE_TOPICS, "dim")]

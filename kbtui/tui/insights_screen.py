@@ -186,16 +186,16 @@ class InsightsScreen(SecondaryScreen):
             right = ("searches are not logged (query_log = false)", "warning")
         self.show_totals_line([(counts, "strong"), (period, "dim")], [right])
 
-    def action_days(self) -> None:
+    def action_change_period(self) -> None:
         self._days = PERIODS[(PERIODS.index(self._days) + 1) % len(PERIODS)]
         self.action_reload()
 
-    def action_hidden(self) -> None:
+    def action_toggle_hidden_subjects(self) -> None:
         self._hidden = not self._hidden
         self.show_message(f"hidden subjects are {'' if self._hidden else 'not '}included")
         self.action_reload()
 
-    def action_open(self) -> None:
+    def action_open_or_create_entry(self) -> None:
         """Open the entry on the current line; on a query without a good match, create an entry."""
         block = self.cursor_block
         if block is None:
@@ -208,11 +208,11 @@ class InsightsScreen(SecondaryScreen):
         else:
             self.show_message("This line has nothing to open.", "dim")
 
-    def action_next(self, step: int) -> None:
+    def action_go_to_next_section(self, step: int) -> None:
         """Go to the next section, or to the previous one if `step` is negative."""
         self.go_to_next_block(step, lambda block: block.key.startswith("head:"), lead=0)
 
-    def action_erase(self) -> None:
+    def action_erase_logged_searches(self) -> None:
         def erase_if_confirmed(answer: str | None) -> None:
             if answer is not None:
                 erase = UserData(self.library.workspace).query_log.erase_all_logged_searches

@@ -93,7 +93,7 @@ async def test_letters_of_a_filter_do_not_wait_for_the_list(
         try:
             await tui.press("f")
             await tui.press("c")
-            await tui.until(lambda: screen.is_filtering)
+            await tui.until(lambda: screen.is_reading_filtered_rows)
             for key in "lone":
                 tui.app.simulate_key(key)
             await tui.until(lambda: screen.filter.input.value == "clone", 10)

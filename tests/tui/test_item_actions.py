@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support import Builder
 from tui_support import Tui, running
 
-from kbtui.tui.command_palette import find_command_palette_items, list_command_items
+from kbtui.tui.command_palette import find_command_palette_items, list_palette_commands
 from kbtui.tui.commands import SCOPES, list_commands
 from kbtui.tui.external_programs import build_editor_command
 from kbtui.tui.framework.clipboard import find_clipboard_command
@@ -35,7 +35,7 @@ TALK = "jp-c17800000001"
     ],
 )
 def test_the_palette_finds_a_command_by_its_label_first(typed: str, name: str) -> None:
-    found = find_command_palette_items(list_command_items(SCOPES), typed)
+    found = find_command_palette_items(list_palette_commands(SCOPES), typed)
     assert getattr(found[0].value, "id", "") == name
 
 

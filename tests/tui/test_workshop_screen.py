@@ -11,7 +11,7 @@ from workshop_support import knowledge_of, workshop
 
 from kbtui.knowledge.models import PreloadOrDisableMark
 from kbtui.knowledge.prompt import estimate_tokens
-from kbtui.tui.prompt_workshop import screen as screen_module
+from kbtui.tui.prompt_workshop import prompt_workshop_screen
 
 WRITTEN = """\
 # My topics. Keep this comment.
@@ -321,9 +321,9 @@ async def test_keys_typed_ahead_do_not_write_what_nobody_saw(book: Builder, kb: 
     async with workshop(book.root) as shop:
         await shop.select("project/start")
         await shop.marked("space")
-        shop.screen.action_write()
-        shop.screen.action_write()
-        shop.screen.action_open()
+        shop.screen.action_review_or_write_marks()
+        shop.screen.action_review_or_write_marks()
+        shop.screen.action_open_row_or_write()
         await shop.tui.until("This will be written")
         assert kb.read_text() == WRITTEN
 
@@ -627,13 +627,13 @@ async def test_slow_work_is_done_in_threads_and_only_rows_in_sight_are_made(
     main = threading.get_ident()
 
     def noted(name: str) -> None:
-        real = getattr(screen_module, name)
+        real = getattr(prompt_workshop_screen, name)
 
         def call(*args: object, **options: object) -> object:
             called[name].add(threading.get_ident() == main)
             return real(*args, **options)
 
-        monkeypatch.setattr(screen_module, name, call)
+        monkeypatch.setattr(prompt_workshop_screen, name, call)
 
     for name in names:
         noted(name)

@@ -69,7 +69,15 @@ NO_ENTRIES = "No entries yet. Declare a topic, then press {}."
 DETAIL_DELAY = 0.08
 """How many seconds to wait after the last change of the selection or the filter before reading."""
 PENDING_SECONDS = 3.0
-ACTIONS_WITHOUT_ENTRY = {"filter", "help", "back", "leave", "new", "reload", "app.theme"}
+ACTIONS_WITHOUT_ENTRY = {
+    "focus_filter",
+    "help",
+    "back",
+    "leave",
+    "create_subject",
+    "reload",
+    "app.theme",
+}
 """The actions that do not depend on the selected entry."""
 READ_AHEAD_ROWS = 100
 """More rows are read when fewer than this many rows are left below the selected row."""
@@ -267,11 +275,11 @@ class EntriesScreen(ListDetailScreen):
         if is_typing or action in ACTIONS_WITHOUT_ENTRY:
             return False
         is_page_due = self._detail_timer is not None or self._detail_worker.has_pending_result
-        is_list_due = self._filter_timer is not None or self.is_filtering
+        is_list_due = self._filter_timer is not None or self.is_reading_filtered_rows
         return is_list_due or (self.is_detail_pane_focused and is_page_due)
 
     @property
-    def is_filtering(self) -> bool:
+    def is_reading_filtered_rows(self) -> bool:
         """Whether the first rows for the current filter are still being read."""
         is_shown = self.loaded is not None and self.loaded.wanted == self._wanted
         return self._page_worker.has_pending_result and not is_shown
@@ -378,7 +386,7 @@ class EntriesScreen(ListDetailScreen):
         self._read_more_entries(ALL_ROWS)
 
     @on(RowList.RowClicked)
-    def action_enter(self) -> None:
+    def action_open_details_or_link(self) -> None:
         viewport, block = self.reader.viewport, self.cursor_block
         if not self.is_detail_pane_focused:
             if self.list.selected_entry is not None:
@@ -389,7 +397,7 @@ class EntriesScreen(ListDetailScreen):
             viewport.toggle_fold(fold)
             self.reader.update_view()
 
-    def action_read(self) -> None:
+    def action_open_in_reader(self) -> None:
         if (entry := self.list.selected_entry) is not None:
             self.dismiss(self._parse_entry_ref(entry))
 
@@ -397,12 +405,12 @@ class EntriesScreen(ListDetailScreen):
         # The entry exists, so a colon in its slug belongs to the slug and starts no line number.
         return parse_ref(entry.ref, lambda topic, slug: (topic, slug) == (entry.topic, entry.slug))
 
-    def action_copy(self) -> None:
+    def action_copy_reference(self) -> None:
         if (entry := self.list.selected_entry) is not None:
             copy_text(self.app, entry.ref)
             self.show_message(f"copied {entry.ref}")
 
-    def action_address(self) -> None:
+    def action_open_web_address(self) -> None:
         """Open the web address that the entry was fetched from; without a browser, copy the address."""
         entry = self.list.selected_entry
         if entry is None or not entry.source_url:
@@ -415,7 +423,7 @@ class EntriesScreen(ListDetailScreen):
 
     # the filter
 
-    def action_filter(self) -> None:
+    def action_focus_filter(self) -> None:
         self.focus_list_pane(self.filter.input)
 
     @on(Input.Changed, "#entry-filter")
@@ -440,7 +448,7 @@ class EntriesScreen(ListDetailScreen):
             self._wanted = wanted
             self.action_reload()
 
-    def action_turn(self, name: str) -> None:
+    def action_filter_by_next_value(self, name: str) -> None:
         """Set `type` or `is` in the filter to the next value; after the last value, remove it."""
         text, values = self.filter.input.value, list[str](ENTRY_STATUSES)
         if name == "type":
@@ -450,19 +458,19 @@ class EntriesScreen(ListDetailScreen):
         position = values.index(current) + 1 if current in values else 0
         self.filter.input.value = replace_filter_value(text, name, [*values, None][position])
 
-    def action_flag(self, name: str) -> None:
+    def action_toggle_flagged_entries(self, name: str) -> None:
         self._flags[name] = not self._flags[name]
         self._apply_filter()
 
-    def action_new(self) -> None:
+    def action_create_subject(self) -> None:
         entry = self.list.selected_entry
         self.writer.create_subject_file(topic=entry.topic if entry else None)
 
-    def action_edit(self) -> None:
+    def action_edit_subject(self) -> None:
         if (entry := self._require_selected_subject()) is not None:
             self.writer.edit_subject(self._parse_entry_ref(entry))
 
-    def action_remove(self) -> None:
+    def action_remove_subject(self) -> None:
         if (entry := self._require_selected_subject()) is not None:
             self.writer.remove_subject(self._parse_entry_ref(entry))
 
@@ -478,7 +486,7 @@ class EntriesScreen(ListDetailScreen):
         self._ref_to_select = ref
         self.action_reload()
 
-    def action_retry(self) -> None:
+    def action_retry_failed_entries(self) -> None:
         self.show_message("retrying …", "dim")
 
         def show_retry_result(_: None) -> None:

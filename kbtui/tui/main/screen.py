@@ -403,9 +403,9 @@ class MainScreen(StyledScreen):
 
         contents, hidden = self.library_pane.contents, self.library_pane.state.hidden
         palette = command_palette.CommandPaletteScreen(
-            command_palette.list_command_items(self.hints.scopes, self.hints.keymap),
-            command_palette.list_theme_items(self.app.available_themes),
-            lambda: command_palette.list_openable_items(contents, hidden),
+            command_palette.list_palette_commands(self.hints.scopes, self.hints.keymap),
+            command_palette.list_palette_themes(self.app.available_themes),
+            lambda: command_palette.list_palette_topics_and_entries(contents, hidden),
         )
         self.app.push_screen(palette, self.run_command_palette_choice)
 

@@ -111,7 +111,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self._pattern_topic: str | None = None
         """The topic for a pattern that contains no topic."""
         self._has_match_rows = False
-        self._first_reference: str | None = reference or ""
+        self._initial_reference: str | None = reference or ""
         self._key_to_select: str | None = WHOLE_KEY
         self._page_timer: Timer | None = None
         self._shown_change: TomlChange | None = None
@@ -185,9 +185,9 @@ class PromptWorkshopScreen(ListDetailScreen):
         def show_reloaded_prompt(planned_prompt: PlannedPrompt) -> None:
             for mark in written:
                 self.marks.remove_mark(mark)
-            if self._first_reference is not None:
-                self._select_first_entry(planned_prompt, self._first_reference)
-                self._first_reference = None
+            if self._initial_reference is not None:
+                self._select_initial_entry(planned_prompt, self._initial_reference)
+                self._initial_reference = None
             self._show_planned_prompt(planned_prompt)
             knowledge = planned_prompt.written
             slugs = (knowledge.get_topic_slugs(topic).scan.slugs for topic in knowledge.topics)
@@ -227,7 +227,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         for _, error in planned_prompt.refusals:
             self.show_error(error)
 
-    def _select_first_entry(self, planned_prompt: PlannedPrompt, reference: str) -> None:
+    def _select_initial_entry(self, planned_prompt: PlannedPrompt, reference: str) -> None:
         """Select the entry `reference`, and expand the topic and folders that contain it."""
         knowledge, options = planned_prompt.written, self.options
         topics = {topic: knowledge.get_topic_slugs(topic) for topic in knowledge.topics}
@@ -321,7 +321,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self.pattern_bar.show_pattern_result(result, result.cost.format_cost_with_units())
         self._show_selected_row_details(PAGE_DELAY)
 
-    def action_try(self) -> None:
+    def action_focus_pattern_input(self) -> None:
         self._pattern_topic = self.list.selected_tree_node.topic or self._pattern_topic
         self.set_focus(self.pattern_bar.input)
 
@@ -330,7 +330,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self._withdraw_proposed_change()
         self._show_matches_of_pattern(event.value)
 
-    def action_filter(self) -> None:
+    def action_focus_filter(self) -> None:
         self.filter.show_input()
 
     @on(Input.Changed, "#choose")
@@ -338,7 +338,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self.options.words = event.value
         self._rebuild_tree_rows()
 
-    def action_hidden(self) -> None:
+    def action_toggle_hidden_subjects(self) -> None:
         self.options.hidden = not self.options.hidden
         self._rebuild_tree_rows()
         self.show_message(f"hidden subjects are {'shown' if self.options.hidden else 'not shown'}")
@@ -398,33 +398,33 @@ class PromptWorkshopScreen(ListDetailScreen):
     @on(RowList.RowClicked)
     def _on_row_clicked(self) -> None:
         if self.list.selected_tree_node.kind in ("topic", "folder"):
-            self.action_open()
+            self.action_open_row_or_write()
 
     def action_move_in_list(self, where: str, *pages: float) -> None:
         """Move in the list while the pattern input keeps the focus."""
         getattr(self.list, f"action_{where}")(*pages)
 
-    def action_view(self) -> None:
+    def action_toggle_preview_kind(self) -> None:
         self.view = "prompt" if self.view == "learn" else "learn"
         self._withdraw_proposed_change()
         self._show_selected_row_details()
 
-    def action_open(self) -> None:
+    def action_open_row_or_write(self) -> None:
         """Write the shown change; without one, expand or collapse a topic or folder, or focus the preview."""
         if self._shown_change is not None:
-            self.action_write()
+            self.action_review_or_write_marks()
         elif key := self.list.selected_tree_node.expandable_row_key:
             self.options.opened ^= {key}
             self._rebuild_tree_rows()
         else:
             self.set_focus(self.reader)
 
-    def action_expand(self) -> None:
+    def action_expand_row(self) -> None:
         if key := self.list.selected_tree_node.expandable_row_key:
             self.options.opened.add(key)
             self._rebuild_tree_rows()
 
-    def action_collapse(self) -> None:
+    def action_collapse_row(self) -> None:
         """Collapse the selected topic or folder; if it is not expanded, select the parent row."""
         node = self.list.selected_tree_node
         if node.expandable_row_key in self.options.opened:
@@ -435,12 +435,12 @@ class PromptWorkshopScreen(ListDetailScreen):
             folder_key = make_folder_row_key(node.topic, f"{above}/")
             self.list.select_row(folder_key if above else f"topic:{node.topic}")
 
-    def action_other_side(self) -> None:
+    def action_focus_other_pane(self) -> None:
         self.set_focus(self.reader if self.focused is self.list else self.list)
 
     # marks
 
-    def action_mark(self, state: Literal["learned", "disabled"]) -> None:
+    def action_mark_subject(self, state: Literal["learned", "disabled"]) -> None:
         node = self.list.selected_tree_node
         if node.kind == "subject":
             self._toggle_mark(PreloadOrDisableMark(node.topic, node.name, state))
@@ -453,7 +453,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         }
         self.refuse_key(reasons.get(node.kind, "select a subject to mark"))
 
-    def action_switch(self) -> None:
+    def action_toggle_topic(self) -> None:
         topic = self.list.selected_tree_node.topic
         if not topic:
             self.refuse_key("select a topic to switch on or off")
@@ -467,7 +467,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             self.marks.toggle_mark(mark, written)
             self._show_changed_marks()
 
-    def action_drop(self) -> None:
+    def action_discard_marks(self) -> None:
         if self.marks:
             self.marks.clear()
             self._show_changed_marks()
@@ -481,7 +481,7 @@ class PromptWorkshopScreen(ListDetailScreen):
 
     # writing
 
-    def action_write(self) -> None:
+    def action_review_or_write_marks(self) -> None:
         """Show the change for review; if it is shown already, write it."""
         change, marks = self._shown_change, self.marks.unwritten_marks
         if change is not None:
@@ -504,7 +504,7 @@ class PromptWorkshopScreen(ListDetailScreen):
                 self._on_write_error,
             )
 
-    def action_undo(self) -> None:
+    def action_undo_written_change(self) -> None:
         """Undo the change written last in this session."""
         if not self._written_changes:
             self.refuse_key("nothing to undo")

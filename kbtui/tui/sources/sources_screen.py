@@ -258,11 +258,11 @@ class SourcesScreen(ListDetailScreen):
             self.show_document(make_source_problem_page(row.data))
 
     @on(RowList.RowClicked)
-    def action_enter(self) -> None:
+    def action_focus_details(self) -> None:
         if self.list.selected_row is not None:
             self.focus_detail_pane()
 
-    def action_run(self) -> None:
+    def action_run_source(self) -> None:
         state = self.selected_source
         if state is None or self.approving is not None:
             return
@@ -294,7 +294,7 @@ class SourcesScreen(ListDetailScreen):
             outcome = error
         self.call_later(self._on_source_run_end, name, outcome)
 
-    def action_stop(self) -> None:
+    def action_stop_source(self) -> None:
         name = state.source.name if (state := self.selected_source) else ""
         if name in self.runs:
             self.runs[name].stop.set()
@@ -312,7 +312,7 @@ class SourcesScreen(ListDetailScreen):
         self._show_source_rows()
         self.action_reload()
 
-    def action_approve(self) -> None:
+    def action_review_source(self) -> None:
         """Show exactly what the selected source would do, and offer to approve it."""
         state = self.selected_source
         if state is None:
@@ -325,7 +325,7 @@ class SourcesScreen(ListDetailScreen):
         self.show_document(make_source_approval_page(state, agree, back))
         self.focus_detail_pane()
 
-    def action_agree(self) -> None:
+    def action_approve_shown_source(self) -> None:
         """Approve the source exactly as it is shown."""
         state, self.approving = self.approving, None
         if state is None:
@@ -339,7 +339,7 @@ class SourcesScreen(ListDetailScreen):
         self.focus_list_pane()
         self._show_selected_source()
 
-    def action_new(self) -> None:
+    def action_add_source(self) -> None:
         def report_new_source(source: SourceDefinition | None) -> None:
             if source is not None:
                 message = f"added {source.name}; press {self.get_key_label('run')} to run it"
@@ -347,7 +347,7 @@ class SourcesScreen(ListDetailScreen):
 
         self._open_source_form("Add a source", None, add_source_from_form, report_new_source)
 
-    def action_edit(self) -> None:
+    def action_edit_source(self) -> None:
         state = self.selected_source
         if state is None:
             return
@@ -397,7 +397,7 @@ class SourcesScreen(ListDetailScreen):
         self._key_to_select = name
         self.action_reload()
 
-    def action_remove(self) -> None:
+    def action_remove_source(self) -> None:
         if (state := self.selected_source) is not None:
             source = state.source
             self.run_in_thread(
