@@ -1,4 +1,4 @@
-"""Entry point of the engine's process: clients start `python -P -m kbtui.engine ROOT`."""
+"""Runs the engine. Clients start it with `python -P -m kbtui.engine ROOT`."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Embeds passages and queries in threads of the engine."""
+"""Embeds passages and queries, in threads of the engine."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ BUSY_LOAD, OWN_LOAD = 0.75, 1.0
 
 
 class EmbeddingThrottle:
-    """Decides when embedding pauses, by the setting `embed_pause`.
+    """Decides when embedding pauses, according to the setting `embed_pause`.
 
     The setting's values are "never", "battery", "load" and "either" (battery or load).
     """
@@ -59,7 +59,7 @@ class EmbeddingThrottle:
         self._pause_reason: str | None = None
 
     def get_pause_reason(self) -> str | None:
-        """Return the reason why embedding must pause, as a phrase; None if it can continue."""
+        """Return a phrase that says why embedding must pause, or None if it can continue."""
         if self._pause == "never":
             return None
         now = self._clock()
@@ -71,7 +71,7 @@ class EmbeddingThrottle:
         if self._pause in {"battery", "either"} and self._on_battery():
             return "the computer runs on battery"
         if self._pause in {"load", "either"}:
-            # While embedding runs, the measured load includes that of embedding.
+            # While embedding runs, it adds to the measured load.
             most = self._cores * (BUSY_LOAD if self._pause_reason else BUSY_LOAD + OWN_LOAD)
             if self._load() > most:
                 return "the computer is busy"
@@ -110,19 +110,19 @@ def _read_power_supply_file(place: Path, name: str) -> str:
 
 
 MANY_CHUNKS = 300
-"""With at least this many missing chunks, a second session of the model embeds on all cores."""
+"""If at least this many chunks have no vector, they are embedded on all cores."""
 RETRY_SECONDS = 60.0
 """How many seconds must have passed since a failure before a query loads the model again."""
 MODEL_LOADING = make_keywords_only_notice("model_loading")
 
 
 def import_lancedb_module() -> None:
-    """Import the vector store, which takes a second or two."""
+    """Import LanceDB, which takes a second or two."""
     import kbtui.index.vector_store  # noqa: F401
 
 
 def lower_thread_priority() -> None:
-    """Give this thread the lowest priority; only Linux has priorities of threads."""
+    """Give this thread the lowest priority. Does nothing except on Linux."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
@@ -154,7 +154,7 @@ class EngineEmbeddingModel:
         return self._embedder.dimension
 
     def find_model_key(self) -> str:
-        """Return the key of the model that the settings name; raises `EmbeddingModelUnavailable`."""
+        """Return the key of the configured model. Raises `EmbeddingModelUnavailable`."""
         from kbtui.index.embedding_model import find_embedding_model
 
         if self._model is None or self._embedder is None:
@@ -206,9 +206,9 @@ class EngineEmbeddingModel:
             self._log("the model's export is finished; the engine uses it from now on")
 
     def get_passage_encoder(self, missing: int) -> OnnxEmbedder | TorchEmbedder:
-        """Return the encoder for `missing` chunks; if these are many, one that uses all cores.
+        """Return the encoder to use when `missing` chunks have no vector.
 
-        Call this in the thread with low priority.
+        If these are many, the encoder uses all cores. Call this in the thread with low priority.
         """
         from kbtui.index.embedding_model import OnnxEmbedder
 
@@ -233,10 +233,10 @@ class EngineEmbeddingModel:
 
 
 class EmbeddingWorker:
-    """Loads the model, keeps the vectors up to date with the catalog, and ranks by meaning.
+    """Loads the model, keeps the vectors up to date with the catalog, and ranks chunks by meaning.
 
     `keywords_only_notice` says why there is no semantic search; it is None if there is one. `left`
-    is the number of chunks without a vector, None while it is unknown. `is_asleep` means that the
+    is the number of chunks without a vector, or None while it is unknown. `is_asleep` means that the
     model is not loaded because no query and no chunk needs it. `model_ready` is set when the model
     is loaded or could not be loaded. `caught_up` is set when every chunk has its vector, or when an
     error prevents embedding.
@@ -304,7 +304,7 @@ class EmbeddingWorker:
         self._passage_pool.shutdown(wait=False, cancel_futures=True)
 
     def set_generation_to_embed(self, folder: Path) -> None:
-        """Switch to the index generation at `folder`, and embed its chunks without a vector."""
+        """Switch to the index generation at `folder`, and embed its chunks that have no vector."""
         self._folder = folder
         self._has_moved = True
         self.caught_up.clear()
@@ -316,7 +316,7 @@ class EmbeddingWorker:
         return self._open_folder.name if self._open_folder else None
 
     def request_model_loading(self) -> None:
-        """Load the model for a query, even if there is no passage to embed."""
+        """Ask the thread to load the model for a query, even if there is no passage to embed."""
         failed_at = self._failed_at
         if failed_at is not None and time.monotonic() - failed_at > RETRY_SECONDS:
             self.retry_failed_model_loading()
@@ -325,7 +325,7 @@ class EmbeddingWorker:
             self._wake.set()
 
     def retry_failed_model_loading(self) -> None:
-        """Load the model and open the vectors again, if either failed."""
+        """Ask the thread to load the model and open the vectors again, if either failed."""
         if self._failed_at is None:
             return
         self.keywords_only_notice = MODEL_LOADING
@@ -355,13 +355,13 @@ class EmbeddingWorker:
         """Rank chunks by meaning; call only while `keywords_only_notice` is None.
 
         `pending` is the result of `start_query_embedding` for `text`; `filters` are arguments of
-        `vectors.make_vector_filter_sql`. `worded` are the numbers of the chunks that the keyword
-        leg found, best first. The query's vector is shifted towards the first vector found among
-        these chunks.
+        `vector_store.make_vector_filter_sql`. `worded` has the numbers of the chunks that the keyword
+        leg found, best first. The query's vector is moved towards that of the first of these
+        chunks that has one.
 
         Returns a dictionary with `ranked` (pairs of chunk number and cosine similarity), `total`
-        (the number of chunks that the query may see), `left` (how many of these have no vector)
-        and `pending` (the chunks of `worded` without a vector). If there is no ranking, the
+        (the number of chunks that the query can find), `left` (how many of these have no vector)
+        and `pending` (the chunks in `worded` that have no vector). If there is no ranking, the
         dictionary has only `cause`, the reason.
         """
         from kbtui.index.vector_store import (
@@ -374,8 +374,8 @@ class EmbeddingWorker:
         ranked: list[tuple[int, float]] = []
         try:
             if store is not None and self._model.is_model_loaded:
-                # If the pool has not begun with this query, this thread embeds it: waiting for the
-                # other queries in the pool would take longer.
+                # If the pool has not started on this query, this thread embeds it. Waiting for the
+                # pool's other queries would take longer.
                 has_begun = pending is not None and not pending.cancel()
                 rows = pending.result() if pending and has_begun else self._model.encode_query(text)
                 towards = store.get_vector(worded[:LEAN_CANDIDATES])
@@ -407,7 +407,7 @@ class EmbeddingWorker:
             self._wake.wait()
             self._wake.clear()
             if self._failed_at is not None:
-                # Changed passages will not be embedded, so there is nothing to wait for.
+                # Nothing is embedded after a failure, so wake the callers that wait for it.
                 self.caught_up.set()
                 continue
             try:
@@ -463,7 +463,7 @@ class EmbeddingWorker:
         return self.is_asleep
 
     def _update_vectors(self, folder: Path) -> None:
-        """Bring the vectors up to date; rebuild them, once, if their files are unusable."""
+        """Bring the vectors up to date. If their files are unusable, rebuild them once."""
         self.is_busy = True
         if self._is_damaged:
             self._discard_vectors(folder)
@@ -474,7 +474,7 @@ class EmbeddingWorker:
                 isinstance(error, Exception) and not isinstance(error, KbtuiError | sqlite3.Error)
             )
             if self._folder != folder and not self._stop.is_set():
-                # A new generation has replaced this one, so the files of this one were removed.
+                # A new generation has replaced this one, whose files have been removed.
                 self._wake.set()
                 return
             # If the engine is ending, the failure does not mean that the files are unusable.

@@ -1,13 +1,13 @@
 """A client's connection to a running engine.
 
-The module imports little, because short commands wait for it.
+This module imports little, so that short commands start fast.
 """
 
 from __future__ import annotations
 
 import os
 
-# `socket` itself builds tables of constants, which takes as long as importing this whole package.
+# Importing `socket` takes as long as importing this whole package: it builds tables of constants.
 from _socket import AF_UNIX, SHUT_RDWR, SOCK_STREAM, socket
 from _thread import allocate_lock
 
@@ -42,13 +42,13 @@ class EngineOwnedByOtherUser(EngineUnavailable):
 
 
 class EngineClient:
-    """A client's connection to an engine. Threads may share it; requests wait for each other."""
+    """A client's connection to an engine. If threads share it, their requests run one at a time."""
 
     def __init__(self, socket_path: str, timeout: float = 5.0) -> None:
-        """Connect to the socket at `socket_path` and exchange hellos; each step has `timeout` seconds.
+        """Connect to the socket and exchange hellos; each step may take `timeout` seconds.
 
-        Raises `UnresponsiveEngine`, `EngineOwnedByOtherUser`, and `EngineUnavailable` if no process
-        listens on the socket or the engine speaks another protocol.
+        Raises `UnresponsiveEngine` or `EngineOwnedByOtherUser`, or `EngineUnavailable` if no
+        process listens on the socket or the engine speaks another protocol.
         """
         self._socket = socket(AF_UNIX, SOCK_STREAM)
         self._socket.settimeout(timeout)
@@ -94,7 +94,7 @@ class EngineClient:
     def send_request(
         self, op: str, *, timeout: float | None = 30.0, **arguments: Any
     ) -> dict[str, Any]:
-        """Send a request and return the `ok` of its answer, or {} if `ok` is not an object.
+        """Send a request and return the field `ok` of its answer, or {} if `ok` is not an object.
 
         Raises `EngineUnavailable` if the engine reports an error, ends the connection or does not
         answer within `timeout` seconds (None: no limit). In the last two cases, the client closes
@@ -120,7 +120,7 @@ class EngineClient:
         return ok if isinstance(ok, dict) else {}
 
     def send_request_without_waiting(self, op: str, **arguments: Any) -> None:
-        """Send a request without waiting for its answer; raises nothing."""
+        """Send a request without waiting for its answer. Never raises."""
         with self._lock:
             self._next += 1
             try:

@@ -29,19 +29,20 @@ def get_engine_lock_path(workspace: Workspace) -> Path:
 
 
 def get_engine_socket_path(workspace: Workspace) -> Path:
-    """Return the path of the socket on which an engine with this environment listens.
+    """Return the path of the engine's socket; it depends on this process's environment variables.
 
-    Creates the socket's directory, which only this user can enter. Raises `WorkspaceError` if it
-    cannot be created.
+    Creates the socket's directory, which only this user can enter. Raises `WorkspaceError` if that
+    fails.
     """
     paths.make_runtime_directory()
     return Path(paths.make_socket_path(str(workspace.root)))
 
 
 def read_engine_lock_file(workspace: Workspace) -> dict[str, Any] | None:
-    """Read `pid`, `version`, `host` and `socket` from the lock file; None if no engine wrote them.
+    """Return the `pid`, `version`, `host` and `socket` that an engine wrote into its lock file.
 
-    With them, clients that have another XDG_RUNTIME_DIR (ssh, cron) find the engine.
+    Returns None if no engine did. Through this file, clients with another XDG_RUNTIME_DIR (under
+    ssh or cron, for example) find the engine.
     """
     try:
         found = json.loads(get_engine_lock_path(workspace).read_text("utf-8"))
@@ -88,13 +89,13 @@ START_SECONDS = 20.0
 SILENT_SECONDS = 5.0
 """How many seconds a client waits for an engine that listens but does not answer."""
 
-# The only environment variables that an engine inherits from the client that starts it.
+# An engine inherits only these environment variables from the client that starts it.
 _KEPT_VARIABLES = ("HOME", "PATH", "LANG", "USER", "LOGNAME", "TMPDIR", "TZ", "SSL_CERT_FILE")
 _KEPT_PREFIXES = ("LC_", "XDG_", "JP_", "KBTUI_", "OMP_", "MKL_")
 
 
 class EngineNotRunning(EngineUnavailable):
-    """No engine is running, and the caller did not want to start one."""
+    """No engine is running, and the caller asked not to start one."""
 
 
 def connect_or_start_engine(
@@ -106,9 +107,10 @@ def connect_or_start_engine(
 ) -> EngineClient:
     """Connect to the workspace's engine; start one first if none is running.
 
-    Waits at most `wait` seconds. During the wait it calls `check` repeatedly; `check` can raise an
-    exception to cancel. Raises `EngineNotRunning` if no engine is running and `start` is false, and
-    `EngineUnavailable` if the connection fails for another reason.
+    If `start` is true, also replaces an engine that this client cannot use. Waits at most `wait`
+    seconds. During the wait it calls `check` repeatedly; `check` can raise an exception to cancel.
+    Raises `EngineNotRunning` if no engine is running and `start` is false, and `EngineUnavailable`
+    if the connection fails for another reason.
     """
     client = _connect_to_running_engine(workspace, min(wait, SILENT_SECONDS), check)
     if client is not None and start and _is_engine_incompatible(client):
@@ -173,9 +175,9 @@ def _connect_to_running_engine(
 def _is_engine_incompatible(client: EngineClient) -> bool:
     """Return whether this client needs an engine with another index format or another model.
 
-    An engine notices changed settings itself, but not that a client's environment names another
-    model. A different model is ignored while other clients are connected, and if this client's
-    model is "off".
+    An engine notices changed settings by itself, but it cannot see that a client's environment
+    names another model. A different model does not count while other clients are connected, or if
+    this client's model is "off".
     """
     if client.hello.get("schema") != compute_index_schema_hash():
         return True
@@ -208,9 +210,9 @@ def _parse_version_numbers(version: str) -> tuple[int, ...]:
 
 
 def _try_connect_to_engine(workspace: Workspace) -> EngineClient | None:
-    """Connect to the socket that the lock file names, or to the one of this environment.
+    """Try the socket that the lock file names, then the path that this process would choose.
 
-    Returns None if no engine of this workspace listens on either.
+    Returns None if no engine of this workspace listens on either socket.
     """
     found = read_engine_lock_file(workspace)
     socket_paths: list[str] = []
@@ -236,7 +238,7 @@ def _try_connect_to_engine(workspace: Workspace) -> EngineClient | None:
 
 
 def _start_engine(workspace: Workspace) -> Any:
-    """Start the engine's process; raises `EngineUnavailable`."""
+    """Start the engine's process. Raises `EngineUnavailable` if that fails."""
     from kbtui.workspace.paths import make_private_directory
 
     if kind := find_network_file_system_type(workspace.cache_dir):

@@ -1,4 +1,4 @@
-"""The engine's process from start to end: take the lock, listen, serve, clean up.
+"""Runs the engine's process: takes the lock, listens, serves clients and cleans up.
 
 The process takes the lock (`flock`) before it binds the socket. An engine that does not get the
 lock exits at once, and its client connects to the engine that has it. Only the holder of the lock
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 def run_engine(root: Path) -> int:
     """Run the engine of the workspace at `root` until it is idle or stopped; return the exit code.
 
-    The exit code is 3 after an error; otherwise it is 0, also if another engine holds the lock.
+    The exit code is 3 after an error. Otherwise it is 0, even if another engine holds the lock.
     """
-    # Files that the index's libraries create become private. Sources write into the workspace with
-    # the user's own umask.
+    # Only this user can read the files that the index's libraries create. Sources write into the
+    # workspace, so they use the user's own umask.
     umask = os.umask(0o077)
     workspace = open_workspace_at_root(root)
     try:
@@ -83,8 +83,8 @@ def run_engine(root: Path) -> int:
 def _take_engine_lock(workspace: Workspace) -> Any:
     """Lock and return the open lock file; return None if another engine holds the lock.
 
-    Compares the file's inode after locking: if the cache directory was deleted in between, the
-    lock of the old file would not exclude a second engine.
+    After locking, checks that the path still leads to the locked file. If the cache directory was
+    deleted in the meantime, a lock on the old file would not keep out a second engine.
     """
     path = get_engine_lock_path(workspace)
     for _ in range(10):

@@ -3,9 +3,9 @@
 A frame is a length (four bytes, big-endian) and a JSON object of that length in UTF-8. The first
 frame in each direction is a hello. Then the client sends requests (`id`, `op`, arguments). The
 engine sends answers (`id`, `ok` or `error`) and, to clients that have subscribed, events (`event`).
-Nothing is ever unpickled.
+The protocol does not use pickle.
 
-The module imports little, because short commands wait for it.
+This module imports little, so that short commands start fast.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ if TYPE_CHECKING:
         total: int
 
     class EngineReadiness(TypedDict, total=False):
-        """The state of index and model, for clients.
+        """Which kinds of search the engine can do now, and what prevents the others.
 
         `lexical` and `semantic` say whether keyword search and semantic search are available.
-        `reason` says why semantic search is not. `left` is the number of passages without a vector,
-        None if it is unknown. `error` says why the last refresh failed. `reading` is the progress
-        of a running refresh.
+        `reason` says why semantic search is not available. `left` is the number of passages without
+        a vector, or None if it is unknown. `error` says why the last refresh failed, and
+        `configuration_problem` what is wrong with the workspace's configuration. `reading` is the
+        progress of a running refresh.
         """
 
         lexical: bool
@@ -44,9 +45,9 @@ if TYPE_CHECKING:
         reading: RefreshProgress | None
 
     class RefreshOutcome(EngineReadiness, total=False):
-        """The readiness after a refresh.
+        """The engine's readiness after a client has waited for a refresh.
 
-        `done` says whether the refresh is finished, `mended` which damage it repaired.
+        `done` says whether the refresh is finished. `mended` describes the damage that it repaired.
         """
 
         done: bool
@@ -118,7 +119,7 @@ def encode_message_as_frame(message: Mapping[str, Any]) -> bytes:
 
 
 def parse_frame_length(header: bytes, most: int) -> int:
-    """Return the length in a frame's header; raises `InvalidProtocolFrame` if it exceeds `most`."""
+    """Parse the length of a frame; raises `InvalidProtocolFrame` if it exceeds `most`."""
     (size,) = FRAME_HEADER.unpack(header)
     if size > most:
         raise InvalidProtocolFrame(f"a frame of {size} bytes exceeds the limit of {most}")

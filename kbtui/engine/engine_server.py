@@ -57,7 +57,7 @@ class RemainingTimeEstimator:
         if done >= total:
             self._began.pop(phase, None)
             return None
-        # The time before the first finished item is ignored, because it includes loading.
+        # The time before the first finished item includes loading, so it is ignored.
         if phase not in self._began or done < first or done == self._idle.get(phase):
             self._began[phase] = (now, done)
             self._idle[phase] = done
@@ -69,7 +69,10 @@ class RemainingTimeEstimator:
 
 
 async def read_protocol_frame(reader: asyncio.StreamReader) -> dict[str, Any]:
-    """Read the next message; raises `InvalidProtocolFrame`, and `IncompleteReadError` at the end."""
+    """Read the next message.
+
+    Raises `InvalidProtocolFrame`, or `IncompleteReadError` if the connection has ended.
+    """
     header = await reader.readexactly(engine_protocol.FRAME_HEADER.size)
     size = engine_protocol.parse_frame_length(header, engine_protocol.REQUEST_BYTES_MAX)
     return engine_protocol.decode_frame_body(await reader.readexactly(size))
@@ -88,9 +91,9 @@ class ClientConnection:
         self._writer = writer
         self.is_subscribed = False
         self.pending_refresh: threading.Event | None = None
-        """Becomes set when the last refresh requested by this client is done."""
+        """Is set when the refresh that this client requested last is done."""
         self.wants_damage_check = False
-        """Whether the last refresh requested by this client includes a damage check."""
+        """Whether the refresh that this client requested last includes a damage check."""
 
     def send_frame(self, frame: bytes) -> None:
         """Send a frame without waiting; close the connection if more than 4 MiB are unsent."""
@@ -132,7 +135,7 @@ async def wait_for_thread_event(event: threading.Event, seconds: float) -> bool:
 FIRST_REFRESH_SECONDS = 10.0
 """How many seconds a search waits for the first comparison of the index with the files."""
 MAX_SEARCHES = 16
-"""The maximum number of parallel searches. Most of them wait for the model or for Python's lock."""
+"""The maximum number of parallel searches. Most of them wait for the model or the GIL."""
 HELLO_SECONDS = 10.0
 """How many seconds a new connection may take to send its hello."""
 IDLE_CHECK_SECONDS = 1.0
@@ -161,8 +164,8 @@ class EngineServer:
     ) -> None:
         """Create the server.
 
-        `holds_lock_and_socket` returns whether the lock file and the socket still belong to this engine.
-        `umask` is the user's own, for files that sources write.
+        `holds_lock_and_socket` returns whether the lock file and the socket still belong to this
+        engine. `umask` is the user's own umask, for files that sources write.
         """
         self._log = log
         self._workspace, self._settings = workspace, settings
@@ -171,12 +174,12 @@ class EngineServer:
         self._ungreeted: list[ClientConnection] = []
         self._last_seen = time.monotonic()
         self._environment = make_search_environment_fingerprint()
-        """The state of the environment and of the settings file when the settings were loaded."""
+        """The fingerprint of the environment and the settings file when the settings were loaded."""
         self._broken_environment: str | None = None
-        """A later state in which the settings are invalid; the error has been logged."""
+        """A later fingerprint, with which the settings are invalid. The error has been logged."""
         self._last_progress: EngineEvent | None = None
         self._index_progress: RefreshProgress | None = None
-        """During a refresh, the number of changed entries (`total`) and of indexed ones (`done`)."""
+        """How many of the changed entries (`total`) a running refresh has indexed (`done`)."""
         self._time_estimate = RemainingTimeEstimator()
         self._search_pool = ThreadPoolExecutor(MAX_SEARCHES, thread_name_prefix="search")
 
@@ -262,7 +265,7 @@ class EngineServer:
                 return
 
     def _find_reason_to_end_engine(self) -> str | None:
-        """Return why this engine must end, or None; the next client starts a new engine."""
+        """Return why this engine must end, or None. The next client then starts a new engine."""
         if not self._is_in_charge():
             return "the lock file or the socket was replaced"
         now = make_search_environment_fingerprint()
@@ -329,7 +332,7 @@ class EngineServer:
         self._broadcast_event_from_thread(event)
 
     def _describe_engine_readiness(self) -> EngineReadiness:
-        """Return the state of index and model that clients get in answers and `ready` events."""
+        """Return the readiness that clients get in answers and in `ready` events."""
         notice = (
             None
             if self._embedding_worker.is_asleep
@@ -456,11 +459,11 @@ class EngineServer:
         """Bring the index up to date; answer when a refresh that began after this call is done.
 
         The request's optional arguments:
-        `force` (default true): if false, any refresh since the start is enough, because the file
-        watcher has reported later changes;
+        `force` (default true): if false, wait only for the engine's first refresh, because the file
+        watcher reports all later changes;
         `retry`: retry the files and passages that could not be read or embedded;
-        `check`: check for damage first, and rebuild a damaged index (`mended` in the answer
-        describes the damage); with the value "suspicion" only if there was no recent check;
+        `check`: check for damage first, and rebuild a damaged index (the answer's `mended`
+        describes the damage); with the value "suspicion", do nothing soon after another check;
         `meaning`: load the model, because a semantic search follows;
         `rebuild`: build a new index;
         `wait`: the maximum number of seconds until the answer.
@@ -511,10 +514,10 @@ class EngineServer:
         return {"done": finished, "mended": mended, **self._describe_engine_readiness()}
 
     def _end_engine_if_obsolete(self) -> None:
-        """End the engine if its cache was removed or the settings have changed.
+        """End the engine if its lock file or socket was replaced, or if the settings have changed.
 
-        In this case, raises `ConnectionResetError`, which closes the connection, so that the client
-        asks the next engine.
+        It then raises `ConnectionResetError`, which closes the connection, so that the client asks
+        the next engine.
         """
         if reason := self._find_reason_to_end_engine():
             self._should_end.set()
@@ -536,10 +539,10 @@ class EngineServer:
     async def _execute_search_operation(
         self, client: ClientConnection, request: dict[str, Any]
     ) -> dict[str, Any]:
-        """Answer a question (see `SearchService.answer_client_search`).
+        """Answer a search request (see `SearchService.answer_client_search`).
 
         The engine declines if the client's `surroundings` (environment and settings file) differ
-        from its own, because then the client's settings may differ, too.
+        from its own, because the client's settings may then differ as well.
         """
         self._end_engine_if_obsolete()
         if request.get("surroundings", self._environment) != self._environment:

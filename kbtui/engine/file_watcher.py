@@ -1,8 +1,9 @@
 """Watches a workspace's files and reports that some of them may have changed.
 
-The details of events are unreliable. An atomic save appears as a new file, the renaming of a whole
-directory causes one event, and a root directory that is deleted and created again causes none. So
-an event only means "compare the files again", and the roots are also checked every few seconds.
+What an event says about a change is unreliable. An atomic save looks like a new file. Renaming a
+directory causes one event, not one for each file in it. Deleting a root (a directory that the
+watcher was told to watch) and creating it again causes none. So an event only means "compare the
+files again", and the roots are also checked every few seconds.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 
-_EVENT = struct.Struct("iIII")  # an event's watch, mask, cookie, and length of the name after it
+_EVENT = struct.Struct("iIII")  # watch number, mask, cookie, and length of the name that follows
 _MODIFY, _ATTRIB, _CLOSE_WRITE = 0x2, 0x4, 0x8
 _MOVED_FROM, _MOVED_TO, _CREATE, _DELETE = 0x40, 0x80, 0x100, 0x200
 _DELETE_SELF, _MOVE_SELF = 0x400, 0x800
@@ -38,7 +39,7 @@ _WANTED_EVENTS = (
     | _DELETE_SELF | _MOVE_SELF | _ONLY_DIRECTORIES
 )  # fmt: skip
 _IGNORED_ERRORS = {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ELOOP, errno.ENAMETOOLONG}
-"""Errors for directories that no longer exist or cannot be read, and so are not watched."""
+"""With these errors, a directory no longer exists or cannot be read, so it is not watched."""
 _READ_BYTES = 1 << 16
 
 
@@ -47,16 +48,16 @@ class InotifyOverflow(Exception):
 
 
 class InotifyTreeWatcher:
-    """Watches directories and everything below them with Linux's inotify, in one thread.
+    """Watches directories and everything below them with Linux's inotify. Not thread-safe.
 
     `should_enter(path)` returns whether a subdirectory, or a link to a directory, is watched too.
 
-    The package `watchfiles` is not used on Linux because it wakes up a hundred times a second even
-    if nothing happens. Waiting for inotify's file descriptor sleeps until there is an event.
+    On Linux, this class replaces the package `watchfiles`, which wakes up a hundred times a second
+    even if nothing happens. A thread that waits for inotify sleeps until there is an event.
     """
 
     def __init__(self, should_enter: Callable[[str], bool]) -> None:
-        """Raises `OSError` if the system has no inotify or its limit of instances is reached."""
+        """Raises `OSError` if the system has no inotify or its limit on instances is reached."""
         self._libc = ctypes.CDLL(None, use_errno=True)
         if not hasattr(self._libc, "inotify_init1"):
             raise OSError(errno.ENOSYS, "this system has no inotify")
@@ -77,7 +78,7 @@ class InotifyTreeWatcher:
     def watch_directory_tree(self, folder: str) -> None:
         """Watch a directory and everything below it.
 
-        Raises `OSError` if the system's limit of watches is reached.
+        Raises `OSError` if the system's limit on watches is reached.
         """
         left, seen = [folder], set[int]()
         while left:
@@ -92,7 +93,7 @@ class InotifyTreeWatcher:
                 if error.errno in _IGNORED_ERRORS:
                     continue
                 raise
-            # A directory has the same number for every link that leads to it.
+            # inotify gives a directory the same number through every link that leads to it.
             if number in seen:
                 continue
             seen.add(number)
@@ -159,7 +160,7 @@ ROOT_CHECK_SHARE = 50
 """The minimum pause after a check of the roots, as a multiple of the check's own duration."""
 SETTLE_SECONDS = 0.1
 QUIET_MILLISECONDS, GATHER_MILLISECONDS = 10, 50
-"""How long the watcher waits for another event before it reports a change, and how long in all."""
+"""How long the watcher waits for the next event before it reports changes, and how long in all."""
 POLL_MILLISECONDS = 1000
 """The interval at which files are polled if the system cannot watch them."""
 FULL_COMPARE_SECONDS = 60.0
@@ -171,7 +172,7 @@ _IGNORED_NAMES = frozenset(
 
 
 class _WatchedPathFilter(watchfiles.BaseFilter):
-    """A filter for events below the watched roots; drops files that kbtui never reads."""
+    """Drops the events of files that kbtui never reads."""
 
     def __init__(self, roots: Iterable[Path], cache: Path) -> None:
         super().__init__()
@@ -188,7 +189,7 @@ class _WatchedPathFilter(watchfiles.BaseFilter):
 class FileWatcher:
     """A thread that calls `on_change` whenever files may have changed.
 
-    `polling_reason` says why the thread polls all files; it is None while the system reports events.
+    `polling_reason` says why the thread polls all files, or is None if the system reports events.
     """
 
     def __init__(
@@ -204,7 +205,7 @@ class FileWatcher:
             sys.platform == "linux" and "microsoft" not in os.uname().release.lower()
         )
         """Whether to use inotify. WSL's kernel reports no events for Windows drives."""
-        # Interrupts a wait for events of inotify; `_should_restart` interrupts watchfiles.
+        # `_alarm` interrupts a wait for inotify; `_should_restart` interrupts watchfiles.
         self._alarm = (
             os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC) if self._uses_inotify else None
         )
@@ -226,7 +227,7 @@ class FileWatcher:
         self._thread.join(2.0)
 
     def set_watched_topic_directories(self, folders: Iterable[Path]) -> None:
-        """Set the configured topic directories to watch in addition to JP's own directories."""
+        """Set the topic directories that are watched in addition to JP's own directories."""
         found = sorted(set(folders))
         if found != self._topics:
             self._topics = found
@@ -243,12 +244,12 @@ class FileWatcher:
         No directory in the list is inside another one.
         """
         root = self._workspace.root
-        # A topic directory that leads out of the workspace must not be read.
+        # A topic directory outside the workspace must not be read.
         wanted = [self._workspace.jp_directory]
         wanted += [path for path in self._topics if _resolve_path_links(path).is_relative_to(root)]
         if self._workspace.jp_user_directory:
             wanted.append(self._workspace.jp_user_directory / "conversations")
-        # Symbolic links are not followed, so their targets are roots of their own.
+        # Symbolic links are not followed, so their targets are roots, too.
         roots: list[Path] = []
         for place in sorted(
             {place for path in wanted for place in (path, _resolve_path_links(path))}
@@ -312,7 +313,7 @@ class FileWatcher:
         with closing(InotifyTreeWatcher(self._should_watch_directory)) as trees:
             for root in roots:
                 trees.watch_directory_tree(str(root))
-            # Changes before this point are not reported.
+            # inotify does not report earlier changes.
             self._on_change()
             anything, more = select.poll(), select.poll()
             anything.register(self._alarm, select.POLLIN)
@@ -372,7 +373,7 @@ def _explain_watch_error(error: Exception) -> str:
     if limit is None:
         return str(error)
     return (
-        f"the system's limit of inotify {limit} is reached; "
+        f"the system's limit on inotify {limit} is reached; "
         f"raise the sysctl fs.inotify.max_user_{limit}, then run `kbtui engine stop`"
     )
 

@@ -59,8 +59,9 @@ class IndexWorker:
     """Brings the index up to date with the files, one refresh at a time.
 
     `first_refresh` is set after the first refresh. `error` says why the last refresh failed.
-    `repaired_damage` describes the damage that the last requested check found. `has_reported_generation` means
-    that the owner knows the current generation; if it is False, the next refresh reports it.
+    `repaired_damage` describes the damage that the last requested check found.
+    `has_reported_generation` says whether the owner knows the current generation; if it is False,
+    the next refresh reports the generation.
     """
 
     def __init__(
@@ -149,7 +150,7 @@ class IndexWorker:
 
     @property
     def generation_name(self) -> str | None:
-        """The name of the index generation that this thread writes; None before the first refresh."""
+        """The name of the index generation that this thread writes; None before a refresh."""
         return self._folder.name if self._folder else None
 
     def _refresh_index_until_stopped(self) -> None:
@@ -164,7 +165,7 @@ class IndexWorker:
             self._running += waiting
             began = time.monotonic()
             if self._refresh_index():
-                # A new request interrupted the refresh. The earlier requests wait with it.
+                # A new request interrupted the refresh. The next refresh answers all requests.
                 self._wake.set()
                 continue
             for done in self._running:
@@ -180,7 +181,7 @@ class IndexWorker:
                 done.set()
 
     def _wait_until_work_is_due(self) -> None:
-        """Wait for a request or until compacting is due; close the index after a while."""
+        """Wait for a request or until compacting is due. Close the index if that takes long."""
         if self._index is not None and not self._wake.wait(self._close_after):
             self._close_index()
         due = self._compact_at
@@ -232,7 +233,7 @@ class IndexWorker:
         try:
             left = index.compact(None if due else COMPACT_AT_ONCE_MAX)
         except (OSError, ValueError) as error:
-            # Compacting needs as much free space as the index has. Search works without it.
+            # Compacting needs as much free space as the index uses. Search works without it.
             self._log(f"could not compact the index: {error}")
             self._close_index()
             left = 0
@@ -264,7 +265,7 @@ class IndexWorker:
         threading.Thread(target=check_for_damage, name="check", daemon=True).start()
 
     def _check_index_damage_if_requested(self) -> None:
-        """Check the index for damage if a client requested this; request a rebuild if damaged."""
+        """If a client requested it, check the index for damage; request a rebuild if it is damaged."""
         if not self._is_check_requested:
             return
         self._is_check_requested, self.repaired_damage = False, None

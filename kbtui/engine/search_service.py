@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Settings, Workspace
 
 CLOSE_READER_SECONDS = 5.0
-"""How many seconds after a search the index is closed, because tantivy polls an open index."""
+"""How many seconds after a search the index is closed. Tantivy polls the files of an open index."""
 MAX_DEPTH = 1000
 """The maximum number of hits that a client can request from each leg."""
 
@@ -76,8 +76,7 @@ def make_empty_semantic_leg(notice: Notice | None) -> SemanticLeg:
 def make_index_behind_notice(state: RefreshOutcome) -> Notice | None:
     """Return a notice that the index is not up to date with the files; None if it is.
 
-    `state` is the engine's readiness; its `done` means that all files have been compared with the
-    index once.
+    In `state`, `done` means that the engine has compared all files with the index at least once.
     """
     if state.get("error"):
         return Notice("index_behind", {"cause": "error", "detail": str(state["error"])})
@@ -99,7 +98,7 @@ class SearchService:
         semantic: EmbeddingWorker,
         is_checked: Callable[[], bool],
     ) -> None:
-        """Create the service; `is_checked` returns whether the index was just checked for damage."""
+        """Create the service; `is_checked` returns whether a damage check took place recently."""
         self._workspace, self._settings, self._embedding_worker = workspace, settings, semantic
         self._is_checked = is_checked
         self._lock = threading.Lock()
@@ -110,15 +109,16 @@ class SearchService:
     def answer_client_search(
         self, request: dict[str, Any], state: RefreshOutcome
     ) -> dict[str, Any]:
-        """Answer a request that has the fields `question`, `wait`, `origin`, `caller` and `uses_model`.
+        """Answer a client's search request.
 
-        Returns a dictionary of one of three forms:
-        `answer` and `suspect`, which is true if there are no hits and the index was not recently
+        `request` has the fields `question`, `wait`, `origin`, `caller` and `uses_model`. `state` is
+        the engine's readiness. Returns a dictionary with one of three sets of keys:
+        `answer` and `suspect`, which is true if nothing was found and the index was not recently
         checked for damage (such a search is not logged);
-        `failed`, an error for the client to raise (class, message, place, hint);
-        `declined`, a code for what is missing or damaged, with `detail`.
+        `failed`, an error that the client must raise (class, message, location and hint);
+        `declined` and `detail`, a code and a text that say what is missing or damaged.
 
-        `state` is the engine's readiness. Raises `ValueError` for an invalid request.
+        Raises `ValueError` for an invalid request.
         """
         began = time.perf_counter()
         question = _parse_search_request(request)
@@ -166,7 +166,7 @@ class SearchService:
     def _search_or_report_damage(
         self, reader: IndexReader, question: SearchRequest, semantic: SemanticLeg | None
     ) -> SearchAnswer:
-        """Answer a question; raises `_DamagedIndex` if damaged files cause an error."""
+        """Answer a search request; raises `_DamagedIndex` if damaged files cause an error."""
         from kbtui.index.index_generations import find_damage_behind_error
 
         try:
@@ -240,7 +240,7 @@ class _DamagedIndex(Exception):
 
 
 def _parse_search_request(request: dict[str, Any]) -> SearchRequest:
-    """Parse the question of a request and limit its depth; raises `ValueError`."""
+    """Parse a client's search request and limit its depth. Raises `ValueError`."""
     question = parse_search_request(request["question"])
     return question._replace(
         depth=max(1, min(MAX_DEPTH, question.depth)),

@@ -32,7 +32,7 @@ LINK_SCHEMES = ("http://", "https://", "mailto:")
 
 
 class BrowserSession(AppService):
-    """A process that runs the TUI (without a shell), and the WebSocket of the tab that shows it."""
+    """The WebSocket of a browser tab, and the process that runs the TUI for it (without a shell)."""
 
     def __init__(self, command: list[str], websocket: WebSocketResponse) -> None:
         super().__init__(
@@ -66,7 +66,10 @@ class BrowserSession(AppService):
         return process
 
     async def set_terminal_size(self, width: int, height: int) -> None:
-        """Forward a new size; before the first paint, Textual would alternate between two."""
+        """Forward a new size, but not before the first paint.
+
+        If the size changes during its first layout, Textual alternates between both sizes forever.
+        """
         self._requested_size = (width, height)
         if self._is_painted and (width, height) != self._size:
             self._size = (width, height)
@@ -81,7 +84,7 @@ class BrowserSession(AppService):
                 await self.set_terminal_size(*self._requested_size)
 
     async def handle_page_message(self, text: str) -> None:
-        """Handle a message from the page; raises `ValueError` if no kbtui page would send it."""
+        """Handle a message from the page; raises `ValueError` if the message is invalid."""
         message = json.loads(text)
         if not isinstance(message, list) or not message:
             raise ValueError("not a message")

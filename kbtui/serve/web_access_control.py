@@ -2,8 +2,8 @@
 
 The checks stop two attacks by pages of other sites. In one, a page opens a WebSocket to 127.0.0.1,
 which browsers allow; the Origin header reveals this. In the other (DNS rebinding), the page's host
-name is made to resolve to 127.0.0.1, so that the browser treats both as one origin; the Host header
-reveals this.
+name is made to resolve to 127.0.0.1, so that the browser treats the page and this server as one
+origin; the Host header reveals this.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class AllowedHostHeaders:
         self._names = {f"{name}:{port}" for name in names}
         if port == 80:
             self._names |= names
-        # A server on all interfaces accepts every IP address, but no further names.
+        # A server on all interfaces accepts every IP address, but no other host names.
         self._port = str(port) if host in {"0.0.0.0", "::"} else None
 
     def __contains__(self, host: str) -> bool:
@@ -80,7 +80,7 @@ def find_request_refusal_reason(
 
 
 def is_correct_token(given: str | None, token: str) -> bool:
-    """Return whether a value is the token. The time it takes reveals nothing about the token."""
+    """Return whether a value is the token. How long this takes reveals nothing about the token."""
     return hmac.compare_digest((given or "").encode("utf-8", "replace"), token.encode())
 
 
@@ -103,7 +103,7 @@ def choose_listen_address(host: str, allow_network: bool) -> str:
     is_local = all(ipaddress.ip_address(one.partition("%")[0]).is_loopback for one in found)
     if not is_local and not allow_network:
         raise UsageError(
-            "at this address other computers could reach the workspace, without encryption",
+            "other computers could reach the workspace at this address, without encryption",
             where=f"--host {host}",
             hint="use an SSH tunnel, or add --allow-network to allow it",
         )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 LOG_SECONDS = 0.05
 """For how many seconds a search waits to be logged while another process writes to the log."""
 REPLACE_SECONDS = 600.0
-"""A logged search older than this stays when the user continues typing its query."""
+"""The maximum age of a logged search that a longer version of its query can replace."""
 QUERY_CHARACTERS = 1000
 """How many characters of a query the log keeps."""
 DAY_SECONDS = 86_400.0
@@ -38,19 +38,23 @@ CREATE TABLE IF NOT EXISTS searches (
 CREATE INDEX IF NOT EXISTS searches_at ON searches (at)
 """
 _UPGRADES = (
-    # Version 0.1 counted the results that contained a word of the query.
+    # Version 0.1 counted the hits that contained a word of the query.
     """
 ALTER TABLE searches ADD COLUMN filters TEXT NOT NULL DEFAULT '';
 ALTER TABLE searches ADD COLUMN is_gap INTEGER NOT NULL DEFAULT 0;
 UPDATE searches SET is_gap = (result_count = 0 OR coalesce(keyword_count = 0, 0))
 """,
-    # Version 0.2 did not say whether any result had the words.
+    # Version 0.2 did not record whether any hit contained the words of the query.
     "ALTER TABLE searches ADD COLUMN is_meaning_only INTEGER NOT NULL DEFAULT 0",
 )
 
 
 class LoggedQuery(NamedTuple):
-    """A query in the log; `last` is its last search in Unix seconds, `results` what that found."""
+    """A query in the log, and how often it was searched for.
+
+    `last` is the time of its last search in Unix seconds, and `results` that search's number of
+    hits. `is_meaning_only` means that none of these contains the words of the query.
+    """
 
     query: str
     times: int
@@ -61,7 +65,7 @@ class LoggedQuery(NamedTuple):
 
     @property
     def last_result_count_text(self) -> str:
-        """The number of results of the last search, as text."""
+        """The number of hits of the last search, as text."""
         if self.is_meaning_only:
             return f"0 with these words, {self.results:,} by meaning"
         return f"{self.results:,} found"
@@ -79,7 +83,7 @@ class LoggedQuery(NamedTuple):
 
 
 class SearchStatistics(NamedTuple):
-    """A summary of the searches of some days; `gaps` are the queries that found nothing."""
+    """A summary of the searches of several days; `gaps` are the queries without a good match."""
 
     total: int
     top: list[LoggedQuery]
@@ -97,7 +101,7 @@ def log_search_answer(
     milliseconds: float | None = None,
     replaces: str = "",
 ) -> Notice | None:
-    """Log a search if the settings allow it; never raises. Returns a notice of a damaged log."""
+    """Log a search if the settings allow it; return a notice if the log is damaged. Never raises."""
     if settings.query_log and answer.query.strip() and not answer.mistakes:
         damage = QueryLog(workspace.data_dir / "queries.sqlite").log_search(
             answer.query, answer.mode, answer.total, origin, caller, milliseconds,
@@ -110,7 +114,7 @@ def log_search_answer(
 
 
 class QueryLog:
-    """The logged searches of one workspace. Some may be lost: logging never delays a search."""
+    """The logged searches of one workspace. Searches made while the log is busy are missing."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -131,12 +135,12 @@ class QueryLog:
         replaces: str = "",
         at: float | None = None,
     ) -> str | None:
-        """Log a search; never raises, and drops the search if it cannot be written at once.
+        """Log a search, unless another process keeps the log busy. Never raises.
 
-        Returns a description of the damage if the file is damaged: nothing is logged until the log
-        is erased. `origin` is `sdk`, `dashboard` (the TUI), `cli` or `mcp`. A search without results
-        is always a gap. `replaces` is a query of the same origin that was only the beginning of this
-        one: its last search is removed. `at` is Unix seconds, by default now.
+        If the file is damaged, returns a description of the damage; nothing is logged until the log
+        is erased. `origin` is `sdk`, `dashboard` (the TUI), `cli` or `mcp`. A search without hits
+        is always a gap. `replaces` is an earlier, incomplete version of the query; its last search
+        from the same origin is removed. `at` is in Unix seconds, by default now.
         """
         query = query[:QUERY_CHARACTERS]
         texts = [replace_surrogates(text) for text in (query, filters, caller or "")]
@@ -145,7 +149,7 @@ class QueryLog:
             at, texts[0], normalize_query(texts[0]), mode, texts[1], result_count,
             is_gap or result_count == 0, origin, texts[2] or None, milliseconds, is_meaning_only,
         )  # fmt: skip
-        # ValueError: NUL in a path; OverflowError: a number that SQLite cannot hold.
+        # `ValueError`: a path contains NUL. `OverflowError`: SQLite cannot hold a number.
         try:
             with (
                 contextlib.suppress(ValueError, OverflowError),
@@ -180,7 +184,10 @@ class QueryLog:
                 raise WorkspaceError(message, where=str(self.path), hint=_HINT)
 
     def remove_old_logged_searches(self, days: int, now: float | None = None) -> int:
-        """Remove searches older than `days` (or as far ahead); return how many. Never raises."""
+        """Remove searches older than `days` days; return how many were removed. Never raises.
+
+        Also removes searches that a wrong clock dated more than `days` days in the future.
+        """
         now = time.time() if now is None else now
         span = max(0, days) * DAY_SECONDS
         times = (now - span, now + span + DAY_SECONDS)
@@ -190,7 +197,7 @@ class QueryLog:
         return 0
 
     def erase_all_logged_searches(self) -> int:
-        """Remove every search without a trace, or a damaged file; return how many there were."""
+        """Erase all searches from the disk; return how many there were. Deletes a damaged file."""
         if not self.path.exists():
             return 0
         with self._store.wrap_sqlite_errors("delete the file"):
@@ -226,8 +233,8 @@ class QueryLog:
         """Summarize the searches of the last `days` days; each list has at most `limit` queries.
 
         Queries that differ only in case and spacing count as one. A gap is a query whose last
-        search without filters found nothing that fits. Searches with filters are ignored for gaps,
-        because the filters may have excluded the answer. Raises `WorkspaceError`.
+        search without filters had no good match. Searches with filters do not count as gaps,
+        because the filters may have excluded the match. Raises `WorkspaceError`.
         """
         dates = list_last_local_dates(time.time() if now is None else now, days)
         since = get_local_midnight(dates[0])
@@ -261,7 +268,7 @@ class QueryLog:
 
 
 def _is_database_damage_error(error: BaseException | None) -> bool:
-    # The subclass `OperationalError` means that the file is locked or the disk is full, for example.
+    # The subclass `OperationalError` has other causes, such as a locked file or a full disk.
     is_operational = isinstance(error, sqlite3.OperationalError)
     return isinstance(error, sqlite3.DatabaseError) and not is_operational
 
@@ -272,7 +279,7 @@ def normalize_query(query: str) -> str:
 
 
 def list_last_local_dates(now: float, days: int) -> list[str]:
-    """Return `days` local dates in ISO form, oldest first; the last one is that of `now`."""
+    """Return `days` local dates in ISO form, oldest first; the last one is the date of `now`."""
     last = datetime.fromtimestamp(now).date()
     return [(last - timedelta(days=back)).isoformat() for back in range(max(1, days) - 1, -1, -1)]
 

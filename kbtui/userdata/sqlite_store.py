@@ -22,7 +22,7 @@ BUSY_SECONDS = 5.0
 
 
 class SqliteStore:
-    """One SQLite file; without `sync`, a write does not wait for the disk."""
+    """One SQLite file. Without `sync`, a write does not wait for the disk."""
 
     def __init__(
         self, path: Path, tables: str, *, hint: str, sync: bool, upgrades: Sequence[str] = ()
@@ -33,7 +33,10 @@ class SqliteStore:
 
     @contextmanager
     def open_write_transaction(self, wait: float = BUSY_SECONDS) -> Iterator[sqlite3.Connection]:
-        """Open a transaction, committed unless the `with` block raises; wait for other writers."""
+        """Open a transaction, and commit it unless the `with` block raises.
+
+        Waits up to `wait` seconds while another process writes.
+        """
         with self.wrap_sqlite_errors():
             make_private_directory(self.path.parent)
             with closing(self.connect_to_database(wait)) as db:
@@ -84,7 +87,7 @@ class SqliteStore:
 
     @contextmanager
     def wrap_sqlite_errors(self, hint: str = "") -> Iterator[None]:
-        """Convert errors of SQLite and the system to `WorkspaceError`s that name the file."""
+        """Convert errors of SQLite and the operating system to `WorkspaceError`s with the path."""
         try:
             yield
         except (sqlite3.Error, OSError) as error:
@@ -94,7 +97,7 @@ class SqliteStore:
 
 
 def _read_table_version(db: sqlite3.Connection) -> int:
-    """Return the version of the tables, 0 for a new file."""
+    """Return the version of the tables, or 0 for a new file."""
     return int(db.execute("PRAGMA user_version").fetchone()[0])
 
 

@@ -1,4 +1,4 @@
-"""Insights: searches, gaps and citations of the last days, and their chart."""
+"""Insights: the searches, gaps and citations of the last days, and a chart of them."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def draw_bar_of_blocks(value: int, most: int, width: int = BAR_CELLS) -> str:
 
 
 def draw_daily_usage_chart(insights: UsageInsightsReport, width: int = BAR_CELLS) -> list[str]:
-    """Draw a header and a line for each day, with bars whose longest has `width` cells."""
+    """Draw a header and a line for each day. The longest bar has `width` cells."""
     searches, citations = insights.searches.by_day, insights.citations_by_day
     scales = [max(column.values(), default=0) for column in (searches, citations)]
     digits = [len(str(scale)) for scale in scales]

@@ -1,4 +1,4 @@
-"""`UserData`: data of a workspace's user that kbtui cannot rebuild from the workspace's files."""
+"""`UserData`: what kbtui stores about a workspace and cannot rebuild from the workspace's files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CREATE TABLE IF NOT EXISTS fetched (source TEXT, url TEXT, facts TEXT NOT NULL, 
 
 
 class Bookmark(NamedTuple):
-    """A bookmark of the reference `ref`; times are Unix seconds."""
+    """A bookmark for the reference `ref`; times are Unix seconds."""
 
     ref: str
     title: str
@@ -55,8 +55,8 @@ class SourceRunRecord(NamedTuple):
 
     `entries` counts the documents that the source has after the run. `problems` has a line for
     each document that failed; `error` is the first problem, or the reason why nothing ran. `skips`
-    has documents that were left out without a failure, perhaps not all; `skipped` counts all of
-    them. `edited` names documents that the run did not update because the user has edited them.
+    has documents that were left out although nothing failed; it may be incomplete. `skipped` counts
+    all of these. `edited` names documents that the run left alone because the user has edited them.
     """
 
     source: str
@@ -116,7 +116,7 @@ class SourceRunRecord(NamedTuple):
 
 
 class UserData:
-    """The bookmarks, sessions, approvals, runs and query log of a workspace, for any thread."""
+    """The bookmarks, sessions, approvals, runs and query log of a workspace. Thread-safe."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.directory = workspace.data_dir
@@ -167,7 +167,7 @@ class UserData:
         )
 
     def load_front_end_state(self, name: str) -> dict[str, Any] | None:
-        """Return the state that was saved under a name, None if there is none."""
+        """Return the state that was saved under a name, or None if there is none."""
         rows = self._store.select_rows("SELECT state FROM sessions WHERE name = ?", name)
         return json.loads(rows[0][0]) if rows else None
 
@@ -178,7 +178,7 @@ class UserData:
         )
 
     def get_source_approval_time(self, digest: str) -> float | None:
-        """Return when the user approved the block with this hash, None if it is not approved."""
+        """Return when the user approved the block with this hash, or None if it is not approved."""
         rows = self._store.select_rows("SELECT at FROM approvals WHERE hash = ?", digest)
         return rows[0][0] if rows else None
 
@@ -194,7 +194,7 @@ class UserData:
         runs = {}
         for row in self._store.select_rows("SELECT * FROM runs"):
             run, details = SourceRunRecord(*row[:-1]), json.loads(row[-1])
-            if isinstance(details, list):  # version 0.1 wrote the problems alone
+            if isinstance(details, list):  # version 0.1 stored only the problems
                 details = {"problems": details}
             runs[run.source] = run._replace(
                 problems=tuple(details["problems"]),
@@ -205,7 +205,7 @@ class UserData:
         return runs
 
     def save_fetched_address_facts(self, source: str, facts: dict[str, dict[str, Any]]) -> None:
-        """Replace what a source's next run needs about each address: `ETag`, links and the like."""
+        """Replace the facts about each address (`ETag`, links) that a source's next run needs."""
         rows = [(source, replace_surrogates(url), json.dumps(fact)) for url, fact in facts.items()]
         with self._store.open_write_transaction() as db:
             db.execute("DELETE FROM fetched WHERE source = ?", (source,))
