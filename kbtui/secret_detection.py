@@ -209,10 +209,12 @@ class DetectedSecret(NamedTuple):
 
 def mask_secrets(text: str) -> str:
     """Replace each secret in a text with `[masked: what it is]`."""
-    return mask_text_part(text, 0, len(text), find_secrets(text))
+    return mask_secrets_in_text_part(text, 0, len(text), find_secrets(text))
 
 
-def mask_text_part(text: str, start: int, end: int, found: Sequence[DetectedSecret]) -> str:
+def mask_secrets_in_text_part(
+    text: str, start: int, end: int, found: Sequence[DetectedSecret]
+) -> str:
     """Return a part of a text; mask the secrets `found` in the whole, which the part may not reveal."""
     parts, at = [], start
     for secret in found:
@@ -222,7 +224,7 @@ def mask_text_part(text: str, start: int, end: int, found: Sequence[DetectedSecr
     return "".join([*parts, text[at:end]])
 
 
-def mask_excerpt(excerpt: str, source: str) -> str:
+def mask_secrets_in_excerpt(excerpt: str, source: str) -> str:
     """Mask the secrets in a passage, including those recognizable only in its `source`.
 
     Passage and source may differ in white space. If the source does not contain it, it is checked alone.
@@ -242,22 +244,22 @@ def mask_excerpt(excerpt: str, source: str) -> str:
         end = bisect_left(offsets, start + secret.end)
         if first < end:
             found.append(DetectedSecret(own_offsets[first], own_offsets[end - 1] + 1, secret.what))
-    return mask_text_part(excerpt, 0, len(excerpt), found)
+    return mask_secrets_in_text_part(excerpt, 0, len(excerpt), found)
 
 
-def mask_json_values(value: Any, name: str = "") -> Any:
+def mask_secrets_in_json(value: Any, name: str = "") -> Any:
     """Mask the secrets in all strings of a JSON value, before JSON escapes the strings.
 
     `name` is the key of the value; a string is masked if its key is the name of a secret.
     """
     if isinstance(value, str):
-        return _mask_named_string(value, name)
+        return _mask_secrets_in_json_string(value, name)
     if isinstance(value, dict):
         is_secret = value.get("kind") == "Secret"
         return {
-            mask_secrets(key) if isinstance(key, str) else key: _mask_manifest_values(item)
+            mask_secrets(key) if isinstance(key, str) else key: _mask_kubernetes_secret_values(item)
             if is_secret and key in ("data", "stringData")
-            else mask_json_values(item, str(key))
+            else mask_secrets_in_json(item, str(key))
             for key, item in value.items()
         }
     if isinstance(value, list):
@@ -267,11 +269,11 @@ def mask_json_values(value: Any, name: str = "") -> Any:
             return ["[masked: mnemonic]"]
         # In a list of arguments, the name can precede the value: ["curl", "--token", "…"].
         names = [item if isinstance(item, str) and item[:1] == "-" else name for item in value]
-        return list(map(mask_json_values, value, [name, *names]))
+        return list(map(mask_secrets_in_json, value, [name, *names]))
     return value
 
 
-def _mask_named_string(value: str, name: str) -> str:
+def _mask_secrets_in_json_string(value: str, name: str) -> str:
     if name and 8 <= len(value) <= 4_000 and _is_secret_name(name) and is_random_looking(value):
         # A value with a space is a sentence, not a key.
         return mask_secrets(value) if re.search(r"\s", value) else "[masked: secret]"
@@ -281,7 +283,7 @@ def _mask_named_string(value: str, name: str) -> str:
             inner = json.loads(value)
         except (ValueError, RecursionError):
             return mask_secrets(value)
-        masked = mask_json_values(inner)
+        masked = mask_secrets_in_json(inner)
         if masked != inner:
             indent = 2 if "\n" in value else None
             value = json.dumps(masked, indent=indent, ensure_ascii=False)
@@ -293,12 +295,12 @@ def _is_secret_name(name: str) -> bool:
     return any(secret.what == "secret" for secret in find_secrets(f"{name}: q7Rz-41kP_x8Wm2T"))
 
 
-def _mask_manifest_values(value: Any) -> Any:
+def _mask_kubernetes_secret_values(value: Any) -> Any:
     mask = "[masked: Kubernetes secret]"
     return dict.fromkeys(value, mask) if isinstance(value, dict) else mask
 
 
-def describe_secrets(text: str) -> str | None:
+def describe_secrets_in_text(text: str) -> str | None:
     """Return a warning that names the kinds and lines of the secrets in a text; None if it has none."""
     found = find_secrets(text)
     if not found:
@@ -321,8 +323,8 @@ def find_secrets(text: str) -> list[DetectedSecret]:
 
 
 def _find_secret_candidates(text: str) -> Iterator[DetectedSecret]:
-    yield from _find_formatted_keys(text)
-    yield from _find_manifest_values(text)
+    yield from _find_keys_in_known_formats(text)
+    yield from _find_kubernetes_secret_values(text)
     yield from _find_wallet_seed_phrases(text)
     # Offsets must not move: İ is the only letter that becomes two characters in lower case.
     lower = text.replace("İ", "I").lower()
@@ -338,7 +340,7 @@ def _find_secret_candidates(text: str) -> Iterator[DetectedSecret]:
                 yield DetectedSecret(*assigned.span("value"), "secret")
 
 
-def _find_formatted_keys(text: str) -> Iterator[DetectedSecret]:
+def _find_keys_in_known_formats(text: str) -> Iterator[DetectedSecret]:
     """Yield the keys that have one of the known formats."""
     end = 0
     for at in _find_word_offsets(text, _PREFIXES):
@@ -370,7 +372,7 @@ def _is_word_start(text: str, at: int) -> bool:
     return _ESCAPE.search(text, max(0, at - 12), at) is not None
 
 
-def _find_manifest_values(text: str) -> Iterator[DetectedSecret]:
+def _find_kubernetes_secret_values(text: str) -> Iterator[DetectedSecret]:
     """Yield the values in Kubernetes manifests with `kind: Secret`, in YAML or JSON."""
     if "Secret" not in text or not _SECRET_KIND.search(text):
         return

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbtui.conversations import event_kinds
 from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError
-from kbtui.knowledge.prompt import define_learn_parameters
+from kbtui.knowledge.system_prompt_section import define_learn_tool_parameters
 from kbtui.notices import format_notice
-from kbtui.secret_detection import mask_excerpt, mask_secrets
+from kbtui.secret_detection import mask_secrets, mask_secrets_in_excerpt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from typing import Literal
 
-    from kbtui.knowledge import Knowledge
+    from kbtui.knowledge import KnowledgeBase
     from kbtui.library import Library
     from kbtui.search.search_request_and_answer import Hit, Kind, SearchAnswer
     from kbtui.workspace import Settings
@@ -86,7 +86,7 @@ LEARN = ToolDefinition(
     # `list_offered_tools` replaces this summary with one that names the topics.
     f"Learn about knowledge base topics and subjects. {DATA_WARNING}",
     "",
-    define_learn_parameters()["properties"],
+    define_learn_tool_parameters()["properties"],
     ("topic",),
 )
 KNOWLEDGE_SEARCH = ToolDefinition(
@@ -189,7 +189,7 @@ TOOLS = {
 }
 
 
-def list_offered_tools(knowledge: Knowledge) -> list[ToolDefinition]:
+def list_offered_tools(knowledge: KnowledgeBase) -> list[ToolDefinition]:
     """Return the tools that are available now.
 
     The description of `learn` names the topics with subjects to learn. If there are none, `learn`
@@ -198,7 +198,7 @@ def list_offered_tools(knowledge: Knowledge) -> list[ToolDefinition]:
     found = []
     for tool in TOOLS.values():
         if tool is LEARN:
-            definition = knowledge.tool_definition()
+            definition = knowledge.make_learn_tool_definition()
             if definition is None:
                 continue
             tool = replace(tool, summary=definition["description"])
@@ -308,7 +308,9 @@ def _mask_secrets_in_hit(library: Library, hit: Hit) -> Hit:
         sources = []
     passage = "".join(hit.text.split())
     whole = next((source for source in sources if passage in "".join(source.split())), "")
-    return hit._replace(title=mask_secrets(hit.title), text=mask_excerpt(hit.text, whole))
+    return hit._replace(
+        title=mask_secrets(hit.title), text=mask_secrets_in_excerpt(hit.text, whole)
+    )
 
 
 def _read_hit_source_texts(library: Library, hit: Hit) -> list[str]:

@@ -48,7 +48,7 @@ from kbtui.conversations.event_kinds import EVENT_KINDS, map_include_groups_to_e
 from kbtui.dates import format_timestamp
 from kbtui.errors import NothingFound, UsageError
 from kbtui.refs import parse_conversation_id, parse_conversation_ref
-from kbtui.secret_detection import mask_json_values, mask_secrets
+from kbtui.secret_detection import mask_secrets, mask_secrets_in_json
 from kbtui.text import format_json
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def _make_conversation_json(info: ConversationInfo, *, masked: bool, short: bool
         "problem": info.problem,
     }
     if masked:
-        entry = mask_json_values(entry)
+        entry = mask_secrets_in_json(entry)
     if not short:
         return entry
     labels = islice(entry["labels"].items(), _LABELS_SHOWN)
@@ -457,7 +457,7 @@ def _make_read_answer(
         events = [_make_event_json(event) for event in turn.events if event.kind in kinds]
         turns.append({"turn": turn.number, "events": events})
     if masked:
-        title, turns = mask_json_values(title), mask_json_values(turns)
+        title, turns = mask_secrets_in_json(title), mask_secrets_in_json(turns)
     title = cut_line_around_match(title) if title and limit is not None else title
     answer = ConversationReadAnswer(conversation.info.ref, title, total, turns)
     if len(selected) < total:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from kbtui.assistant.assistant_tools import ToolDefinition
-    from kbtui.knowledge import Knowledge
+    from kbtui.knowledge import KnowledgeBase
     from kbtui.workspace import Workspace
 
     Action = Literal["write", "update", "remove", "keep", "edited", "taken"]
@@ -120,7 +120,9 @@ class PlannedFileChange:
         return (self.old or b"").decode("utf-8", "replace")
 
 
-def plan_tool_installation(workspace: Workspace, knowledge: Knowledge) -> list[PlannedFileChange]:
+def plan_tool_installation(
+    workspace: Workspace, knowledge: KnowledgeBase
+) -> list[PlannedFileChange]:
     """Return the changes that `tools install` makes, sorted by path.
 
     Raises `WorkspaceError` if a directory is a link out of the workspace.

@@ -29,7 +29,7 @@ from kbtui.assistant.assistant_tools import (
     list_offered_tools,
     should_mask_secrets,
 )
-from kbtui.secret_detection import mask_json_values, mask_secrets
+from kbtui.secret_detection import mask_secrets, mask_secrets_in_json
 from kbtui.version import __version__
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ async def _forward_masked_messages(
                 error = message.error
                 changes = {"message": mask_secrets(error.message)}
                 if "data" in error.model_fields_set:
-                    changes["data"] = mask_json_values(error.data)
+                    changes["data"] = mask_secrets_in_json(error.data)
                 masked = message.model_copy(update={"error": error.model_copy(update=changes)})
                 item = SessionMessage(masked, item.metadata)
             await writing.send(item)

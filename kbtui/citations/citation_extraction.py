@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from kbtui.conversations.conversation_classes import Conversation, ConversationEvent
-    from kbtui.knowledge import Knowledge
+    from kbtui.knowledge import KnowledgeBase
     from kbtui.knowledge.models import Subject, Topic
 
 
@@ -30,7 +30,7 @@ class CitationTargetLookup:
 
     def __init__(
         self,
-        knowledge: Knowledge,
+        knowledge: KnowledgeBase,
         titles: Mapping[str, str],
         make_subject_id: Callable[[str, str], str],
     ) -> None:
@@ -38,7 +38,7 @@ class CitationTargetLookup:
         self._topics = knowledge.topics
         self._make_subject_id = make_subject_id
         self.list_subjects = cache(knowledge.list_subjects)
-        self.find_subject = cache(knowledge.find)
+        self.find_subject = cache(knowledge.find_subject)
 
     def find_topic(self, name: str) -> Topic | None:
         """Find a topic by its id or, ignoring case, by its title; None if there is none.
@@ -208,7 +208,7 @@ def _find_learned_slugs(
 
     An exact pattern is itself the slug. The slugs that match a glob are taken from the result.
     """
-    from kbtui.knowledge.visibility import compile_slug_pattern, is_glob
+    from kbtui.knowledge.subject_visibility import compile_slug_pattern, is_glob_pattern
 
     def is_existing_slug(name: str) -> bool:
         return topic is not None and targets.find_subject(topic.id, name) is not None
@@ -225,7 +225,7 @@ def _find_learned_slugs(
         for block in blocks
         if not _NO_TEXT.match(result, block.end())
     ]
-    if len(patterns) == 1 and (not is_glob(patterns[0]) or is_existing_slug(patterns[0])):
+    if len(patterns) == 1 and (not is_glob_pattern(patterns[0]) or is_existing_slug(patterns[0])):
         if not _NO_TEXT.match(result):
             yield remove_line_range(patterns[0])
         return
@@ -236,7 +236,7 @@ def _find_learned_slugs(
         subjects = targets.list_subjects(topic.id)
         candidates = [one.slug for one in subjects if not (one.hidden or one.disabled)]
     for pattern in patterns:
-        if is_glob(pattern) and not is_existing_slug(pattern):
+        if is_glob_pattern(pattern) and not is_existing_slug(pattern):
             matches = compile_slug_pattern(pattern)
             slugs = map(remove_line_range, candidates)
             yield from (slug for slug in slugs if matches(slug))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from kbtui.cli.parser import CommandParser
-    from kbtui.knowledge import Knowledge
+    from kbtui.knowledge import KnowledgeBase
     from kbtui.knowledge.models import Topic
     from kbtui.workspace import Workspace
 
@@ -108,7 +108,7 @@ def _find_workspace(path: str | None) -> Workspace:
     return find_workspace(Path(path) if path is not None else None)
 
 
-def _load_knowledge(path: str | None) -> Knowledge:
+def _load_knowledge(path: str | None) -> KnowledgeBase:
     from kbtui.knowledge import load_knowledge
 
     return load_knowledge(_find_workspace(path))
@@ -118,7 +118,7 @@ def complete_topics(path: str | None, topic_name: str, current: str) -> Pairs:
     return [(topic.id, topic.title or "") for topic in _list_enabled_topics(_load_knowledge(path))]
 
 
-def _list_enabled_topics(knowledge: Knowledge) -> list[Topic]:
+def _list_enabled_topics(knowledge: KnowledgeBase) -> list[Topic]:
     return [topic for topic in knowledge.topics.values() if topic.enable]
 
 

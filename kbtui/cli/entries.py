@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kbtui.citations.citation_classes import Citation
     from kbtui.cli.parser import CommandParser
     from kbtui.index.entry_query import EntryPage, EntryRow
-    from kbtui.knowledge.front_matter import SubjectText
+    from kbtui.knowledge.front_matter import FrontMatterAndBody
     from kbtui.knowledge.models import Subject
     from kbtui.library import Library
 
@@ -198,11 +198,11 @@ def run_entry_command(args: Namespace) -> int:
 
 def _create_entry(library: Library, args: Namespace) -> int:
     from kbtui.index.entries_and_chunks import make_subject_id
-    from kbtui.knowledge import authoring
+    from kbtui.knowledge import subject_authoring
 
     knowledge = library.load_knowledge()
-    topic = authoring.choose_topic(knowledge, args.topic)
-    draft = authoring.SubjectDraft(
+    topic = subject_authoring.get_named_or_only_topic(knowledge, args.topic)
+    draft = subject_authoring.SubjectDraft(
         title=args.title or "",
         text=args.text or "",
         type=args.type,
@@ -210,15 +210,15 @@ def _create_entry(library: Library, args: Namespace) -> int:
         slug=args.slug,
     )
     if args.text is None:
-        found = authoring.edit_draft(knowledge, topic, draft)
+        found = subject_authoring.edit_draft_in_editor(knowledge, topic, draft)
         if found is None:
             print_to_stderr("nothing was written")
             return 1
     else:
-        authoring.check_draft(knowledge, topic, draft)
+        subject_authoring.check_subject_draft(knowledge, topic, draft)
         text = sys.stdin.buffer.read() if args.text == "-" else os.fsencode(args.text)
         draft = replace(draft, text=_decode_entry_text(text))
-        found = authoring.add_subject(knowledge, topic, draft)
+        found = subject_authoring.add_subject(knowledge, topic, draft)
     ref = f"{topic.id}/{found.slug}"
     facts = {"ref": ref, "id": make_subject_id(topic.id, found.slug), "path": str(found.path)}
     print_text_or_json(f"{ref}\n", facts, args.json)
@@ -239,14 +239,14 @@ def _decode_entry_text(text: bytes) -> str:
 
 
 def _edit_entry(library: Library, args: Namespace) -> int:
-    from kbtui.knowledge import authoring
+    from kbtui.knowledge import subject_authoring
 
     subject = _find_subject_by_reference(library, args.ref)
-    if source := split_front_matter(library.read_subject_text(subject)).source:
+    if source := split_front_matter(library.read_subject_text(subject)).source_name:
         print_to_stderr(
             f"the source {source!r} fetched this subject; it will not update the subject after you edit it"
         )
-    if not authoring.edit_subject(subject):
+    if not subject_authoring.edit_subject_in_editor(subject):
         print_to_stderr("nothing changed")
         return 0
     _read_front_matter(library, subject)
@@ -254,7 +254,7 @@ def _edit_entry(library: Library, args: Namespace) -> int:
     return 0
 
 
-def _read_front_matter(library: Library, subject: Subject) -> SubjectText:
+def _read_front_matter(library: Library, subject: Subject) -> FrontMatterAndBody:
     """Read the front matter of a subject; print a note if it is invalid."""
     text = split_front_matter(library.read_subject_text(subject))
     if text.problem:
@@ -270,15 +270,15 @@ def _find_subject_by_reference(library: Library, text: str) -> Subject:
 
 
 def _remove_entry(library: Library, args: Namespace) -> int:
-    from kbtui.knowledge import authoring
+    from kbtui.knowledge import subject_authoring
 
     subject = _find_subject_by_reference(library, args.ref)
     if not args.yes and not ask_for_confirmation(f"move {subject.path} to the trash?"):
         print_to_stderr("nothing was removed")
         return 1
     try:
-        authoring.trash_subject(subject)
-    except authoring.TrashUnavailable as error:
+        subject_authoring.move_subject_to_trash(subject)
+    except subject_authoring.TrashUnavailable as error:
         if not args.permanently and (
             args.yes
             or not ask_for_confirmation(f"{error.message}; delete {subject.path} permanently?")
@@ -288,7 +288,7 @@ def _remove_entry(library: Library, args: Namespace) -> int:
                 where=str(subject.path),
                 hint="--permanently deletes it without the trash",
             ) from error
-        authoring.delete_subject(subject)
+        subject_authoring.delete_subject(subject)
     return 0
 
 
@@ -345,9 +345,9 @@ def _show_entry(library: Library, args: Namespace) -> int:
 
 def _find_source_name(library: Library, row: EntryRow) -> str | None:
     """Return the name of the source that fetched a subject, or None."""
-    subject = library.load_knowledge().find(row.topic or "", row.slug or "")
+    subject = library.load_knowledge().find_subject(row.topic or "", row.slug or "")
     try:
-        return _read_front_matter(library, subject).source if subject else None
+        return _read_front_matter(library, subject).source_name if subject else None
     except KbtuiError:
         return None
 

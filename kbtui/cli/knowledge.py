@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from typing import Any
 
-    from kbtui.knowledge import Knowledge
+    from kbtui.knowledge import KnowledgeBase
     from kbtui.knowledge.models import PromptFragment, Subject, Topic
 
 
@@ -81,7 +81,7 @@ def _format_subject_flags(subject: Subject) -> str:
     return f"  ({', '.join(flags)})" if flags else ""
 
 
-def _format_prompt_fragments(knowledge: Knowledge, fragments: list[PromptFragment]) -> str:
+def _format_prompt_fragments(knowledge: KnowledgeBase, fragments: list[PromptFragment]) -> str:
     lines = ["JP's prompt fragments (read-only)"]
     for fragment in fragments:
         loaded = ", ".join(fragment.loaded_by) or "nothing"
@@ -90,12 +90,12 @@ def _format_prompt_fragments(knowledge: Knowledge, fragments: list[PromptFragmen
     return "\n".join(lines)
 
 
-def _get_relative_path(knowledge: Knowledge, thing: Subject | PromptFragment) -> str:
+def _get_relative_path(knowledge: KnowledgeBase, thing: Subject | PromptFragment) -> str:
     return format_path_relative_to_root(knowledge.workspace.root, thing.path)
 
 
 def _serialize_topics(
-    knowledge: Knowledge,
+    knowledge: KnowledgeBase,
     topics: list[Topic],
     subjects: dict[str, list[Subject]],
     fragments: list[PromptFragment],
@@ -186,7 +186,7 @@ def _add_knowledge_options(parser: ArgumentParser) -> None:
         parser.add_argument(*names, action="append", default=[], metavar=metavar, help=text)
 
 
-def _load_knowledge_with_options(args: Namespace) -> Knowledge:
+def _load_knowledge_with_options(args: Namespace) -> KnowledgeBase:
     """Load the knowledge with the options of a command; print its problems on stderr."""
     from kbtui.library import open_workspace
 
@@ -199,9 +199,9 @@ def _load_knowledge_with_options(args: Namespace) -> Knowledge:
     for value in args.knowledge:
         topic, _, pattern = value.partition("/")
         resolved = knowledge.get_topic_slugs(topic)
-        if not resolved.match([pattern]):
-            from kbtui.knowledge.lint import explain_dead_pattern
+        if not resolved.list_matching_slugs([pattern]):
+            from kbtui.knowledge.knowledge_lint import explain_pattern_without_match
 
-            why = explain_dead_pattern(resolved, pattern)
+            why = explain_pattern_without_match(resolved, pattern)
             print_to_stderr(f"-k {value}: nothing matches" + (f" ({why})" if why else ""))
     return knowledge

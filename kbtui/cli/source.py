@@ -15,19 +15,19 @@ from kbtui.cli.output import (
 from kbtui.dates import format_unix_time
 from kbtui.errors import KbtuiError, UsageError
 from kbtui.knowledge import load_knowledge
-from kbtui.sources.config import (
+from kbtui.sources.source_definitions import (
     MAIN_KEY,
     SourceDefinition,
-    SourceProgress,
+    SourceRunProgress,
     add_source,
     approve_source,
     edit_source,
-    find_approval_time,
-    format_source_toml,
-    load_sources,
+    find_source_approval_time,
+    format_source_as_toml,
+    load_source_definitions,
     suggest_source_name,
 )
-from kbtui.sources.schedule import find_due_time
+from kbtui.sources.source_scheduler import find_source_due_time
 from kbtui.text import one_line, sanitize
 from kbtui.userdata import UserData
 
@@ -138,7 +138,7 @@ def _add_source(workspace: Workspace, userdata: UserData, args: Namespace) -> in
 
 
 def _edit_source(workspace: Workspace, userdata: UserData, args: Namespace) -> int:
-    before = load_sources(workspace).find_source(args.name)
+    before = load_source_definitions(workspace).find_source(args.name)
     changes = _collect_source_options(args)
     if args.topic is not None:
         changes["topic"] = load_knowledge(workspace).resolve_topic(args.topic).id
@@ -148,7 +148,7 @@ def _edit_source(workspace: Workspace, userdata: UserData, args: Namespace) -> i
         changes["cron"] = None
     if not changes:
         raise UsageError("nothing to change", where=f"source edit {args.name}")
-    was_approved = find_approval_time(workspace, userdata, before) is not None
+    was_approved = find_source_approval_time(workspace, userdata, before) is not None
     source = edit_source(workspace, args.name, changes)
     if not was_approved:
         # Do not approve it: a user who changes one key may not have seen the other keys.
@@ -171,11 +171,11 @@ def _print_cron_explanation(source: SourceDefinition) -> None:
 
 
 def _approve_source(workspace: Workspace, userdata: UserData, args: Namespace) -> int:
-    source = load_sources(workspace).find_source(args.name)
-    if find_approval_time(workspace, userdata, source) is not None:
+    source = load_source_definitions(workspace).find_source(args.name)
+    if find_source_approval_time(workspace, userdata, source) is not None:
         print_to_stderr("the source is already approved")
         return 0
-    sys.stderr.write(sanitize(format_source_toml(source), "visualize"))
+    sys.stderr.write(sanitize(format_source_as_toml(source), "visualize"))
     question = "allow kbtui to run this source, now and at its scheduled times?"
     if not args.yes and not ask_for_confirmation(question):
         print_to_stderr("the source was not approved")
@@ -190,16 +190,16 @@ def _run_sources(workspace: Workspace, userdata: UserData, args: Namespace) -> i
 
     if bool(args.name) == args.all:
         raise UsageError("name a source or give --all", where="source run")
-    found = load_sources(workspace)
+    found = load_source_definitions(workspace)
     names = [args.name] if args.name else []
     for source in found.sources.values() if args.all else ():
-        if find_approval_time(workspace, userdata, source) is None:
+        if find_source_approval_time(workspace, userdata, source) is None:
             print_to_stderr(f"{source.name}: not approved, skipped")
         else:
             names.append(source.name)
     progress = ProgressLine()
 
-    def show_source_progress(now: SourceProgress) -> None:
+    def show_source_progress(now: SourceRunProgress) -> None:
         progress.show_progress(f"{now.source} {now.done}/{now.total} {now.now}")
 
     runs = []
@@ -236,7 +236,7 @@ def _format_document_count(count: int) -> str:
 
 
 def _list_sources(workspace: Workspace, userdata: UserData, args: Namespace) -> int:
-    found = load_sources(workspace)
+    found = load_source_definitions(workspace)
     runs = userdata.load_last_source_runs()
     shown = [
         _serialize_source(workspace, userdata, source, runs.get(name))
@@ -258,11 +258,11 @@ def _serialize_source(
         "name": source.name,
         "kind": source.kind,
         "topic": source.topic,
-        "what": source.summary,
+        "what": source.target_description,
         "config": source.block,
         "cron": source.cron,
-        "approved_at": format_unix_time(find_approval_time(workspace, userdata, source)),
-        "next_run_at": format_unix_time(find_due_time(workspace, userdata, source)),
+        "approved_at": format_unix_time(find_source_approval_time(workspace, userdata, source)),
+        "next_run_at": format_unix_time(find_source_due_time(workspace, userdata, source)),
         **(run.as_json() if run else never),
     }
 
@@ -281,11 +281,11 @@ def _format_source(shown: dict[str, Any]) -> str:
 
 
 def _remove_source(workspace: Workspace, userdata: UserData, args: Namespace) -> int:
-    from kbtui.sources.source_runner import count_documents, remove_source_and_documents
+    from kbtui.sources.source_runner import count_source_documents, remove_source_and_documents
 
-    source = load_sources(workspace).find_source(args.name)
+    source = load_source_definitions(workspace).find_source(args.name)
     try:
-        count = count_documents(workspace, source)
+        count = count_source_documents(workspace, source)
     except KbtuiError:
         count = 0  # removing the source, below, reports the error
     if not args.yes and not ask_for_confirmation(f"remove the source {source.name}?"):

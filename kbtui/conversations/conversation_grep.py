@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kbtui.conversations import event_kinds
 from kbtui.dates import format_timestamp
 from kbtui.errors import UsageError
-from kbtui.secret_detection import mask_json_values, mask_secrets
+from kbtui.secret_detection import mask_secrets, mask_secrets_in_json
 from kbtui.text import format_json
 
 if TYPE_CHECKING:
@@ -239,9 +239,9 @@ def _search_event(
 def _mask_event_text(event: ConversationEvent, text: str) -> str:
     """Mask the secrets in an event's text; in a tool call, do so before JSON escapes the values."""
     if event.kind == "tool_call_request" and event.arguments and not event.text:
-        arguments = format_json(mask_json_values(event.arguments))
+        arguments = format_json(mask_secrets_in_json(event.arguments))
         return mask_secrets(f"{event.name}\n{arguments}" if event.name else arguments)
-    return str(mask_json_values(text))
+    return str(mask_secrets_in_json(text))
 
 
 def _add_context_lines(

@@ -18,7 +18,7 @@ from kbtui.engine.search_service import SearchService
 from kbtui.errors import ConfigError, KbtuiError
 from kbtui.index.index_generations import compute_index_schema_hash
 from kbtui.notices import get_keywords_only_reason
-from kbtui.sources.schedule import SCHEDULE_SECONDS, SourceScheduler
+from kbtui.sources.source_scheduler import SCHEDULE_SECONDS, SourceScheduler
 from kbtui.userdata import UserData
 from kbtui.version import __version__
 from kbtui.workspace import load_settings
@@ -256,7 +256,7 @@ class EngineServer:
             busy = (
                 self._embedding_worker.is_busy
                 or self._index_worker.is_busy
-                or self._schedule.running_source
+                or self._schedule.running_source_name
             )
             if self._clients or busy:
                 self._last_seen = time.monotonic()

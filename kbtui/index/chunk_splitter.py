@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kbtui.conversations.conversation_classes import Conversation, ConversationEvent
-    from kbtui.knowledge.front_matter import SubjectText
+    from kbtui.knowledge.front_matter import FrontMatterAndBody
 
 CHUNKING_VERSION = 8
 """The version of the chunks, a part of the generation's fingerprint.
@@ -192,7 +192,7 @@ def set_chunk_ids(
     return result
 
 
-def split_subject_into_chunks(entry: str, text: SubjectText) -> list[Chunk]:
+def split_subject_into_chunks(entry: str, text: FrontMatterAndBody) -> list[Chunk]:
     """Return the chunks of a subject's body."""
     above = text.lines
     pieces = split_text_into_chunks(text.body)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         TurnResumePoint,
     )
     from kbtui.index.index_catalog import Catalog
-    from kbtui.knowledge.front_matter import SubjectText
+    from kbtui.knowledge.front_matter import FrontMatterAndBody
     from kbtui.knowledge.models import Subject
 
 
@@ -102,7 +102,7 @@ def read_subject_entry(subject: Subject) -> EntryPartToWrite:
     return EntryPartToWrite(entry, set_vector_hashes(entry, chunks))
 
 
-def _parse_front_matter(text: SubjectText) -> dict[str, Any]:
+def _parse_front_matter(text: FrontMatterAndBody) -> dict[str, Any]:
     """Return the fields of an entry that a subject's title and front matter set."""
     facts = text.facts
     fields: dict[str, Any] = {}

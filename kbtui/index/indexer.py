@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kbtui.index.entries_and_chunks import CatalogEntry
     from kbtui.index.entry_extraction import EntryPartToWrite
     from kbtui.index.index_catalog import EntryWriteResult
-    from kbtui.knowledge import Knowledge
+    from kbtui.knowledge import KnowledgeBase
     from kbtui.knowledge.models import Subject
     from kbtui.workspace import Settings, Workspace
 
@@ -174,7 +174,7 @@ class IndexStorage:
     def count_stale_documents(self) -> int:
         """Count the documents of the keyword indexes that `compact` would rewrite."""
         stale = filter(_has_stale_documents, self.writers.values())
-        return sum(writer.count_documents() for writer in stale)
+        return sum(writer.count_source_documents() for writer in stale)
 
     def compact(self, give_up: Callable[[], bool]) -> None:
         """Rewrite the keyword indexes in which replaced documents affect scores; stop if `give_up()`."""
@@ -203,7 +203,7 @@ class IndexStorage:
 
 
 def _has_stale_documents(writer: KeywordIndexWriter) -> bool:
-    return writer.count_stale_documents() > writer.count_documents() * MAX_STALE_SHARE
+    return writer.count_stale_documents() > writer.count_source_documents() * MAX_STALE_SHARE
 
 
 def _has_same_document_fields(old: CatalogEntry | None, new: CatalogEntry) -> bool:
@@ -352,7 +352,7 @@ class WorkspaceIndex:
         return stale
 
     def _find_changed_entries(
-        self, knowledge: Knowledge, retry: bool
+        self, knowledge: KnowledgeBase, retry: bool
     ) -> tuple[list[Subject], set[str], list[str]]:
         """Return changed subjects, ids of changed conversations, and ids of entries without a file."""
         from kbtui.conversations.conversation_repository import list_conversation_signatures
@@ -389,7 +389,7 @@ class WorkspaceIndex:
         gone: list[str],
         subjects: list[Subject],
         conversations: set[str],
-        knowledge: Knowledge,
+        knowledge: KnowledgeBase,
         changes: IndexRefreshChanges,
     ) -> None:
         """Remove the `gone` entries, index `subjects` and `conversations`, and commit from time to time."""
@@ -460,7 +460,7 @@ class WorkspaceIndex:
                 yield read_subject_entry(item)
 
 
-def _iterate_indexed_subjects(knowledge: Knowledge) -> Iterator[Subject]:
+def _iterate_indexed_subjects(knowledge: KnowledgeBase) -> Iterator[Subject]:
     for topic in knowledge.topics.values():
         if topic.enable:
             yield from (one for one in knowledge.iterate_subjects(topic.id) if not one.disabled)

@@ -15,7 +15,7 @@ _SETEXT = re.compile(r"^(\S[^\n]*)\n=+[ \t]*$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
-class SubjectText:
+class FrontMatterAndBody:
     """A subject's text, split into front matter and body.
 
     If the front matter is invalid, `facts` is empty, `problem` says why, and the body is the whole
@@ -38,32 +38,32 @@ class SubjectText:
         return " ".join(heading[1].split())[:300] if heading else None
 
     @property
-    def source(self) -> str | None:
+    def source_name(self) -> str | None:
         """The name of the source that fetched the subject; None for a subject written by hand."""
         name = self.facts.get("source")
         return name if isinstance(name, str) and name else None
 
 
-def split_front_matter(text: str) -> SubjectText:
+def split_front_matter(text: str) -> FrontMatterAndBody:
     """Split a subject's text. Front matter is between `---` in the first line and `---` or `...`."""
     if not text.startswith(("---\n", "---\r\n")):
-        return SubjectText(text)
+        return FrontMatterAndBody(text)
     head = text.split("\n", MAX_LINES)[:MAX_LINES]
     end = next((at for at, line in enumerate(head[1:], 1) if line.rstrip() in {"---", "..."}), None)
     if end is None:
-        return SubjectText(text, problem="it is never closed")
+        return FrontMatterAndBody(text, problem="it is never closed")
     try:
-        facts = _parse_yaml("\n".join(head[1:end]))
+        facts = _parse_yaml_without_aliases("\n".join(head[1:end]))
     except ValueError as error:
-        return SubjectText(text, problem=" ".join(str(error).split())[:200])
+        return FrontMatterAndBody(text, problem=" ".join(str(error).split())[:200])
     if facts is not None and not isinstance(facts, dict):
-        return SubjectText(text, problem="it is not a table of keys and values")
+        return FrontMatterAndBody(text, problem="it is not a table of keys and values")
     start = sum(len(line) + 1 for line in head[: end + 1])
     named = {str(key): value for key, value in (facts or {}).items()}
-    return SubjectText(text[start:], named, end + 1)
+    return FrontMatterAndBody(text[start:], named, end + 1)
 
 
-def _parse_yaml(source: str) -> Any:
+def _parse_yaml_without_aliases(source: str) -> Any:
     """Parse YAML without aliases, which can expand to gigabytes; raises `ValueError`."""
     import yaml
 
@@ -81,7 +81,7 @@ def _parse_yaml(source: str) -> Any:
         raise ValueError(str(error)) from error
 
 
-def join_front_matter(facts: dict[str, Any], body: str) -> str:
+def join_front_matter_and_body(facts: dict[str, Any], body: str) -> str:
     """Return the text of a subject file. Facts are strings, dates and lists; empty ones are left out."""
     import yaml
 

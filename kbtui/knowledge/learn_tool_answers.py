@@ -8,11 +8,11 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbtui.errors import KbtuiError, NothingFound, UsageError
-from kbtui.knowledge.models import LearnResult
+from kbtui.knowledge.models import LearnToolResult
 from kbtui.knowledge.subject_files import (
     add_final_newline,
     format_file_text_for_assistant,
-    format_skipped_subject,
+    format_skipped_subject_note,
     read_subject_text,
 )
 from kbtui.refs import make_subject_ref, split_slug_and_line_range
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from kbtui.knowledge.models import Subject, Topic
-    from kbtui.knowledge.visibility import SubjectSlugsByVisibility
+    from kbtui.knowledge.subject_visibility import SubjectSlugsByVisibility
 
 MAX_ARGUMENT_CHARACTERS = 300
 MAX_NAMES_CHARACTERS = 4_000
@@ -35,7 +35,7 @@ _AVAILABLE = "## Available subjects:"
 _USE = "Use the `learn` tool with the `subjects` argument to learn specific subjects."
 
 
-class LearnCaller(NamedTuple):
+class LearnToolCaller(NamedTuple):
     """The caller of `learn`. With `has_prompt`, it has the pre-loaded subjects in its prompt.
 
     `max_chars` limits the length of an answer; None means no limit. With `masked`, secrets are masked.
@@ -87,11 +87,11 @@ def find_enabled_topic(topics: Iterable[Topic], name: str) -> Topic:
     titles = [f" ({topic.title})" if topic.title else "" for topic in valid]
     lines = [f"- {topic.id}{title}" for topic, title in zip(valid, titles, strict=True)]
     unknown = f'Unknown topic "{shorten_argument(name)}"'
-    brief = f"{unknown} ({suggest_topics(name, [topic.id for topic in valid])})"
+    brief = f"{unknown} ({suggest_similar_topics(name, [topic.id for topic in valid])})"
     raise NothingFound("\n".join([f"{unknown}.\n\nValid topics:\n", *lines]), brief=brief)
 
 
-def suggest_topics(name: str, topics: list[str]) -> str:
+def suggest_similar_topics(name: str, topics: list[str]) -> str:
     """Return a hint that names the topics most similar to `name`, or else the first topics."""
     from difflib import get_close_matches
 
@@ -105,7 +105,7 @@ def suggest_topics(name: str, topics: list[str]) -> str:
     return f"topics: {', '.join(topics[:MAX_SUGGESTED_TOPICS])}{others}"
 
 
-def format_subject_listing(resolved: SubjectSlugsByVisibility, caller: LearnCaller) -> str:
+def format_subject_listing(resolved: SubjectSlugsByVisibility, caller: LearnToolCaller) -> str:
     """Return the answer of `learn` to a call without subjects."""
     topic = resolved.topic
     blocks = [f"# Topic: {topic.name}"]
@@ -126,23 +126,23 @@ def answer_learn_patterns(
     resolved: SubjectSlugsByVisibility,
     patterns: list[str],
     subject: Callable[[str], Subject],
-    caller: LearnCaller,
-) -> LearnResult:
+    caller: LearnToolCaller,
+) -> LearnToolResult:
     """Return the answer of `learn` to patterns; a pattern can also be a slug with lines, `slug:3-12`."""
     given = caller.list_subjects_already_given(resolved)
     try:
         exact = {pattern: _parse_exact_pattern(resolved, pattern) for pattern in patterns}
     except UsageError as error:
         name = shorten_argument(error.where or "")
-        return LearnResult(f'"{name}": {error.message}.', is_error=True)
+        return LearnToolResult(f'"{name}": {error.message}.', is_error=True)
     if len(patterns) == 1 and (one := exact[patterns[0]]) is not None:
         if one.slug in given:
-            return LearnResult(_format_already_learned(one.slug))
+            return LearnToolResult(_format_already_learned_note(one.slug))
         try:
             record = subject(one.slug)
-            return LearnResult(_format_subject_range(record, one, caller, caller.max_chars))
+            return LearnToolResult(_format_subject_range(record, one, caller, caller.max_chars))
         except KbtuiError as error:
-            return LearnResult(format_skipped_subject(error, one.slug), is_error=True)
+            return LearnToolResult(format_skipped_subject_note(error, one.slug), is_error=True)
     # A subject in the prompt gets a line if its exact slug was requested; a glob skips it.
     wanted: dict[SubjectLineRange, None] = {}
     missing, exhausted = [], []
@@ -150,7 +150,7 @@ def answer_learn_patterns(
         if (one := exact[pattern]) is not None:
             wanted[one] = None
             continue
-        matches = resolved.match([pattern])
+        matches = resolved.list_matching_slugs([pattern])
         if not matches:
             missing.append(pattern)
         elif given.issuperset(matches):
@@ -163,19 +163,19 @@ def answer_learn_patterns(
         for pattern in exhausted
     ]
     if not blocks:
-        return LearnResult(_format_no_match(resolved, missing, caller), is_error=True)
+        return LearnToolResult(_format_no_match_error(resolved, missing, caller), is_error=True)
     blocks += [f'Nothing matches "{shorten_argument(pattern)}".' for pattern in missing]
     is_error = failed == len(blocks)
     if left:
         blocks.append(_format_omitted_subjects(list(map(str, left)), caller))
-    return LearnResult("\n\n".join(blocks), is_error)
+    return LearnToolResult("\n\n".join(blocks), is_error)
 
 
 def _format_subject_blocks(
     wanted: list[SubjectLineRange],
     given: frozenset[str],
     subject: Callable[[str], Subject],
-    caller: LearnCaller,
+    caller: LearnToolCaller,
 ) -> tuple[list[str], list[SubjectLineRange], int]:
     """Return the subjects in their tags, the parts that do not fit, and how many cannot be read."""
     room = None if caller.max_chars is None else caller.max_chars - MAX_NAMES_CHARACTERS
@@ -183,13 +183,13 @@ def _format_subject_blocks(
     failed = 0
     for number, part in enumerate(wanted):
         if part.slug in given:
-            text = _format_already_learned(part.slug)
+            text = _format_already_learned_note(part.slug)
         else:
             try:
                 limit = None if blocks else room
                 text = _format_subject_range(subject(part.slug), part, caller, limit)
             except KbtuiError as error:
-                text = format_skipped_subject(error, part.slug)
+                text = format_skipped_subject_note(error, part.slug)
                 failed += 1
         block = wrap_subject_in_tags(str(part), text)
         if room is not None:
@@ -214,7 +214,7 @@ def _parse_exact_pattern(
 
 
 def _format_subject_range(
-    subject: Subject, part: SubjectLineRange, caller: LearnCaller, room: int | None
+    subject: Subject, part: SubjectLineRange, caller: LearnToolCaller, room: int | None
 ) -> str:
     """Return a subject or some of its lines in `room` characters, with a note about the missing lines."""
     text = read_subject_text(subject)
@@ -230,7 +230,7 @@ def _format_subject_range(
     start = starts[first - 1]
 
     def show_until(end: int) -> str:
-        plain = secret_detection.mask_text_part(text, start, end, hidden)
+        plain = secret_detection.mask_secrets_in_text_part(text, start, end, hidden)
         return format_file_text_for_assistant(plain, subject.relative)
 
     shown = show_until(starts[last])
@@ -269,12 +269,12 @@ def shorten_argument(argument: str) -> str:
     return argument[:MAX_ARGUMENT_CHARACTERS] + "…" if is_long else argument
 
 
-def _format_already_learned(slug: str) -> str:
+def _format_already_learned_note(slug: str) -> str:
     return f'"{slug}" is already in the system prompt.'
 
 
-def _format_no_match(
-    resolved: SubjectSlugsByVisibility, patterns: list[str], caller: LearnCaller
+def _format_no_match_error(
+    resolved: SubjectSlugsByVisibility, patterns: list[str], caller: LearnToolCaller
 ) -> str:
     """Return the error for patterns that match nothing, with the available subjects."""
     named = ", ".join(f'"{shorten_argument(pattern)}"' for pattern in patterns[:_MAX_PATTERNS])
@@ -287,7 +287,7 @@ def _format_no_match(
     return caller.mask_secrets("\n\n".join(blocks))
 
 
-def _format_slug_list(slugs: list[str], caller: LearnCaller) -> str:
+def _format_slug_list(slugs: list[str], caller: LearnToolCaller) -> str:
     """Return the slugs as a list, one per line. If they do not fit, the last line counts the rest."""
     lines = _list_fitting_names(slugs, caller.max_chars and caller.max_chars // 2)
     if left := slugs[len(lines) :]:
@@ -298,7 +298,7 @@ def _format_slug_list(slugs: list[str], caller: LearnCaller) -> str:
     return "\n".join(lines)
 
 
-def _format_omitted_subjects(parts: list[str], caller: LearnCaller) -> str:
+def _format_omitted_subjects(parts: list[str], caller: LearnToolCaller) -> str:
     """Return the note that lists the subjects that did not fit."""
     lines = _list_fitting_names(parts, MAX_NAMES_CHARACTERS - 2 * _NOTE_CHARACTERS)
     if left := parts[len(lines) :]:

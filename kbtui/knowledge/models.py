@@ -58,7 +58,7 @@ class Subject:
 
 
 @dataclass(frozen=True)
-class Problem:
+class KnowledgeProblem:
     """A mistake in the file `where` at the dotted `key`, or in a subject. The rest keeps working."""
 
     message: str
@@ -74,7 +74,7 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class LearnResult:
+class LearnToolResult:
     """The result of a `learn` call."""
 
     text: str

@@ -49,7 +49,7 @@ def read_subject_text(subject: Subject) -> str:
     raise UnreadableSubject(problem, where=f"{subject.topic}/{subject.slug}")
 
 
-def read_subject(subject: Subject) -> str:
+def read_subject_for_assistant(subject: Subject) -> str:
     """Return a subject as `learn` shows it, in a fence unless it is prose; raises `UnreadableSubject`."""
     return format_file_text_for_assistant(read_subject_text(subject), subject.relative)
 
@@ -90,7 +90,7 @@ def explain_too_large_subject(size: int) -> str | None:
     )
 
 
-def format_skipped_subject(error: KbtuiError, slug: str) -> str:
+def format_skipped_subject_note(error: KbtuiError, slug: str) -> str:
     """Return the line that replaces the content of a subject that cannot be read."""
     return f'Skipped "{slug}": {error.message}.'
 
@@ -127,7 +127,7 @@ MAX_NAME_BYTES = 80
 _RESERVED_NAME = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?", re.IGNORECASE)
 
 
-def make_file_name(text: str) -> str:
+def make_safe_file_name(text: str) -> str:
     """Return a file name without extension for any text, never empty, hidden or reserved by a system."""
     plain = unicodedata.normalize("NFC", text).casefold()
     name = re.sub(r"[^\w.]+|_{2,}", "-", plain)
@@ -137,13 +137,13 @@ def make_file_name(text: str) -> str:
     return f"{name}-1" if _RESERVED_NAME.fullmatch(name) else name or "untitled"
 
 
-def make_topic_folder(workspace: Workspace, topic: Topic) -> Path:
+def create_topic_folder(workspace: Workspace, topic: Topic) -> Path:
     """Return the real directory of a topic, created if missing; raises `KbtuiError`."""
     root = Path(os.path.realpath(workspace.root))
-    return make_folder_inside(root, root / topic.subjects)
+    return create_folder_inside_workspace(root, root / topic.subjects)
 
 
-def make_folder_inside(root: Path, folder: Path) -> Path:
+def create_folder_inside_workspace(root: Path, folder: Path) -> Path:
     """Return the real path of a directory inside the real path `root`; create it if it is missing.
 
     Raises `KbtuiError` if a link leads outside, or if it cannot be created.
@@ -175,15 +175,15 @@ def validate_slug(slug: str) -> str:
 
 def write_new_file(path: Path, text: str) -> None:
     """Write a file that must not exist yet, completely or not at all; raises `KbtuiError`."""
-    _write_text(path, text, is_new=True)
+    _write_file_text(path, text, is_new=True)
 
 
-def replace_file(path: Path, text: str) -> None:
+def replace_file_text(path: Path, text: str) -> None:
     """Replace a file in one step; raises `KbtuiError`."""
-    _write_text(path, text, is_new=False)
+    _write_file_text(path, text, is_new=False)
 
 
-def _write_text(path: Path, text: str, *, is_new: bool) -> None:
+def _write_file_text(path: Path, text: str, *, is_new: bool) -> None:
     try:
         write_file_atomically(path, text.encode("utf-8", "replace"), is_new=is_new)
     except OSError as error:

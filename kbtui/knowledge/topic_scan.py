@@ -30,7 +30,7 @@ class TopicScan:
         self.shadowed: dict[str, str] = {}
         for slug, paths in files_by_slug.items():
             if len(paths) > 1:
-                paths.sort(key=_get_collision_rank)
+                paths.sort(key=_get_slug_collision_rank)
             self.relative_paths[slug] = paths[0]
             for path in paths[1:]:
                 # The path can itself be a slug: `LICENSE` next to `LICENSE.md`.
@@ -60,7 +60,7 @@ def is_inside_folder(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
-def scan_topic(root: str, base: str) -> TopicScan:
+def scan_topic_directory(root: str, base: str) -> TopicScan:
     """Walk `base`, a real directory inside the real workspace `root`; raises `OSError`.
 
     Links are followed if their target is inside the workspace and is not a directory above the link.
@@ -121,7 +121,7 @@ def find_file_name_problem(name: str) -> str | None:
     return "the name has a control character" if "Cc" in categories else None
 
 
-def _get_collision_rank(path: str) -> tuple[bool, int, str]:
+def _get_slug_collision_rank(path: str) -> tuple[bool, int, str]:
     """Return a sort key for paths with the same slug; the path that sorts first gets the slug."""
     ending = split_file_extension(path.rpartition("/")[2])[1].lower()
     known = ending in _EXTENSIONS_BY_RANK

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from importlib.metadata import Distribution
 
-    from kbtui.knowledge import Knowledge
-    from kbtui.knowledge.models import Problem, Subject
+    from kbtui.knowledge import KnowledgeBase
+    from kbtui.knowledge.models import KnowledgeProblem, Subject
     from kbtui.library.library import Library
 
 
@@ -203,7 +203,7 @@ def run_diagnostics(library: Library | None) -> Iterator[DiagnosticFinding]:
 
 
 def _check_knowledge(library: Library) -> Iterator[FindingWithoutArea]:
-    from kbtui.knowledge import lint
+    from kbtui.knowledge import knowledge_lint
 
     knowledge = library.load_knowledge()
     subjects = [one for topic in knowledge.topics for one in knowledge.list_subjects(topic)]
@@ -216,7 +216,7 @@ def _check_knowledge(library: Library) -> Iterator[FindingWithoutArea]:
     yield "ok", ", ".join(counts)
     for problem in knowledge.problems:
         yield "wrong", str(problem)
-    for problem in lint.lint_knowledge(knowledge):
+    for problem in knowledge_lint.lint_knowledge(knowledge):
         yield "note", str(problem), _find_subject_ref_of_problem(knowledge, problem)
     for subject in subjects:
         if not subject.disabled and _has_hard_links(subject):
@@ -241,7 +241,7 @@ def _has_hard_links(subject: Subject) -> bool:
 
 
 def _check_installed_learn_tool(
-    library: Library, knowledge: Knowledge
+    library: Library, knowledge: KnowledgeBase
 ) -> Iterator[FindingWithoutArea]:
     """Check that the installed definition of `learn` describes the current topics."""
     from kbtui.files import parse_toml, read_regular_file
@@ -252,7 +252,7 @@ def _check_installed_learn_tool(
         installed = parse_toml(data.decode("utf-8"))["conversation"]["tools"]["learn"]["summary"]
     except (OSError, ValueError, KeyError, TypeError):
         return
-    definition = knowledge.tool_definition()
+    definition = knowledge.make_learn_tool_definition()
     if definition is None:
         text = f"{name} offers `learn`, but no topic has a subject to learn"
     elif installed != definition["description"]:
@@ -262,11 +262,11 @@ def _check_installed_learn_tool(
     yield "note", f"{text}; `kbtui tools install` updates it"
 
 
-def _find_subject_ref_of_problem(knowledge: Knowledge, problem: Problem) -> str | None:
+def _find_subject_ref_of_problem(knowledge: KnowledgeBase, problem: KnowledgeProblem) -> str | None:
     topic, place = problem.topic, problem.where or ""
     if topic is None or not place.startswith(f"{topic}/"):
         return None
-    return place if knowledge.find(topic, place[len(topic) + 1 :]) else None
+    return place if knowledge.find_subject(topic, place[len(topic) + 1 :]) else None
 
 
 def _check_conversations(library: Library) -> Iterator[FindingWithoutArea]:
@@ -302,10 +302,10 @@ def _check_conversations(library: Library) -> Iterator[FindingWithoutArea]:
 
 
 def _check_sources(library: Library) -> Iterator[FindingWithoutArea]:
-    from kbtui.sources.config import find_approval_time, load_sources
+    from kbtui.sources.source_definitions import find_source_approval_time, load_source_definitions
     from kbtui.userdata import UserData
 
-    found = load_sources(library.workspace)
+    found = load_source_definitions(library.workspace)
     count = len(found.sources)
     if count or not found.problems:
         # If the file could not be read, "ok, 0" would wrongly say that there are none.
@@ -319,7 +319,7 @@ def _check_sources(library: Library) -> Iterator[FindingWithoutArea]:
     for name, source in found.sources.items():
         if source.topic not in topics:
             yield "wrong", f"{name}: unknown topic {source.topic!r}"
-        if find_approval_time(library.workspace, userdata, source) is None:
+        if find_source_approval_time(library.workspace, userdata, source) is None:
             hint = f"`kbtui source approve {name}` shows it and asks for approval"
             yield "note", f"{name}: not approved, so it never runs; {hint}"
         run = runs.get(name)

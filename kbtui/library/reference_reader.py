@@ -21,14 +21,16 @@ if TYPE_CHECKING:
     from kbtui.citations.citation_extraction import CitationTargetLookup
     from kbtui.conversations.conversation_classes import Conversation, Turn
     from kbtui.index.entries_and_chunks import CatalogEntry
-    from kbtui.knowledge import Knowledge
+    from kbtui.knowledge import KnowledgeBase
     from kbtui.knowledge.models import Subject
 
 
 class ReferenceReader(IndexAccess):
     """Reads the targets of references."""
 
-    def load_knowledge(self, cfg: Iterable[str] = (), knowledge: Iterable[str] = ()) -> Knowledge:
+    def load_knowledge(
+        self, cfg: Iterable[str] = (), knowledge: Iterable[str] = ()
+    ) -> KnowledgeBase:
         """Load the topics and subjects with the values of `--cfg` and of `--knowledge`."""
         # Names first: an assignment overrides them.
         return load_knowledge(
@@ -71,7 +73,7 @@ class ReferenceReader(IndexAccess):
             similar = _suggest_similar_subject(knowledge, ref)
             brief = f"unknown topic {ref.topic!r}" if similar else error.brief
             raise NothingFound(error.message, hint=similar, brief=brief) from error
-        found = knowledge.find(topic.id, ref.slug or "")
+        found = knowledge.find_subject(topic.id, ref.slug or "")
         if found is None or found.disabled:
             hint = (
                 _suggest_similar_subject(knowledge, ref) or f"`kbtui learn {topic.id}` lists them"
@@ -214,7 +216,7 @@ class ReferenceReader(IndexAccess):
         if target.kind == "conversation":
             return [target.conversation or ""], None, False
         names = [f"{target.topic}/{target.slug}"]
-        subject = self.load_knowledge().find(target.topic or "", target.slug or "")
+        subject = self.load_knowledge().find_subject(target.topic or "", target.slug or "")
         if subject is not None and subject.path.is_relative_to(root):
             # Turns may have read the file before it became a subject, or under another path.
             names.append(str(subject.path.relative_to(root)))
@@ -337,7 +339,7 @@ def _is_workspace_file_missing(root: Path, path: str) -> bool:
     return False
 
 
-def _suggest_similar_subject(knowledge: Knowledge, ref: Ref) -> str | None:
+def _suggest_similar_subject(knowledge: KnowledgeBase, ref: Ref) -> str | None:
     """Return a hint with the subject whose name is most similar to a reference, or None."""
     from difflib import get_close_matches
 
@@ -345,7 +347,7 @@ def _suggest_similar_subject(knowledge: Knowledge, ref: Ref) -> str | None:
         f"{topic.id}/{slug}"
         for topic in knowledge.topics.values()
         if topic.enable
-        for slug in knowledge.list_slugs(topic.id, ["**"])
+        for slug in knowledge.list_subject_slugs(topic.id, ["**"])
     ]
     near = get_close_matches(f"{ref.topic}/{ref.slug}", known, n=1, cutoff=0.7)
     near += [name for name in known if name.endswith(f"/{ref.slug}")]

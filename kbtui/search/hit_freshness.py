@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kbtui.conversations.conversation_classes import Conversation
     from kbtui.index import IndexReader
     from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
-    from kbtui.knowledge import Knowledge
+    from kbtui.knowledge import KnowledgeBase
     from kbtui.workspace import Workspace
 
 
@@ -55,7 +55,7 @@ class HitFreshnessChecker:
         return ("changed", None) if any(wanted in text for text in texts) else None
 
     @cached_property
-    def _knowledge(self) -> Knowledge:
+    def _knowledge(self) -> KnowledgeBase:
         from kbtui.knowledge import load_knowledge
 
         return load_knowledge(self._workspace)
@@ -64,7 +64,7 @@ class HitFreshnessChecker:
         topic = self._knowledge.topics.get(entry.topic or "")
         if topic is None or not topic.enable:
             return False
-        subject = self._knowledge.find(topic.id, entry.slug or "")
+        subject = self._knowledge.find_subject(topic.id, entry.slug or "")
         if subject is None or subject.disabled or str(subject.path) != entry.path:
             return False
         return not subject.hidden or entry.hidden

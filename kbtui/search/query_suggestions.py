@@ -10,7 +10,7 @@ from kbtui.search.filter_definitions import FilterDefinition, list_filters, map_
 
 if TYPE_CHECKING:
     from kbtui.index import IndexReader
-    from kbtui.knowledge import Knowledge
+    from kbtui.knowledge import KnowledgeBase
 
 MAX_SUGGESTIONS = 20
 DATE_SUGGESTIONS = {
@@ -39,7 +39,7 @@ class QuerySuggestion:
 
 
 def suggest_query_completions(
-    text: str, cursor: int, knowledge: Knowledge, reader: IndexReader | None = None
+    text: str, cursor: int, knowledge: KnowledgeBase, reader: IndexReader | None = None
 ) -> list[QuerySuggestion]:
     """Return up to `MAX_SUGGESTIONS` completions of the word before the cursor, likeliest first.
 
@@ -74,7 +74,7 @@ def _quote_filter_completion(value: str) -> str:
 
 
 def _list_filter_values(
-    row: FilterDefinition, part: str, knowledge: Knowledge, reader: IndexReader | None
+    row: FilterDefinition, part: str, knowledge: KnowledgeBase, reader: IndexReader | None
 ) -> list[tuple[str, str]]:
     if row.kind == "topic":
         return [(topic.id, topic.name) for topic in knowledge.topics.values() if topic.enable]

@@ -291,7 +291,7 @@ def explain_missing_entry(workspace: Workspace, ref: Ref) -> str:
         return f"the topic {topic.id} is disabled"
     if ref.slug is None:
         return "a topic has no text of its own: name one of its subjects"
-    subject = knowledge.find(topic.id, ref.slug)
+    subject = knowledge.find_subject(topic.id, ref.slug)
     if subject is None:
         return f"the topic {topic.id} has no subject {ref.slug!r}"
     if subject.disabled:

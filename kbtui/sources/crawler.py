@@ -15,17 +15,17 @@ from urllib.parse import urlsplit
 from protego import Protego
 
 from kbtui.errors import KbtuiError
-from kbtui.sources.extraction import READABLE, ExtractionError
+from kbtui.sources.document_text_extraction import READABLE, TextExtractionError
 from kbtui.sources.http_fetcher import AGENT, FetchError
-from kbtui.sources.source_directory import FetchedDocument, make_document_name
-from kbtui.sources.url_policy import CrawlPrefixes, normalize_url
+from kbtui.sources.source_document_directory import FetchedDocument, make_document_name_from_url
+from kbtui.sources.url_policy import CrawlUrlPrefixes, normalize_url
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
-    from kbtui.sources.extraction import ExtractorProcess
+    from kbtui.sources.document_text_extraction import TextExtractorProcess
     from kbtui.sources.http_fetcher import FetchedResponse, HttpFetcher, SourceLimits
-    from kbtui.sources.source_directory import SourceRunContext
+    from kbtui.sources.source_document_directory import SourceRunContext
 
 MAX_ROBOTS_BYTES = 512_000
 """The number of bytes of robots.txt that are read; RFC 9309 requires at least 500 KiB."""
@@ -47,19 +47,19 @@ class Crawler:
     """One run of a crawl."""
 
     def __init__(
-        self, run: SourceRunContext, fetcher: HttpFetcher, extractor: ExtractorProcess
+        self, run: SourceRunContext, fetcher: HttpFetcher, extractor: TextExtractorProcess
     ) -> None:
         self._run, self._fetcher, self._extractor = run, fetcher, extractor
         self._limits: SourceLimits = fetcher.limits
         self._start = normalize_url(run.source.url or "") or ""
-        self._bounds = CrawlPrefixes(self._start, run.source.prefixes)
+        self._bounds = CrawlUrlPrefixes(self._start, run.source.prefixes)
         self._queue: deque[tuple[str, int]] = deque()
         self._known: set[str] = set()
         self._robots: dict[str, Protego] = {}
         self._last_requests: dict[str, float] = {}
         self._done = self._failures = 0
 
-    async def crawl(self) -> None:
+    async def crawl_website(self) -> None:
         """Fetch everything within bounds; raises `KbtuiError` if the first page cannot be fetched."""
         end = time.monotonic() + self._limits.run_seconds
         self._enqueue_urls([self._start], 0)
@@ -81,7 +81,7 @@ class Crawler:
             await self._crawl_page(url, depth)
             self._done += 1
             if url == self._start and self._run.source.depth > 0:
-                await self._read_sitemaps()
+                await self._enqueue_sitemap_urls()
 
     def _enqueue_urls(self, urls: Iterable[str], depth: int) -> None:
         for found in urls:
@@ -103,7 +103,7 @@ class Crawler:
                     raise KbtuiError(ROBOTS_REFUSAL, where=url)
                 self._run.record_skipped_document(url, ROBOTS_REFUSAL)
                 return
-            found = await self._fetch_politely(url, robots)
+            found = await self._fetch_after_host_delay(url, robots)
             self._failures = 0
             final = normalize_url(found.url) or url
             if final != url:
@@ -139,8 +139,10 @@ class Crawler:
             return
         kind = found.content_type
         try:
-            facts = await self._extractor.extract(found.body, kind, url, found.charset)
-        except ExtractionError as error:
+            facts = await self._extractor.extract_in_child_process(
+                found.body, kind, url, found.charset
+            )
+        except TextExtractionError as error:
             if url == self._start:
                 raise KbtuiError(str(error), where=url) from error
             self._run.record_failed_document(url, str(error))
@@ -151,7 +153,7 @@ class Crawler:
         if facts.get("noindex"):
             self._run.record_skipped_document(url, "the page asks not to be indexed (noindex)")
         else:
-            name = make_document_name(url, self._start)
+            name = make_document_name_from_url(url, self._start)
             title = facts["title"] or name.rpartition("/")[2].replace("-", " ")
             document = FetchedDocument(url, name, title, facts["text"], tuple(facts["tags"]))
             get = found.headers.get
@@ -163,7 +165,7 @@ class Crawler:
         if depth < self._run.source.depth:
             self._enqueue_urls(links, depth + 1)
 
-    async def _fetch_politely(self, url: str, robots: Protego) -> FetchedResponse:
+    async def _fetch_after_host_delay(self, url: str, robots: Protego) -> FetchedResponse:
         """Fetch a URL after the host's delay; try once more if the server asks to wait."""
         accept = (*READABLE, *_XML) if url == self._start else READABLE
         for again in (True, False):
@@ -224,7 +226,7 @@ class Crawler:
             self._robots[origin] = Protego.parse(text)
         return self._robots[origin]
 
-    async def _read_sitemaps(self) -> None:
+    async def _enqueue_sitemap_urls(self) -> None:
         """Add the URLs in the host's sitemaps as if the first page linked to them."""
         parts = urlsplit(self._start)
         usual = f"{parts.scheme}://{parts.netloc}/sitemap.xml"

@@ -12,18 +12,26 @@ from kbtui.errors import KbtuiError
 from kbtui.knowledge.subject_files import (
     BINARY_BYTES,
     format_file_text_for_assistant,
-    make_file_name,
+    make_safe_file_name,
 )
-from kbtui.sources.extraction import CODE, DOCX, HTML, MARKDOWN, PDF, PLAIN, ExtractionError
+from kbtui.sources.document_text_extraction import (
+    CODE,
+    DOCX,
+    HTML,
+    MARKDOWN,
+    PDF,
+    PLAIN,
+    TextExtractionError,
+)
 from kbtui.sources.http_fetcher import explain_too_large_document
-from kbtui.sources.source_directory import FetchedDocument
+from kbtui.sources.source_document_directory import FetchedDocument
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kbtui.sources.extraction import ExtractorProcess
+    from kbtui.sources.document_text_extraction import TextExtractorProcess
     from kbtui.sources.http_fetcher import SourceLimits
-    from kbtui.sources.source_directory import SourceRunContext
+    from kbtui.sources.source_document_directory import SourceRunContext
 
 _KINDS_BY_EXTENSION = {
     **dict.fromkeys((".md", ".markdown"), MARKDOWN[0]),
@@ -45,8 +53,8 @@ class _SkippedFile(Exception):
     """A file that is not a document of the source; the message says why."""
 
 
-async def import_files(
-    run: SourceRunContext, root: Path, extractor: ExtractorProcess, limits: SourceLimits
+async def import_source_files(
+    run: SourceRunContext, root: Path, extractor: TextExtractorProcess, limits: SourceLimits
 ) -> None:
     """Read the source's `file`, relative to the workspace's `root`; raises `KbtuiError`."""
     base = root / Path(run.source.file or "").expanduser()
@@ -62,9 +70,9 @@ async def import_files(
     for done, (path, relative) in enumerate(found[: limits.files]):
         below = f"/{relative}" if relative else ""
         # Versions up to 0.1 identified documents by absolute paths.
-        run.directory.rename_document(f"{run.source.file}{below}", named + below)
+        run.directory.change_document_url(f"{run.source.file}{below}", named + below)
         run.report_progress(done, len(found), named + below)
-        await _import_file(run, path, relative, named + below, extractor, limits.bytes)
+        await _import_source_file(run, path, relative, named + below, extractor, limits.bytes)
 
 
 def _make_document_url(file: str, base: Path, root: Path) -> str:
@@ -91,12 +99,12 @@ def _list_document_files(
         folders[:] = sorted(name for name in folders if not name.startswith("."))
 
 
-async def _import_file(
+async def _import_source_file(
     run: SourceRunContext,
     path: Path,
     relative: str,
     url: str,
-    extractor: ExtractorProcess,
+    extractor: TextExtractorProcess,
     most: int,
 ) -> None:
     try:
@@ -109,28 +117,30 @@ async def _import_file(
         if run.memory.get(url, {}).get("stat") == mark and run.directory.has_unedited_document(url):
             run.keep_unchanged_document(url)
             return
-        kind = _KINDS_BY_EXTENSION.get(path.suffix.lower()) or _detect_content_type(path)
+        kind = _KINDS_BY_EXTENSION.get(path.suffix.lower()) or _detect_file_content_type(path)
         # Without a URL, links between the files stay relative.
-        facts = await extractor.extract(path.read_bytes(), kind, "")
+        facts = await extractor.extract_in_child_process(path.read_bytes(), kind, "")
     except _SkippedFile as error:
         run.record_skipped_document(url, str(error))
     except OSError as error:
         reason = error.strerror or str(error)
         run.record_failed_document(url, f"the file cannot be read: {reason}", permanent=False)
-    except ExtractionError as error:
+    except TextExtractionError as error:
         run.record_failed_document(url, str(error))
     else:
         text, parts = facts["text"], Path(relative or path.name).parts
         if kind not in CODE:
             parts = (*parts[:-1], path.stem)
-        elif text.strip() and (language := path.suffix[1:] or _detect_language(path.name, text)):
+        elif text.strip() and (
+            language := path.suffix[1:] or _detect_programming_language(path.name, text)
+        ):
             text = format_file_text_for_assistant(text, f"x.{language}")
-        name, title = "/".join(map(make_file_name, parts)), facts["title"] or parts[-1]
+        name, title = "/".join(map(make_safe_file_name, parts)), facts["title"] or parts[-1]
         document = FetchedDocument(url, name, title, text, tuple(facts["tags"]))
         run.store_document(document, {"stat": mark})
 
 
-def _detect_content_type(path: Path) -> str:
+def _detect_file_content_type(path: Path) -> str:
     """Return the content type of a text file with an unknown extension; raises `_SkippedFile`."""
     kind = guess_type(path.name)[0] or ""
     if kind.partition("/")[0] in ("image", "audio", "font"):
@@ -141,7 +151,7 @@ def _detect_content_type(path: Path) -> str:
     return CODE[0]
 
 
-def _detect_language(name: str, text: str) -> str:
+def _detect_programming_language(name: str, text: str) -> str:
     """Return the language of a file without extension, "" for prose."""
     first = text.partition("\n")[0]
     if first.startswith("#!"):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from kbtui.workspace import Settings
 
-    Resolve = Callable[[str, int], Awaitable[list[str]]]
+    HostResolver = Callable[[str, int], Awaitable[list[str]]]
     """A function that takes host and port, and returns the addresses of the host."""
 
 AGENT = "kbtui"
@@ -126,7 +126,7 @@ class HttpFetcher:
 
     limits: SourceLimits
     allow_hosts: Collection[str] = ()
-    resolve: Resolve = resolve_host_name
+    resolve: HostResolver = resolve_host_name
     _clients: dict[tuple[str, str, int], httpx.AsyncClient] = field(default_factory=dict)
 
     async def __aenter__(self) -> HttpFetcher:
@@ -156,16 +156,16 @@ class HttpFetcher:
             async with asyncio.timeout(self.limits.seconds):
                 for _ in range(limit + 1):
                     size = most or self.limits.bytes
-                    found = await self._fetch_once(url, accept, conditions(url), size)
+                    found = await self._fetch_without_redirects(url, accept, conditions(url), size)
                     if found.status not in _REDIRECTS:
                         return found
-                    url = self._check_redirect(url, found, inside)
+                    url = self._get_allowed_redirect_url(url, found, inside)
         except TimeoutError:
             reason = f"no complete answer after {self.limits.seconds:g} s"
             raise FetchError(reason) from None
         raise FetchError(f"redirected more than {limit} times", permanent=True)
 
-    def _check_redirect(
+    def _get_allowed_redirect_url(
         self, url: str, found: FetchedResponse, inside: Callable[[str], bool]
     ) -> str:
         """Return the URL that a response redirects to; raises `FetchError` if it is not allowed."""
@@ -181,7 +181,7 @@ class HttpFetcher:
             raise FetchError(f"redirected to {target}, outside the prefixes", permanent=True)
         return target
 
-    async def _fetch_once(
+    async def _fetch_without_redirects(
         self, url: str, accept: Collection[str], conditions: Mapping[str, str], most: int
     ) -> FetchedResponse:
         if len(url) > MAX_URL_CHARACTERS:
@@ -203,7 +203,7 @@ class HttpFetcher:
             **conditions,
         }
         failure: httpx.HTTPError | None = None
-        for address in await self._resolve_addresses(host, port):
+        for address in await self._resolve_public_addresses(host, port):
             # Drop cookies, so that the server cannot track the crawl from page to page.
             client.cookies.clear()
             target, extensions = parsed.copy_with(host=address), {"sni_hostname": host}
@@ -211,14 +211,14 @@ class HttpFetcher:
                 async with client.stream(
                     "GET", target, headers=headers, extensions=extensions
                 ) as response:
-                    return await _read_response(response, str(parsed), accept, most)
+                    return await _read_http_response(response, str(parsed), accept, most)
             except httpx.HTTPError as error:
                 failure = error
                 if not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
                     break
         raise FetchError(_describe_http_error(failure)) from failure
 
-    async def _resolve_addresses(self, host: str, port: int) -> list[str]:
+    async def _resolve_public_addresses(self, host: str, port: int) -> list[str]:
         """Return the addresses of a host; refuse it if any of them is private."""
         given = url_policy.parse_ip_literal(host)
         found = [str(given)]
@@ -233,7 +233,9 @@ class HttpFetcher:
             raise FetchError(f"the name {host} has no address")
         if not url_policy.is_allowed_private_host(host, self.allow_hosts):
             for text in found:
-                if not url_policy.is_public_address(ipaddress.ip_address(text.partition("%")[0])):
+                if not url_policy.is_public_ip_address(
+                    ipaddress.ip_address(text.partition("%")[0])
+                ):
                     resolved = None if given is not None else text
                     private = url_policy.make_private_host_error(host, resolved)
                     raise FetchError(f"{private.message} ({private.hint})", permanent=True)
@@ -258,7 +260,7 @@ class HttpFetcher:
         return context
 
 
-async def _read_response(
+async def _read_http_response(
     response: httpx.Response, url: str, accept: Collection[str], most: int
 ) -> FetchedResponse:
     status, headers, charset = response.status_code, response.headers, response.charset_encoding
@@ -270,7 +272,7 @@ async def _read_response(
             raise FetchError(message, permanent=True)
         if length.isdigit() and int(length) > most:
             raise FetchError(explain_too_large_document(most, int(length)), permanent=True)
-        found.body = await _read_response_body(response, most)
+        found.body = await _read_http_response_body(response, most)
     elif status not in (*_REDIRECTS, 304):
         after = headers.get("retry-after", "")
         raise FetchError(
@@ -282,7 +284,7 @@ async def _read_response(
     return found
 
 
-async def _read_response_body(response: httpx.Response, most: int) -> bytes:
+async def _read_http_response_body(response: httpx.Response, most: int) -> bytes:
     """Return the unpacked body. httpx has no limit, and a few bytes can unpack to gigabytes."""
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", "gzip", "x-gzip", ""):

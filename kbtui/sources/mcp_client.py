@@ -16,19 +16,19 @@ from mcp import ClientSession, StdioServerParameters, stdio_client
 from mcp.shared.exceptions import MCPError
 
 from kbtui.errors import KbtuiError
-from kbtui.knowledge.subject_files import format_file_text_for_assistant, make_file_name
-from kbtui.sources.extraction import HTML, MARKDOWN, PDF, PLAIN, ExtractionError
+from kbtui.knowledge.subject_files import format_file_text_for_assistant, make_safe_file_name
+from kbtui.sources.document_text_extraction import HTML, MARKDOWN, PDF, PLAIN, TextExtractionError
 from kbtui.sources.http_fetcher import explain_too_large_document
-from kbtui.sources.source_directory import FetchedDocument
+from kbtui.sources.source_document_directory import FetchedDocument
 from kbtui.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from kbtui.sources.extraction import ExtractorProcess
+    from kbtui.sources.document_text_extraction import TextExtractorProcess
     from kbtui.sources.http_fetcher import SourceLimits
-    from kbtui.sources.source_directory import SourceRunContext
+    from kbtui.sources.source_document_directory import SourceRunContext
 
 # Without a handler, Python prints the SDK's tracebacks to stderr. The run reports these errors itself.
 logging.getLogger("mcp.client").addHandler(logging.NullHandler())
@@ -36,12 +36,12 @@ logging.getLogger("mcp.client").addHandler(logging.NullHandler())
 MAX_TIMEOUTS_IN_A_ROW = 3
 
 
-class UnsupportedMcpResource(ExtractionError):
+class UnsupportedMcpResource(TextExtractionError):
     """A resource whose type or size is not supported."""
 
 
-async def fetch_resources(
-    run: SourceRunContext, root: Path, extractor: ExtractorProcess, limits: SourceLimits
+async def fetch_mcp_resources(
+    run: SourceRunContext, root: Path, extractor: TextExtractorProcess, limits: SourceLimits
 ) -> None:
     """Read the matching resources of a server that runs in `root`; raises `KbtuiError` if it fails."""
     source = run.source
@@ -67,7 +67,7 @@ async def fetch_resources(
                     try:
                         with anyio.fail_after(max(limits.seconds, limits.connect_seconds)):
                             await session.initialize()
-                        await _fetch_matching_resources(run, session, extractor, limits)
+                        await _fetch_matching_mcp_resources(run, session, extractor, limits)
                     except (MCPError, TimeoutError, RuntimeError, ValueError) as error:
                         # Raise the error outside: task groups would wrap it in an ExceptionGroup.
                         failure = error
@@ -76,8 +76,8 @@ async def fetch_resources(
         if failure is not None:
             raise KbtuiError(
                 f"the MCP server failed: {_describe_mcp_error(failure)}",
-                where=source.summary,
-                hint=_read_last_log_line(log),
+                where=source.target_description,
+                hint=_read_last_server_log_line(log),
             ) from failure
 
 
@@ -89,7 +89,7 @@ def _describe_mcp_error(error: BaseException) -> str:
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
-def _read_last_log_line(log: Any) -> str | None:
+def _read_last_server_log_line(log: Any) -> str | None:
     """Return the last line that the server wrote to stderr, as a hint."""
     log.seek(0, os.SEEK_END)
     log.seek(max(0, log.tell() - 2000))
@@ -97,15 +97,18 @@ def _read_last_log_line(log: Any) -> str | None:
     return f"it wrote: {lines[-1][:300]}" if lines[-1] else None
 
 
-async def _fetch_matching_resources(
-    run: SourceRunContext, session: ClientSession, extractor: ExtractorProcess, limits: SourceLimits
+async def _fetch_matching_mcp_resources(
+    run: SourceRunContext,
+    session: ClientSession,
+    extractor: TextExtractorProcess,
+    limits: SourceLimits,
 ) -> None:
     """Read every matching resource; `limits.seconds` limits each reading and the listing."""
     seconds = limits.seconds
     with anyio.fail_after(seconds):
         wanted = [
             one
-            async for one in _list_resources(session, limits.files)
+            async for one in _list_mcp_resources(session, limits.files)
             if run.source.pattern is None or fnmatchcase(one.uri, run.source.pattern)
         ]
     if len(wanted) > limits.files:
@@ -116,7 +119,7 @@ async def _fetch_matching_resources(
         run.report_progress(done, len(wanted), resource.uri)
         try:
             with anyio.fail_after(seconds):
-                text = await _read_resource_text(session, resource, extractor, limits.bytes)
+                text = await _read_mcp_resource_text(session, resource, extractor, limits.bytes)
         except TimeoutError:
             reason = f"no complete answer after {seconds:g} s"
             run.record_failed_document(resource.uri, reason, permanent=False)
@@ -125,19 +128,19 @@ async def _fetch_matching_resources(
                 raise
         except UnsupportedMcpResource as error:
             run.record_skipped_document(resource.uri, str(error))
-        except (ExtractionError, MCPError) as error:
-            permanent = isinstance(error, ExtractionError)
+        except (TextExtractionError, MCPError) as error:
+            permanent = isinstance(error, TextExtractionError)
             run.record_failed_document(resource.uri, str(error), permanent=permanent)
         else:
             late = 0
             pieces = resource.uri.partition("://")[2].split("/")
             names = [piece for piece in pieces if piece.strip(". ")] or [resource.uri]
             title = resource.title or resource.name or resource.uri
-            name = "/".join(map(make_file_name, names))
+            name = "/".join(map(make_safe_file_name, names))
             run.store_document(FetchedDocument(resource.uri, name, title, text), {})
 
 
-async def _list_resources(session: ClientSession, most: int) -> AsyncIterator[types.Resource]:
+async def _list_mcp_resources(session: ClientSession, most: int) -> AsyncIterator[types.Resource]:
     cursor: str | None = None
     seen: set[str] = set()
     # A server may list one resource per page, or continue without end.
@@ -153,13 +156,13 @@ async def _list_resources(session: ClientSession, most: int) -> AsyncIterator[ty
             return
 
 
-async def _read_resource_text(
-    session: ClientSession, resource: types.Resource, extractor: ExtractorProcess, most: int
+async def _read_mcp_resource_text(
+    session: ClientSession, resource: types.Resource, extractor: TextExtractorProcess, most: int
 ) -> str:
-    """Return a resource's parts as Markdown; raises `ExtractionError` if one cannot be read."""
+    """Return a resource's parts as Markdown; raises `TextExtractionError` if one cannot be read."""
     found = await session.read_resource(resource.uri)
     if not isinstance(found, types.ReadResourceResult):
-        raise ExtractionError("the server asks for input")
+        raise TextExtractionError("the server asks for input")
     parts = []
     for content in found.contents:
         kind = (content.mime_type or resource.mime_type or "").partition(";")[0].strip().lower()
@@ -169,11 +172,15 @@ async def _read_resource_text(
             try:
                 data = base64.b64decode(content.blob, validate=True)
             except (binascii.Error, ValueError) as error:
-                raise ExtractionError("its content is not base64") from error
+                raise TextExtractionError("its content is not base64") from error
         if len(data) > most:
             raise UnsupportedMcpResource(explain_too_large_document(most, len(data)))
         if kind in (*HTML, *PDF, *MARKDOWN, *PLAIN):
-            parts.append((await extractor.extract(data, kind, resource.uri, "utf-8"))["text"])
+            parts.append(
+                (await extractor.extract_in_child_process(data, kind, resource.uri, "utf-8"))[
+                    "text"
+                ]
+            )
         elif isinstance(content, types.TextResourceContents):
             is_prose = not kind or kind.startswith("text/")
             name = "x" if is_prose else f"x.{kind.rpartition('/')[2].rpartition('+')[2]}"

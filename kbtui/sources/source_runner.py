@@ -15,9 +15,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import ConfigError, KbtuiError, UsageError
-from kbtui.sources.config import find_approval_time, load_sources, remove_source
 from kbtui.sources.http_fetcher import HttpFetcher, make_source_limits, resolve_host_name
-from kbtui.sources.source_directory import MAX_NAMED_PROBLEMS, SourceDirectory, SourceRunContext
+from kbtui.sources.source_definitions import (
+    find_source_approval_time,
+    load_source_definitions,
+    remove_source,
+)
+from kbtui.sources.source_document_directory import (
+    MAX_NAMED_PROBLEMS,
+    SourceDocumentDirectory,
+    SourceRunContext,
+)
 from kbtui.userdata import UserData
 from kbtui.userdata.userdata import SkippedDocument, SourceRunRecord
 from kbtui.workspace.paths import make_private_directory
@@ -26,8 +34,8 @@ from kbtui.workspace.settings import load_settings
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
-    from kbtui.sources.config import SourceDefinition, SourceProgress
-    from kbtui.sources.http_fetcher import Resolve, SourceLimits
+    from kbtui.sources.http_fetcher import HostResolver, SourceLimits
+    from kbtui.sources.source_definitions import SourceDefinition, SourceRunProgress
     from kbtui.workspace import Workspace
 
 STOP_CHECK_SECONDS = 0.2
@@ -49,10 +57,10 @@ def run_source(
     workspace: Workspace,
     name: str,
     *,
-    on_progress: Callable[[SourceProgress], None] = lambda progress: None,
+    on_progress: Callable[[SourceRunProgress], None] = lambda progress: None,
     should_stop: Callable[[], bool] = lambda: False,
     limits: SourceLimits | None = None,
-    resolve: Resolve = resolve_host_name,
+    resolve: HostResolver = resolve_host_name,
 ) -> SourceRunRecord:
     """Run a source now, record the result in the user's data, and return it with the failures.
 
@@ -60,9 +68,9 @@ def run_source(
     ends, keeps the fetched documents and deletes nothing. The same happens on `KeyboardInterrupt`,
     which is raised again. Raises `KbtuiError` if the run cannot start.
     """
-    source = load_sources(workspace).find_source(name)
+    source = load_source_definitions(workspace).find_source(name)
     userdata = UserData(workspace)
-    if find_approval_time(workspace, userdata, source) is None:
+    if find_source_approval_time(workspace, userdata, source) is None:
         raise SourceNotApproved(
             "the source is not approved, or has changed since its approval",
             where=f".jp/kb-sources.toml: source.{name}",
@@ -71,13 +79,13 @@ def run_source(
     with lock_source(workspace, name):
         began = time.time()
         try:
-            directory = read_source_directory(workspace, source)
+            directory = read_source_document_directory(workspace, source)
             memory = userdata.load_fetched_address_facts(name)
             context = SourceRunContext(source, directory, memory, on_progress)
             limits = limits or make_source_limits(load_settings())
-            fetching = _fetch_documents(workspace.root, context, limits, resolve)
+            fetching = _fetch_source_documents(workspace.root, context, limits, resolve)
             interrupted = _run_source_to_end(context, fetching, should_stop)
-            run = _make_run_record(context, began)
+            run = _make_source_run_record(context, began)
             userdata.save_fetched_address_facts(name, context.new_memory)
         except (KbtuiError, OSError) as error:
             reason = str(error) if isinstance(error, KbtuiError) else error.strerror or str(error)
@@ -111,7 +119,7 @@ def _run_source_to_end(
     """Run a source; return whether the run was interrupted."""
     interrupted = False
     try:
-        asyncio.run(_run_until_stopped(context.source.name, fetching, should_stop))
+        asyncio.run(_fetch_until_stopped(context.source.name, fetching, should_stop))
     except (KbtuiError, KeyboardInterrupt) as error:
         # Keep and count the documents that were fetched before.
         interrupted = isinstance(error, KeyboardInterrupt)
@@ -125,7 +133,7 @@ def _run_source_to_end(
     return interrupted
 
 
-def _make_run_record(context: SourceRunContext, began: float) -> SourceRunRecord:
+def _make_source_run_record(context: SourceRunContext, began: float) -> SourceRunRecord:
     """Return the result of a run that ended now."""
     directory = context.directory
     counts: dict[str, Any] = directory.counts
@@ -150,24 +158,30 @@ def _make_run_record(context: SourceRunContext, began: float) -> SourceRunRecord
     )
 
 
-def read_source_directory(workspace: Workspace, source: SourceDefinition) -> SourceDirectory:
+def read_source_document_directory(
+    workspace: Workspace, source: SourceDefinition
+) -> SourceDocumentDirectory:
     """Return the documents of a source; raises `KbtuiError` if its topic is gone or misplaced."""
     from kbtui.knowledge import load_knowledge
-    from kbtui.knowledge.subject_files import make_topic_folder
+    from kbtui.knowledge.subject_files import create_topic_folder
 
     knowledge = load_knowledge(workspace)
     topic = knowledge.resolve_topic(source.topic)
     root = Path(os.path.realpath(workspace.root))
-    return SourceDirectory(root, make_topic_folder(workspace, topic), source)
+    return SourceDocumentDirectory(root, create_topic_folder(workspace, topic), source)
 
 
-def count_documents(workspace: Workspace, source: SourceDefinition) -> int:
+def count_source_documents(workspace: Workspace, source: SourceDefinition) -> int:
     """Return how many documents a source has; raises `KbtuiError` if they cannot be read."""
-    read_source_directory(workspace, source)
-    return sum(len(found.documents) for found in _open_all_directories(workspace, source))
+    read_source_document_directory(workspace, source)
+    return sum(
+        len(found.documents) for found in _open_source_directories_in_all_topics(workspace, source)
+    )
 
 
-def _open_all_directories(workspace: Workspace, source: SourceDefinition) -> list[SourceDirectory]:
+def _open_source_directories_in_all_topics(
+    workspace: Workspace, source: SourceDefinition
+) -> list[SourceDocumentDirectory]:
     """Return the source's directories in all topics, because its topic may have changed."""
     from kbtui.knowledge import load_knowledge
 
@@ -180,7 +194,7 @@ def _open_all_directories(workspace: Workspace, source: SourceDefinition) -> lis
     for folder in sorted(folders):
         if folder.is_relative_to(root) and (folder / source.name).is_dir():
             with contextlib.suppress(KbtuiError):  # the directory is a link
-                found.append(SourceDirectory(root, folder, source))
+                found.append(SourceDocumentDirectory(root, folder, source))
     return found
 
 
@@ -189,11 +203,11 @@ def remove_source_and_documents(workspace: Workspace, name: str, *, keep: bool) 
 
     Returns a message for each document or directory that could not be changed; raises `KbtuiError`.
     """
-    source = load_sources(workspace).find_source(name)
+    source = load_source_definitions(workspace).find_source(name)
     with lock_source(workspace, name):
         problems = []
         try:
-            read_source_directory(workspace, source)
+            read_source_document_directory(workspace, source)
         except KbtuiError as error:
             if not keep:
                 raise UsageError(
@@ -202,19 +216,19 @@ def remove_source_and_documents(workspace: Workspace, name: str, *, keep: bool) 
                     hint="give the source a topic that exists, or keep its documents",
                 ) from error
             problems.append(f"its documents cannot be read, so they stay unchanged: {error}")
-        directories = _open_all_directories(workspace, source)
+        directories = _open_source_directories_in_all_topics(workspace, source)
         remove_source(workspace, name)
         for directory in directories:
             if keep:
-                directory.detach_documents()
+                directory.detach_documents_from_source()
             else:
-                directory.remove_all_documents()
+                directory.remove_all_unedited_documents()
             problems += [*directory.problems, *directory.edited]
         UserData(workspace).forget_source_data(name)
         return problems
 
 
-async def _run_until_stopped(
+async def _fetch_until_stopped(
     name: str, fetching: Coroutine[Any, Any, None], should_stop: Callable[[], bool]
 ) -> None:
     task = asyncio.ensure_future(fetching)
@@ -228,25 +242,25 @@ async def _run_until_stopped(
     task.result()
 
 
-async def _fetch_documents(
-    root: Path, run: SourceRunContext, limits: SourceLimits, resolve: Resolve
+async def _fetch_source_documents(
+    root: Path, run: SourceRunContext, limits: SourceLimits, resolve: HostResolver
 ) -> None:
-    from kbtui.sources.extraction import ExtractorProcess
+    from kbtui.sources.document_text_extraction import TextExtractorProcess
 
-    async with ExtractorProcess() as extractor:
+    async with TextExtractorProcess() as extractor:
         if run.source.kind == "file_upload":
-            from kbtui.sources.file_import import import_files
+            from kbtui.sources.file_import import import_source_files
 
-            await import_files(run, root, extractor, limits)
+            await import_source_files(run, root, extractor, limits)
         elif run.source.kind == "mcp":
-            from kbtui.sources.mcp_client import fetch_resources
+            from kbtui.sources.mcp_client import fetch_mcp_resources
 
-            await fetch_resources(run, root, extractor, limits)
+            await fetch_mcp_resources(run, root, extractor, limits)
         else:
             from kbtui.sources.crawler import Crawler
 
             async with HttpFetcher(limits, run.source.allow_hosts, resolve) as fetcher:
-                await Crawler(run, fetcher, extractor).crawl()
+                await Crawler(run, fetcher, extractor).crawl_website()
 
 
 def main(words: list[str]) -> int:

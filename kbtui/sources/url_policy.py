@@ -17,7 +17,7 @@ from kbtui.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 # Special-purpose ranges (IANA registries) that `is_global` of some Python versions accepts.
 _SPECIAL_RANGES = """
@@ -38,15 +38,15 @@ _PORTS = {"http": 80, "https": 443}
 _LOCAL_NAMES = ("localhost", "local", "internal", "intranet", "lan", "home", "corp", "home.arpa")
 
 
-def is_public_address(address: Address) -> bool:
+def is_public_ip_address(address: IpAddress) -> bool:
     """Return whether an address, or the IPv4 address that it contains, is in the public internet."""
     for network, at in _IPV4_CARRIERS:
         if address in network:
-            return is_public_address(ipaddress.IPv4Address(address.packed[at : at + 4]))
+            return is_public_ip_address(ipaddress.IPv4Address(address.packed[at : at + 4]))
     return address.is_global and not any(address in network for network in _SPECIAL_NETWORKS)
 
 
-def parse_ip_literal(host: str) -> Address | None:
+def parse_ip_literal(host: str) -> IpAddress | None:
     """Parse an IP address in any form that resolvers accept, such as `127.1`; None for a name."""
     host = host.strip("[]").partition("%")[0]
     with suppress(ValueError):
@@ -56,14 +56,14 @@ def parse_ip_literal(host: str) -> Address | None:
     return None
 
 
-def normalize_host(host: str) -> str:
+def normalize_host_name(host: str) -> str:
     """Return a host in lower case, without brackets and trailing dot."""
     return host.casefold().strip("[]").rstrip(".")
 
 
 def is_allowed_private_host(host: str, hosts: Collection[str]) -> bool:
     """Return whether the user allowed this host to be private."""
-    return normalize_host(host) in {normalize_host(name) for name in hosts}
+    return normalize_host_name(host) in {normalize_host_name(name) for name in hosts}
 
 
 def check_url_is_allowed(url: str, allow_hosts: Collection[str]) -> None:
@@ -84,9 +84,9 @@ def check_host_is_allowed(host: str, allow_hosts: Collection[str]) -> None:
     """Raise `ConfigError` for a host that is written as a private or loopback address or name."""
     if is_allowed_private_host(host, allow_hosts):
         return
-    address, name = parse_ip_literal(host), normalize_host(host)
+    address, name = parse_ip_literal(host), normalize_host_name(host)
     if address is not None:
-        private = not is_public_address(address)
+        private = not is_public_ip_address(address)
     else:
         private = any(name == local or name.endswith(f".{local}") for local in _LOCAL_NAMES)
     if private:
@@ -98,7 +98,7 @@ def make_private_host_error(host: str, address: str | None = None) -> ConfigErro
     leads = f" resolves to {address}, which" if address else ""
     return ConfigError(
         f"the host {host}{leads} is in a private or loopback network",
-        hint=f"if this is intended, allow the host with --allow-host {normalize_host(host)} of "
+        hint=f"if this is intended, allow the host with --allow-host {normalize_host_name(host)} of "
         "`kbtui source`, or with allow_hosts in .jp/kb-sources.toml",
     )
 
@@ -125,7 +125,7 @@ def parse_host_and_port(url: str) -> tuple[str, int | str]:
     return (parts.hostname or "").rstrip("."), "web" if port in (80, 443) else port
 
 
-class CrawlPrefixes:
+class CrawlUrlPrefixes:
     """The URLs that a crawl may fetch: those that begin with one of its prefixes.
 
     Without prefixes, those are the URLs in the directory of the first URL.

@@ -37,7 +37,7 @@ def edit_file(app: App[None], path: Path, line: int) -> None:
     """
     from textual.app import SuspendNotSupported
 
-    from kbtui.knowledge.authoring import find_editor_command, run_editor
+    from kbtui.knowledge.subject_authoring import find_editor_command, run_editor
 
     command = build_editor_command(find_editor_command(), path, line)
     # Textual removes NO_COLOR from the environment; the editor should still see it.

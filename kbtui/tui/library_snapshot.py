@@ -16,7 +16,7 @@ if TYPE_CHECKING:
         ConversationInfo,
         ConversationToolsAndModels,
     )
-    from kbtui.knowledge.models import Problem, Subject, Topic
+    from kbtui.knowledge.models import KnowledgeProblem, Subject, Topic
     from kbtui.library import Library
 
 
@@ -39,7 +39,7 @@ class TopicWithSubjects(NamedTuple):
 
     topic: Topic
     subjects: list[Subject]
-    problems: list[Problem]
+    problems: list[KnowledgeProblem]
 
     @property
     def visible_subject_count(self) -> int:
@@ -57,7 +57,7 @@ class LibrarySnapshot:
 
     listings: list[TopicWithSubjects] = field(default_factory=list)
     conversations: list[ConversationInfo] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[KnowledgeProblem] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     summaries: Mapping[str, ConversationToolsAndModels] = field(default_factory=dict)
     """Conversation id -> summary (turns, models, tools), for the conversations read so far."""
@@ -119,7 +119,7 @@ class LibrarySnapshotReader:
         """Read the lists; errors become messages in `failures`."""
         failures: list[str] = []
         listings: list[TopicWithSubjects] = []
-        problems: list[Problem] = []
+        problems: list[KnowledgeProblem] = []
         try:
             knowledge = self._library.load_knowledge()
             for topic in knowledge.topics.values():

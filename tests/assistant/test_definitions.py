@@ -20,7 +20,7 @@ from kbtui.assistant.assistant_tools import (
 from kbtui.cli.main import main
 from kbtui.errors import UsageError
 from kbtui.knowledge import load_knowledge
-from kbtui.knowledge.prompt import define_learn_parameters
+from kbtui.knowledge.system_prompt_section import define_learn_tool_parameters
 
 # The parameters of each tool with their defaults; None means no default.
 PARAMETERS = {
@@ -75,7 +75,7 @@ def test_parameters_types_and_defaults_are_those_of_the_specification(name: str)
 
 
 def test_learn_has_the_schema_of_the_knowledge_room_key_for_key() -> None:
-    assert LEARN.make_argument_schema() == define_learn_parameters()
+    assert LEARN.make_argument_schema() == define_learn_tool_parameters()
 
 
 def test_every_description_says_that_what_comes_back_is_data() -> None:

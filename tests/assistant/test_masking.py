@@ -13,10 +13,10 @@ from kbtui.assistant.assistant_tools import should_mask_secrets
 from kbtui.errors import ConfigError
 from kbtui.secret_detection import (
     find_secrets,
-    mask_excerpt,
-    mask_json_values,
     mask_secrets,
-    mask_text_part,
+    mask_secrets_in_excerpt,
+    mask_secrets_in_json,
+    mask_secrets_in_text_part,
 )
 from kbtui.workspace import Settings
 
@@ -202,7 +202,7 @@ def test_a_secret_within_json_at_any_depth_is_masked(
     value: Any = f"{before}\n{secret}\n{after}"
     for level in range(depth):
         value = {"rows": [value]} if level % 2 else json.dumps({"text": value})
-    for text in (json.dumps(mask_json_values(value)), mask_secrets(json.dumps(value))):
+    for text in (json.dumps(mask_secrets_in_json(value)), mask_secrets(json.dumps(value))):
         assert secret not in text
         assert secret[-30:] not in text
         for line in secret.splitlines()[1:-1]:
@@ -211,22 +211,24 @@ def test_a_secret_within_json_at_any_depth_is_masked(
 
 def test_values_are_masked_before_anything_escapes_them() -> None:
     odd = 'q7Rz"41k<P_&8Wm2T'
-    assert mask_json_values({"password": odd, "rows": [{"api_key": odd}], "n": 1, "x": None}) == {
+    assert mask_secrets_in_json(
+        {"password": odd, "rows": [{"api_key": odd}], "n": 1, "x": None}
+    ) == {
         "password": "[masked: secret]",
         "rows": [{"api_key": "[masked: secret]"}],
         "n": 1,
         "x": None,
     }
-    assert mask_json_values(["login", "--token", RANDOM]) == [
+    assert mask_secrets_in_json(["login", "--token", RANDOM]) == [
         "login",
         "--token",
         "[masked: secret]",
     ]
-    assert mask_json_values({"tokens": 12, "token": "string", "passed": "true"}) == {
+    assert mask_secrets_in_json({"tokens": 12, "token": "string", "passed": "true"}) == {
         "tokens": 12, "token": "string", "passed": "true",
     }  # fmt: skip
     kept = {"text": "plain words", "rows": ["a", {"b": "c"}]}
-    assert mask_json_values(kept) == kept
+    assert mask_secrets_in_json(kept) == kept
 
 
 def test_each_part_of_a_private_key_is_masked_by_the_whole() -> None:
@@ -234,23 +236,23 @@ def test_each_part_of_a_private_key_is_masked_by_the_whole() -> None:
     found = find_secrets(text)
     assert [one.what for one in found] == ["private key"]
     for start in range(0, len(text), 37):
-        part = mask_text_part(text, start, start + 200, found)
+        part = mask_secrets_in_text_part(text, start, start + 200, found)
         assert MIXED[:20] not in part
-    assert mask_text_part(text, 0, 7, found) == "before\n"
-    assert mask_text_part(text, len(text) - 6, len(text), found) == "after\n"
+    assert mask_secrets_in_text_part(text, 0, 7, found) == "before\n"
+    assert mask_secrets_in_text_part(text, len(text) - 6, len(text), found) == "after\n"
 
 
 def test_a_passage_from_the_middle_of_a_private_key_is_masked() -> None:
     for text in (PRIVATE_KEY, PRIVATE_KEY.replace("\n", "\\n")):
         whole = f"before\n\n{text}\n\nafter"
         for start in range(0, len(text) - 300, 41):
-            assert MIXED[10:50] not in mask_excerpt(text[start : start + 300], whole)
+            assert MIXED[10:50] not in mask_secrets_in_excerpt(text[start : start + 300], whole)
     listing = "\n".join([f"{HEX[:40]}  one.txt", f"{HEX[:40]}  two.txt", HEX, HEX, HEX])
-    assert mask_excerpt(listing, "") == listing, "hashes are no key"
+    assert mask_secrets_in_excerpt(listing, "") == listing, "hashes are no key"
     for secret, what in KEYS:
         whole = f"a {secret}\n\n\nb"
-        assert mask_excerpt(f"{secret[9:]}\n\nb", whole) == f"[masked: {what}]\n\nb"
-        assert mask_excerpt(f"a\n{secret[:-5]}", whole) == f"a\n[masked: {what}]"
+        assert mask_secrets_in_excerpt(f"{secret[9:]}\n\nb", whole) == f"[masked: {what}]\n\nb"
+        assert mask_secrets_in_excerpt(f"a\n{secret[:-5]}", whole) == f"a\n[masked: {what}]"
 
 
 def test_kubernetes_secrets_are_masked_whatever_their_names() -> None:
@@ -284,7 +286,7 @@ data:
     assert masked.count("ConfigMap") == 2
     value = {"kind": "Secret", "data": {"a": "b"}, "metadata": {"name": "x"}}
     expected = {**value, "data": {"a": "[masked: Kubernetes secret]"}}
-    assert mask_json_values(value) == expected
+    assert mask_secrets_in_json(value) == expected
     for indent in (None, 2):
         assert '"a": "b"' not in mask_secrets(json.dumps(value, indent=indent))
     assert mask_secrets("kubeadm join --token abcdef.0123456789abcdef x") == (
@@ -310,6 +312,6 @@ def test_the_phrase_of_a_wallet_is_masked(between: str) -> None:
     assert "winner" not in mask_secrets(numbered)
     few = " ".join(PHRASE.split()[:11])
     assert mask_secrets(few) == few
-    assert mask_json_values(PHRASE.split()) == ["[masked: mnemonic]"]
+    assert mask_secrets_in_json(PHRASE.split()) == ["[masked: mnemonic]"]
     numbers = [f"row {number}" for number in range(12)]
-    assert mask_json_values(numbers) == numbers
+    assert mask_secrets_in_json(numbers) == numbers

@@ -135,7 +135,7 @@ def test_each_definition_loads_under_the_rules_of_jp_and_is_the_one_definition(
 def test_learn_names_the_topics_where_jp_shows_them(built: Builder) -> None:
     command(built.root, "install", "--yes")
     _, table = definition(built.root / FOLDER / "learn.toml")
-    expected = load_knowledge(built.workspace).tool_definition()
+    expected = load_knowledge(built.workspace).make_learn_tool_definition()
     assert expected is not None
     assert table["summary"] == expected["description"]
     assert "User Guide" in table["summary"]

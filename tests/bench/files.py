@@ -19,7 +19,7 @@ def resolve(base: Path, times: int) -> Iterator[Row]:
     workspace = open_workspace_at_root(base)
 
     def ours() -> None:
-        found = load_knowledge(workspace).list_slugs("bulk", ["**"])
+        found = load_knowledge(workspace).list_subject_slugs("bulk", ["**"])
         assert len(found) == 20_000
 
     ours_, walk = side_by_side(ours, lambda: bare_walk(base / "docs"), times)

@@ -24,8 +24,8 @@ ROOT = Path("/workspace")
 NOW = datetime(2026, 5, 29, 10, tzinfo=UTC)
 
 
-class Knowledge:
-    """A stub of `kbtui.knowledge.Knowledge` with two topics."""
+class KnowledgeBase:
+    """A stub of `kbtui.knowledge.KnowledgeBase` with two topics."""
 
     def __init__(self) -> None:
         self.topics = {
@@ -60,7 +60,7 @@ class Knowledge:
         self.reads += 1
         return self._subjects[topic]
 
-    def find(self, topic: str, slug: str) -> Subject | None:
+    def find_subject(self, topic: str, slug: str) -> Subject | None:
         return next((s for s in self._subjects.get(topic, []) if s.slug == slug), None)
 
 
@@ -104,7 +104,7 @@ def look_up(
 
 
 def extract(*turns: list[list[ConversationEvent]], **options: Any) -> list[Citation]:
-    return list(extract_citations(make_conversation(*turns), look_up(Knowledge(), **options)))
+    return list(extract_citations(make_conversation(*turns), look_up(KnowledgeBase(), **options)))
 
 
 def targets(*turns: list[list[ConversationEvent]], **options: Any) -> list[tuple[str, str, bool]]:
@@ -420,7 +420,7 @@ def test_calls_with_strange_arguments_do_no_harm() -> None:
 
 
 def test_one_shelf_serves_many_conversations_and_reads_each_topic_once() -> None:
-    knowledge = Knowledge()
+    knowledge = KnowledgeBase()
     shelf = look_up(knowledge)
     conversation = make_conversation(
         [make_call("fs_read_file", "x", path="docs/project/code-quality.md")]
@@ -428,6 +428,6 @@ def test_one_shelf_serves_many_conversations_and_reads_each_topic_once() -> None
     found = [list(extract_citations(conversation, shelf)) for _ in range(5)]
     assert all(cites == found[0] for cites in found)
     assert knowledge.reads == 2
-    empty = Knowledge()
+    empty = KnowledgeBase()
     assert not list(extract_citations(make_conversation([make_call("other", "x")]), look_up(empty)))
     assert empty.reads == 0, "a conversation that uses nothing costs nothing"

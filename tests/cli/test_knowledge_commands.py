@@ -284,7 +284,7 @@ def test_learn_imports_nothing_heavy(root: Path) -> None:
     code = (
         "import sys; from kbtui.cli.main import main; main(sys.argv[1:]); "
         "heavy = {'yaml', 'json5', 'tomlkit', 'tomli_w', 'asyncio', 'difflib', 'textual', "
-        "'lancedb', 'torch', 'tantivy', 'importlib.metadata', 'kbtui.knowledge.lint'}; "
+        "'lancedb', 'torch', 'tantivy', 'importlib.metadata', 'kbtui.knowledge.knowledge_lint'}; "
         "sys.stderr.write(','.join(heavy & set(sys.modules)))"
     )
     done = subprocess.run(

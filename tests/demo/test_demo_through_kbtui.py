@@ -11,7 +11,7 @@ from kbtui.citations import CitationTargetLookup, extract_citations
 from kbtui.conversations.conversation_classes import Conversation
 from kbtui.conversations.conversation_repository import list_conversations, load_conversation
 from kbtui.index.entries_and_chunks import make_subject_id
-from kbtui.knowledge import Knowledge, load_knowledge, read_subject
+from kbtui.knowledge import KnowledgeBase, load_knowledge, read_subject_for_assistant
 from kbtui.workspace import Workspace, open_workspace_at_root
 
 
@@ -23,7 +23,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
 
 
 @pytest.fixture
-def knowledge(workspace: Workspace) -> Knowledge:
+def knowledge(workspace: Workspace) -> KnowledgeBase:
     return load_knowledge(workspace)
 
 
@@ -40,7 +40,7 @@ def _hashes(root: Path) -> dict[str, str]:
     }
 
 
-def test_every_subject_is_found_and_can_be_read(knowledge: Knowledge) -> None:
+def test_every_subject_is_found_and_can_be_read(knowledge: KnowledgeBase) -> None:
     found = {
         f"{topic}/{subject.slug}": subject
         for topic in knowledge.topics
@@ -48,12 +48,12 @@ def test_every_subject_is_found_and_can_be_read(knowledge: Knowledge) -> None:
     }
     assert list(knowledge.topics) == list(TOPICS)
     assert set(found) == set(subject_files())
-    assert all(read_subject(subject).strip() for subject in found.values())
+    assert all(read_subject_for_assistant(subject).strip() for subject in found.values())
     assert not any(subject.shadowed for subject in found.values())
     assert not knowledge.problems
 
 
-def test_the_prompt_holds_what_is_learned_and_offers_every_topic(knowledge: Knowledge) -> None:
+def test_the_prompt_holds_what_is_learned_and_offers_every_topic(knowledge: KnowledgeBase) -> None:
     prompt = knowledge.format_prompt_section()
     assert prompt is not None
     assert '<subject "conventions/words">' in prompt
@@ -61,7 +61,7 @@ def test_the_prompt_holds_what_is_learned_and_offers_every_topic(knowledge: Know
         assert f"- {topic} (**{table['title']}**)" in prompt
 
 
-def test_hidden_subjects_are_learned_by_exact_slug_only(knowledge: Knowledge) -> None:
+def test_hidden_subjects_are_learned_by_exact_slug_only(knowledge: KnowledgeBase) -> None:
     assert "# The engine's protocol" in knowledge.learn("engineering", "engine-wire").text
     assert "# The engine's protocol" not in knowledge.learn("engineering", "**").text
     assert knowledge.learn("engineering", "retired/line-chunker").is_error
@@ -104,7 +104,7 @@ def test_a_message_in_two_pieces_is_one(conversations: dict[str, Conversation]) 
 
 
 def test_citations_reach_existing_subjects_and_conversations(
-    conversations: dict[str, Conversation], knowledge: Knowledge
+    conversations: dict[str, Conversation], knowledge: KnowledgeBase
 ) -> None:
     titles = {number: found.info.name for number, found in conversations.items()}
     targets = CitationTargetLookup(knowledge, titles, make_subject_id)

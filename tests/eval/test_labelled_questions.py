@@ -35,7 +35,7 @@ def read_answer_text(ref: str) -> str:
         assert turn, ref
         return "\n".join(format_event_text(event) for event in turn.events)
     topic, _, slug = ref.partition("/")
-    subject = load_knowledge(workspace).find(topic, slug)
+    subject = load_knowledge(workspace).find_subject(topic, slug)
     assert subject is not None, ref
     assert {subject.hidden, subject.disabled} == {False}, ref
     return read_subject_text(subject)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from kb_support import LAYOUT, TOPICS, Build, write
 
-from kbtui.knowledge import Knowledge, load_knowledge
+from kbtui.knowledge import KnowledgeBase, load_knowledge
 from kbtui.workspace import Workspace, open_workspace_at_root
 
 
@@ -21,7 +21,7 @@ def build(workspace: Workspace) -> Build:
 
     def build(
         kb: str | None = None, files: Mapping[str, str | bytes] | None = None, **flags: list[str]
-    ) -> Knowledge:
+    ) -> KnowledgeBase:
         write(workspace.root, files or {})
         if kb is not None:
             write(workspace.root, {".jp/kb.toml": kb})
@@ -34,7 +34,7 @@ def build(workspace: Workspace) -> Build:
 def two_topics(build: Build) -> Build:
     """Return a workspace with two topics; `project` and `skills` are lines for their tables."""
 
-    def two_topics(project: str = "", skills: str = "", **flags: list[str]) -> Knowledge:
+    def two_topics(project: str = "", skills: str = "", **flags: list[str]) -> KnowledgeBase:
         first, second = TOPICS.split("\n\n")
         return build(f"{first}\n{project}\n\n{second}\n{skills}\n", LAYOUT, **flags)
 

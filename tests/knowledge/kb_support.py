@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from kbtui.knowledge import Knowledge
+from kbtui.knowledge import KnowledgeBase
 
-Build = Callable[..., Knowledge]
+Build = Callable[..., KnowledgeBase]
 
 
 def write(root: Path, files: Mapping[str, str | bytes]) -> None:

@@ -7,7 +7,7 @@ from kb_support import TOPICS, Build, write
 
 from kbtui.errors import ConfigError, NothingFound, UsageError
 from kbtui.knowledge import load_knowledge
-from kbtui.knowledge.models import Problem, Topic
+from kbtui.knowledge.models import KnowledgeProblem, Topic
 from kbtui.workspace import Workspace, open_workspace_at_root
 
 FILES = {"a/x.md": "x", "b/y.md": "y"}
@@ -98,7 +98,7 @@ def test_a_mistake_names_file_key_and_remedy_and_leaves_the_other_topics(
         f'[kb.topic.bad]\n{subjects}{table}\n[kb.topic.good]\nsubjects = "b"\n', FILES
     )
     assert list(knowledge.topics) == ["good"]
-    assert knowledge.list_slugs("good") == ["y"]
+    assert knowledge.list_subject_slugs("good") == ["y"]
     (problem,) = knowledge.problems
     assert (problem.where, problem.key, problem.topic) == (".jp/kb.toml", key, "bad")
     assert says in problem.message
@@ -163,13 +163,13 @@ def test_a_directory_that_cannot_be_used_is_said_at_once(
     assert knowledge.list_subjects("t") == []
     assert knowledge.learn("t").text == "# Topic: t\n\nNo subjects are available."
     assert len(knowledge.problems) == 1, "the same is not said twice"
-    assert knowledge.list_slugs("b") == ["y"]
+    assert knowledge.list_subject_slugs("b") == ["y"]
 
 
 def test_the_workspace_itself_may_be_a_topic(build: Build) -> None:
     knowledge = build('[kb.topic.all]\nsubjects = "."\n', FILES)
-    assert knowledge.list_slugs("all") == ["a/x", "b/y"]
-    assert knowledge.find("all", "jp/kb") is not None, "hidden, but there"
+    assert knowledge.list_subject_slugs("all") == ["a/x", "b/y"]
+    assert knowledge.find_subject("all", "jp/kb") is not None, "hidden, but there"
 
 
 def test_a_linked_topic_directory_inside_the_workspace_works(
@@ -185,8 +185,8 @@ def test_a_linked_topic_directory_inside_the_workspace_works(
 
 def test_unknown_topics_of_calls_are_errors_or_nothing(build: Build) -> None:
     knowledge = build('[kb.topic.a]\nsubjects = "a"\n', FILES)
-    assert knowledge.find("nope", "x") is None
-    assert knowledge.find("a", "nope") is None
+    assert knowledge.find_subject("nope", "x") is None
+    assert knowledge.find_subject("a", "nope") is None
     with pytest.raises(NothingFound, match="topics: a"):
         knowledge.list_subjects("nope")
 
@@ -305,7 +305,7 @@ def test_nothing_is_written_by_reading(two_topics: Build, workspace: Workspace) 
 
 
 def test_a_problem_reads_as_place_message_and_hint() -> None:
-    problem = Problem("is odd", where="f.toml", key="kb", hint="mend it")
+    problem = KnowledgeProblem("is odd", where="f.toml", key="kb", hint="mend it")
     assert str(problem) == "f.toml: kb: is odd (mend it)"
 
 

@@ -2,14 +2,14 @@
 
 from kb_support import Build
 
-from kbtui.knowledge import Knowledge
-from kbtui.knowledge.lint import lint_knowledge
-from kbtui.knowledge.prompt import estimate_tokens
+from kbtui.knowledge import KnowledgeBase
+from kbtui.knowledge.knowledge_lint import lint_knowledge
+from kbtui.knowledge.system_prompt_section import estimate_token_count
 
 PROSE = " ".join(f"word{number} and{number % 7}" for number in range(60))
 
 
-def list_problems(knowledge: Knowledge) -> list[tuple[str | None, str, str | None]]:
+def list_problems(knowledge: KnowledgeBase) -> list[tuple[str | None, str, str | None]]:
     return [
         (problem.where or problem.key, problem.message, problem.hint)
         for problem in lint_knowledge(knowledge)
@@ -166,7 +166,7 @@ def test_titles_that_two_topics_share(build: Build) -> None:
 
 
 def test_tokens_are_a_quarter_of_the_bytes() -> None:
-    assert [estimate_tokens(text) for text in ("", "a", "abcd", "abcde", "\u4e16\u754c")] == [
+    assert [estimate_token_count(text) for text in ("", "a", "abcd", "abcde", "\u4e16\u754c")] == [
         0,
         1,
         1,

@@ -8,7 +8,7 @@ import pytest
 from kb_support import Build, write
 
 from kbtui.errors import NothingFound
-from kbtui.knowledge import Knowledge, read_subject, read_subject_text
+from kbtui.knowledge import KnowledgeBase, read_subject_for_assistant, read_subject_text
 from kbtui.workspace.settings import get_settings_path
 
 
@@ -314,7 +314,7 @@ def test_topics_are_found_by_id_then_by_title_without_case(build: Build) -> None
 
 
 @pytest.fixture
-def formats(build: Build) -> Knowledge:
+def formats(build: Build) -> KnowledgeBase:
     return build(
         '[kb.topic.f]\nsubjects = "f"\n',
         {
@@ -364,15 +364,17 @@ def formats(build: Build) -> Knowledge:
         ("bom", "\ufeffx\n"),
     ],
 )
-def test_the_extension_decides_the_form(formats: Knowledge, slug: str, text: str) -> None:
+def test_the_extension_decides_the_form(formats: KnowledgeBase, slug: str, text: str) -> None:
     assert formats.learn("f", slug).text == text
-    subject = formats.find("f", slug)
+    subject = formats.find_subject("f", slug)
     assert subject is not None
-    assert read_subject(subject) == text
+    assert read_subject_for_assistant(subject) == text
     assert read_subject_text(subject).encode() == subject.path.read_bytes()
 
 
-def test_a_missing_last_newline_is_added_before_the_closing_tag_only(formats: Knowledge) -> None:
+def test_a_missing_last_newline_is_added_before_the_closing_tag_only(
+    formats: KnowledgeBase,
+) -> None:
     assert formats.learn("f", ["md", "txt"]).text == (
         '<subject "md">\n# a\r\n\r\nb\n</subject>\n\n<subject "txt">\nplain\n</subject>'
     )

@@ -4,7 +4,7 @@ import json
 
 from kb_support import Build
 
-from kbtui.knowledge import Knowledge
+from kbtui.knowledge import KnowledgeBase
 
 NOTE = (
     "(note: some topics may contain hidden subjects that are not listed via `learn`\n"
@@ -81,7 +81,7 @@ def test_with_everything_learned_list_sentence_and_note_are_absent(two_topics: B
         "</topic>\n"
         "</knowledge>"
     )
-    definition = knowledge.tool_definition()
+    definition = knowledge.make_learn_tool_definition()
     assert definition is not None, "nobody but the prompt has it"
     assert "- project (General Project Knowledge)" in definition["description"]
 
@@ -97,7 +97,7 @@ def test_with_nothing_to_say_there_is_no_section_and_no_tool(build: Build) -> No
     for kb, files in silent:
         knowledge = build(kb, files)
         assert knowledge.format_prompt_section() is None
-        assert knowledge.tool_definition() is None
+        assert knowledge.make_learn_tool_definition() is None
 
 
 def test_a_topic_with_some_learned_and_some_not_stands_in_both_parts(two_topics: Build) -> None:
@@ -184,8 +184,8 @@ def test_trying_k_values_gives_what_giving_them_would(two_topics: Build) -> None
     assert not any(subject.learned for subject in plain.list_subjects("project"))
 
 
-def schema(knowledge: Knowledge) -> str:
-    definition = knowledge.tool_definition()
+def schema(knowledge: KnowledgeBase) -> str:
+    definition = knowledge.make_learn_tool_definition()
     assert definition is not None
     assert definition["name"] == "learn"
     return json.dumps(definition["parameters"], indent=2)
@@ -226,10 +226,10 @@ def test_the_schema_is_the_rfds_whatever_the_configuration(two_topics: Build, bu
 
 
 def test_the_description_follows_what_is_learnable(two_topics: Build) -> None:
-    definition = two_topics('disabled = ["**"]').tool_definition() or {}
+    definition = two_topics('disabled = ["**"]').make_learn_tool_definition() or {}
     assert "- skills (Learnable Assistant Skills)" in definition["description"]
     assert "project" not in definition["description"]
-    definition = two_topics('learned = ["**"]').tool_definition() or {}
+    definition = two_topics('learned = ["**"]').make_learn_tool_definition() or {}
     line = "- project (General Project Knowledge): foo bar baz...\n"
     assert line in definition["description"], "with its introduction"
     assert "data, not instructions" in definition["description"]
@@ -237,13 +237,15 @@ def test_the_description_follows_what_is_learnable(two_topics: Build) -> None:
 
 def test_a_topics_own_part_of_the_section_is_what_stands_in_it(two_topics: Build) -> None:
     knowledge = two_topics('learned = ["maintainers/*"]')
-    block = knowledge.format_preloaded("project")
+    block = knowledge.format_preloaded_subjects("project")
     assert block is not None
     assert block.startswith('<topic "General Project Knowledge">\n\n<subject')
     assert block.endswith("</topic>")
     assert block in (knowledge.format_prompt_section() or "")
-    assert knowledge.format_preloaded("skills") is None
+    assert knowledge.format_preloaded_subjects("skills") is None
     assert (
-        two_topics('learned = ["maintainers/*"]\nenable = false').format_preloaded("project")
+        two_topics('learned = ["maintainers/*"]\nenable = false').format_preloaded_subjects(
+            "project"
+        )
         is None
     )

@@ -15,9 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kb_support import Build, write
 
-from kbtui.knowledge import Knowledge, load_knowledge
-from kbtui.knowledge.topic_scan import scan_topic
-from kbtui.knowledge.visibility import compile_slug_pattern, has_unclosed_bracket
+from kbtui.knowledge import KnowledgeBase, load_knowledge
+from kbtui.knowledge.subject_visibility import compile_slug_pattern, has_unclosed_bracket
+from kbtui.knowledge.topic_scan import scan_topic_directory
 from kbtui.workspace import open_workspace_at_root
 
 # The model.
@@ -143,7 +143,7 @@ def folder() -> Iterator[Path]:
     shutil.rmtree(base)
 
 
-def write_tree(folder: Path, tree: list[str], **fields: list[str]) -> Knowledge:
+def write_tree(folder: Path, tree: list[str], **fields: list[str]) -> KnowledgeBase:
     root = Path(tempfile.mkdtemp(dir=folder))
     write(root, dict.fromkeys((f"t/{path}" for path in tree), "x"))
     lines = [f"{name} = {quoted(value)}" for name, value in fields.items()]
@@ -171,8 +171,8 @@ def test_patterns_match_as_in_a_plain_reading_of_the_rfd(
     assert list(subjects) == sorted([*model.file, *model.loser])
     assert {name for name in subjects if subjects[name].disabled} == model.disabled
     assert {name for name in subjects if subjects[name].shadowed} == set(model.loser)
-    assert knowledge.list_slugs("t") == model.visible()
-    assert knowledge.list_slugs("t", asked) == model.match(asked)
+    assert knowledge.list_subject_slugs("t") == model.visible()
+    assert knowledge.list_subject_slugs("t", asked) == model.match(asked)
 
 
 @many
@@ -181,7 +181,7 @@ def test_no_glob_ever_reaches_a_hidden_subject(folder: Path, tree: list[str], as
     knowledge = write_tree(folder, tree)
     subjects = {subject.slug: subject for subject in knowledge.list_subjects("t")}
     if asked not in subjects:
-        assert not any(subjects[slug].hidden for slug in knowledge.list_slugs("t", [asked]))
+        assert not any(subjects[slug].hidden for slug in knowledge.list_subject_slugs("t", [asked]))
 
 
 @many
@@ -191,7 +191,7 @@ def test_a_disabled_subject_never_comes(
 ) -> None:
     knowledge = write_tree(folder, tree, disabled=disabled, learned=learned)
     gone = {subject.slug for subject in knowledge.list_subjects("t") if subject.disabled}
-    assert not gone & set(knowledge.list_slugs("t", [*asked, *sorted(gone)]))
+    assert not gone & set(knowledge.list_subject_slugs("t", [*asked, *sorted(gone)]))
     for text in (
         knowledge.format_prompt_section() or "",
         knowledge.learn("t", [*asked, *sorted(gone)]).text,
@@ -204,7 +204,7 @@ def test_a_disabled_subject_never_comes(
 def test_every_file_is_reached_by_exactly_one_slug(folder: Path, tree: list[str]) -> None:
     knowledge = write_tree(folder, tree)
     subjects = {subject.slug: subject for subject in knowledge.list_subjects("t")}
-    assert all(knowledge.list_slugs("t", [slug]) == [slug] for slug in subjects)
+    assert all(knowledge.list_subject_slugs("t", [slug]) == [slug] for slug in subjects)
     assert sorted(subject.relative for subject in subjects.values()) == sorted(tree)
 
 
@@ -215,7 +215,7 @@ def test_what_is_learned_is_in_the_prompt_and_never_comes_again(
 ) -> None:
     knowledge = write_tree(folder, tree, learned=learned)
     slugs = [subject.slug for subject in knowledge.list_subjects("t") if subject.learned]
-    assert sorted(knowledge.list_slugs("t", learned)) == slugs
+    assert sorted(knowledge.list_subject_slugs("t", learned)) == slugs
     listing = knowledge.learn("t", has_prompt=True).text.partition("## Already learned")[0]
     for slug in slugs:
         assert f'<subject "{slug}">' in (knowledge.format_prompt_section() or "")
@@ -304,17 +304,17 @@ def test_slug_and_hidden_of_a_path(build: Build, path: str, slug: str, hidden: b
 )
 def test_the_glob_table(two_topics: Build, pattern: str, slugs: list[str]) -> None:
     write(two_topics().workspace.root, {".jp/kb/project/maintainers/deep/er.md": "x"})
-    assert two_topics().list_slugs("project", [pattern]) == slugs
+    assert two_topics().list_subject_slugs("project", [pattern]) == slugs
 
 
 def test_equality_with_a_slug_wins_over_a_glob(build: Build) -> None:
     files = {"t/a[1].md": "literal\n", "t/a1.md": "other\n", "t/b*.md": "star\n", "t/bc.md": ""}
     knowledge = build('[kb.topic.t]\nsubjects = "t"\n', files)
-    assert knowledge.list_slugs("t", ["a[1]"]) == ["a[1]"]
+    assert knowledge.list_subject_slugs("t", ["a[1]"]) == ["a[1]"]
     assert knowledge.learn("t", "b*").text == "star\n"
-    assert build('[kb.topic.t]\nsubjects = "t"\ndisabled = ["b*"]\n').list_slugs("t", ["b*"]) == [
-        "bc"
-    ]
+    assert build('[kb.topic.t]\nsubjects = "t"\ndisabled = ["b*"]\n').list_subject_slugs(
+        "t", ["b*"]
+    ) == ["bc"]
 
 
 def test_a_contested_slug_goes_by_the_order_of_extensions(build: Build) -> None:
@@ -324,7 +324,7 @@ def test_a_contested_slug_goes_by_the_order_of_extensions(build: Build) -> None:
         files = {f"t/{name}": name for name in names}
         knowledge = build('[kb.topic.t]\nsubjects = "t"\n', files)
         assert knowledge.learn("t", "s").text.startswith(names[-1])
-        assert knowledge.list_slugs("t", ["**"]) == ["s"]
+        assert knowledge.list_subject_slugs("t", ["**"]) == ["s"]
         assert knowledge.learn("t", "s.aaa").text == "```aaa\ns.aaa\n```"
     assert knowledge.learn("t", "./s").text == "s"
 
@@ -332,7 +332,7 @@ def test_a_contested_slug_goes_by_the_order_of_extensions(build: Build) -> None:
 def test_a_visible_file_beats_a_hidden_one(build: Build) -> None:
     files = {"t/.a.md": "hidden", "t/a.zzz": "seen", "t/.d/b.md": "hidden", "t/d/b.txt": "seen"}
     knowledge = build('[kb.topic.t]\nsubjects = "t"\n', files)
-    assert knowledge.list_slugs("t", ["**"]) == ["a", "d/b"]
+    assert knowledge.list_subject_slugs("t", ["**"]) == ["a", "d/b"]
     assert knowledge.learn("t", "d/b").text == "seen"
     assert knowledge.learn("t", ".a.md").text == "hidden"
     assert knowledge.learn("t", ".d/b.md").text == "hidden"
@@ -370,7 +370,7 @@ def test_links_are_followed_inside_the_workspace_only(tmp_path: Path) -> None:
     (root / "t/out.md").symlink_to(tmp_path / "outside/secret.md")
     (root / "t/outdir").symlink_to(tmp_path / "outside")
     (root / "t/.#lock.md").symlink_to("nobody@nowhere.1")
-    found = scan_topic(str(root), str(root / "t"))
+    found = scan_topic_directory(str(root), str(root / "t"))
     assert found.slugs == ["a", "file", "folder/b", "folder/c/d"]
     assert sorted(found.mistakes) == [
         ("the link leads out of the workspace", "out.md"),
@@ -385,7 +385,7 @@ def test_loops_of_links_are_cut(tmp_path: Path) -> None:
     (tmp_path / "t/x/other").symlink_to("../a")
     (tmp_path / "t/a/back").symlink_to("../x")
     (tmp_path / "t/root").symlink_to("..")
-    found = scan_topic(str(tmp_path), str(tmp_path / "t"))
+    found = scan_topic_directory(str(tmp_path), str(tmp_path / "t"))
     assert {"a/b/c", "x/y", "x/other/b/c", "a/back/y"} <= set(found.slugs)
     assert len(found.slugs) < 30
     assert all("not followed" in message for message, _ in found.mistakes)
@@ -400,7 +400,7 @@ def test_links_that_multiply_are_cut(tmp_path: Path) -> None:
     (tmp_path / "d20").mkdir()
     (tmp_path / "t").mkdir()
     (tmp_path / "t/in").symlink_to("../d0")
-    found = scan_topic(str(tmp_path), str(tmp_path / "t"))
+    found = scan_topic_directory(str(tmp_path), str(tmp_path / "t"))
     assert "in/s" in found.slugs
     assert any("behind links" in message for message, _ in found.mistakes)
 
@@ -437,7 +437,7 @@ def test_pipes_and_sockets_are_no_subjects(build: Build, workspace_root: Path) -
     tree(workspace_root, ["t/a.md"])
     os.mkfifo(workspace_root / "t/pipe.md")
     knowledge = build('[kb.topic.t]\nsubjects = "t"\n')
-    assert knowledge.list_slugs("t") == ["a"]
+    assert knowledge.list_subject_slugs("t") == ["a"]
     (workspace_root / "t/a.md").unlink()
     os.mkfifo(workspace_root / "t/a.md")
     assert knowledge.learn("t", "a").text == 'Skipped "a": it is not a regular file.'

@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from kb_support import Build, write
 
 from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError
-from kbtui.knowledge import Knowledge, load_knowledge
-from kbtui.knowledge.kb_toml_editing import (
-    TomlChange,
+from kbtui.knowledge import KnowledgeBase, load_knowledge
+from kbtui.knowledge.models import PreloadOrDisableMark, Topic
+from kbtui.knowledge.toml_config_editor import (
+    TomlFileChange,
     apply_toml_change,
-    propose_new_topic,
     propose_preload_or_disable_marks,
+    propose_topic_declaration,
     undo_toml_change,
 )
-from kbtui.knowledge.models import PreloadOrDisableMark, Topic
 from kbtui.workspace import Workspace
 
 WRITTEN = """\
@@ -43,16 +43,16 @@ kept = 2026-01-01
 
 
 @pytest.fixture
-def knowledge(two_topics: Build, build: Build) -> Knowledge:
+def knowledge(two_topics: Build, build: Build) -> KnowledgeBase:
     two_topics()
     return build(WRITTEN)
 
 
-def text(knowledge: Knowledge) -> str:
+def text(knowledge: KnowledgeBase) -> str:
     return (knowledge.workspace.jp_directory / "kb.toml").read_text()
 
 
-def test_a_file_with_a_byte_order_mark_is_edited(knowledge: Knowledge) -> None:
+def test_a_file_with_a_byte_order_mark_is_edited(knowledge: KnowledgeBase) -> None:
     path = knowledge.workspace.jp_directory / "kb.toml"
     path.write_bytes(b"\xef\xbb\xbf" + WRITTEN.encode())
     apply_toml_change(
@@ -64,7 +64,7 @@ def test_a_file_with_a_byte_order_mark_is_edited(knowledge: Knowledge) -> None:
     assert "# people first" in text(knowledge)
 
 
-def test_a_change_is_shown_as_a_diff_before_anything_is_written(knowledge: Knowledge) -> None:
+def test_a_change_is_shown_as_a_diff_before_anything_is_written(knowledge: KnowledgeBase) -> None:
     change = propose_preload_or_disable_marks(
         knowledge, [PreloadOrDisableMark("skills", "ast-grep", "learned")]
     )
@@ -84,7 +84,7 @@ def test_a_change_is_shown_as_a_diff_before_anything_is_written(knowledge: Knowl
 
 
 def test_applying_writes_only_what_was_marked_and_undoing_takes_it_back(
-    knowledge: Knowledge,
+    knowledge: KnowledgeBase,
 ) -> None:
     marks = [
         PreloadOrDisableMark("project", "code-quality", "disabled"),
@@ -141,7 +141,9 @@ def test_without_a_file_one_is_made_and_undoing_removes_it(
 
 def test_a_first_topic_can_be_declared(build: Build, workspace: Workspace) -> None:
     knowledge = build(files={"docs/a.md": "a"})
-    change = propose_new_topic(knowledge, Topic("docs", "docs", title='The "docs"', learned=("a",)))
+    change = propose_topic_declaration(
+        knowledge, Topic("docs", "docs", title='The "docs"', learned=("a",))
+    )
     apply_toml_change(change)
     assert build().topics["docs"] == Topic(
         "docs",
@@ -151,10 +153,10 @@ def test_a_first_topic_can_be_declared(build: Build, workspace: Workspace) -> No
         origin=workspace.jp_directory / "kb.toml",
     )
     with pytest.raises(UsageError, match="the topic already exists"):
-        propose_new_topic(knowledge, Topic("docs", "docs"))
+        propose_topic_declaration(knowledge, Topic("docs", "docs"))
 
 
-def test_marks_that_change_nothing_write_nothing(knowledge: Knowledge) -> None:
+def test_marks_that_change_nothing_write_nothing(knowledge: KnowledgeBase) -> None:
     marks = [
         PreloadOrDisableMark("project", "code-quality", "learned"),
         PreloadOrDisableMark("project", "maintainers/jean", "learned"),
@@ -169,7 +171,7 @@ def test_marks_that_change_nothing_write_nothing(knowledge: Knowledge) -> None:
     assert (knowledge.workspace.jp_directory / "kb.toml").stat().st_mtime_ns == before
 
 
-def test_the_preview_shows_the_prompt_as_it_would_be(knowledge: Knowledge) -> None:
+def test_the_preview_shows_the_prompt_as_it_would_be(knowledge: KnowledgeBase) -> None:
     marks = [
         PreloadOrDisableMark("skills", "ast-grep", "learned"),
         PreloadOrDisableMark("project", "code-quality", "plain"),
@@ -189,7 +191,7 @@ def test_the_preview_shows_the_prompt_as_it_would_be(knowledge: Knowledge) -> No
     assert load_knowledge(knowledge.workspace).format_prompt_section() == prompt
 
 
-def test_a_glob_that_says_otherwise_is_the_persons_to_change(knowledge: Knowledge) -> None:
+def test_a_glob_that_says_otherwise_is_the_persons_to_change(knowledge: KnowledgeBase) -> None:
     with pytest.raises(UsageError, match=r"matches the pattern 'maintainers/\*' in `learned`"):
         propose_preload_or_disable_marks(
             knowledge, [PreloadOrDisableMark("project", "maintainers/jean", "plain")]
@@ -198,7 +200,7 @@ def test_a_glob_that_says_otherwise_is_the_persons_to_change(knowledge: Knowledg
         knowledge, [PreloadOrDisableMark("project", "maintainers/jean", "disabled")]
     )
     apply_toml_change(change)
-    jean = load_knowledge(knowledge.workspace).find("project", "maintainers/jean")
+    jean = load_knowledge(knowledge.workspace).find_subject("project", "maintainers/jean")
     assert jean is not None
     assert (jean.disabled, jean.learned) == (True, False)
     write(knowledge.workspace.root, {".jp/kb.toml": WRITTEN.replace("learned", "disabled")})
@@ -209,7 +211,7 @@ def test_a_glob_that_says_otherwise_is_the_persons_to_change(knowledge: Knowledg
             )  # type: ignore[arg-type]
 
 
-def test_marks_of_unknown_things_are_refused(knowledge: Knowledge) -> None:
+def test_marks_of_unknown_things_are_refused(knowledge: KnowledgeBase) -> None:
     with pytest.raises(NothingFound, match="unknown subject"):
         propose_preload_or_disable_marks(
             knowledge, [PreloadOrDisableMark("project", "nope", "learned")]
@@ -233,7 +235,7 @@ def test_what_flags_added_is_not_written(two_topics: Build, build: Build) -> Non
     )
 
 
-def test_a_file_that_changed_meanwhile_is_not_overwritten(knowledge: Knowledge) -> None:
+def test_a_file_that_changed_meanwhile_is_not_overwritten(knowledge: KnowledgeBase) -> None:
     change = propose_preload_or_disable_marks(
         knowledge, [PreloadOrDisableMark("skills", "ast-grep", "learned")]
     )
@@ -250,7 +252,7 @@ def test_a_file_that_changed_meanwhile_is_not_overwritten(knowledge: Knowledge) 
 
 
 def test_a_failing_write_leaves_the_file_and_no_litter(
-    knowledge: Knowledge, monkeypatch: pytest.MonkeyPatch
+    knowledge: KnowledgeBase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     change = propose_preload_or_disable_marks(
         knowledge, [PreloadOrDisableMark("skills", "ast-grep", "learned")]
@@ -266,7 +268,7 @@ def test_a_failing_write_leaves_the_file_and_no_litter(
     assert {path.name for path in knowledge.workspace.jp_directory.iterdir()} == {"kb", "kb.toml"}
 
 
-def test_mode_is_kept_and_links_are_refused(knowledge: Knowledge, tmp_path: Path) -> None:
+def test_mode_is_kept_and_links_are_refused(knowledge: KnowledgeBase, tmp_path: Path) -> None:
     path = knowledge.workspace.jp_directory / "kb.toml"
     path.chmod(0o640)
     marks = [PreloadOrDisableMark("skills", "ast-grep", "learned")]
@@ -278,7 +280,7 @@ def test_mode_is_kept_and_links_are_refused(knowledge: Knowledge, tmp_path: Path
         propose_preload_or_disable_marks(knowledge, marks)
 
 
-def test_a_file_that_is_no_toml_is_not_touched(knowledge: Knowledge) -> None:
+def test_a_file_that_is_no_toml_is_not_touched(knowledge: KnowledgeBase) -> None:
     path = knowledge.workspace.jp_directory / "kb.toml"
     write(knowledge.workspace.root, {".jp/config.toml": WRITTEN, ".jp/kb.toml": "[kb\n"})
     with pytest.raises(ConfigError, match="not valid TOML"):
@@ -292,7 +294,7 @@ def test_a_file_that_is_no_toml_is_not_touched(knowledge: Knowledge) -> None:
         )
 
 
-def test_a_misshapen_table_is_not_touched(knowledge: Knowledge) -> None:
+def test_a_misshapen_table_is_not_touched(knowledge: KnowledgeBase) -> None:
     for kb in ("kb = 1\n", "[kb]\ntopic = []\n"):
         write(knowledge.workspace.root, {".jp/config.toml": WRITTEN, ".jp/kb.toml": kb})
         with pytest.raises(ConfigError, match="cannot be edited safely"):
@@ -301,7 +303,7 @@ def test_a_misshapen_table_is_not_touched(knowledge: Knowledge) -> None:
             )
 
 
-def test_dos_line_ends_stay(knowledge: Knowledge) -> None:
+def test_dos_line_ends_stay(knowledge: KnowledgeBase) -> None:
     path = knowledge.workspace.jp_directory / "kb.toml"
     path.write_bytes(WRITTEN.replace("\n", "\r\n").encode())
     apply_toml_change(
@@ -359,7 +361,7 @@ marks = st.one_of(
 )
 @given(shape=st.sampled_from(SHAPES), wanted=st.lists(marks, max_size=4))
 def test_no_comment_and_no_value_is_ever_lost(
-    knowledge: Knowledge, shape: str, wanted: list[PreloadOrDisableMark]
+    knowledge: KnowledgeBase, shape: str, wanted: list[PreloadOrDisableMark]
 ) -> None:
     path = knowledge.workspace.jp_directory / "kb.toml"
     path.write_text(shape)
@@ -385,5 +387,5 @@ def test_no_comment_and_no_value_is_ever_lost(
 
 
 def test_a_diff_shows_a_missing_last_newline() -> None:
-    change = TomlChange(Path("kb.toml"), "a = 1", "a = 2")
+    change = TomlFileChange(Path("kb.toml"), "a = 1", "a = 2")
     assert change.diff.count("\\ No newline at end of file\n") == 2

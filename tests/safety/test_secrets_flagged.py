@@ -11,7 +11,7 @@ from support import Builder, asked, called, said
 from kbtui.assistant.assistant_tools import should_mask_secrets
 from kbtui.conversations.conversation_repository import find_conversation, load_conversation
 from kbtui.knowledge import load_knowledge, read_subject_text
-from kbtui.secret_detection import describe_secrets, find_secrets, mask_secrets
+from kbtui.secret_detection import describe_secrets_in_text, find_secrets, mask_secrets
 from kbtui.tui.reader.conversation_document import build_conversation_document
 from kbtui.tui.reader.subject_document import build_subject_document
 from kbtui.workspace import Settings
@@ -27,7 +27,7 @@ KINDS = {AWS: "AWS access key", GITHUB: "GitHub token", ASSIGNED: "secret",
 
 @pytest.mark.parametrize("secret", KINDS)
 def test_the_reader_says_kind_and_line_and_never_the_secret(secret: str) -> None:
-    said_ = describe_secrets(f"one\ntwo\n{secret}\n")
+    said_ = describe_secrets_in_text(f"one\ntwo\n{secret}\n")
     assert said_ == f"looks like a secret: {KINDS[secret]} (line 3)"
 
 
@@ -58,7 +58,7 @@ def test_subjects_and_conversations_carry_the_remark(workspace_root: Path) -> No
     )
     knowledge = load_knowledge(builder.workspace)
     for slug, flagged in (("keys", True), ("none", False)):
-        subject = knowledge.find("notes", slug)
+        subject = knowledge.find_subject("notes", slug)
         assert subject
         document = build_subject_document(subject, read_subject_text(subject))
         assert any("AWS access key (line 3)" in word for word, _ in document.badges) == flagged

@@ -7,7 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbtui.errors import ConfigError
-from kbtui.sources.url_policy import check_host_is_allowed, check_url_is_allowed, is_public_address
+from kbtui.sources.url_policy import (
+    check_host_is_allowed,
+    check_url_is_allowed,
+    is_public_ip_address,
+)
 
 PRIVATE = [
     "127.0.0.1", "127.255.255.254", "10.0.0.1", "172.16.0.1", "172.31.255.255", "192.168.1.1", "169.254.169.254",
@@ -23,7 +27,7 @@ PUBLIC = ["1.1.1.1", "8.8.8.8", "93.184.216.34", "172.32.0.1", "2606:4700::1111"
 
 @pytest.mark.parametrize("address", PRIVATE)
 def test_private_addresses_are_not_public(address: str) -> None:
-    assert not is_public_address(ipaddress.ip_address(address))
+    assert not is_public_ip_address(ipaddress.ip_address(address))
     host = f"[{address}]" if ":" in address else address
     with pytest.raises(ConfigError, match="private or loopback"):
         check_url_is_allowed(f"https://{host}/x", ())
@@ -31,7 +35,7 @@ def test_private_addresses_are_not_public(address: str) -> None:
 
 @pytest.mark.parametrize("address", PUBLIC)
 def test_public_addresses_are(address: str) -> None:
-    assert is_public_address(ipaddress.ip_address(address))
+    assert is_public_ip_address(ipaddress.ip_address(address))
 
 
 @pytest.mark.parametrize(
@@ -71,4 +75,4 @@ def test_every_form_of_an_address_is_judged_alike(address: ipaddress.IPv4Address
         ipaddress.IPv6Address((0x64FF9B << 96) | number),
         ipaddress.IPv6Address((0x2002 << 112) | (number << 80)),
     ):
-        assert is_public_address(carried) == is_public_address(address)
+        assert is_public_ip_address(carried) == is_public_ip_address(address)

@@ -8,9 +8,14 @@ import pytest
 from support import Builder, tree_hash
 from web_support import FAST, Site, SourceWorkspace
 
-from kbtui.sources.config import approve_source, edit_source, find_approval_time, load_sources
-from kbtui.sources.schedule import SourceScheduler, list_due_sources
+from kbtui.sources.source_definitions import (
+    approve_source,
+    edit_source,
+    find_source_approval_time,
+    load_source_definitions,
+)
 from kbtui.sources.source_runner import SourceNotApproved, run_source
+from kbtui.sources.source_scheduler import SourceScheduler, list_due_sources
 from kbtui.userdata import UserData
 from kbtui.workspace import open_workspace_at_root
 
@@ -49,15 +54,15 @@ def test_opening_a_hostile_clone_runs_nothing(tmp_path: Path, site: Site) -> Non
     builder = hostile(tmp_path / "clone", site, marker)
     before = tree_hash(builder.root)
     workspace = builder.workspace
-    assert list(load_sources(workspace).sources) == ["beacon", "secret", "program"]
-    for name in load_sources(workspace).sources:
+    assert list(load_source_definitions(workspace).sources) == ["beacon", "secret", "program"]
+    for name in load_source_definitions(workspace).sources:
         with pytest.raises(SourceNotApproved, match="is not approved"):
             run_source(workspace, name, limits=FAST)
     schedule = SourceScheduler(workspace, print)
     for later in (0.0, 120.0, 1e9):
         assert list_due_sources(workspace, 2e9 + later) == []
         schedule.check_and_start_due_sources(2e9 + later)
-    assert schedule.running_source is None
+    assert schedule.running_source_name is None
     assert site.asked == []
     assert not marker.exists()
     assert tree_hash(builder.root) == before
@@ -70,11 +75,13 @@ def test_an_approval_of_one_clone_is_none_of_another(tmp_path: Path, site: Site)
     first = hostile(tmp_path / "first", site, tmp_path / "ran").workspace
     shutil.copytree(first.root, tmp_path / "second")
     second = open_workspace_at_root(tmp_path / "second")
-    source = load_sources(first).find_source("beacon")
+    source = load_source_definitions(first).find_source("beacon")
     approve_source(first, UserData(first), source)
-    assert find_approval_time(first, UserData(first), source)
+    assert find_source_approval_time(first, UserData(first), source)
     assert (
-        find_approval_time(second, UserData(second), load_sources(second).find_source("beacon"))
+        find_source_approval_time(
+            second, UserData(second), load_source_definitions(second).find_source("beacon")
+        )
         is None
     )
 
@@ -99,9 +106,9 @@ def test_the_block_as_it_was_is_approved_again(project: SourceWorkspace, site: S
     project.crawl(site.url(), depth=1)
     workspace = project.builder.workspace
     edit_source(workspace, "docs", {"depth": 2})
-    assert find_approval_time(workspace, UserData(workspace), project.source()) is None
+    assert find_source_approval_time(workspace, UserData(workspace), project.source()) is None
     edit_source(workspace, "docs", {"depth": 1})
-    assert find_approval_time(workspace, UserData(workspace), project.source())
+    assert find_source_approval_time(workspace, UserData(workspace), project.source())
 
 
 def test_the_same_block_under_another_name_is_not_approved(
@@ -119,6 +126,6 @@ def test_a_script_that_changed_is_not_what_was_approved(project: SourceWorkspace
     script.write_text("print('harmless')\n")
     project.add(kind="mcp", server=f"{sys.executable} server.py")
     workspace = project.builder.workspace
-    assert find_approval_time(workspace, UserData(workspace), project.source())
+    assert find_source_approval_time(workspace, UserData(workspace), project.source())
     script.write_text("print('something else')\n")
-    assert find_approval_time(workspace, UserData(workspace), project.source()) is None
+    assert find_source_approval_time(workspace, UserData(workspace), project.source()) is None

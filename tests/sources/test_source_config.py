@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from web_support import SourceWorkspace
 
 from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError
-from kbtui.sources.config import (
+from kbtui.sources.source_definitions import (
     add_source,
     edit_source,
-    load_sources,
-    parse_source,
+    load_source_definitions,
+    parse_source_table,
     remove_source,
     suggest_source_name,
 )
@@ -23,11 +23,11 @@ GOOD = {"kind": "url_crawl", "topic": "guide", "url": "https://example.org/docs/
 
 def declare(project: SourceWorkspace, text: str) -> Any:
     (project.root / ".jp" / "kb-sources.toml").write_text(text)
-    return load_sources(project.builder.workspace)
+    return load_source_definitions(project.builder.workspace)
 
 
 def test_no_file_is_no_sources(project: SourceWorkspace) -> None:
-    found = load_sources(project.builder.workspace)
+    found = load_source_definitions(project.builder.workspace)
     assert (found.sources, found.problems) == ({}, [])
     with pytest.raises(NothingFound, match="unknown source 'docs'"):
         found.find_source("docs")
@@ -57,7 +57,7 @@ def test_the_three_kinds_are_read(project: SourceWorkspace) -> None:
     )
     assert found.problems == []
     assert found.find_source("docs").depth == 3
-    assert found.find_source("manual").summary == "manual.pdf"
+    assert found.find_source("manual").target_description == "manual.pdf"
     assert found.find_source("notes").server == ("notes-mcp", "--root", "my notes")
 
 
@@ -117,7 +117,7 @@ WHAT = st.one_of(
 
 @given(kind=st.sampled_from(["url_crawl", "file_upload", "mcp_resource"]), what=WHAT)
 def test_whatever_is_to_be_fetched_has_a_name_that_is_one(kind: str, what: str) -> None:
-    parse_source(suggest_source_name(kind, what), GOOD)
+    parse_source_table(suggest_source_name(kind, what), GOOD)
 
 
 @pytest.mark.parametrize(
@@ -144,15 +144,15 @@ def test_editing_keeps_comments_and_order(project: SourceWorkspace) -> None:
     edit_source(workspace, "docs", {"cron": None})
     add_source(workspace, "third", GOOD)
     remove_source(workspace, "other")
-    found = load_sources(workspace)
+    found = load_source_definitions(workspace)
     assert list(found.sources) == ["docs", "third"]
     assert found.find_source("docs").depth == 2
     assert found.find_source("docs").cron is None
     remove_source(workspace, "docs")
     remove_source(workspace, "third")
-    assert load_sources(workspace).sources == {}
+    assert load_source_definitions(workspace).sources == {}
     add_source(workspace, "again", GOOD)
-    assert list(load_sources(workspace).sources) == ["again"]
+    assert list(load_source_definitions(workspace).sources) == ["again"]
 
 
 def test_a_name_is_taken_once_and_mistakes_write_nothing(project: SourceWorkspace) -> None:

@@ -10,17 +10,21 @@ from hypothesis import strategies as st
 from web_support import SourceWorkspace
 
 from kbtui.errors import KbtuiError
-from kbtui.sources.config import SourceDefinition
-from kbtui.sources.source_directory import FetchedDocument, SourceDirectory, read_stored_document
+from kbtui.sources.source_definitions import SourceDefinition
+from kbtui.sources.source_document_directory import (
+    FetchedDocument,
+    SourceDocumentDirectory,
+    read_stored_document,
+)
 from kbtui.sources.source_runner import SourceAlreadyRunning, lock_source, run_source
 
 SOURCE = SourceDefinition("docs", "file_upload", "guide", file="x")
 
 
-def open_directory(root: Path) -> SourceDirectory:
+def open_directory(root: Path) -> SourceDocumentDirectory:
     folder = root / "topic"
     folder.mkdir(exist_ok=True)
-    return SourceDirectory(root, folder, SOURCE)
+    return SourceDocumentDirectory(root, folder, SOURCE)
 
 
 @pytest.fixture
@@ -28,7 +32,7 @@ def root(tmp_path: Path) -> Path:
     return Path(os.path.realpath(tmp_path))
 
 
-def write_documents(root: Path, *names: str, text: str = "text") -> SourceDirectory:
+def write_documents(root: Path, *names: str, text: str = "text") -> SourceDocumentDirectory:
     found = open_directory(root)
     for name in names:
         found.write_document(FetchedDocument(f"x/{name}", name, name.title(), text))
@@ -149,7 +153,7 @@ def test_a_full_disk_leaves_what_was_there(root: Path, monkeypatch: pytest.Monke
 
 def test_letting_go_makes_documents_ordinary_subjects(root: Path) -> None:
     found = write_documents(root, "a")
-    found.detach_documents()
+    found.detach_documents_from_source()
     text = (root / "topic/docs/a.md").read_text()
     assert "source_url: x/a" in text
     assert "type: reference" in text
@@ -163,7 +167,7 @@ def test_removing_all_keeps_what_a_person_changed(root: Path) -> None:
     path = root / "topic/docs/a.md"
     path.write_text(path.read_text() + "mine\n")
     found = open_directory(root)
-    found.remove_all_documents()
+    found.remove_all_unedited_documents()
     assert [item.name for item in (root / "topic/docs").iterdir()] == ["a.md"]
     assert len(found.edited) == 1
 

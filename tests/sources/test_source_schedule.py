@@ -7,9 +7,9 @@ from datetime import datetime
 import pytest
 from web_support import SourceWorkspace
 
-from kbtui.sources.config import find_next_cron_time
-from kbtui.sources.schedule import SourceScheduler, find_due_time, list_due_sources
+from kbtui.sources.source_definitions import find_next_cron_time
 from kbtui.sources.source_runner import lock_source
+from kbtui.sources.source_scheduler import SourceScheduler, find_source_due_time, list_due_sources
 from kbtui.userdata import UserData
 from kbtui.userdata.userdata import SourceRunRecord
 
@@ -35,7 +35,7 @@ def hourly(project: SourceWorkspace) -> SourceWorkspace:
 
 def find_first_time(project: SourceWorkspace) -> float:
     """Return the first time at which the source is due; the tests do not depend on the clock."""
-    found = find_due_time(
+    found = find_source_due_time(
         project.builder.workspace, UserData(project.builder.workspace), project.source()
     )
     assert found is not None
@@ -70,11 +70,11 @@ def test_without_a_schedule_nothing_is_due(project: SourceWorkspace) -> None:
     project.add(kind="file_upload", file="x.md")
     workspace = project.builder.workspace
     assert list_due_sources(workspace, time.time() + 1000 * DAY) == []
-    assert find_due_time(workspace, UserData(workspace), project.source()) is None
+    assert find_source_due_time(workspace, UserData(workspace), project.source()) is None
 
 
 def test_an_unapproved_change_is_not_due(hourly: SourceWorkspace) -> None:
-    from kbtui.sources.config import edit_source
+    from kbtui.sources.source_definitions import edit_source
 
     workspace = hourly.builder.workspace
     edit_source(workspace, "docs", {"file": "/etc/passwd"})
@@ -125,7 +125,7 @@ def test_summer_time_neither_skips_a_day_nor_runs_backwards(
 
 def wait_for_end(schedule: SourceScheduler) -> None:
     end = time.monotonic() + 30
-    while schedule.running_source is not None:
+    while schedule.running_source_name is not None:
         assert time.monotonic() < end, "the run does not end"
         time.sleep(0.02)
         schedule.check_and_start_due_sources(0.0)
@@ -135,9 +135,9 @@ def test_the_engine_runs_what_is_due_in_a_process_of_its_own(hourly: SourceWorks
     lines: list[str] = []
     schedule = SourceScheduler(hourly.builder.workspace, lines.append)
     schedule.check_and_start_due_sources(find_first_time(hourly) - 1)
-    assert schedule.running_source is None
+    assert schedule.running_source_name is None
     schedule.check_and_start_due_sources(find_first_time(hourly))
-    assert schedule.running_source == "docs"
+    assert schedule.running_source_name == "docs"
     wait_for_end(schedule)
     assert list(hourly.documents()) == ["x.md"]
     assert UserData(hourly.builder.workspace).load_last_source_runs()["docs"].status == "ok"
@@ -166,8 +166,8 @@ def test_a_run_that_notes_nothing_is_not_started_again_and_again(hourly: SourceW
         wait_for_end(schedule)
     assert UserData(workspace).load_last_source_runs() == {}
     schedule.check_and_start_due_sources(now + 60)
-    assert schedule.running_source is None
+    assert schedule.running_source_name is None
     schedule.check_and_start_due_sources(now + HOUR)
-    assert schedule.running_source == "docs"
+    assert schedule.running_source_name == "docs"
     schedule.stop()
-    assert schedule.running_source is None
+    assert schedule.running_source_name is None

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from web_support import SourceWorkspace, page_with_links
 
-from kbtui.knowledge.front_matter import join_front_matter
-from kbtui.sources.source_directory import compute_document_digest
+from kbtui.knowledge.front_matter import join_front_matter_and_body
+from kbtui.sources.source_document_directory import compute_document_digest
 from kbtui.userdata import UserData
 
 
@@ -281,7 +281,7 @@ def test_documents_that_carry_a_path_from_before_keep_their_files(project: Sourc
     # As version 0.1 wrote it.
     path = project.root / "docs/guide/docs/a.md"
     facts = {"title": "A", "type": "file_upload", "source": "docs", "source_url": str(project.root / "inbox/a.md")}  # fmt: skip
-    written = join_front_matter(
+    written = join_front_matter_and_body(
         {**facts, "digest": compute_document_digest(facts, "# A\n\ntext")}, "# A\n\ntext"
     )
     path.write_text(written)

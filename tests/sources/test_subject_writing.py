@@ -14,10 +14,10 @@ from support import Builder
 
 from kbtui.errors import KbtuiError, UsageError
 from kbtui.index.entries_and_chunks import make_subject_id
-from kbtui.knowledge import Knowledge, authoring, load_knowledge
-from kbtui.knowledge.authoring import MissingTitle, SubjectDraft
-from kbtui.knowledge.front_matter import join_front_matter, split_front_matter
-from kbtui.knowledge.subject_files import make_file_name
+from kbtui.knowledge import KnowledgeBase, load_knowledge, subject_authoring
+from kbtui.knowledge.front_matter import join_front_matter_and_body, split_front_matter
+from kbtui.knowledge.subject_authoring import MissingTitle, SubjectDraft
+from kbtui.knowledge.subject_files import make_safe_file_name
 from kbtui.knowledge.topic_scan import split_file_extension
 
 
@@ -28,14 +28,14 @@ def builder(workspace_root: Path) -> Builder:
     return builder
 
 
-def knowledge(builder: Builder) -> Knowledge:
+def knowledge(builder: Builder) -> KnowledgeBase:
     return load_knowledge(builder.workspace)
 
 
 def add(builder: Builder, **draft: object) -> object:
     known = knowledge(builder)
-    return authoring.add_subject(
-        known, authoring.choose_topic(known, "guide"), SubjectDraft(**draft)
+    return subject_authoring.add_subject(
+        known, subject_authoring.get_named_or_only_topic(known, "guide"), SubjectDraft(**draft)
     )  # type: ignore[arg-type]
 
 
@@ -62,11 +62,11 @@ def test_a_draft_becomes_a_subject_that_learn_gives(builder: Builder) -> None:
 
 def test_the_topic_may_be_named_by_title_or_be_the_only_one(builder: Builder) -> None:
     known = knowledge(builder)
-    assert authoring.choose_topic(known, "the guide").id == "guide"
-    assert authoring.choose_topic(known, None).id == "guide"
+    assert subject_authoring.get_named_or_only_topic(known, "the guide").id == "guide"
+    assert subject_authoring.get_named_or_only_topic(known, None).id == "guide"
     builder.topics(guide={}, ops={})
     with pytest.raises(UsageError, match="choose a topic"):
-        authoring.choose_topic(knowledge(builder), None)
+        subject_authoring.get_named_or_only_topic(knowledge(builder), None)
 
 
 def test_a_name_that_is_taken_is_refused_and_nothing_changes(builder: Builder) -> None:
@@ -110,7 +110,9 @@ def test_the_editor_sees_the_draft_and_its_words_are_written(
         monkeypatch, tmp_path, "sed -i 's/Untitled/On deploys/' \"$1\"; echo 'Ship.' >> \"$1\""
     )
     known = knowledge(builder)
-    found = authoring.edit_draft(known, authoring.choose_topic(known, None), SubjectDraft(title=""))
+    found = subject_authoring.edit_draft_in_editor(
+        known, subject_authoring.get_named_or_only_topic(known, None), SubjectDraft(title="")
+    )
     assert found is not None
     assert found.slug == "on-deploys"
     assert "Ship." in found.path.read_text()
@@ -122,7 +124,9 @@ def test_a_draft_left_as_it_was_writes_nothing(
     set_editor(monkeypatch, tmp_path, "sleep 1.1")
     known = knowledge(builder)
     assert (
-        authoring.edit_draft(known, authoring.choose_topic(known, None), SubjectDraft(title="T"))
+        subject_authoring.edit_draft_in_editor(
+            known, subject_authoring.get_named_or_only_topic(known, None), SubjectDraft(title="T")
+        )
         is None
     )
     assert list(builder.root.rglob("*.md")) == []
@@ -145,7 +149,9 @@ def test_what_was_typed_is_kept_when_it_cannot_be_written(
     set_editor(monkeypatch, tmp_path, script)
     known = knowledge(builder)
     with pytest.raises(KbtuiError) as caught:
-        authoring.edit_draft(known, authoring.choose_topic(known, None), SubjectDraft(title=""))
+        subject_authoring.edit_draft_in_editor(
+            known, subject_authoring.get_named_or_only_topic(known, None), SubjectDraft(title="")
+        )
     assert caught.value.hint is not None
     kept = Path(caught.value.hint.partition("is in ")[2])
     assert b"precious words" in kept.read_bytes()
@@ -161,7 +167,9 @@ def test_a_draft_that_was_not_touched_is_not_kept_when_the_editor_fails(
     set_editor(monkeypatch, tmp_path, "exit 3")
     known = knowledge(builder)
     with pytest.raises(KbtuiError, match="exit code 3") as caught:
-        authoring.edit_draft(known, authoring.choose_topic(known, None), SubjectDraft(title="T"))
+        subject_authoring.edit_draft_in_editor(
+            known, subject_authoring.get_named_or_only_topic(known, None), SubjectDraft(title="T")
+        )
     assert "what you wrote" not in str(caught.value)
     assert list(drafts.iterdir()) == []
 
@@ -170,23 +178,23 @@ def test_an_editor_that_fails_or_is_missing_is_said(
     builder: Builder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     builder.subject("guide/a.md", "# A\n")
-    subject = knowledge(builder).find("guide", "a")
+    subject = knowledge(builder).find_subject("guide", "a")
     assert subject is not None
     set_editor(monkeypatch, tmp_path, "exit 3")
     with pytest.raises(KbtuiError, match="exit code 3") as caught:
-        authoring.edit_subject(subject)
+        subject_authoring.edit_subject_in_editor(subject)
     assert "what you wrote" not in str(caught.value)
     set_editor(monkeypatch, tmp_path, 'echo more >> "$1"; exit 3')
     with pytest.raises(KbtuiError, match="exit code 3") as caught:
-        authoring.edit_subject(subject)
+        subject_authoring.edit_subject_in_editor(subject)
     assert f"your text is in {subject.path}" in str(caught.value)
     assert subject.path.read_text() == "# A\nmore\n"
     monkeypatch.setenv("EDITOR", "/does/not/exist")
     with pytest.raises(KbtuiError, match="cannot be started"):
-        authoring.edit_subject(subject)
+        subject_authoring.edit_subject_in_editor(subject)
     monkeypatch.setenv("EDITOR", "")
     with pytest.raises(UsageError, match="no editor is set"):
-        authoring.edit_subject(subject)
+        subject_authoring.edit_subject_in_editor(subject)
 
 
 @pytest.mark.parametrize("chosen", ["vim", "/usr/bin/nano -w", ""])
@@ -199,7 +207,9 @@ def test_no_editor_is_started_that_nobody_chose_or_that_has_no_terminal(
     monkeypatch.setattr(os, "isatty", lambda number: False)
     known = knowledge(builder)
     with pytest.raises(UsageError, match="needs a terminal" if chosen else "no editor is set"):
-        authoring.edit_draft(known, authoring.choose_topic(known, None), SubjectDraft(title="T"))
+        subject_authoring.edit_draft_in_editor(
+            known, subject_authoring.get_named_or_only_topic(known, None), SubjectDraft(title="T")
+        )
 
 
 @pytest.mark.parametrize("title", ["", " \t "])
@@ -224,15 +234,15 @@ def test_an_edited_draft_is_called_by_what_it_says(
     (tmp_path / "draft").write_text(written)
     set_editor(monkeypatch, tmp_path, f"cp '{tmp_path}/draft' \"$1\"")
     known = knowledge(builder)
-    topic = authoring.choose_topic(known, None)
+    topic = subject_authoring.get_named_or_only_topic(known, None)
     if slug is None:
         with pytest.raises(KbtuiError, match="needs a title") as caught:
-            authoring.edit_draft(known, topic, SubjectDraft(title="Given"))
+            subject_authoring.edit_draft_in_editor(known, topic, SubjectDraft(title="Given"))
         kept = Path((caught.value.hint or "").partition("is in ")[2])
         assert kept.read_text() == written
         kept.unlink()
     else:
-        found = authoring.edit_draft(known, topic, SubjectDraft(title="Given"))
+        found = subject_authoring.edit_draft_in_editor(known, topic, SubjectDraft(title="Given"))
         assert found is not None
         assert found.slug == slug
 
@@ -241,11 +251,11 @@ def test_editing_keeps_the_id(
     builder: Builder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     builder.subject("guide/a.md", "# A\n")
-    subject = knowledge(builder).find("guide", "a")
+    subject = knowledge(builder).find_subject("guide", "a")
     assert subject is not None
     set_editor(monkeypatch, tmp_path, "printf '# Another title\\n' > \"$1\"")
-    assert authoring.edit_subject(subject)
-    after = knowledge(builder).find("guide", "a")
+    assert subject_authoring.edit_subject_in_editor(subject)
+    after = knowledge(builder).find_subject("guide", "a")
     assert after is not None
     assert make_subject_id(after.topic, after.slug) == make_subject_id(subject.topic, subject.slug)
 
@@ -264,14 +274,14 @@ def test_front_matter_is_judged_as_the_index_reads_it(text: str, sound: bool) ->
 
 @given(st.text(max_size=200))
 def test_any_text_makes_a_name_that_is_plain_and_keeps_its_slug(text: str) -> None:
-    name = make_file_name(text)
+    name = make_safe_file_name(text)
     assert name
     assert name.isprintable()
     assert "/" not in name
     assert not name.startswith((".", "-"))
     assert len(name.encode()) <= 90
     assert split_file_extension(f"{name}.md") == (name, ".md")
-    assert make_file_name(name) == name or name.endswith("-1")
+    assert make_safe_file_name(name) == name or name.endswith("-1")
 
 
 VALUES = st.one_of(st.text(max_size=40), st.lists(st.text(max_size=10), max_size=4), st.dates())
@@ -279,7 +289,7 @@ VALUES = st.one_of(st.text(max_size=40), st.lists(st.text(max_size=10), max_size
 
 @given(st.dictionaries(st.sampled_from(["title", "type", "tags", "source", "created"]), VALUES))
 def test_front_matter_is_read_as_it_was_written(facts: dict[str, object]) -> None:
-    text = join_front_matter(facts, "# Body\n\n---\nnot: front matter\n")
+    text = join_front_matter_and_body(facts, "# Body\n\n---\nnot: front matter\n")
     kept = {key: value for key, value in facts.items() if value not in ("", [])}
     read = split_front_matter(text).facts
     assert set(read) == set(kept)

@@ -10,8 +10,8 @@ from typing import Any
 
 from support import Builder
 
-from kbtui.sources.config import add_source, approve_source, load_sources
 from kbtui.sources.http_fetcher import SourceLimits
+from kbtui.sources.source_definitions import add_source, approve_source, load_source_definitions
 from kbtui.sources.source_runner import run_source
 from kbtui.userdata import UserData
 from kbtui.userdata.userdata import SourceRunRecord
@@ -141,4 +141,4 @@ class SourceWorkspace:
         }
 
     def source(self, name: str = "docs") -> Any:
-        return load_sources(self.builder.workspace).find_source(name)
+        return load_source_definitions(self.builder.workspace).find_source(name)

@@ -11,7 +11,11 @@ from support import Builder
 from textual.widgets import Input
 from tui_support import Tui, matches_snapshot
 
-from kbtui.sources.config import approve_source, find_approval_time, load_sources
+from kbtui.sources.source_definitions import (
+    approve_source,
+    find_source_approval_time,
+    load_source_definitions,
+)
 from kbtui.tui.framework.dialogs import ChoiceField, FormDialog
 from kbtui.tui.sources.sources_screen import SourcesScreen
 from kbtui.userdata import UserData
@@ -74,11 +78,16 @@ async def test_what_somebody_else_declared_is_looked_at_before_it_runs(papers: B
             assert words in shown
         matches_snapshot("sources_approve", tui.text)
         await tui.press("escape")
-        source = load_sources(papers.workspace).find_source("papers")
-        assert find_approval_time(papers.workspace, UserData(papers.workspace), source) is None
+        source = load_source_definitions(papers.workspace).find_source("papers")
+        assert (
+            find_source_approval_time(papers.workspace, UserData(papers.workspace), source) is None
+        )
         await tui.press("a", "y")
         await tui.until("Approved papers")
-        assert find_approval_time(papers.workspace, UserData(papers.workspace), source) is not None
+        assert (
+            find_source_approval_time(papers.workspace, UserData(papers.workspace), source)
+            is not None
+        )
         await tui.press("r")
         await tui.until("papers: ok, 2 documents (2 new, 0 changed, 0 removed)")
     assert documents(papers) == ["one.md", "two.md"]
@@ -92,8 +101,8 @@ async def test_what_changed_while_it_was_looked_at_is_not_approved(papers: Build
         (papers.root / ".jp/kb-sources.toml").write_text(PAPERS.replace('"papers"', '"/etc"'))
         await tui.press("y")
         await tui.until("Approved papers")
-        now = load_sources(papers.workspace).find_source("papers")
-        assert find_approval_time(papers.workspace, UserData(papers.workspace), now) is None
+        now = load_source_definitions(papers.workspace).find_source("papers")
+        assert find_source_approval_time(papers.workspace, UserData(papers.workspace), now) is None
         await tui.until("not approved – a to review")
 
 
@@ -121,7 +130,7 @@ async def test_adding_changing_and_removing(papers: Builder) -> None:
         await fill(tui, cron="")
         await tui.until("Changed papers")
         await tui.until("only when you start it")
-        assert load_sources(papers.workspace).find_source("papers").cron is None
+        assert load_source_definitions(papers.workspace).find_source("papers").cron is None
         await tui.press("d")
         await tui.until("remove it, keep its 2 documents")
         await tui.press("escape")
@@ -141,8 +150,10 @@ async def test_changing_what_was_not_approved_approves_nothing(papers: Builder) 
         await tui.press("e")
         await fill(tui, cron="0 4 * * 1")
         await tui.until("Changed papers; it is not approved yet")
-        source = load_sources(papers.workspace).find_source("papers")
-        assert find_approval_time(papers.workspace, UserData(papers.workspace), source) is None
+        source = load_source_definitions(papers.workspace).find_source("papers")
+        assert (
+            find_source_approval_time(papers.workspace, UserData(papers.workspace), source) is None
+        )
 
 
 class _Slow(BaseHTTPRequestHandler):
@@ -229,14 +240,14 @@ async def test_a_topic_that_vanished_fails_the_run_and_loses_nothing(papers: Bui
 
 
 def test_what_an_approval_agrees_to_is_spelt_out(tmp_path: Path) -> None:
-    from kbtui.sources.config import parse_source
+    from kbtui.sources.source_definitions import parse_source_table
     from kbtui.tui.sources.source_pages import SourceStatus, describe_source_actions
 
     block = {"kind": "mcp", "topic": "t", "server": "npx -y 'a b'", "env": ["TOKEN"], "pattern": "docs://*",
              "cron": "* * * * *"}  # fmt: skip
     words = "\n".join(
         describe_source_actions(
-            SourceStatus(parse_source("x", block), "docs/t/x/", None, None, None)
+            SourceStatus(parse_source_table("x", block), "docs/t/x/", None, None, None)
         )
     )
     for part in (
@@ -251,7 +262,7 @@ def test_what_an_approval_agrees_to_is_spelt_out(tmp_path: Path) -> None:
              "allow_hosts": ["in.example"]}  # fmt: skip
     words = "\n".join(
         describe_source_actions(
-            SourceStatus(parse_source("x", block), "docs/t/x/", None, None, None)
+            SourceStatus(parse_source_table("x", block), "docs/t/x/", None, None, None)
         )
     )
     for part in (
@@ -265,7 +276,7 @@ def test_what_an_approval_agrees_to_is_spelt_out(tmp_path: Path) -> None:
 
 async def test_what_a_run_skipped_and_left_alone_is_on_its_page(papers: Builder) -> None:
     (papers.root / "papers/photo.png").write_bytes(b"\x89PNG\0")
-    approve_source(papers.workspace, UserData(papers.workspace), load_sources(papers.workspace).find_source("papers"))  # fmt: skip
+    approve_source(papers.workspace, UserData(papers.workspace), load_source_definitions(papers.workspace).find_source("papers"))  # fmt: skip
     async with paged(papers, "S", SourcesScreen) as (tui, screen, _):
         await read(tui, screen)
         await tui.press("r")

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import Builder
 
-from kbtui.knowledge import Knowledge, load_knowledge
+from kbtui.knowledge import KnowledgeBase, load_knowledge
 from kbtui.knowledge.models import PreloadOrDisableMark
 from kbtui.tui.prompt_workshop.planned_prompt import (
     FolderCostSums,
@@ -100,7 +100,7 @@ def test_every_subject_is_listed_once_when_all_is_open(
         target.write_text("x")
 
     class Files:
-        def load_knowledge(self) -> Knowledge:
+        def load_knowledge(self) -> KnowledgeBase:
             return load_knowledge(open_workspace_at_root(book.root))
 
     planned_prompt = read_planned_prompt(Files(), SubjectCosts())  # type: ignore[arg-type]
@@ -121,7 +121,7 @@ def test_every_subject_is_listed_once_when_all_is_open(
         # A slug that is written like that glob wins over it.
         pattern = f"{escape_glob(row.data.name)}**"
         if row.data.kind == "folder" and pattern not in found:
-            reached = planned_prompt.written.list_slugs("t", [pattern])
+            reached = planned_prompt.written.list_subject_slugs("t", [pattern])
             assert reached == [slug for slug in found if slug.startswith(row.data.name)]
 
 
@@ -143,7 +143,7 @@ def test_any_keys_end_in_what_the_marks_alone_would_give(
     marks = PendingPreloadMarks()
 
     class Files:
-        def load_knowledge(self) -> Knowledge:
+        def load_knowledge(self) -> KnowledgeBase:
             return knowledge
 
     planned_prompt = read_planned_prompt(Files(), SubjectCosts())  # type: ignore[arg-type]
@@ -162,7 +162,7 @@ def test_any_keys_end_in_what_the_marks_alone_would_give(
     assert planned_prompt.cost == measure_text_cost(planned_prompt.prompt)
     for topic in knowledge.topics:
         assert planned_prompt.preloads[topic] == measure_text_cost(
-            planned_prompt.knowledge.format_preloaded(topic)
+            planned_prompt.knowledge.format_preloaded_subjects(topic)
         )
 
 
@@ -191,7 +191,7 @@ def test_whatever_one_types_is_understood_or_pointed_at(book: Builder, typed: st
         after = {(t, s) for t in tried.topics for s in tried.get_topic_slugs(t).learned}
         assert set(trial.matches) == after - before
     elif trial.topic is not None:
-        wanted = knowledge.list_slugs(trial.topic, trial.patterns or None)
+        wanted = knowledge.list_subject_slugs(trial.topic, trial.patterns or None)
         assert list(trial.matches) == [(trial.topic, slug) for slug in wanted]
     elif typed.strip():
         assert trial.remark is not None

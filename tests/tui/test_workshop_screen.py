@@ -10,7 +10,7 @@ from tui_support import running
 from workshop_support import knowledge_of, workshop
 
 from kbtui.knowledge.models import PreloadOrDisableMark
-from kbtui.knowledge.prompt import estimate_tokens
+from kbtui.knowledge.system_prompt_section import estimate_token_count
 from kbtui.tui.prompt_workshop import prompt_workshop_screen
 
 WRITTEN = """\
@@ -39,7 +39,7 @@ def kb(book: Builder) -> Path:
 
 
 def cost(text: str | None) -> str:
-    return f"{len(text or ''):,} characters ≈ {estimate_tokens(text or ''):,} tokens"
+    return f"{len(text or ''):,} characters ≈ {estimate_token_count(text or ''):,} tokens"
 
 
 # what is shown
@@ -59,7 +59,7 @@ async def test_topics_folders_and_subjects_show_their_cost_and_their_sign(book: 
     knowledge = knowledge_of(book.root)
     async with workshop(book.root) as shop:
         text = knowledge.learn("project", "start", has_prompt=True).text
-        assert shop.entry("start") == f"start {len(text)} ≈ {estimate_tokens(text)}"
+        assert shop.entry("start") == f"start {len(text)} ≈ {estimate_token_count(text)}"
         assert shop.entry("style").startswith("◆ style ")
         assert shop.entry("old").startswith("✕ old ")
         texts = [
@@ -68,7 +68,7 @@ async def test_topics_folders_and_subjects_show_their_cost_and_their_sign(book: 
         ]
         texts.append("# Style\n\nShort sentences. No tabs.\n")
         total = sum(map(len, texts))
-        tokens = sum(map(estimate_tokens, texts))
+        tokens = sum(map(estimate_token_count, texts))
         # Of what may be seen: neither the hidden nor the disabled subject counts.
         assert shop.entry("Project Handbook") == f"▾ Project Handbook ◆1/3 {total} ≈ {tokens}"
         assert "secret" not in " ".join(shop.entries)
@@ -455,7 +455,7 @@ async def test_a_k_shows_how_the_prompt_would_grow_and_keeps_nothing(book: Build
     async with workshop(book.root) as shop:
         await shop.tried("-k 'project/p*/*' -k snippets/retry")
         assert shop.given == tried
-        tokens = estimate_tokens(tried) - estimate_tokens(plain)
+        tokens = estimate_token_count(tried) - estimate_token_count(plain)
         grown = f"+{len(tried) - len(plain):,} characters ≈ {tokens:,} tokens"
         assert f"2 subjects, {grown}" in shop.tui.text
         await shop.tried("-k project/style")

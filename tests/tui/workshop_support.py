@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tui_support import Tui, running
 
-from kbtui.knowledge import Knowledge, load_knowledge
+from kbtui.knowledge import KnowledgeBase, load_knowledge
 from kbtui.tui.prompt_workshop.prompt_workshop_screen import PromptWorkshopScreen
 from kbtui.tui.reader.document_blocks import TextBlock
 from kbtui.workspace import open_workspace_at_root
@@ -106,6 +106,6 @@ async def workshop(
         yield shop
 
 
-def knowledge_of(root: Path, **options: list[str]) -> Knowledge:
+def knowledge_of(root: Path, **options: list[str]) -> KnowledgeBase:
     """Return the knowledge as the files declare it, read without the screen."""
     return load_knowledge(open_workspace_at_root(root), **options)

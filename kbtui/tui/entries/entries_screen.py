@@ -154,14 +154,14 @@ def _read_source_name_and_problem(library: Library, row: EntryRow) -> tuple[str 
 
     Either may be None.
     """
-    subject = library.load_knowledge().find(row.topic or "", row.slug or "")
+    subject = library.load_knowledge().find_subject(row.topic or "", row.slug or "")
     if subject is None:
         return None, None
     try:
         text = split_front_matter(library.read_subject_text(subject))
     except KbtuiError as error:
         return None, error.message
-    return text.source, text.problem and f"front matter ignored: {text.problem}"
+    return text.source_name, text.problem and f"front matter ignored: {text.problem}"
 
 
 def _make_citation_blocks(library: Library, row: EntryRow, now: datetime) -> list[DocumentBlock]:

@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, TypeVar
 from textual.app import SuspendNotSupported
 
 from kbtui.errors import KbtuiError, UsageError, format_error_on_one_line
-from kbtui.knowledge import authoring
+from kbtui.knowledge import subject_authoring
 from kbtui.knowledge.front_matter import split_front_matter
-from kbtui.knowledge.subject_files import make_file_name
+from kbtui.knowledge.subject_files import make_safe_file_name
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.dialogs import ConfirmDialog, FormDialog, FormField, FormValues
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kbtui.knowledge import Knowledge
+    from kbtui.knowledge import KnowledgeBase
     from kbtui.knowledge.models import Subject, Topic
     from kbtui.library import Library
     from kbtui.refs import Ref
     from kbtui.tui.framework.styled_widget import StyledScreen
 
-    PlannedSubject = tuple[Knowledge, Topic, authoring.SubjectDraft]
+    PlannedSubject = tuple[KnowledgeBase, Topic, subject_authoring.SubjectDraft]
 
 T = TypeVar("T")
 TYPE_HELP = "note, rule, pattern, reference, decision, or any other word"
@@ -58,7 +58,9 @@ class SubjectFileEditor:
         open_form = partial(self._open_new_subject_form, title, topic)
         self._worker.submit(self._library.load_knowledge, open_form, self._show_error)
 
-    def _open_new_subject_form(self, title: str, topic: str | None, knowledge: Knowledge) -> None:
+    def _open_new_subject_form(
+        self, title: str, topic: str | None, knowledge: KnowledgeBase
+    ) -> None:
         topics = tuple(name for name, found in knowledge.topics.items() if found.enable)
         if not topics:
             hint = "declare one in .jp/kb.toml as [kb.topic.ID]"
@@ -86,16 +88,18 @@ class SubjectFileEditor:
         """
 
         if not values["title"]:
-            raise authoring.MissingTitle("an entry needs a title")
-        authoring.find_editor_command()
+            raise subject_authoring.MissingTitle("an entry needs a title")
+        subject_authoring.find_editor_command()
         knowledge = self._library.load_knowledge()
-        topic = authoring.choose_topic(knowledge, values["topic"])
+        topic = subject_authoring.get_named_or_only_topic(knowledge, values["topic"])
         given = values["tags"].replace(";", ",").split(",")
         tags = tuple(tag for part in given if (tag := part.strip()))
-        draft = authoring.SubjectDraft(
+        draft = subject_authoring.SubjectDraft(
             values["title"], type=values["type"] or "note", tags=tags, slug=values["slug"] or None
         )
-        authoring.check_new_slug(knowledge, topic, draft.slug or make_file_name(draft.title))
+        subject_authoring.check_new_slug(
+            knowledge, topic, draft.slug or make_safe_file_name(draft.title)
+        )
         return knowledge, topic, draft
 
     def _write_planned_subject(self, planned: PlannedSubject | None) -> None:
@@ -110,7 +114,9 @@ class SubjectFileEditor:
             self._show_message(f"created {ref}", "inserted")
             self._on_written(ref)
 
-        self._suspend_tui_and_run(lambda: authoring.edit_draft(*planned), report_new_entry)
+        self._suspend_tui_and_run(
+            lambda: subject_authoring.edit_draft_in_editor(*planned), report_new_entry
+        )
 
     def edit_subject(self, ref: Ref) -> None:
         """Open a subject in the editor; its id and its citations do not change."""
@@ -123,10 +129,10 @@ class SubjectFileEditor:
         Called in a background thread.
         """
 
-        authoring.find_editor_command()
+        subject_authoring.find_editor_command()
         subject = self._library.find_subject(ref)
         try:
-            return subject, split_front_matter(self._library.read_subject_text(subject)).source
+            return subject, split_front_matter(self._library.read_subject_text(subject)).source_name
         except KbtuiError:
             return subject, None  # the user may want to repair the file in the editor
 
@@ -151,7 +157,9 @@ class SubjectFileEditor:
                 self._show_message(f"changed {name}{note}", "inserted")
             self._on_written(name)
 
-        self._suspend_tui_and_run(lambda: authoring.edit_subject(subject), report_subject_change)
+        self._suspend_tui_and_run(
+            lambda: subject_authoring.edit_subject_in_editor(subject), report_subject_change
+        )
 
     def _suspend_tui_and_run(self, work: Callable[[], T], on_done: Callable[[T], None]) -> None:
         """Suspend the TUI, run `work` in the terminal, then call `on_done` with its result."""
@@ -174,7 +182,7 @@ class SubjectFileEditor:
         def trash_if_confirmed(answer: str | None) -> None:
             if answer is not None:
                 self._worker.submit(
-                    partial(authoring.trash_subject, subject),
+                    partial(subject_authoring.move_subject_to_trash, subject),
                     lambda _: self._report_subject_removal("moved to the trash:", subject),
                     partial(self._ask_to_delete_subject, subject),
                 )
@@ -186,12 +194,12 @@ class SubjectFileEditor:
         def delete_if_confirmed(answer: str | None) -> None:
             if answer is not None:
                 self._worker.submit(
-                    partial(authoring.delete_subject, subject),
+                    partial(subject_authoring.delete_subject, subject),
                     lambda _: self._report_subject_removal("deleted", subject),
                     self._show_error,
                 )
 
-        if not isinstance(error, authoring.TrashUnavailable):
+        if not isinstance(error, subject_authoring.TrashUnavailable):
             self._show_error(error)
             return
         question = f"{error.message}. Delete {subject.path} for good?"

@@ -372,7 +372,7 @@ def _make_subject_document(library: Library, ref: Ref, view: str) -> Document:
     )
 
     knowledge = library.load_knowledge()
-    subject = knowledge.find(ref.topic or "", ref.slug or "")
+    subject = knowledge.find_subject(ref.topic or "", ref.slug or "")
     name = f"{ref.topic}/{ref.slug}"
     if subject is None:
         raise NothingFound(f"there is no subject {name!r}", hint="it may have been renamed")

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
 
     from kbtui.dates import Clock
-    from kbtui.knowledge.kb_toml_editing import TomlChange
+    from kbtui.knowledge.toml_config_editor import TomlFileChange
     from kbtui.library import Library
     from kbtui.tui.commands import Scope
     from kbtui.tui.navigation_target import NavigationTarget
@@ -113,7 +113,7 @@ class MainScreen(StyledScreen):
         first_target = make_navigation_target(wanted) if wanted else HOME
         must_reopen = open_ref is None and not fresh
         self.session = SessionManager(context, self.search, first_target, must_reopen)
-        self._prompt_changes: list[TomlChange] = []
+        self._prompt_changes: list[TomlFileChange] = []
         """The changes that the prompt workshop wrote in this session and can undo."""
         # To run the command NAME, Textual calls `action_NAME`.
         self.action_copy = self.items.copy_reference

@@ -44,7 +44,7 @@ from kbtui.workspace.workspace import check_export_path, write_export_file
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kbtui.knowledge.kb_toml_editing import TomlChange
+    from kbtui.knowledge.toml_config_editor import TomlFileChange
     from kbtui.library import Library
     from kbtui.tui.framework.dialogs import FormValues
     from kbtui.tui.main.document_navigator import MainScreenContext
@@ -401,14 +401,14 @@ def prepare_conversation_export(
 class FirstTopicProposal(NamedTuple):
     """A change of `.jp/kb.toml` that declares a directory as a topic."""
 
-    change: TomlChange
+    change: TomlFileChange
     directory: Path
     text_files: int
     """How many text files the directory contains."""
 
     def write_topic(self) -> None:
         """Create the directory if it is missing, and write the change; raises `KbtuiError`."""
-        from kbtui.knowledge.kb_toml_editing import apply_toml_change
+        from kbtui.knowledge.toml_config_editor import apply_toml_change
 
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
@@ -420,7 +420,7 @@ class FirstTopicProposal(NamedTuple):
 
 def make_first_topic_proposal(library: Library) -> FirstTopicProposal:
     """Propose a topic for the directory that most likely contains the project's documents."""
-    from kbtui.knowledge.kb_toml_editing import propose_new_topic
+    from kbtui.knowledge.toml_config_editor import propose_topic_declaration
 
     root = library.workspace.root
     candidates = _find_text_directories(root)
@@ -431,7 +431,7 @@ def make_first_topic_proposal(library: Library) -> FirstTopicProposal:
         title="Project Knowledge",
         introduction="what everybody here should know",
     )
-    change = propose_new_topic(library.load_knowledge(), topic)
+    change = propose_topic_declaration(library.load_knowledge(), topic)
     return FirstTopicProposal(change, directory, text_files)
 
 

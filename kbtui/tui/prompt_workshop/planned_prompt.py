@@ -8,15 +8,15 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from kbtui.errors import KbtuiError, NothingFound, UsageError
-from kbtui.knowledge import read_subject
+from kbtui.knowledge import read_subject_for_assistant
 from kbtui.knowledge.models import PreloadOrDisableMark
-from kbtui.knowledge.prompt import estimate_tokens
+from kbtui.knowledge.system_prompt_section import estimate_token_count
 from kbtui.tui.reader.document import format_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
-    from kbtui.knowledge import Knowledge
+    from kbtui.knowledge import KnowledgeBase
     from kbtui.knowledge.models import PromptFragment, Subject
     from kbtui.library import Library
 
@@ -57,7 +57,7 @@ NO_COST = PromptCost()
 
 def measure_text_cost(text: str | None) -> PromptCost:
     """Return the cost of a text."""
-    return PromptCost(len(text), estimate_tokens(text)) if text else NO_COST
+    return PromptCost(len(text), estimate_token_count(text)) if text else NO_COST
 
 
 def format_cost_growth(before: PromptCost, after: PromptCost, *, units: bool = True) -> str:
@@ -100,7 +100,7 @@ class SubjectCosts:
         return PromptCost(characters, tokens, not is_counted)
 
     def measure_subject_costs(
-        self, knowledge: Knowledge, is_wanted: Callable[[], bool]
+        self, knowledge: KnowledgeBase, is_wanted: Callable[[], bool]
     ) -> Iterator[int]:
         """Measure the cost of every subject; from time to time, yield how many are left.
 
@@ -108,7 +108,7 @@ class SubjectCosts:
         are unchanged. End early if `is_wanted` returns False. Called in a background thread.
         """
         todo: list[Subject] = []
-        # Use a copy and delete it, because a `Knowledge` keeps all subjects that it lists in memory.
+        # Use a copy and delete it, because a `KnowledgeBase` keeps all subjects that it lists in memory.
         copied = knowledge.copy_with_marks(())
         for topic in copied.topics:
             for subject in copied.list_subjects(topic):
@@ -133,7 +133,7 @@ class SubjectCosts:
     def _measure_subject_cost(self, subject: Subject) -> None:
         key = (subject.topic, subject.slug)
         try:
-            self._costs[key] = measure_text_cost(read_subject(subject))
+            self._costs[key] = measure_text_cost(read_subject_for_assistant(subject))
             self.unreadable.pop(key, None)
         except KbtuiError as error:
             self._costs[key] = NO_COST
@@ -162,7 +162,9 @@ def find_slug_prefix_range(slugs: list[str], prefix: str) -> tuple[int, int]:
     return bisect_left(slugs, prefix), bisect_left(slugs, prefix + chr(0x10FFFF))
 
 
-def make_folder_cost_sums(knowledge: Knowledge, costs: SubjectCosts) -> dict[str, FolderCostSums]:
+def make_folder_cost_sums(
+    knowledge: KnowledgeBase, costs: SubjectCosts
+) -> dict[str, FolderCostSums]:
     """Return the running sums over the visible subjects of each topic."""
     visible = {topic: knowledge.get_topic_slugs(topic).visible for topic in knowledge.topics}
     return {
@@ -183,10 +185,10 @@ class PendingPreloadMarks(dict[tuple[str, str | None], PreloadOrDisableMark]):
 
     @property
     def unwritten_marks(self) -> tuple[PreloadOrDisableMark, ...]:
-        """The marks in the form that `Knowledge.copy_with_marks` takes."""
+        """The marks in the form that `KnowledgeBase.copy_with_marks` takes."""
         return tuple(self.values())
 
-    def find_marked_state(self, written: Knowledge, topic: str, slug: str | None) -> MarkState:
+    def find_marked_state(self, written: KnowledgeBase, topic: str, slug: str | None) -> MarkState:
         """Return the state of a subject, or of a topic if `slug` is None, with its mark applied.
 
         `written` is the knowledge as the files define it.
@@ -194,7 +196,7 @@ class PendingPreloadMarks(dict[tuple[str, str | None], PreloadOrDisableMark]):
         mark = self.get((topic, slug))
         return mark.state if mark else find_subject_or_topic_state(written, topic, slug)
 
-    def toggle_mark(self, mark: PreloadOrDisableMark, knowledge: Knowledge) -> None:
+    def toggle_mark(self, mark: PreloadOrDisableMark, knowledge: KnowledgeBase) -> None:
         """Set a mark, or remove it if it is set already.
 
         `knowledge` is the knowledge as the files define it.
@@ -215,7 +217,9 @@ class PendingPreloadMarks(dict[tuple[str, str | None], PreloadOrDisableMark]):
             del self[mark.topic, mark.slug]
 
 
-def find_subject_or_topic_state(knowledge: Knowledge, topic: str, slug: str | None) -> MarkState:
+def find_subject_or_topic_state(
+    knowledge: KnowledgeBase, topic: str, slug: str | None
+) -> MarkState:
     """Return the state of a subject, or of a topic if `slug` is None."""
     resolved = knowledge.get_topic_slugs(topic)
     if slug is None:
@@ -236,8 +240,8 @@ class PlannedPrompt:
     `refusals` are the marks that cannot be set, with the reasons.
     """
 
-    written: Knowledge
-    knowledge: Knowledge
+    written: KnowledgeBase
+    knowledge: KnowledgeBase
     marks: tuple[PreloadOrDisableMark, ...] = ()
     prompt: str | None = None
     cost: PromptCost = NO_COST
@@ -282,7 +286,7 @@ def apply_preload_marks(
         if name in before.preloads and topic == before.knowledge.topics[name]:
             preloads[name], listings[name] = before.preloads[name], before.listings[name]
             continue
-        preloads[name] = measure_text_cost(knowledge.format_preloaded(name))
+        preloads[name] = measure_text_cost(knowledge.format_preloaded_subjects(name))
         listing = knowledge.learn(name, has_prompt=True).text if topic.enable else None
         listings[name] = measure_text_cost(listing)
     prompt = knowledge.format_prompt_section()

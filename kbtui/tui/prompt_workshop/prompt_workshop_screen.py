@@ -10,7 +10,7 @@ from textual import on
 from textual.containers import Vertical
 from textual.widgets import Input
 
-from kbtui.knowledge import kb_toml_editing
+from kbtui.knowledge import toml_config_editor
 from kbtui.knowledge.models import PreloadOrDisableMark
 from kbtui.library.index_access import CallCancellation, get_current_cancellation
 from kbtui.text import one_line
@@ -58,8 +58,8 @@ if TYPE_CHECKING:
     from textual.timer import Timer
     from textual.widget import Widget
 
-    from kbtui.knowledge import Knowledge
-    from kbtui.knowledge.kb_toml_editing import TomlChange
+    from kbtui.knowledge import KnowledgeBase
+    from kbtui.knowledge.toml_config_editor import TomlFileChange
     from kbtui.library import Library
     from kbtui.tui.framework.row_list import ListRow
     from kbtui.tui.framework.styled_text import Spans
@@ -96,7 +96,9 @@ class PromptWorkshopScreen(ListDetailScreen):
     }
     """
 
-    def __init__(self, library: Library, reference: str | None, written: list[TomlChange]) -> None:
+    def __init__(
+        self, library: Library, reference: str | None, written: list[TomlFileChange]
+    ) -> None:
         self.marks = PendingPreloadMarks()
         self.costs = SubjectCosts()
         self.options = SubjectTreeOptions()
@@ -114,7 +116,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self._initial_reference: str | None = reference or ""
         self._key_to_select: str | None = WHOLE_KEY
         self._page_timer: Timer | None = None
-        self._shown_change: TomlChange | None = None
+        self._shown_change: TomlFileChange | None = None
         """The change that is shown for review; no preview may replace it."""
         self._written_changes = written
         self._is_writing = False
@@ -258,7 +260,10 @@ class PromptWorkshopScreen(ListDetailScreen):
                 self.call_later(show_progress, call, knowledge, sums, left)
 
         def show_progress(
-            call: CallCancellation, knowledge: Knowledge, sums: dict[str, FolderCostSums], left: int
+            call: CallCancellation,
+            knowledge: KnowledgeBase,
+            sums: dict[str, FolderCostSums],
+            left: int,
         ) -> None:
             if call.cancelled:
                 return
@@ -493,13 +498,15 @@ class PromptWorkshopScreen(ListDetailScreen):
                 undo = self.get_key_label("undo")
                 self.show_message(f"saved to .jp/kb.toml · {undo} undo", "inserted")
 
-            self._change_kb_toml_file(lambda: kb_toml_editing.apply_toml_change(change), on_written)
+            self._change_kb_toml_file(
+                lambda: toml_config_editor.apply_toml_change(change), on_written
+            )
         elif not marks:
             self.refuse_key("no changes to write")
         elif self.planned_prompt is not None and not self._is_writing:
             written = self.planned_prompt.written
             self._write_worker.submit(
-                lambda: kb_toml_editing.propose_preload_or_disable_marks(written, marks),
+                lambda: toml_config_editor.propose_preload_or_disable_marks(written, marks),
                 self._show_proposed_change,
                 self._on_write_error,
             )
@@ -517,7 +524,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             self.show_message("restored .jp/kb.toml as it was before", "inserted")
 
         self._withdraw_proposed_change()
-        self._change_kb_toml_file(lambda: kb_toml_editing.undo_toml_change(change), on_undone)
+        self._change_kb_toml_file(lambda: toml_config_editor.undo_toml_change(change), on_undone)
 
     def _change_kb_toml_file(
         self, change_file: Callable[[], None], on_changed: Callable[[], None]
@@ -538,7 +545,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self.show_message(f"Not written. {self.format_error_on_one_line(error)}", "error")
         self._reload_knowledge_files()
 
-    def _show_proposed_change(self, change: TomlChange) -> None:
+    def _show_proposed_change(self, change: TomlFileChange) -> None:
         if change.is_empty:
             self.refuse_key("the file already has these settings")
             return

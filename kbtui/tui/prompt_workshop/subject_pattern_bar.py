@@ -11,8 +11,8 @@ from textual.binding import Binding
 from textual.containers import Horizontal, Vertical
 
 from kbtui.errors import UsageError
-from kbtui.knowledge.lint import explain_dead_pattern
-from kbtui.knowledge.visibility import MAX_PATTERN_CHARACTERS, has_unclosed_bracket
+from kbtui.knowledge.knowledge_lint import explain_pattern_without_match
+from kbtui.knowledge.subject_visibility import MAX_PATTERN_CHARACTERS, has_unclosed_bracket
 from kbtui.text import measure_text_width, one_line
 from kbtui.tui.commands import find_key_label
 from kbtui.tui.framework.styled_text import measure_cell_width, truncate_spans
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
-    from kbtui.knowledge import Knowledge
+    from kbtui.knowledge import KnowledgeBase
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.prompt_workshop.planned_prompt import SubjectCosts
 
@@ -84,7 +84,7 @@ class PatternMatchResult:
 
 
 def find_pattern_matches(
-    text: str, knowledge: Knowledge, costs: SubjectCosts, selected: str | None
+    text: str, knowledge: KnowledgeBase, costs: SubjectCosts, selected: str | None
 ) -> PatternMatchResult:
     """Parse the input and find its matches; `selected` is the topic for a pattern without a topic."""
     try:
@@ -99,7 +99,7 @@ def find_pattern_matches(
     except _PatternError as error:
         return PatternMatchResult(text, remark=error.remark)
     globs = tuple(word.text for word in patterns)
-    matches = tuple((name, slug) for slug in knowledge.list_slugs(name, globs or None))
+    matches = tuple((name, slug) for slug in knowledge.list_subject_slugs(name, globs or None))
     cost, problem = (
         costs.sum_subject_costs(matches),
         _find_pattern_problem(knowledge, name, patterns),
@@ -131,7 +131,7 @@ def _split_pattern_words(text: str) -> Iterator[PatternInputWord]:
 
 
 def _split_topic_from_patterns(
-    words: list[PatternInputWord], knowledge: Knowledge, selected: str | None
+    words: list[PatternInputWord], knowledge: KnowledgeBase, selected: str | None
 ) -> tuple[str, list[PatternInputWord]]:
     """Return the topic (from `TOPIC/GLOB`, else the selected one) and the patterns without it."""
     name: str | None = None
@@ -162,7 +162,7 @@ def _split_topic_from_patterns(
 
 
 def _match_preload_patterns(
-    text: str, words: list[PatternInputWord], knowledge: Knowledge, costs: SubjectCosts
+    text: str, words: list[PatternInputWord], knowledge: KnowledgeBase, costs: SubjectCosts
 ) -> PatternMatchResult:
     values = list(_parse_knowledge_flag_values(words))
     matches: dict[tuple[str, str], None] = {}
@@ -174,7 +174,9 @@ def _match_preload_patterns(
             raise _PatternError(error.message, value.at, error.hint) from error
         name, _, pattern = value.text.partition("/")
         learned = knowledge.get_topic_slugs(name).learned_set
-        slugs = [slug for slug in knowledge.list_slugs(name, [pattern]) if slug not in learned]
+        slugs = [
+            slug for slug in knowledge.list_subject_slugs(name, [pattern]) if slug not in learned
+        ]
         before = len(matches)
         matches |= dict.fromkeys((name, slug) for slug in slugs)
         word = PatternInputWord(pattern, value.at + len(name) + 1)
@@ -206,7 +208,7 @@ def _parse_knowledge_flag_values(words: list[PatternInputWord]) -> Iterator[Patt
 
 
 def _find_pattern_problem(
-    knowledge: Knowledge, topic: str, patterns: list[PatternInputWord]
+    knowledge: KnowledgeBase, topic: str, patterns: list[PatternInputWord]
 ) -> PatternProblem | None:
     """Return a remark about the first pattern that is too long, matches nothing, or has an unclosed `[`."""
     resolved = knowledge.get_topic_slugs(topic)
@@ -217,8 +219,10 @@ def _find_pattern_problem(
             return PatternProblem(message, word.at)
         is_unclosed = has_unclosed_bracket(pattern)
         at = word.at + max(0, pattern.find("[")) if is_unclosed else word.at
-        if not resolved.match([pattern]):
-            return PatternProblem("nothing matches", at, explain_dead_pattern(resolved, pattern))
+        if not resolved.list_matching_slugs([pattern]):
+            return PatternProblem(
+                "nothing matches", at, explain_pattern_without_match(resolved, pattern)
+            )
         if is_unclosed and not resolved.is_enabled_slug(pattern):
             return PatternProblem("the unclosed [ matches only a literal [", at, is_error=False)
     return None

@@ -22,8 +22,8 @@ from kbtui.tui.reader.document_blocks import (
 from kbtui.tui.reader.subject_document import build_text_document
 
 if TYPE_CHECKING:
-    from kbtui.knowledge import Knowledge
-    from kbtui.knowledge.kb_toml_editing import TomlChange
+    from kbtui.knowledge import KnowledgeBase
+    from kbtui.knowledge.toml_config_editor import TomlFileChange
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.prompt_workshop.planned_prompt import PlannedPrompt
     from kbtui.tui.prompt_workshop.subject_pattern_bar import PatternMatchResult
@@ -95,7 +95,7 @@ def escape_glob(text: str) -> str:
 
 
 def _make_learn_output_preview(
-    knowledge: Knowledge, topic: str, patterns: tuple[str, ...]
+    knowledge: KnowledgeBase, topic: str, patterns: tuple[str, ...]
 ) -> DocumentWithCost:
     """Return a page with the exact output of `learn`."""
     text = knowledge.learn(topic, list(patterns), has_prompt=True).text
@@ -116,7 +116,9 @@ def _make_text_preview(key: str, title: str, text: str) -> DocumentWithCost:
     return DocumentWithCost(document, cost)
 
 
-def _find_prompt_line_of_node(knowledge: Knowledge, text: str, node: SubjectTreeNode) -> int | None:
+def _find_prompt_line_of_node(
+    knowledge: KnowledgeBase, text: str, node: SubjectTreeNode
+) -> int | None:
     """Return the line of the prompt where a topic or subject starts, or None."""
     if node.kind not in ("topic", "subject") or node.topic not in knowledge.topics:
         return None
@@ -155,7 +157,7 @@ def _make_message_preview(
     return DocumentWithCost(Document(f"message:{key}", "", blocks))
 
 
-def make_toml_change_preview(change: TomlChange, heading: str, note: str) -> DocumentWithCost:
+def make_toml_change_preview(change: TomlFileChange, heading: str, note: str) -> DocumentWithCost:
     """Return a page with a heading, a note, and the unified diff of a change."""
     blocks: list[DocumentBlock] = [
         HeadingBlock("head", [(one_line(heading), "h2")]),

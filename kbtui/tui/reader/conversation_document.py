@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.dates import format_time_with_date
-from kbtui.secret_detection import describe_secrets
+from kbtui.secret_detection import describe_secrets_in_text
 from kbtui.text import cut_to_width, one_line, strip_escape_sequences_before_cutting
 from kbtui.tui.reader.document import Document, format_count, format_size, format_text_length
 from kbtui.tui.reader.document_blocks import (
@@ -377,7 +377,7 @@ class _ConversationDocumentBuilder:
         """Add a warning if the text seems to contain a secret; search only the start of a long text, for speed."""
         text = text[: min(MAX_SCANNED_PER_TEXT, self.unscanned_characters)]
         self.unscanned_characters -= len(text)
-        if said := describe_secrets(text):
+        if said := describe_secrets_in_text(text):
             self._add_note(f"{key}:secret", f"! {said}", "warning")
 
     def _add_request(self, key: str, event: ConversationEvent) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kbtui.knowledge.front_matter import split_front_matter
-from kbtui.secret_detection import describe_secrets
+from kbtui.secret_detection import describe_secrets_in_text
 from kbtui.text import one_line
 from kbtui.tui.reader.document import Document, count_lines, format_token_cost
 from kbtui.tui.reader.document_blocks import (
@@ -52,7 +52,7 @@ def build_subject_document(subject: Subject, text: str, view: str = "read") -> D
             "text", text, has_line_numbers=True, language=language, numbers=digits
         )
     ref = f"{subject.topic}/{subject.slug}"
-    secret = describe_secrets(text)
+    secret = describe_secrets_in_text(text)
     return Document(
         key=ref,
         title=one_line(ref),

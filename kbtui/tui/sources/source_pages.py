@@ -8,8 +8,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbtui.dates import format_time_with_date
-from kbtui.sources.config import find_approval_time, format_source_toml, load_sources
-from kbtui.sources.schedule import find_due_time
+from kbtui.sources.source_definitions import (
+    find_source_approval_time,
+    format_source_as_toml,
+    load_source_definitions,
+)
+from kbtui.sources.source_scheduler import find_source_due_time
 from kbtui.text import one_line
 from kbtui.tui.framework.row_list import ListRow
 from kbtui.tui.framework.styled_text import MatchHighlight, Span, StyledLine, wrap_spans
@@ -23,9 +27,9 @@ from kbtui.tui.reader.document_blocks import (
 from kbtui.userdata import UserData
 
 if TYPE_CHECKING:
-    from kbtui.knowledge.models import Problem
+    from kbtui.knowledge.models import KnowledgeProblem
     from kbtui.library import Library
-    from kbtui.sources.config import SourceDefinition, SourceProgress
+    from kbtui.sources.source_definitions import SourceDefinition, SourceRunProgress
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.reader.document_blocks import DocumentBlock
     from kbtui.userdata.userdata import SourceRunRecord
@@ -62,28 +66,28 @@ class SourceStatuses(NamedTuple):
     """The status of each valid source, and the problems of declarations that cannot be read."""
 
     sources: list[SourceStatus]
-    problems: list[Problem]
+    problems: list[KnowledgeProblem]
 
 
 def read_source_statuses(library: Library) -> SourceStatuses:
     """Read the status of every source. Called in a background thread."""
     workspace = library.workspace
     userdata = UserData(workspace)
-    found, runs = load_sources(workspace), userdata.load_last_source_runs()
+    found, runs = load_source_definitions(workspace), userdata.load_last_source_runs()
     topics = library.load_knowledge().topics
     states = []
     for name, source in found.sources.items():
         topic = topics.get(source.topic)
         folder = f"{topic.subjects}/{name}/" if topic else f"(unknown topic {source.topic!r})"
-        approved = find_approval_time(workspace, userdata, source)
-        due = find_due_time(workspace, userdata, source)
+        approved = find_source_approval_time(workspace, userdata, source)
+        due = find_source_due_time(workspace, userdata, source)
         states.append(SourceStatus(source, folder, runs.get(name), approved, due))
     return SourceStatuses(states, found.problems)
 
 
 def make_source_rows(
     states: SourceStatuses,
-    running: dict[str, SourceProgress | None],
+    running: dict[str, SourceRunProgress | None],
     now: datetime,
     review_key: str,
 ) -> list[ListRow]:
@@ -95,7 +99,7 @@ def make_source_rows(
     rows = []
     for state in states.sources:
         source = state.source
-        left: Spans = [(source.name, "strong"), (f"  {one_line(source.summary)}", "dim")]
+        left: Spans = [(source.name, "strong"), (f"  {one_line(source.target_description)}", "dim")]
         right: Spans = [(f"{source.kind} → {one_line(source.topic)}", "dim")]
         if source.name in running:
             below = _format_progress_bar(running[source.name])
@@ -132,7 +136,7 @@ def _format_last_source_run(run: SourceRunRecord, now: datetime) -> Spans:
     return [(f"{sign} {run.status}", role), (details, "dim"), *error]
 
 
-def _format_progress_bar(progress: SourceProgress | None) -> Spans:
+def _format_progress_bar(progress: SourceRunProgress | None) -> Spans:
     if progress is None:
         return [("▸ starting …", "key")]
     filled = PROGRESS_CELLS * progress.done // max(1, progress.total)
@@ -143,7 +147,7 @@ def _format_progress_bar(progress: SourceProgress | None) -> Spans:
     ]
 
 
-def make_source_problem_page(problem: Problem) -> Document:
+def make_source_problem_page(problem: KnowledgeProblem) -> Document:
     """Return the page of a declaration that cannot be read."""
     hint = (
         "Correct .jp/kb-sources.toml in your editor; this screen cannot change an invalid source."
@@ -169,7 +173,7 @@ def make_source_page(state: SourceStatus, now: datetime) -> Document:
         schedule.append((f"  next {_format_unix_time(state.due, now)}", "key"))
     facts: list[tuple[str, Spans]] = [
         ("kind", [(source.kind, "")]),
-        ("fetches", [(one_line(source.summary), "")]),
+        ("fetches", [(one_line(source.target_description), "")]),
         ("into", [(one_line(state.folder), "")]),
         ("runs", schedule),
         ("approved", approved),
@@ -212,7 +216,7 @@ def _make_last_run_blocks(run: SourceRunRecord | None, now: datetime) -> list[Do
 
 def _make_declaration_blocks(source: SourceDefinition) -> list[DocumentBlock]:
     heading, file = [("Declaration", "h2")], [(".jp/kb-sources.toml", "dim")]
-    toml = format_source_toml(source)
+    toml = format_source_as_toml(source)
     return [
         HeadingBlock("block", heading, file, above=1),
         SourceTextBlock("toml", toml, language="toml", panel=True, first_line=1),
@@ -237,7 +241,7 @@ def make_source_approval_page(state: SourceStatus, approve_key: str, back_key: s
 
 def describe_source_actions(state: SourceStatus) -> list[str]:
     """Return one line for each action that a run of the source takes."""
-    from kbtui.sources.url_policy import CrawlPrefixes
+    from kbtui.sources.url_policy import CrawlUrlPrefixes
 
     source = state.source
     lines: list[str] = []
@@ -245,7 +249,7 @@ def describe_source_actions(state: SourceStatus) -> list[str]:
         lines.append(f"fetch {one_line(source.url or '')}")
         if source.depth:
             links = "link" if source.depth == 1 else "links"
-            inside = CrawlPrefixes(source.url or "", source.prefixes).description
+            inside = CrawlUrlPrefixes(source.url or "", source.prefixes).description
             lines.append(f"fetch linked pages up to {source.depth} {links} away, below {inside}")
         hosts = map(one_line, source.allow_hosts)
         lines += [f"fetch from {host} even if it is in a private network" for host in hosts]

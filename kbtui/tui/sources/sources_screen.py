@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from textual import on
 
 from kbtui.errors import KbtuiError, UsageError
-from kbtui.sources.config import (
+from kbtui.sources.source_definitions import (
     MAIN_KEY,
     add_source,
     approve_source,
     edit_source,
-    find_approval_time,
-    load_sources,
+    find_source_approval_time,
+    load_source_definitions,
     suggest_source_name,
 )
 from kbtui.text import one_line
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from kbtui.dates import Clock
     from kbtui.library import Library
-    from kbtui.sources.config import SourceDefinition, SourceProgress
+    from kbtui.sources.source_definitions import SourceDefinition, SourceRunProgress
 
 T = TypeVar("T")
 RELOAD_SECONDS = 5.0
@@ -133,11 +133,11 @@ def change_source_from_form(
     change fails, or if the source in the file is no longer equal to `before`.
     """
     workspace, userdata = library.workspace, UserData(library.workspace)
-    current = load_sources(workspace).find_source(before.name)
+    current = load_source_definitions(workspace).find_source(before.name)
     if current.block != before.block:
         message = "the source was changed in the file while the form was open"
         raise UsageError(message, where=before.name, hint="open the form again")
-    approved = find_approval_time(workspace, userdata, current) is not None
+    approved = find_source_approval_time(workspace, userdata, current) is not None
     wanted = {**dict.fromkeys(before.block), **make_source_toml_table(values, before.kind)}
     changes = {key: value for key, value in wanted.items() if before.block.get(key) != value}
     if changes.get("depth") == 1 and "depth" not in before.block:
@@ -158,7 +158,7 @@ class ActiveSourceRun:
     """A run that this screen started; `progress` is None before the first report."""
 
     stop: threading.Event = field(default_factory=threading.Event)
-    progress: SourceProgress | None = None
+    progress: SourceRunProgress | None = None
 
 
 class SourcesScreen(ListDetailScreen):
@@ -280,7 +280,7 @@ class SourcesScreen(ListDetailScreen):
     def _run_source_in_thread(self, name: str, run: ActiveSourceRun) -> None:
         from kbtui.sources.source_runner import run_source
 
-        def report_progress(progress: SourceProgress) -> None:
+        def report_progress(progress: SourceRunProgress) -> None:
             run.progress = progress
             self.call_later(self._show_source_rows)
 
@@ -406,10 +406,10 @@ class SourcesScreen(ListDetailScreen):
             )
 
     def _count_source_documents(self, source: SourceDefinition) -> int:
-        from kbtui.sources.source_runner import count_documents
+        from kbtui.sources.source_runner import count_source_documents
 
         try:
-            return count_documents(self.library.workspace, source)
+            return count_source_documents(self.library.workspace, source)
         except KbtuiError:
             return 0  # a message after the removal says why the documents stay
 

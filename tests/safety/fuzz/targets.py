@@ -120,7 +120,7 @@ def markdown(data: bytes) -> None:
 def toml(data: bytes) -> None:
     """A workspace's own configuration: topics, and what is made of them."""
     from kbtui.knowledge import load_knowledge
-    from kbtui.sources.config import load_sources
+    from kbtui.sources.source_definitions import load_source_definitions
 
     root = workspace().root
     kept = (root / ".jp/kb.toml").read_bytes()
@@ -129,12 +129,12 @@ def toml(data: bytes) -> None:
         (root / ".jp/kb-sources.toml").write_bytes(data)
         knowledge = load_knowledge(workspace())
         knowledge.format_prompt_section()
-        knowledge.tool_definition()
+        knowledge.make_learn_tool_definition()
         for topic in knowledge.topics:
             knowledge.list_subjects(topic)
             knowledge.learn(topic, "**")
         with contextlib.suppress(KbtuiError):
-            load_sources(workspace())
+            load_source_definitions(workspace())
     finally:
         (root / ".jp/kb.toml").write_bytes(kept)
         (root / ".jp/kb-sources.toml").unlink(missing_ok=True)
@@ -152,10 +152,10 @@ def settings(data: bytes) -> None:
 
 def globs(data: bytes) -> None:
     """A pattern over slugs; the first line is the pattern, the rest a slug."""
-    from kbtui.knowledge.visibility import compile_slug_pattern, is_glob
+    from kbtui.knowledge.subject_visibility import compile_slug_pattern, is_glob_pattern
 
     pattern, _, slug = _text(data).partition("\n")
-    is_glob(pattern)
+    is_glob_pattern(pattern)
     matches = compile_slug_pattern(pattern)
     for name in (slug, "a" * 200, "a/" * 100, "one/two/three.four"):
         matches(name)

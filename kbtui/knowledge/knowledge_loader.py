@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import NothingFound, UsageError
-from kbtui.knowledge import learn_tool_answers, prompt
-from kbtui.knowledge.models import LearnResult, Problem, Subject, Topic
-from kbtui.knowledge.visibility import (
+from kbtui.knowledge import learn_tool_answers, system_prompt_section
+from kbtui.knowledge.models import KnowledgeProblem, LearnToolResult, Subject, Topic
+from kbtui.knowledge.subject_visibility import (
     SubjectSlugsByVisibility,
     apply_mark_to_topic,
     find_topic_directory,
@@ -59,7 +59,7 @@ class TopicDeclarations:
     values: dict[str, dict[str, Any]] = field(default_factory=dict)
     origins: dict[str, Path | None] = field(default_factory=dict)
     broken: set[str] = field(default_factory=set)
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[KnowledgeProblem] = field(default_factory=list)
 
     def add_problem(
         self,
@@ -71,7 +71,9 @@ class TopicDeclarations:
     ) -> None:
         """Record a mistake; if `topic` is given, mark that topic as broken."""
         place = format_path_relative_to_root(self.root, where) if where else None
-        self.problems.append(Problem(message, where=place, key=key, topic=topic, hint=hint))
+        self.problems.append(
+            KnowledgeProblem(message, where=place, key=key, topic=topic, hint=hint)
+        )
         if topic is not None:
             self.broken.add(topic)
 
@@ -121,13 +123,13 @@ def _merge_topic_table(declared: TopicDeclarations, where: Path, name: str, tabl
             declared.add_problem(f"unknown key {entry!r}", where, f"{key}.{entry}", name, hint)
         elif value is None:
             values.pop(entry, None)  # null in JSON and YAML
-        elif not _has_value_type(TOPIC_FIELDS[entry], value):
+        elif not _is_value_of_type(TOPIC_FIELDS[entry], value):
             declared.add_problem(f"must be {TOPIC_FIELDS[entry]}", where, f"{key}.{entry}", name)
         else:
             values[entry] = value
 
 
-def _has_value_type(kind: str, value: Any) -> bool:
+def _is_value_of_type(kind: str, value: Any) -> bool:
     if kind == _LIST:
         return isinstance(value, list) and all(isinstance(item, str) for item in value)
     return isinstance(value, bool if kind == _FLAG else str)
@@ -175,7 +177,7 @@ def _parse_assigned_value(kind: str, text: str, as_json: bool, where: str) -> An
         value = text == "true"
     if kind == _LIST and isinstance(value, str):
         value = [value]
-    if not _has_value_type(kind, value):
+    if not _is_value_of_type(kind, value):
         raise UsageError(f"must be {kind}", where=where)
     return value
 
@@ -232,7 +234,7 @@ def apply_preload_option(topics: dict[str, Topic], value: str) -> None:
 def make_unknown_topic_error(topics: dict[str, Topic], name: str, where: str) -> UsageError:
     """Return the error for an unknown or disabled topic in an argument."""
     known = [topic.id for topic in topics.values() if topic.enable]
-    hint = learn_tool_answers.suggest_topics(name, known)
+    hint = learn_tool_answers.suggest_similar_topics(name, known)
     return UsageError(f"unknown topic {name!r}", where=where, hint=hint)
 
 
@@ -242,12 +244,12 @@ def load_knowledge(
     knowledge: Iterable[str] = (),
     *,
     cwd: Path | None = None,
-) -> Knowledge:
+) -> KnowledgeBase:
     """Load the topics of a workspace.
 
     `cfg` are `--cfg` values in their order: names, or assignments `kb.topic.<id>.<key>+=value`.
     `knowledge` are `-k TOPIC/GLOB` values. `.jp.toml` files are read from the root down to `cwd`. Mistakes in files become
-    `Knowledge.problems`; those in arguments raise `UsageError` or `ConfigError`.
+    `KnowledgeBase.problems`; those in arguments raise `UsageError` or `ConfigError`.
     """
     from kbtui.workspace import jp_config
 
@@ -260,7 +262,7 @@ def load_knowledge(
         place = (
             format_path_relative_to_root(workspace.root, Path(error.where)) if error.where else None
         )
-        problems.append(Problem(error.message, where=place, hint=error.hint))
+        problems.append(KnowledgeProblem(error.message, where=place, hint=error.hint))
     assigned: dict[str, str] = {}
     for value in cfg:
         if "=" in value:
@@ -280,24 +282,24 @@ def load_knowledge(
             raise make_unknown_topic_error(topics, name, f"--cfg {value}")
     for value in knowledge:
         apply_preload_option(topics, value)
-    return Knowledge(workspace, topics, problems + declared.problems, found.files)
+    return KnowledgeBase(workspace, topics, problems + declared.problems, found.files)
 
 
 def resolve_ref(workspace: Workspace, text: str) -> Ref:
     """Parse a reference, with the existing subjects at hand; raises `UsageError` or `NothingFound`."""
     from kbtui.refs import parse_ref, remove_workspace_id_from_ref
 
-    knowledge: Knowledge | None = None
+    knowledge: KnowledgeBase | None = None
 
     def subject_exists(topic: str, slug: str) -> bool:
         nonlocal knowledge
         knowledge = knowledge or load_knowledge(workspace)
-        return knowledge.find(topic, slug) is not None
+        return knowledge.find_subject(topic, slug) is not None
 
     return remove_workspace_id_from_ref(parse_ref(text, subject_exists), workspace.id)
 
 
-class Knowledge:
+class KnowledgeBase:
     """The topics of one workspace, enabled or not, and everything derived from them.
 
     `problems` has the mistakes found, `files` every configuration file that was read or would be read
@@ -308,7 +310,7 @@ class Knowledge:
         self,
         workspace: Workspace,
         topics: dict[str, Topic],
-        problems: list[Problem],
+        problems: list[KnowledgeProblem],
         files: list[Path],
     ) -> None:
         self.workspace = workspace
@@ -334,17 +336,19 @@ class Knowledge:
         # A file may have vanished since the walk.
         return (subject for subject in records if subject.inode)
 
-    def find(self, topic: str, slug: str) -> Subject | None:
+    def find_subject(self, topic: str, slug: str) -> Subject | None:
         """Return the subject with exactly this slug, whatever its flags, or None."""
         if topic not in self.topics or slug not in self.get_topic_slugs(topic).scan:
             return None
         subject = self._get_subject_record(topic, slug)
         return subject if subject.inode else None
 
-    def list_slugs(self, topic: str, patterns: Iterable[str] | None = None) -> list[str]:
+    def list_subject_slugs(self, topic: str, patterns: Iterable[str] | None = None) -> list[str]:
         """Return the slugs that patterns match, or those of a listing; raises `NothingFound`."""
         resolved = self.get_topic_slugs(topic)
-        return list(resolved.available) if patterns is None else resolved.match(patterns)
+        return (
+            list(resolved.available) if patterns is None else resolved.list_matching_slugs(patterns)
+        )
 
     def resolve_topic(self, name: str) -> Topic:
         """Return the enabled topic with this id or title; raises `NothingFound`."""
@@ -358,30 +362,32 @@ class Knowledge:
         has_prompt: bool = False,
         max_chars: int | None = None,
         masked: bool = False,
-    ) -> LearnResult:
+    ) -> LearnToolResult:
         """Return the result of the `learn` tool, cut at `max_chars` characters; never raises.
 
         With `has_prompt`, pre-loaded subjects are named but not repeated. With `masked`, secrets are
         masked. `topic` can also be the reference of a search result, `topic/slug:lines`.
         """
-        caller = learn_tool_answers.LearnCaller(has_prompt, max_chars, masked)
+        caller = learn_tool_answers.LearnToolCaller(has_prompt, max_chars, masked)
         patterns = [subjects] if isinstance(subjects, str) else list(subjects or ())
         try:
-            found, patterns = self._find_learn_target(topic, patterns)
+            found, patterns = self._find_learn_topic_and_patterns(topic, patterns)
         except NothingFound as error:
             text = error.message
             if self.problems and not self.topics:
                 # Without this sentence, an assistant would conclude that there is no knowledge.
                 text += " The files that declare topics have errors: `kbtui doctor` shows them."
-            return LearnResult(caller.mask_secrets(text), is_error=True)
+            return LearnToolResult(caller.mask_secrets(text), is_error=True)
         resolved = self.get_topic_slugs(found.id)
         if not patterns:
-            return LearnResult(learn_tool_answers.format_subject_listing(resolved, caller))
+            return LearnToolResult(learn_tool_answers.format_subject_listing(resolved, caller))
         return learn_tool_answers.answer_learn_patterns(
             resolved, patterns, lambda slug: self._get_subject_record(found.id, slug), caller
         )
 
-    def _find_learn_target(self, topic: str, patterns: list[str]) -> tuple[Topic, list[str]]:
+    def _find_learn_topic_and_patterns(
+        self, topic: str, patterns: list[str]
+    ) -> tuple[Topic, list[str]]:
         """Return the topic and the patterns that `learn`'s arguments mean; raises `NothingFound`."""
         name, _, slug = topic.partition("/")
         try:
@@ -395,24 +401,28 @@ class Knowledge:
     def format_prompt_section(self) -> str | None:
         """Return the `<knowledge>` section; None if there is nothing to list or pre-load."""
         topics = self._resolve_enabled_topics()
-        return prompt.format_knowledge_section(topics, self._get_subject_record)
+        return system_prompt_section.format_knowledge_prompt_section(
+            topics, self._get_subject_record
+        )
 
-    def format_preloaded(self, topic: str) -> str | None:
+    def format_preloaded_subjects(self, topic: str) -> str | None:
         """Return a topic's part of the section, None if it pre-loads nothing; raises `NothingFound`."""
         resolved = self.get_topic_slugs(topic)
         if not resolved.topic.enable or not resolved.learned:
             return None
-        return prompt.format_topic_block(resolved, self._get_subject_record)
+        return system_prompt_section.format_preloaded_topic_block(
+            resolved, self._get_subject_record
+        )
 
-    def tool_definition(self) -> dict[str, Any] | None:
+    def make_learn_tool_definition(self) -> dict[str, Any] | None:
         """Return the definition of the `learn` tool; None if there is nothing to learn."""
-        return prompt.define_learn_tool(self._resolve_enabled_topics())
+        return system_prompt_section.define_learn_tool(self._resolve_enabled_topics())
 
     def read_prompt_fragments(self) -> list[PromptFragment]:
         """Return JP's own prompt fragments, which kbtui never writes."""
-        return prompt.read_prompt_fragments(self.workspace)
+        return system_prompt_section.read_prompt_fragments(self.workspace)
 
-    def copy_with_marks(self, marks: Iterable[PreloadOrDisableMark]) -> Knowledge:
+    def copy_with_marks(self, marks: Iterable[PreloadOrDisableMark]) -> KnowledgeBase:
         """Return a copy with marks applied; raises `NothingFound` or `UsageError`."""
         topics = dict(self.topics)
         for mark in marks:
@@ -420,15 +430,15 @@ class Knowledge:
             topics[mark.topic] = apply_mark_to_topic(topics[mark.topic], resolved, mark)
         return self._copy_with_topics(topics)
 
-    def copy_with_preload_options(self, values: Iterable[str]) -> Knowledge:
+    def copy_with_preload_options(self, values: Iterable[str]) -> KnowledgeBase:
         """Return a copy with `-k` values applied; raises `UsageError`."""
         topics = dict(self.topics)
         for value in values:
             apply_preload_option(topics, value)
         return self._copy_with_topics(topics)
 
-    def _copy_with_topics(self, topics: dict[str, Topic]) -> Knowledge:
-        other = Knowledge(self.workspace, topics, list(self.problems), self.files)
+    def _copy_with_topics(self, topics: dict[str, Topic]) -> KnowledgeBase:
+        other = KnowledgeBase(self.workspace, topics, list(self.problems), self.files)
         other._resolved = {
             name: SubjectSlugsByVisibility(topics[name], walked.scan, walked.folder)
             for name, walked in self._resolved.items()
@@ -440,7 +450,7 @@ class Knowledge:
         found = self._resolved.get(topic)
         if found is None:
             if topic not in self.topics:
-                hint = learn_tool_answers.suggest_topics(topic, list(self.topics))
+                hint = learn_tool_answers.suggest_similar_topics(topic, list(self.topics))
                 raise NothingFound(f"unknown topic {topic!r}", hint=hint)
             found, problems = resolve_topic_slugs(self._root, self.topics[topic])
             self._resolved[topic] = found
@@ -450,7 +460,7 @@ class Knowledge:
     def _resolve_enabled_topics(self) -> list[SubjectSlugsByVisibility]:
         return [self.get_topic_slugs(topic.id) for topic in self.topics.values() if topic.enable]
 
-    def _add_problems(self, problems: list[Problem]) -> None:
+    def _add_problems(self, problems: list[KnowledgeProblem]) -> None:
         self.problems += [problem for problem in problems if problem not in self.problems]
 
     def _get_subject_record(self, topic: str, slug: str) -> Subject:

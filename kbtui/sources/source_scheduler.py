@@ -8,27 +8,31 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from kbtui.sources.config import find_approval_time, find_next_cron_time, load_sources
+from kbtui.sources.source_definitions import (
+    find_next_cron_time,
+    find_source_approval_time,
+    load_source_definitions,
+)
 from kbtui.userdata import UserData
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from kbtui.sources.config import SourceDefinition
+    from kbtui.sources.source_definitions import SourceDefinition
     from kbtui.workspace import Workspace
 
 SCHEDULE_SECONDS = 30.0
 MAX_RUN_SECONDS = 7200.0
 
 
-def find_due_time(
+def find_source_due_time(
     workspace: Workspace, userdata: UserData, source: SourceDefinition, since: float = 0.0
 ) -> float | None:
     """Return when a source is due next, in Unix seconds, which can be in the past; None if never.
 
     This is the first cron time after the last run, the approval and `since`, whichever is latest.
     """
-    approved = find_approval_time(workspace, userdata, source) if source.cron else None
+    approved = find_source_approval_time(workspace, userdata, source) if source.cron else None
     if source.cron is None or approved is None:
         return None
     last = userdata.load_last_source_runs().get(source.name)
@@ -42,8 +46,10 @@ def list_due_sources(
     now = time.time() if now is None else now
     userdata = UserData(workspace)
     due = []
-    for source in load_sources(workspace).sources.values():
-        at = find_due_time(workspace, userdata, source, (started or {}).get(source.name, 0.0))
+    for source in load_source_definitions(workspace).sources.values():
+        at = find_source_due_time(
+            workspace, userdata, source, (started or {}).get(source.name, 0.0)
+        )
         if at is not None and at <= now:
             due.append((at, source.name))
     return [name for _, name in sorted(due)]
@@ -63,13 +69,13 @@ class SourceScheduler:
         self._started: dict[str, float] = {}
 
     @property
-    def running_source(self) -> str | None:
+    def running_source_name(self) -> str | None:
         """The name of the source that is running, or None."""
         return self._name if self._process is not None else None
 
     def check_and_start_due_sources(self, now: float | None = None) -> None:
         """Check the current run, and start the next source that is due."""
-        self._check_running_process()
+        self._check_running_source_process()
         now = time.time() if now is None else now
         due = [] if self._process else list_due_sources(self._workspace, now, self._started)
         if due:
@@ -96,7 +102,7 @@ class SourceScheduler:
                 process.kill()
                 process.wait()
 
-    def _check_running_process(self) -> None:
+    def _check_running_source_process(self) -> None:
         code = self._process.poll() if self._process else None
         if code is not None:
             self._log(f"source {self._name}: ended with {code}")

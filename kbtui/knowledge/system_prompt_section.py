@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 from kbtui.errors import ConfigError, KbtuiError
 from kbtui.knowledge.learn_tool_answers import escape_quotes, wrap_subject_in_tags
 from kbtui.knowledge.models import PromptFragment
-from kbtui.knowledge.subject_files import format_skipped_subject, read_subject
+from kbtui.knowledge.subject_files import format_skipped_subject_note, read_subject_for_assistant
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kbtui.knowledge.models import Subject, Topic
-    from kbtui.knowledge.visibility import SubjectSlugsByVisibility
+    from kbtui.knowledge.subject_visibility import SubjectSlugsByVisibility
     from kbtui.workspace import Workspace
 
 
-def estimate_tokens(text: str) -> int:
+def estimate_token_count(text: str) -> int:
     """Estimate a text's tokens as a quarter of its UTF-8 bytes; models differ by up to a third."""
     return (len(text.encode("utf-8", "surrogatepass")) + 3) // 4
 
@@ -33,7 +33,7 @@ other means, such as by reading non-hidden subjects first. This prevents
 exposing too much irrelevant knowledge upfront)"""
 
 
-def format_knowledge_section(
+def format_knowledge_prompt_section(
     topics: list[SubjectSlugsByVisibility], subject: Callable[[str, str], Subject]
 ) -> str | None:
     """Return the `<knowledge>` section, or None. `subject(topic, slug)` returns a record."""
@@ -41,7 +41,7 @@ def format_knowledge_section(
     preloaded = [resolved for resolved in topics if resolved.learned]
     if preloaded:
         blocks.append(_PRELOADED)
-        blocks += [format_topic_block(resolved, subject) for resolved in preloaded]
+        blocks += [format_preloaded_topic_block(resolved, subject) for resolved in preloaded]
     listed = [resolved for resolved in topics if resolved.available]
     if listed:
         blocks += [_AVAILABLE, "\n".join(map(_format_topic_line, listed)), _USE_LEARN, _NOTE]
@@ -57,7 +57,7 @@ def _format_topic_line(resolved: SubjectSlugsByVisibility) -> str:
     return f"- {topic.id}{title}{introduction}"
 
 
-def format_topic_block(
+def format_preloaded_topic_block(
     resolved: SubjectSlugsByVisibility, subject: Callable[[str, str], Subject]
 ) -> str:
     """Return one topic's part of the section: its description and the pre-loaded subjects."""
@@ -67,9 +67,9 @@ def format_topic_block(
         blocks.append(topic.description.rstrip())
     for slug in resolved.learned:
         try:
-            text = read_subject(subject(topic.id, slug))
+            text = read_subject_for_assistant(subject(topic.id, slug))
         except KbtuiError as error:
-            text = format_skipped_subject(error, slug)
+            text = format_skipped_subject_note(error, slug)
         blocks.append(wrap_subject_in_tags(slug, text))
     return "\n\n".join(blocks) + "\n</topic>"
 
@@ -89,7 +89,11 @@ def define_learn_tool(topics: list[SubjectSlugsByVisibility]) -> dict[str, Any] 
         "A long answer is cut and says how to continue."
         f"\n\nAvailable topics:\n\n{lines}"
     )
-    return {"name": "learn", "description": description, "parameters": define_learn_parameters()}
+    return {
+        "name": "learn",
+        "description": description,
+        "parameters": define_learn_tool_parameters(),
+    }
 
 
 def _format_offered_topic(topic: Topic) -> str:
@@ -98,7 +102,7 @@ def _format_offered_topic(topic: Topic) -> str:
     return f"- {topic.id}{title}" + (f": {introduction}" if introduction else "")
 
 
-def define_learn_parameters() -> dict[str, Any]:
+def define_learn_tool_parameters() -> dict[str, Any]:
     """Return the JSON schema of `learn`'s arguments, key for key as in JP's `kb` plugin."""
     return {
         "type": "object",
@@ -125,7 +129,7 @@ def read_prompt_fragments(workspace: Workspace) -> list[PromptFragment]:
         paths = sorted(path for path in folder.iterdir() if path.suffix == ".toml")
     except OSError:
         return []
-    loaders = _find_extending_files(workspace) if paths else {}
+    loaders = _find_extending_config_files(workspace) if paths else {}
     found = []
     for path in paths:
         try:
@@ -133,7 +137,7 @@ def read_prompt_fragments(workspace: Workspace) -> list[PromptFragment]:
         except ConfigError:
             continue
         loaded_by = tuple(loaders.get(os.path.realpath(path), ()))
-        for section in _list_prompt_sections(data):
+        for section in _list_system_prompt_sections(data):
             content: Any = section.get("content")
             # {value = …, strategy = …}
             table = content if isinstance(content, dict) else {"value": content}
@@ -150,7 +154,7 @@ def read_prompt_fragments(workspace: Workspace) -> list[PromptFragment]:
     return found
 
 
-def _list_prompt_sections(data: dict[str, Any]) -> list[dict[str, Any]]:
+def _list_system_prompt_sections(data: dict[str, Any]) -> list[dict[str, Any]]:
     assistant = data.get("assistant")
     sections = assistant.get("system_prompt_sections") if isinstance(assistant, dict) else None
     if isinstance(sections, dict):  # {value = […], strategy = …}
@@ -165,7 +169,7 @@ def _get_string(table: dict[str, Any], key: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _find_extending_files(workspace: Workspace) -> dict[str, list[str]]:
+def _find_extending_config_files(workspace: Workspace) -> dict[str, list[str]]:
     """For every extended file, return the configuration files that extend it, directly or not."""
     from kbtui.workspace.jp_config import EXTENSIONS, find_extended_config_files
     from kbtui.workspace.paths import format_path_relative_to_root

@@ -9,18 +9,22 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 from kbtui.errors import KbtuiError, NothingFound
-from kbtui.knowledge.models import Problem
-from kbtui.knowledge.prompt import estimate_tokens
+from kbtui.knowledge.models import KnowledgeProblem
 from kbtui.knowledge.subject_files import read_subject_text
+from kbtui.knowledge.subject_visibility import (
+    compile_slug_pattern,
+    has_unclosed_bracket,
+    is_glob_pattern,
+)
+from kbtui.knowledge.system_prompt_section import estimate_token_count
 from kbtui.knowledge.topic_scan import is_hidden_path, split_file_extension
-from kbtui.knowledge.visibility import compile_slug_pattern, has_unclosed_bracket, is_glob
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kbtui.knowledge.loader import Knowledge
+    from kbtui.knowledge.knowledge_loader import KnowledgeBase
     from kbtui.knowledge.models import Subject, Topic
-    from kbtui.knowledge.visibility import SubjectSlugsByVisibility
+    from kbtui.knowledge.subject_visibility import SubjectSlugsByVisibility
 
 
 RUN_WORDS, SAMPLE_RUNS, CANDIDATE_RUNS = 4, 128, 16
@@ -35,7 +39,7 @@ MAX_TEXTS_PER_RUN = 50
 _WORD = re.compile(r"\w+")
 
 
-def _find_near_duplicates(texts: list[tuple[Subject, str]]) -> Iterator[Problem]:
+def _find_near_duplicate_subjects(texts: list[tuple[Subject, str]]) -> Iterator[KnowledgeProblem]:
     """Yield a problem for each subject that repeats an earlier one, naming the most similar one.
 
     This is bottom-k sketching (Broder, "On the resemblance and containment of documents", 1997).
@@ -60,7 +64,7 @@ def _find_near_duplicates(texts: list[tuple[Subject, str]]) -> Iterator[Problem]
         sample, runs = frozenset(hashes), hashes[:CANDIDATE_RUNS]
         found = [samples_by_run.setdefault(run, []) for run in runs]
         candidates = {at for some in found if len(some) <= MAX_TEXTS_PER_RUN for at in some}
-        scored = [(_estimate_similarity(sample, samples[at][1]), at) for at in candidates]
+        scored = [(_estimate_text_similarity(sample, samples[at][1]), at) for at in candidates]
         similarity, at = max(scored, default=(0.0, 0))
         if similarity >= MIN_SIMILARITY:
             other = samples[at][0]
@@ -80,7 +84,7 @@ def _sample_word_run_hashes(words: list[str]) -> list[int]:
     return sorted(runs)[:SAMPLE_RUNS]
 
 
-def _estimate_similarity(one: frozenset[int], other: frozenset[int]) -> float:
+def _estimate_text_similarity(one: frozenset[int], other: frozenset[int]) -> float:
     """Estimate the share of runs that two texts have in common (bottom-k of the union)."""
     common, union = one & other, one | other
     most = max(len(one), len(other))
@@ -100,9 +104,9 @@ _LEARN_CALL = re.compile(
 _QUOTED_STRING = re.compile(r"[\"']([^\"']+)[\"']")
 
 
-def _find_dead_mentions(
-    knowledge: Knowledge, texts: list[tuple[Subject, str]]
-) -> Iterator[Problem]:
+def _find_mentions_of_missing_subjects(
+    knowledge: KnowledgeBase, texts: list[tuple[Subject, str]]
+) -> Iterator[KnowledgeProblem]:
     """Yield a problem for each mention of a subject that does not exist, outside of code blocks.
 
     Mentions are `` `topic/slug` ``, `` `folder/slug` `` if the topic has that folder, and calls of `learn`.
@@ -115,15 +119,15 @@ def _find_dead_mentions(
         if "/" not in text and "learn(" not in text:
             continue
         prose = _CODE_FENCE.sub("", text)
-        names = _list_dead_mentions(knowledge, subject, prose, folders_by_topic)
+        names = _list_mentions_of_missing_subjects(knowledge, subject, prose, folders_by_topic)
         for name in dict.fromkeys(names):
             message = f"mentions {name}, which does not exist"
             hint = "correct the mention, or add the subject"
             yield _make_subject_problem(subject, message, hint)
 
 
-def _list_dead_mentions(
-    knowledge: Knowledge, subject: Subject, prose: str, folders_by_topic: dict[str, set[str]]
+def _list_mentions_of_missing_subjects(
+    knowledge: KnowledgeBase, subject: Subject, prose: str, folders_by_topic: dict[str, set[str]]
 ) -> Iterator[str]:
     for token in _QUOTED_SLUG.findall(prose):
         folder, _, rest = token.partition("/")
@@ -143,11 +147,11 @@ def _list_dead_mentions(
         except NothingFound:
             continue  # an example, or a topic of another workspace
         for slug in _QUOTED_STRING.findall(slugs):
-            if not is_glob(slug) and not _slug_exists(knowledge, topic, slug):
+            if not is_glob_pattern(slug) and not _slug_exists(knowledge, topic, slug):
                 yield f"{slug!r} in {topic}"
 
 
-def _slug_exists(knowledge: Knowledge, topic: str, slug: str) -> bool:
+def _slug_exists(knowledge: KnowledgeBase, topic: str, slug: str) -> bool:
     """Return whether a slug or a folder of slugs exists, disabled or not."""
     slugs = knowledge.get_topic_slugs(topic).scan
     return slug in slugs or any(name.startswith(f"{slug}/") for name in slugs.slugs)
@@ -156,18 +160,18 @@ def _slug_exists(knowledge: Knowledge, topic: str, slug: str) -> bool:
 MAX_PRELOAD_TOKENS = 10_000
 
 
-def lint_knowledge(knowledge: Knowledge) -> list[Problem]:
-    """Return the problems of topics and subjects; `Knowledge.problems` has those of the files."""
-    problems = list(_find_title_clashes(knowledge))
+def lint_knowledge(knowledge: KnowledgeBase) -> list[KnowledgeProblem]:
+    """Return the problems of topics and subjects; `KnowledgeBase.problems` has those of the files."""
+    problems = list(_find_duplicate_topic_titles(knowledge))
     texts: list[tuple[Subject, str]] = []
     for topic in knowledge.topics.values():
         if not topic.enable:
             continue
         resolved = knowledge.get_topic_slugs(topic.id)
         problems += _find_slug_collisions(resolved)
-        problems += _find_dead_patterns(resolved, "learned")
-        problems += _find_dead_patterns(resolved, "disabled")
-        problems += _find_empty_topic(knowledge, resolved)
+        problems += _find_patterns_without_match(resolved, "learned")
+        problems += _find_patterns_without_match(resolved, "disabled")
+        problems += _find_topic_without_visible_subjects(knowledge, resolved)
         for subject in knowledge.list_subjects(topic.id):
             if subject.disabled:
                 continue
@@ -179,19 +183,27 @@ def lint_knowledge(knowledge: Knowledge) -> list[Problem]:
                     problems.append(_make_subject_problem(subject, message))
                 continue
             texts.append((subject, text))
-            tokens = estimate_tokens(text)
+            tokens = estimate_token_count(text)
             if subject.learned and tokens > MAX_PRELOAD_TOKENS:
                 message = f"is too large to pre-load: about {tokens:,} tokens in every request"
                 hint = "remove it from `learned` or split it"
                 problems.append(_make_subject_problem(subject, message, hint))
-    return [*problems, *_find_near_duplicates(texts), *_find_dead_mentions(knowledge, texts)]
+    return [
+        *problems,
+        *_find_near_duplicate_subjects(texts),
+        *_find_mentions_of_missing_subjects(knowledge, texts),
+    ]
 
 
-def _make_subject_problem(subject: Subject, message: str, hint: str | None = None) -> Problem:
-    return Problem(message, where=f"{subject.topic}/{subject.slug}", topic=subject.topic, hint=hint)
+def _make_subject_problem(
+    subject: Subject, message: str, hint: str | None = None
+) -> KnowledgeProblem:
+    return KnowledgeProblem(
+        message, where=f"{subject.topic}/{subject.slug}", topic=subject.topic, hint=hint
+    )
 
 
-def _find_title_clashes(knowledge: Knowledge) -> Iterator[Problem]:
+def _find_duplicate_topic_titles(knowledge: KnowledgeBase) -> Iterator[KnowledgeProblem]:
     """Yield the titles that also mean another topic: ids and earlier topics take precedence."""
     enabled = {topic.id: topic for topic in knowledge.topics.values() if topic.enable}
     first: dict[str, Topic] = {}
@@ -207,10 +219,10 @@ def _find_title_clashes(knowledge: Knowledge) -> Iterator[Problem]:
             continue
         key = f"kb.topic.{topic.id}.title"
         message = f"{clash}: '{topic.title}'"
-        yield Problem(message, key=key, topic=topic.id, hint="choose another title")
+        yield KnowledgeProblem(message, key=key, topic=topic.id, hint="choose another title")
 
 
-def _find_slug_collisions(resolved: SubjectSlugsByVisibility) -> Iterator[Problem]:
+def _find_slug_collisions(resolved: SubjectSlugsByVisibility) -> Iterator[KnowledgeProblem]:
     scan = resolved.scan
     losers: dict[str, list[str]] = {}
     for name, slug in scan.shadowed.items():
@@ -218,7 +230,7 @@ def _find_slug_collisions(resolved: SubjectSlugsByVisibility) -> Iterator[Proble
     for slug, names in sorted(losers.items()):
         winner = scan.relative_paths[slug]
         others = ", ".join(sorted(names))
-        yield Problem(
+        yield KnowledgeProblem(
             f"{winner} and {others} have the same slug, which refers to {winner}; use paths for the others",
             where=f"{resolved.topic.id}/{slug}",
             topic=resolved.topic.id,
@@ -226,19 +238,23 @@ def _find_slug_collisions(resolved: SubjectSlugsByVisibility) -> Iterator[Proble
         )
 
 
-def _find_dead_patterns(resolved: SubjectSlugsByVisibility, field: str) -> Iterator[Problem]:
+def _find_patterns_without_match(
+    resolved: SubjectSlugsByVisibility, field: str
+) -> Iterator[KnowledgeProblem]:
     topic, scan = resolved.topic, resolved.scan
     for pattern in getattr(topic, field) if scan.slugs else ():
-        is_alive = bool(resolved.match([pattern]))
+        is_alive = bool(resolved.list_matching_slugs([pattern]))
         if field == "disabled":
             is_alive = pattern in scan or any(map(compile_slug_pattern(pattern), scan.slugs))
         if not is_alive:
-            hint = explain_dead_pattern(resolved, pattern)
+            hint = explain_pattern_without_match(resolved, pattern)
             key = f"kb.topic.{topic.id}.{field}"
-            yield Problem(f"'{pattern}' matches no subject", key=key, topic=topic.id, hint=hint)
+            yield KnowledgeProblem(
+                f"'{pattern}' matches no subject", key=key, topic=topic.id, hint=hint
+            )
 
 
-def explain_dead_pattern(resolved: SubjectSlugsByVisibility, pattern: str) -> str | None:
+def explain_pattern_without_match(resolved: SubjectSlugsByVisibility, pattern: str) -> str | None:
     """Return why a pattern matches nothing, or what may have been meant; None if unknown."""
     scan = resolved.scan
     matches = compile_slug_pattern(pattern)
@@ -255,7 +271,7 @@ def explain_dead_pattern(resolved: SubjectSlugsByVisibility, pattern: str) -> st
         return "slugs have no leading dots"
     if has_unclosed_bracket(pattern):
         return "a [ without ] is literal"
-    if is_glob(pattern):
+    if is_glob_pattern(pattern):
         return None
     from difflib import get_close_matches
 
@@ -263,9 +279,9 @@ def explain_dead_pattern(resolved: SubjectSlugsByVisibility, pattern: str) -> st
     return f"did you mean '{near[0]}'?" if near else None
 
 
-def _find_empty_topic(
-    knowledge: Knowledge, resolved: SubjectSlugsByVisibility
-) -> Iterator[Problem]:
+def _find_topic_without_visible_subjects(
+    knowledge: KnowledgeBase, resolved: SubjectSlugsByVisibility
+) -> Iterator[KnowledgeProblem]:
     topic = resolved.topic
     key = f"kb.topic.{topic.id}.subjects"
     if resolved.visible or any(problem.key == key for problem in knowledge.problems):
@@ -275,4 +291,6 @@ def _find_empty_topic(
         message = f"all {count} subjects are hidden or disabled"
     else:
         message = f"{topic.subjects} has no subjects"
-    yield Problem(message, key=key, topic=topic.id, hint="add a file, or set enable = false")
+    yield KnowledgeProblem(
+        message, key=key, topic=topic.id, hint="add a file, or set enable = false"
+    )

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError, NothingFound, UsageError
-from kbtui.knowledge.front_matter import join_front_matter, split_front_matter
+from kbtui.knowledge.front_matter import join_front_matter_and_body, split_front_matter
 from kbtui.knowledge.subject_files import (
-    make_file_name,
-    make_folder_inside,
-    make_topic_folder,
+    create_folder_inside_workspace,
+    create_topic_folder,
+    make_safe_file_name,
     validate_slug,
     write_new_file,
 )
@@ -26,7 +26,7 @@ from kbtui.knowledge.subject_files import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from kbtui.knowledge.loader import Knowledge
+    from kbtui.knowledge.knowledge_loader import KnowledgeBase
     from kbtui.knowledge.models import Subject, Topic
 
 UNTITLED = "Untitled"
@@ -56,7 +56,7 @@ class SubjectDraft:
     slug: str | None = None
 
     @property
-    def document(self) -> str:
+    def file_text(self) -> str:
         """The whole file: front matter and text."""
         facts = {
             "title": " ".join(self.title.split()) or UNTITLED,
@@ -65,10 +65,10 @@ class SubjectDraft:
             # Include the time: a date alone would sort before everything created on that day.
             "created": datetime.now().astimezone().replace(microsecond=0),
         }
-        return join_front_matter(facts, self.text)
+        return join_front_matter_and_body(facts, self.text)
 
 
-def choose_topic(knowledge: Knowledge, name: str | None) -> Topic:
+def get_named_or_only_topic(knowledge: KnowledgeBase, name: str | None) -> Topic:
     """Return the topic with this id or title; without a name, the only topic. Raises `KbtuiError`."""
     if name is not None:
         return knowledge.resolve_topic(name)
@@ -80,25 +80,27 @@ def choose_topic(knowledge: Knowledge, name: str | None) -> Topic:
     raise UsageError("choose a topic", where="--topic", hint=hint)
 
 
-def add_subject(knowledge: Knowledge, topic: Topic, draft: SubjectDraft) -> Subject:
+def add_subject(knowledge: KnowledgeBase, topic: Topic, draft: SubjectDraft) -> Subject:
     """Write a draft into a topic and return the new subject; raises `MissingTitle` or `UsageError`."""
-    slug = check_draft(knowledge, topic, draft)
-    return _write_subject(knowledge, topic, slug, draft.document)
+    slug = check_subject_draft(knowledge, topic, draft)
+    return _write_subject_file(knowledge, topic, slug, draft.file_text)
 
 
-def check_draft(knowledge: Knowledge, topic: Topic, draft: SubjectDraft) -> str:
+def check_subject_draft(knowledge: KnowledgeBase, topic: Topic, draft: SubjectDraft) -> str:
     """Return the slug of a draft; raise what `add_subject` raises, before the user types the text."""
     if not draft.title.strip():
         raise MissingTitle("an entry needs a title", hint="add --title")
-    return check_new_slug(knowledge, topic, draft.slug or make_file_name(draft.title))
+    return check_new_slug(knowledge, topic, draft.slug or make_safe_file_name(draft.title))
 
 
-def edit_draft(knowledge: Knowledge, topic: Topic, draft: SubjectDraft) -> Subject | None:
+def edit_draft_in_editor(
+    knowledge: KnowledgeBase, topic: Topic, draft: SubjectDraft
+) -> Subject | None:
     """Open a draft in the user's editor and write it; return None if it was not changed.
 
     The typed text is never lost: if it cannot be written, the `KbtuiError` names the temporary file.
     """
-    editor, document = find_editor_command(), draft.document
+    editor, document = find_editor_command(), draft.file_text
     with tempfile.NamedTemporaryFile(suffix=".md", prefix="kbtui-", delete=False) as file:
         file.write(document.encode())
     path = Path(file.name)
@@ -110,8 +112,8 @@ def edit_draft(knowledge: Knowledge, topic: Topic, draft: SubjectDraft) -> Subje
         if text != document and text.strip():
             if problem := split_front_matter(text).problem:
                 raise UsageError(f"the front matter is invalid: {problem}")
-            slug = draft.slug or make_file_name(_choose_draft_title(text, draft.title))
-            found = _write_subject(knowledge, topic, slug, text)
+            slug = draft.slug or make_safe_file_name(_choose_draft_title(text, draft.title))
+            found = _write_subject_file(knowledge, topic, slug, text)
         is_settled = True
         return found
     except (KbtuiError, OSError, ValueError) as error:
@@ -150,24 +152,24 @@ def _choose_draft_title(text: str, otherwise: str) -> str:
     return title
 
 
-def check_new_slug(knowledge: Knowledge, topic: Topic, slug: str) -> str:
+def check_new_slug(knowledge: KnowledgeBase, topic: Topic, slug: str) -> str:
     """Return the slug of a new file; raises `UsageError` if it is taken or invalid."""
     slug = validate_slug(slug.removesuffix(".md"))
-    if knowledge.find(topic.id, slug) is not None:
+    if knowledge.find_subject(topic.id, slug) is not None:
         ref = f"{topic.id}/{slug}"
         hint = f"change it with `kbtui entry edit {ref}`, or choose another --slug"
         raise UsageError("the subject already exists", where=ref, hint=hint)
     return slug
 
 
-def _write_subject(knowledge: Knowledge, topic: Topic, slug: str, text: str) -> Subject:
+def _write_subject_file(knowledge: KnowledgeBase, topic: Topic, slug: str, text: str) -> Subject:
     slug = check_new_slug(knowledge, topic, slug)
     root = Path(os.path.realpath(knowledge.workspace.root))
-    base = make_topic_folder(knowledge.workspace, topic)
+    base = create_topic_folder(knowledge.workspace, topic)
     *folders, name = slug.split("/")
-    path = make_folder_inside(root, base.joinpath(*folders)) / f"{name}.md"
+    path = create_folder_inside_workspace(root, base.joinpath(*folders)) / f"{name}.md"
     write_new_file(path, text)
-    from kbtui.knowledge.loader import load_knowledge
+    from kbtui.knowledge.knowledge_loader import load_knowledge
 
     for subject in load_knowledge(knowledge.workspace).list_subjects(topic.id):
         if os.path.realpath(subject.path) == os.path.realpath(path):
@@ -175,7 +177,7 @@ def _write_subject(knowledge: Knowledge, topic: Topic, slug: str, text: str) -> 
     raise NothingFound("the file was written, but the topic does not list it", where=str(path))
 
 
-def edit_subject(subject: Subject) -> bool:
+def edit_subject_in_editor(subject: Subject) -> bool:
     """Open a subject in the user's editor and return whether it changed; raises `KbtuiError`."""
     path = subject.path
     try:
@@ -241,7 +243,7 @@ def find_editor_command() -> list[str]:
     raise UsageError("no editor is set", hint="set $VISUAL or $EDITOR, such as EDITOR=nano")
 
 
-def trash_subject(subject: Subject) -> None:
+def move_subject_to_trash(subject: Subject) -> None:
     """Move a subject's file to the system's trash; raises `TrashUnavailable` or `NothingFound`."""
     from send2trash import send2trash
 

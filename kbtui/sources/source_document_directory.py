@@ -19,21 +19,21 @@ from urllib.parse import unquote, urlsplit
 
 from kbtui.errors import KbtuiError
 from kbtui.files import read_regular_file
-from kbtui.knowledge.front_matter import join_front_matter, split_front_matter
+from kbtui.knowledge.front_matter import join_front_matter_and_body, split_front_matter
 from kbtui.knowledge.subject_files import (
-    make_file_name,
-    make_folder_inside,
-    replace_file,
+    create_folder_inside_workspace,
+    make_safe_file_name,
+    replace_file_text,
     write_new_file,
 )
-from kbtui.sources.config import SourceProgress
-from kbtui.sources.extraction import EXTRACTION_VERSION
+from kbtui.sources.document_text_extraction import EXTRACTION_VERSION
+from kbtui.sources.source_definitions import SourceRunProgress
 from kbtui.sources.url_policy import parse_host_and_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kbtui.sources.config import SourceDefinition
+    from kbtui.sources.source_definitions import SourceDefinition
 
 
 MAX_TITLE_CHARACTERS, MAX_TEXT_CHARACTERS = 300, 5_000_000
@@ -66,7 +66,7 @@ class StoredDocument:
     is_edited: bool
 
 
-class SourceDirectory:
+class SourceDocumentDirectory:
     """The documents of one source, read once. Changes through this object keep it up to date.
 
     `root` and `folder` are the real paths of the workspace and the topic.
@@ -87,14 +87,14 @@ class SourceDirectory:
             raise KbtuiError(message, where=str(self.folder))
         paths = [Path(base, name) for base, _, names in os.walk(self.folder) for name in names]
         for path in sorted(paths):
-            self._names_in_use.add(self._get_relative_name(path))
+            self._names_in_use.add(self._get_relative_file_name(path))
             if path.suffix == ".md" and (stored := read_stored_document(path, source.name)):
                 # If a document has two copies, the unedited one is kept up to date.
                 other = self.documents.get(stored.url)
                 if other is None or (other.is_edited and not stored.is_edited):
                     self.documents[stored.url] = stored
 
-    def _get_relative_name(self, path: Path) -> str:
+    def _get_relative_file_name(self, path: Path) -> str:
         return str(path.relative_to(self.folder).with_suffix("")).casefold()
 
     def has_unedited_document(self, url: str) -> bool:
@@ -102,7 +102,7 @@ class SourceDirectory:
         stored = self.documents.get(url)
         return stored is not None and not stored.is_edited
 
-    def rename_document(self, before: str, url: str) -> None:
+    def change_document_url(self, before: str, url: str) -> None:
         """Change the URL that identifies a document."""
         if before != url and before in self.documents and url not in self.documents:
             self.documents[url] = self.documents.pop(before)
@@ -141,19 +141,19 @@ class SourceDirectory:
             self._record_edited_document(stored, "changed at its source")
             return
         stamps = {"fetched_at": datetime.now(UTC).replace(microsecond=0), "digest": digest}
-        content = join_front_matter({**facts, **stamps}, text)
+        content = join_front_matter_and_body({**facts, **stamps}, text)
         if stored is not None:
-            replace_file(stored.path, content)
+            replace_file_text(stored.path, content)
             stored.digest = digest
             self.counts["updated"] += 1
             return
         name = document.name
         if name.casefold() in self._names_in_use:
-            name = f"{name}-{_hash_shortly(document.url)}"
+            name = f"{name}-{_compute_short_hash(document.url)}"
         path = self.folder / f"{name}.md"
-        make_folder_inside(self._root, path.parent)
+        create_folder_inside_workspace(self._root, path.parent)
         write_new_file(path, content)
-        self._names_in_use.add(self._get_relative_name(path))
+        self._names_in_use.add(self._get_relative_file_name(path))
         self.documents[document.url] = StoredDocument(path, document.url, digest, is_edited=False)
         self.counts["added"] += 1
 
@@ -191,7 +191,7 @@ class SourceDirectory:
                 return
             folder = folder.parent
 
-    def detach_documents(self) -> None:
+    def detach_documents_from_source(self) -> None:
         """Make the documents ordinary subjects without a source."""
         for stored in self.documents.values():
             if split := _read_document_file(stored.path):
@@ -199,9 +199,9 @@ class SourceDirectory:
                 if facts.get("type") == self._source.kind:
                     facts["type"] = "reference"
                 kept = {key: facts[key] for key in facts if key not in ("source", "digest")}
-                replace_file(stored.path, join_front_matter(kept, text))
+                replace_file_text(stored.path, join_front_matter_and_body(kept, text))
 
-    def remove_all_documents(self) -> None:
+    def remove_all_unedited_documents(self) -> None:
         """Remove every document that the user did not edit; `edited` and `problems` name the rest."""
         for url in list(self.documents):
             self.remove_document(url)
@@ -249,9 +249,9 @@ class SourceRunContext:
     """
 
     source: SourceDefinition
-    directory: SourceDirectory
+    directory: SourceDocumentDirectory
     memory: dict[str, dict[str, Any]]
-    on_progress: Callable[[SourceProgress], None]
+    on_progress: Callable[[SourceRunProgress], None]
     new_memory: dict[str, dict[str, Any]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     skips: dict[str, str] = field(default_factory=dict)
@@ -266,7 +266,7 @@ class SourceRunContext:
 
     def report_progress(self, done: int, total: int, now: str) -> None:
         """Report the progress of the run."""
-        self.on_progress(SourceProgress(self.source.name, done, total, now))
+        self.on_progress(SourceRunProgress(self.source.name, done, total, now))
 
     def store_document(self, document: FetchedDocument, facts: dict[str, Any]) -> None:
         """Store a document, or record a failure if it cannot be written."""
@@ -297,7 +297,7 @@ class SourceRunContext:
                 self.new_memory[what] = self.memory[what]
 
 
-def make_document_name(url: str, base: str) -> str:
+def make_document_name_from_url(url: str, base: str) -> str:
     """Return the path of a URL's file without extension, and without what it shares with `base`."""
     parts, start = urlsplit(url), urlsplit(base)
     path = unquote(parts.path, errors="replace")
@@ -313,9 +313,9 @@ def make_document_name(url: str, base: str) -> str:
     names += [*pieces[:-1], _ENDINGS.sub("", pieces[-1])]
     if len(names) > MAX_NAME_DEPTH:
         names = [*names[: MAX_NAME_DEPTH - 1], "-".join(names[MAX_NAME_DEPTH - 1 :])]
-    name = "/".join(map(make_file_name, names))
-    return f"{name}-{_hash_shortly(parts.query)}" if parts.query else name
+    name = "/".join(map(make_safe_file_name, names))
+    return f"{name}-{_compute_short_hash(parts.query)}" if parts.query else name
 
 
-def _hash_shortly(text: str) -> str:
+def _compute_short_hash(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:6]

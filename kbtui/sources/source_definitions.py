@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError
-from kbtui.knowledge.kb_toml_editing import (
-    TomlChange,
+from kbtui.knowledge.models import KnowledgeProblem
+from kbtui.knowledge.toml_config_editor import (
+    TomlFileChange,
     apply_toml_change,
     edit_toml_tables,
     read_toml_text,
 )
-from kbtui.knowledge.models import Problem
 
 if TYPE_CHECKING:
     from kbtui.userdata import UserData
@@ -52,7 +52,7 @@ class SourceDefinition:
     block: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @property
-    def summary(self) -> str:
+    def target_description(self) -> str:
         """What the source fetches, in one line."""
         import shlex
 
@@ -63,7 +63,7 @@ class SourceDefinition:
 
 
 @dataclass(frozen=True)
-class SourceProgress:
+class SourceRunProgress:
     """The progress of a run: `total` documents are known so far, and `now` is being fetched."""
 
     source: str
@@ -125,7 +125,7 @@ class SourceDefinitions:
     """The valid sources of a workspace by name, and the problems of the invalid ones."""
 
     sources: dict[str, SourceDefinition] = field(default_factory=dict)
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[KnowledgeProblem] = field(default_factory=list)
 
     def find_source(self, name: str) -> SourceDefinition:
         """Return a source; raises `NothingFound`, or `ConfigError` if it is invalid."""
@@ -141,20 +141,22 @@ class SourceDefinitions:
         raise NothingFound(f"unknown source {name!r}", hint=hint)
 
 
-def get_sources_path(workspace: Workspace) -> Path:
+def get_sources_file_path(workspace: Workspace) -> Path:
     """Return the path of the file that declares the sources; kbtui owns and writes it."""
     return workspace.jp_directory / "kb-sources.toml"
 
 
-def load_sources(workspace: Workspace) -> SourceDefinitions:
+def load_source_definitions(workspace: Workspace) -> SourceDefinitions:
     """Read the sources; mistakes in the file become problems and are never raised."""
     from kbtui.workspace.jp_config import load_config_file
 
     found = SourceDefinitions()
-    path = get_sources_path(workspace)
+    path = get_sources_file_path(workspace)
 
     def add_problem(message: str, key: str | None = None, hint: str | None = None) -> None:
-        found.problems.append(Problem(message, where=f".jp/{path.name}", key=key, hint=hint))
+        found.problems.append(
+            KnowledgeProblem(message, where=f".jp/{path.name}", key=key, hint=hint)
+        )
 
     if not path.is_symlink() and not path.exists():
         return found
@@ -172,23 +174,23 @@ def load_sources(workspace: Workspace) -> SourceDefinitions:
         return found
     for name, block in tables.items():
         try:
-            found.sources[name] = parse_source(name, block)
+            found.sources[name] = parse_source_table(name, block)
         except KbtuiError as error:
             add_problem(error.message, error.where, error.hint)
     return found
 
 
-def parse_source(name: str, block: Any) -> SourceDefinition:
+def parse_source_table(name: str, block: Any) -> SourceDefinition:
     """Parse the table of a source; raises `ConfigError` with the key in `where`."""
     try:
-        return _parse_source_table(name, block)
+        return _parse_source_keys(name, block)
     except ConfigError as error:
         where = f"source.{name}" + (f".{error.where}" if error.where else "")
         raise ConfigError(error.message, where=where, hint=error.hint) from error
 
 
-def _parse_source_table(name: str, block: Any) -> SourceDefinition:
-    from kbtui.knowledge.loader import suggest_similar_key
+def _parse_source_keys(name: str, block: Any) -> SourceDefinition:
+    from kbtui.knowledge.knowledge_loader import suggest_similar_key
 
     if not SOURCE_NAME.fullmatch(name) or ".." in name:
         message = "a source's name has at most 64 characters: lower-case letters, digits, `-`, `_` and `.`"
@@ -203,7 +205,7 @@ def _parse_source_table(name: str, block: Any) -> SourceDefinition:
         if key not in known:
             hint = suggest_similar_key(key, list(known))
             raise ConfigError(f"unknown key {key!r}", where=key, hint=hint)
-        if not _has_value_type(known[key], value):
+        if not _is_value_of_type(known[key], value):
             raise ConfigError(f"must be {known[key]}", where=key)
     for key in ("topic", MAIN_KEY[kind]):
         if not block.get(key):
@@ -221,11 +223,11 @@ def _parse_source_table(name: str, block: Any) -> SourceDefinition:
         if not values["server"]:
             raise ConfigError("the key is missing", where="server")
     source = SourceDefinition(name=name, block=dict(block), **values)
-    _check_source(source)
+    _check_source_values(source)
     return source
 
 
-def _has_value_type(kind: str, value: Any) -> bool:
+def _is_value_of_type(kind: str, value: Any) -> bool:
     if kind == _LIST:
         return isinstance(value, list) and all(isinstance(item, str) and item for item in value)
     if kind == _NUMBER:
@@ -233,7 +235,7 @@ def _has_value_type(kind: str, value: Any) -> bool:
     return isinstance(value, str) and "\0" not in value
 
 
-def _check_source(source: SourceDefinition) -> None:
+def _check_source_values(source: SourceDefinition) -> None:
     from kbtui.sources.url_policy import check_url_is_allowed
 
     if source.kind == "url_crawl":
@@ -255,7 +257,7 @@ _PROGRAM_EXTENSIONS = "py pyz js mjs cjs ts mts sh bash zsh fish rb pl php lua j
 """Extensions of programs that an interpreter runs; other files can change without a new approval."""
 
 
-def hash_source(workspace: Workspace, source: SourceDefinition) -> str:
+def hash_source_for_approval(workspace: Workspace, source: SourceDefinition) -> str:
     """Return the hash that an approval of this source records.
 
     It covers programs of the workspace in the command: a changed script needs a new approval.
@@ -285,17 +287,17 @@ def _hash_program_file(workspace: Workspace, word: str) -> str | None:
 
 def approve_source(workspace: Workspace, userdata: UserData, source: SourceDefinition) -> None:
     """Record an approval outside the workspace, so that someone else's clone cannot contain one."""
-    userdata.save_source_approval(source.name, hash_source(workspace, source))
+    userdata.save_source_approval(source.name, hash_source_for_approval(workspace, source))
 
 
-def find_approval_time(
+def find_source_approval_time(
     workspace: Workspace, userdata: UserData, source: SourceDefinition
 ) -> float | None:
     """Return when the user approved this version of the source, in Unix seconds, or None."""
-    return userdata.get_source_approval_time(hash_source(workspace, source))
+    return userdata.get_source_approval_time(hash_source_for_approval(workspace, source))
 
 
-def format_source_toml(source: SourceDefinition) -> str:
+def format_source_as_toml(source: SourceDefinition) -> str:
     """Return the source's table as TOML, which the user sees before approving it."""
     import tomli_w
 
@@ -304,25 +306,27 @@ def format_source_toml(source: SourceDefinition) -> str:
 
 def add_source(workspace: Workspace, name: str, block: dict[str, Any]) -> SourceDefinition:
     """Write a new source; raises `UsageError` if the name is taken, `ConfigError` for a mistake."""
-    if name in load_sources(workspace).sources:
+    if name in load_source_definitions(workspace).sources:
         hint = "choose another name with --name"
         raise UsageError("the source already exists", where=name, hint=hint)
-    source = parse_source(name, block)
+    source = parse_source_table(name, block)
     _write_source_table(workspace, name, block)
     return source
 
 
 def edit_source(workspace: Workspace, name: str, changes: dict[str, Any]) -> SourceDefinition:
     """Change keys of a source; None removes a key. Raises `ConfigError` or `NothingFound`."""
-    block = {**load_sources(workspace).find_source(name).block, **changes}
-    source = parse_source(name, {key: value for key, value in block.items() if value is not None})
+    block = {**load_source_definitions(workspace).find_source(name).block, **changes}
+    source = parse_source_table(
+        name, {key: value for key, value in block.items() if value is not None}
+    )
     _write_source_table(workspace, name, changes)
     return source
 
 
 def remove_source(workspace: Workspace, name: str) -> None:
     """Remove a source from the file; raises `NothingFound` or `ConfigError`."""
-    load_sources(workspace).find_source(name)
+    load_source_definitions(workspace).find_source(name)
     _write_source_table(workspace, name, None)
 
 
@@ -331,7 +335,7 @@ def suggest_source_name(kind: str, what: str) -> str:
     from contextlib import suppress
     from urllib.parse import urlsplit
 
-    from kbtui.knowledge.subject_files import make_file_name
+    from kbtui.knowledge.subject_files import make_safe_file_name
 
     if kind == "url_crawl":
         with suppress(ValueError):  # an invalid URL is reported when the source is parsed
@@ -340,14 +344,14 @@ def suggest_source_name(kind: str, what: str) -> str:
         what = Path(what).stem or what
     else:
         what = "".join(what.split()[:1]).rpartition("/")[2]
-    plain = re.sub(r"[^a-z0-9._-]+", "-", make_file_name(what)).strip("-._")
+    plain = re.sub(r"[^a-z0-9._-]+", "-", make_safe_file_name(what)).strip("-._")
     return plain[:40].rstrip("-._") or kind.replace("_", "-")
 
 
 def _write_source_table(workspace: Workspace, name: str, changes: dict[str, Any] | None) -> None:
     """Set and remove keys of a source in the file; if `changes` is None, remove the source."""
-    path = get_sources_path(workspace)
+    path = get_sources_file_path(workspace)
     old = read_toml_text(path)
     apply_toml_change(
-        TomlChange(path, old, edit_toml_tables(old, ["source"], {name: changes}, path))
+        TomlFileChange(path, old, edit_toml_tables(old, ["source"], {name: changes}, path))
     )

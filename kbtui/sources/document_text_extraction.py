@@ -1,7 +1,7 @@
 """Converts HTML, PDF, Word and plain text to Markdown in a process of its own.
 
 A hostile page or PDF then blocks or crashes that process, not the run. `python -m
-kbtui.sources.extraction` reads requests from stdin, each a line of JSON and the content, and
+kbtui.sources.document_text_extraction` reads requests from stdin, each a line of JSON and the content, and
 answers each with a line of JSON.
 """
 
@@ -57,11 +57,11 @@ _QUOTE_MARK = "kbtuiquote"
 _CODE_MARKS = re.compile(r"kbtuicodeblock(\d{1,7})end")
 
 
-class ExtractionError(Exception):
+class TextExtractionError(Exception):
     """A document cannot be converted; the message says why."""
 
 
-def convert_html_page(text: str, url: str) -> dict[str, Any]:
+def convert_html_page_to_markdown(text: str, url: str) -> dict[str, Any]:
     """Return a page's title, text, links and so on; without `url`, links stay relative."""
     import lxml.html
     import trafilatura
@@ -71,7 +71,7 @@ def convert_html_page(text: str, url: str) -> dict[str, Any]:
         parser = lxml.html.HTMLParser(encoding="utf-8", no_network=True, huge_tree=False)
         tree = lxml.html.document_fromstring(text.encode("utf-8"), parser=parser)
     except (lxml.etree.LxmlError, ValueError, AssertionError) as error:
-        raise ExtractionError(f"it is not HTML: {error}") from error
+        raise TextExtractionError(f"it is not HTML: {error}") from error
     base = next((one.get("href") for one in tree.iter("base") if one.get("href")), None)
     # Drop links that show only a sign such as `¶`. Those within the page start with `#` until they
     # become absolute.
@@ -97,9 +97,9 @@ def convert_html_page(text: str, url: str) -> dict[str, Any]:
     heading = next((one.text_content() for one in tree.iter("title")), "")
     title = (about.title if about else None) or heading
     _drop_menus_and_buttons(tree)
-    codes = _cut_code_blocks(tree)
-    main = _find_main_element(tree)
-    body = _element_to_markdown(main) if main is not None else ""
+    codes = _replace_code_blocks_with_marks(tree)
+    main = _find_main_content_element(tree)
+    body = _convert_element_to_markdown(main) if main is not None else ""
     if body:
         heads = [one.text_content().strip() for one in main.iter("h1")]
         title = heads[0] if len(heads) == 1 and heads[0] else title
@@ -157,7 +157,7 @@ def _list_css_classes(one: Any) -> set[str]:
     return set((one.get("class") or "").split())
 
 
-def _find_main_element(tree: Any) -> Any:
+def _find_main_content_element(tree: Any) -> Any:
     """Return the element that contains only the text, or None if the page does not mark it."""
     elements, classes = tree.iter("div", "article", "main"), _CONTENT_CLASSES.split()
     named = [one for one in elements if not _list_css_classes(one).isdisjoint(classes)]
@@ -187,7 +187,7 @@ def _extract_with_trafilatura(tree: Any, url: str) -> str | None:
     return found and found.replace(_QUOTE_MARK, "> ")
 
 
-def _element_to_markdown(element: Any) -> str:
+def _convert_element_to_markdown(element: Any) -> str:
     import lxml.html
     from markdownify import markdownify
 
@@ -204,7 +204,7 @@ def _element_to_markdown(element: Any) -> str:
     return re.sub(r"\n{3,}", "\n\n", re.sub(r"[ \t]+$", "", found, flags=re.MULTILINE)).strip()
 
 
-def _cut_code_blocks(tree: Any) -> list[str]:
+def _replace_code_blocks_with_marks(tree: Any) -> list[str]:
     """Replace blocks of code with marks and return them: converters change their white space."""
     for table in list(tree.iter("table")):
         _unwrap_code_table(table)
@@ -332,20 +332,22 @@ READABLE = (*HTML, *PDF, *MARKDOWN, *PLAIN, *DOCX)
 _OWN_CHARSET = re.compile(rb"charset\s*=\s*[\"']?([a-zA-Z0-9_.:-]{1,40})")
 
 
-def extract_document(content: bytes, kind: str, url: str, charset: str | None) -> dict[str, Any]:
+def extract_document_text(
+    content: bytes, kind: str, url: str, charset: str | None
+) -> dict[str, Any]:
     """Convert a document of content type `kind` to `title`, `text` and `tags`.
 
-    For HTML the result also has `links`, `noindex` and `nofollow`. Raises `ExtractionError`.
+    For HTML the result also has `links`, `noindex` and `nofollow`. Raises `TextExtractionError`.
     """
     if kind in PDF:
-        return _extract_pdf(content)
+        return _extract_pdf_text(content)
     if kind in DOCX:
-        return _extract_docx(content)
+        return _extract_docx_text(content)
     text = decode_document_text(content, charset)
     if kind in HTML:
-        return convert_html_page(text, url)
+        return convert_html_page_to_markdown(text, url)
     if "\0" in text[:8192]:
-        raise ExtractionError("it is a binary file")
+        raise TextExtractionError("it is a binary file")
     if kind in CODE:
         return {"title": "", "text": text, "tags": []}
     return _extract_plain_text(text, markdown=kind in MARKDOWN)
@@ -367,7 +369,7 @@ def decode_document_text(content: bytes, charset: str | None) -> str:
     return content.decode(likely[0] if likely else "cp1252", "replace")
 
 
-def _extract_pdf(content: bytes) -> dict[str, Any]:
+def _extract_pdf_text(content: bytes) -> dict[str, Any]:
     import io
 
     import pypdf
@@ -376,23 +378,23 @@ def _extract_pdf(content: bytes) -> dict[str, Any]:
     try:
         reader = pypdf.PdfReader(io.BytesIO(content))
         if reader.is_encrypted and not reader.decrypt(""):
-            raise ExtractionError("it is encrypted")
+            raise TextExtractionError("it is encrypted")
         pages = len(reader.pages)
         if pages > MAX_PDF_PAGES:
-            raise ExtractionError(f"it has {pages:,} pages, more than {MAX_PDF_PAGES:,}")
+            raise TextExtractionError(f"it has {pages:,} pages, more than {MAX_PDF_PAGES:,}")
         texts = [page.extract_text().strip() for page in reader.pages]
         title = str(reader.metadata.title or "") if reader.metadata else ""
     except (PyPdfError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         # pypdf raises many exceptions for damaged files.
-        raise ExtractionError(f"it is not a readable PDF: {error}") from error
+        raise TextExtractionError(f"it is not a readable PDF: {error}") from error
     # A heading marks the start of each page; the index splits the text there.
     body = "\n\n".join(f"## Page {at}\n\n{text}" for at, text in enumerate(texts, 1) if text)
     if not body:
-        raise ExtractionError("it has no text (a scan?)")
+        raise TextExtractionError("it has no text (a scan?)")
     return {"title": title, "text": body, "tags": []}
 
 
-def _extract_docx(content: bytes) -> dict[str, Any]:
+def _extract_docx_text(content: bytes) -> dict[str, Any]:
     import io
     from xml.parsers.expat import ExpatError
     from zipfile import BadZipFile
@@ -408,13 +410,13 @@ def _extract_docx(content: bytes) -> dict[str, Any]:
         ).value
     except (BadZipFile, ExpatError, KeyError, ValueError, AttributeError, IndexError) as error:
         # mammoth raises many exceptions for damaged files.
-        raise ExtractionError(f"it is not a readable Word file: {error}") from error
+        raise TextExtractionError(f"it is not a readable Word file: {error}") from error
     text = ""
     if html:
         tree = lxml.html.document_fromstring(f"<body>{html}</body>")
         _drop_menus_and_buttons(tree)
-        codes = _cut_code_blocks(tree)
-        text = _restore_code_blocks(_element_to_markdown(tree), codes)
+        codes = _replace_code_blocks_with_marks(tree)
+        text = _restore_code_blocks(_convert_element_to_markdown(tree), codes)
     head = next((line for line in text.split("\n") if line.startswith("# ")), "")
     return {"title": head[2:].strip(), "text": text, "tags": []}
 
@@ -453,8 +455,8 @@ def main() -> None:
         request = json.loads(line)
         content = sys.stdin.buffer.read(request.pop("size"))
         try:
-            found = extract_document(content, **request)
-        except ExtractionError as error:
+            found = extract_document_text(content, **request)
+        except TextExtractionError as error:
             found = {"error": str(error)}
         except ImportError as error:
             found = {"import": str(error), "name": error.name}
@@ -472,7 +474,7 @@ EXTRACTION_SECONDS = 60.0
 MAX_ANSWER_BYTES = 64_000_000
 
 
-class ExtractorProcess:
+class TextExtractorProcess:
     """Converts documents one after another in a child process; an asynchronous context manager.
 
     The child starts on first use, and again after a document took more than `seconds`.
@@ -482,45 +484,47 @@ class ExtractorProcess:
         self._seconds = seconds
         self._process: asyncio.subprocess.Process | None = None
 
-    async def __aenter__(self) -> ExtractorProcess:
+    async def __aenter__(self) -> TextExtractorProcess:
         return self
 
     async def __aexit__(self, *args: object) -> None:
-        await self._stop_process()
+        await self._stop_child_process()
 
-    async def extract(
+    async def extract_in_child_process(
         self, content: bytes, kind: str, url: str, charset: str | None = None
     ) -> dict[str, Any]:
-        """Return the result of `extract_document`; raises `ExtractionError` or `PackageUnavailable`."""
+        """Return the result of `extract_document_text`; raises `TextExtractionError` or `PackageUnavailable`."""
         import asyncio  # not at the top: the child process does not need it
 
         request = {"kind": kind, "url": url, "charset": charset, "size": len(content)}
         try:
             async with asyncio.timeout(self._seconds):
-                found = await self._request(json.dumps(request).encode() + b"\n" + content)
+                found = await self._send_extraction_request(
+                    json.dumps(request).encode() + b"\n" + content
+                )
         except (TimeoutError, OSError, EOFError, ValueError) as error:
-            await self._stop_process()
+            await self._stop_child_process()
             is_late = isinstance(error, TimeoutError)
             reason = f"it took more than {self._seconds:g} s to read"
-            raise ExtractionError(reason if is_late else "reading it failed") from error
+            raise TextExtractionError(reason if is_late else "reading it failed") from error
         except BaseException:
             # The child may have read half a request, so it cannot be used again.
-            await self._stop_process()
+            await self._stop_child_process()
             raise
         if "import" in found:
             raise PackageUnavailable(ImportError(found["import"], name=found["name"]))
         if "error" in found:
-            raise ExtractionError(str(found["error"]))
+            raise TextExtractionError(str(found["error"]))
         return found
 
-    async def _request(self, request: bytes) -> dict[str, Any]:
+    async def _send_extraction_request(self, request: bytes) -> dict[str, Any]:
         import asyncio
 
         if self._process is None or self._process.returncode is not None:
             # The child gets the variables that it needs to find modules, and no others.
             kept = {"PATH", "PYTHONPATH", "LANG", "LC_ALL", "TMPDIR", "HOME"}
             self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-P", "-m", "kbtui.sources.extraction"),
+                *(sys.executable, "-P", "-m", "kbtui.sources.document_text_extraction"),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.DEVNULL,
@@ -538,7 +542,7 @@ class ExtractorProcess:
             raise ValueError("the answer is not a table")
         return found
 
-    async def _stop_process(self) -> None:
+    async def _stop_child_process(self) -> None:
         process, self._process = self._process, None
         if process is None:
             return

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import NothingFound, UsageError
-from kbtui.knowledge.models import Problem
-from kbtui.knowledge.topic_scan import TopicScan, is_inside_folder, scan_topic
+from kbtui.knowledge.models import KnowledgeProblem
+from kbtui.knowledge.topic_scan import TopicScan, is_inside_folder, scan_topic_directory
 from kbtui.workspace.paths import format_path_relative_to_root
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ MAX_PATTERN_CHARACTERS = 4096
 """The maximum length of a pattern. A longer one matches nothing, because no path is that long."""
 
 
-def is_glob(pattern: str) -> bool:
+def is_glob_pattern(pattern: str) -> bool:
     """Return whether a pattern contains a glob character: `*`, `?` or `[`."""
     return not {"*", "?", "["}.isdisjoint(pattern)
 
@@ -49,10 +49,10 @@ def compile_slug_pattern(pattern: str) -> Callable[[str], object]:
         return bool
     if len(pattern) > MAX_PATTERN_CHARACTERS:
         pattern = ""
-    return re.compile(_pattern_to_regex(pattern), re.DOTALL).fullmatch
+    return re.compile(_convert_pattern_to_regex(pattern), re.DOTALL).fullmatch
 
 
-def _pattern_to_regex(pattern: str) -> str:
+def _convert_pattern_to_regex(pattern: str) -> str:
     """Return a regular expression that never backtracks into what it has matched.
 
     `**` separates blocks of components. Matching each block at the first possible position leaves
@@ -61,7 +61,7 @@ def _pattern_to_regex(pattern: str) -> str:
     blocks: list[list[str]] = [[]]
     for component in pattern.split("/"):
         if component != "**":
-            blocks[-1].append(_path_component_to_regex(component) + "/")
+            blocks[-1].append(_convert_path_component_to_regex(component) + "/")
         elif len(blocks) == 1 or blocks[-1]:
             blocks.append([])
     head, *rest = ["".join(block) for block in blocks]
@@ -72,7 +72,7 @@ def _pattern_to_regex(pattern: str) -> str:
     return head + middle + (f"(?:[^/]+/)*{rest[-1][:-1]}" if rest[-1] else ".+")
 
 
-def _path_component_to_regex(text: str) -> str:
+def _convert_path_component_to_regex(text: str) -> str:
     """Translate one component; the parts between `*` are atomic groups, like the blocks between `**`."""
     pieces = [""]
     position = 0
@@ -85,7 +85,7 @@ def _path_component_to_regex(text: str) -> str:
         elif sign == "?":
             pieces[-1] += "[^/]"
         elif sign == "[" and (end := _find_bracket_end(text, position)) is not None:
-            pieces[-1] += _bracket_to_regex(text[position:end])
+            pieces[-1] += _convert_bracket_to_regex(text[position:end])
             position = end + 1
         else:
             pieces[-1] += re.escape(sign)
@@ -105,7 +105,7 @@ def _find_bracket_end(text: str, start: int) -> int | None:
     return None if end < 0 else end
 
 
-def _bracket_to_regex(inner: str) -> str:
+def _convert_bracket_to_regex(inner: str) -> str:
     standard = f"[!{inner[1:]}]" if inner[:1] == "^" else f"[{inner}]"
     regex = fnmatch.translate(standard).removeprefix("(?s:")
     return f"(?!/){regex[: regex.rindex(')')]}"
@@ -126,11 +126,11 @@ class SubjectSlugsByVisibility:
         self.disabled = self._find_disabled_slugs()
         invisible = self.disabled | found.hidden | found.shadowed.keys()
         self.visible = [slug for slug in found.slugs if slug not in invisible]
-        self.learned = self.match(topic.learned)
+        self.learned = self.list_matching_slugs(topic.learned)
         self.learned_set = frozenset(self.learned)
         self.available = [slug for slug in self.visible if slug not in self.learned_set]
 
-    def match(self, patterns: Iterable[str]) -> list[str]:
+    def list_matching_slugs(self, patterns: Iterable[str]) -> list[str]:
         """Return the slugs that patterns match, in the order of the patterns, then of the slugs.
 
         A pattern that equals a slug means that subject, even a hidden one. Any other pattern is a glob
@@ -159,7 +159,7 @@ class SubjectSlugsByVisibility:
         return found
 
 
-def find_topic_directory(root: str, topic: Topic) -> tuple[str | None, Problem | None]:
+def find_topic_directory(root: str, topic: Topic) -> tuple[str | None, KnowledgeProblem | None]:
     """Return the real path of a topic's directory below the real path `root`, or a problem."""
     hint = None
     try:
@@ -180,16 +180,18 @@ def find_topic_directory(root: str, topic: Topic) -> tuple[str | None, Problem |
         reason = f"cannot be read: {getattr(error, 'strerror', None) or error}"
     key, message = f"kb.topic.{topic.id}.subjects", f"{topic.subjects} {reason}"
     where = format_path_relative_to_root(Path(root), topic.origin) if topic.origin else None
-    return None, Problem(message, where=where, key=key, topic=topic.id, hint=hint)
+    return None, KnowledgeProblem(message, where=where, key=key, topic=topic.id, hint=hint)
 
 
-def resolve_topic_slugs(root: str, topic: Topic) -> tuple[SubjectSlugsByVisibility, list[Problem]]:
+def resolve_topic_slugs(
+    root: str, topic: Topic
+) -> tuple[SubjectSlugsByVisibility, list[KnowledgeProblem]]:
     """Walk a topic's directory below the real path `root`; return its slugs and the problems."""
     scan = TopicScan({}, [])
     real, problem = find_topic_directory(root, topic)
     if real is not None:
         try:
-            scan = scan_topic(root, real)
+            scan = scan_topic_directory(root, real)
         except OSError:
             # The directory changed since the check: check again for the right message.
             _, problem = find_topic_directory(root, topic)
@@ -198,7 +200,7 @@ def resolve_topic_slugs(root: str, topic: Topic) -> tuple[SubjectSlugsByVisibili
         where = Path(topic.subjects, path).as_posix()
         if not where.isprintable():
             where = "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in where)
-        problems.append(Problem(message, where=where, topic=topic.id))
+        problems.append(KnowledgeProblem(message, where=where, topic=topic.id))
     folder = os.path.normpath(Path(root, topic.subjects))
     return SubjectSlugsByVisibility(topic, scan, folder), problems
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import ConfigError, KbtuiError, UsageError
 from kbtui.files import parse_toml, read_regular_file, write_file_atomically
-from kbtui.knowledge.loader import TOPIC_FIELDS, Knowledge, load_knowledge
+from kbtui.knowledge.knowledge_loader import TOPIC_FIELDS, KnowledgeBase, load_knowledge
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -162,7 +162,7 @@ def _count_toml_comments(text: str) -> Counter[str]:
 
 
 @dataclass(frozen=True)
-class TomlChange:
+class TomlFileChange:
     """A change of a TOML file: its text before and after, None if there is no file."""
 
     path: Path
@@ -192,25 +192,29 @@ class TomlChange:
 
 
 def propose_preload_or_disable_marks(
-    knowledge: Knowledge, marks: Iterable[PreloadOrDisableMark]
-) -> TomlChange:
+    knowledge: KnowledgeBase, marks: Iterable[PreloadOrDisableMark]
+) -> TomlFileChange:
     """Return the change of `.jp/kb.toml` that applies marks to the files, without `-k` and `--cfg`.
 
     Raises `NothingFound`, `UsageError` or `ConfigError` if a mark cannot be applied.
     """
     base = load_knowledge(knowledge.workspace)
     wanted = base.copy_with_marks(marks).topics
-    return _make_topic_change(base, {name: (base.topics[name], wanted[name]) for name in wanted})
+    return _make_topic_toml_change(
+        base, {name: (base.topics[name], wanted[name]) for name in wanted}
+    )
 
 
-def propose_new_topic(knowledge: Knowledge, topic: Topic) -> TomlChange:
+def propose_topic_declaration(knowledge: KnowledgeBase, topic: Topic) -> TomlFileChange:
     """Return the change of `.jp/kb.toml` that declares a topic; raises `UsageError` or `ConfigError`."""
     if topic.id in load_knowledge(knowledge.workspace).topics:
         raise UsageError("the topic already exists", where=topic.id)
-    return _make_topic_change(knowledge, {topic.id: (type(topic)(topic.id, ""), topic)})
+    return _make_topic_toml_change(knowledge, {topic.id: (type(topic)(topic.id, ""), topic)})
 
 
-def _make_topic_change(knowledge: Knowledge, topics: dict[str, tuple[Topic, Topic]]) -> TomlChange:
+def _make_topic_toml_change(
+    knowledge: KnowledgeBase, topics: dict[str, tuple[Topic, Topic]]
+) -> TomlFileChange:
     """Return the change of `.jp/kb.toml` that gives topics, each old and new, their new fields."""
     edits: dict[str, dict[str, Any] | None] = {}
     for name, (before, after) in topics.items():
@@ -224,10 +228,10 @@ def _make_topic_change(knowledge: Knowledge, topics: dict[str, tuple[Topic, Topi
     path = knowledge.workspace.jp_directory / "kb.toml"
     old = read_toml_text(path)
     new = edit_toml_tables(old, ["kb", "topic"], edits, path) if edits else old
-    return TomlChange(path, old, new)
+    return TomlFileChange(path, old, new)
 
 
-def apply_toml_change(change: TomlChange) -> None:
+def apply_toml_change(change: TomlFileChange) -> None:
     """Write a change in one step; raises `KbtuiError` if another program has changed the file since."""
     if read_toml_text(change.path) != change.old:
         raise KbtuiError(
@@ -247,9 +251,9 @@ def apply_toml_change(change: TomlChange) -> None:
         raise KbtuiError(f"the file cannot be written: {reason}", where=str(change.path)) from error
 
 
-def undo_toml_change(change: TomlChange) -> None:
+def undo_toml_change(change: TomlFileChange) -> None:
     """Undo an applied change; raises `KbtuiError` like `apply_toml_change`."""
-    apply_toml_change(TomlChange(change.path, change.new, change.old))
+    apply_toml_change(TomlFileChange(change.path, change.new, change.old))
 
 
 def read_toml_text(path: Path) -> str | None:
